@@ -1,0 +1,166 @@
+//! Encoded keys: order-preserving byte strings that stay in registers when they are short.
+//!
+//! Every key in Polychron is a string of at most [`MAX_KEY_BYTES`] bytes whose lexicographic order is the order of the
+//! values it was made from. A key of fixed width up to 8 or 16 bytes never becomes bytes in memory: it is carried as one
+//! or two integers ([`Key8`], [`Key16`]), and the indexes ask for its 8-byte slices.
+
+/// The longest key an index takes, in bytes.
+pub const MAX_KEY_BYTES: usize = 1024;
+
+/// A key as the indexes see it: a byte string read in big-endian slices of 8 bytes.
+pub trait EncodedKey: Copy {
+    /// Length of the key in bytes, at most [`MAX_KEY_BYTES`].
+    fn len(&self) -> usize;
+
+    /// Bytes `8 * index .. 8 * index + 8` of the key as a big-endian integer, padded with zero bytes past the end.
+    fn slice(&self, index: usize) -> u64;
+
+    /// Whether the key has no bytes at all.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A hash of the bytes and the length; equal for equal byte strings of every representation.
+    #[inline]
+    fn hash(&self) -> u64 {
+        let len = self.len();
+        let mut state = (len as u64).wrapping_mul(HASH_LENGTH);
+        let mut index = 0;
+        loop {
+            state = fold(state ^ self.slice(index));
+            index += 1;
+            if index * 8 >= len {
+                return state;
+            }
+        }
+    }
+
+    /// Writes the key's bytes to the front of `buffer` and returns how many they are.
+    ///
+    /// # Panics
+    /// When `buffer` is shorter than the key.
+    #[inline]
+    fn write_to(&self, buffer: &mut [u8]) -> usize {
+        let len = self.len();
+        for (index, chunk) in buffer[..len].chunks_mut(8).enumerate() {
+            let size = chunk.len();
+            chunk.copy_from_slice(&self.slice(index).to_be_bytes()[..size]);
+        }
+        len
+    }
+}
+
+const HASH_LENGTH: u64 = 0xA076_1D64_78BD_642F;
+const HASH_MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Multiplies to 128 bits and folds the halves, so that every input bit reaches every output bit.
+#[inline]
+fn fold(value: u64) -> u64 {
+    let product = u128::from(value ^ HASH_LENGTH).wrapping_mul(u128::from(HASH_MULTIPLIER));
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+/// A key of at most 8 bytes in one integer, its first byte in the highest position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key8 {
+    slice: u64,
+    len: u8,
+}
+
+impl Key8 {
+    /// A key of `len` bytes, at most 8, that are the low `len` bytes of `value` in big-endian order.
+    #[inline]
+    pub const fn new(value: u64, len: usize) -> Self {
+        debug_assert!(len <= 8);
+        let slice = if len == 0 { 0 } else { value << (64 - 8 * len) };
+        Self { slice, len: len as u8 }
+    }
+}
+
+impl EncodedKey for Key8 {
+    #[inline]
+    fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    #[inline]
+    fn slice(&self, index: usize) -> u64 {
+        if index == 0 { self.slice } else { 0 }
+    }
+}
+
+/// A key of at most 16 bytes in two integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key16 {
+    slices: [u64; 2],
+    len: u8,
+}
+
+impl Key16 {
+    /// A key of `len` bytes, at most 16, that are the low `len` bytes of `value` in big-endian order.
+    #[inline]
+    pub const fn new(value: u128, len: usize) -> Self {
+        debug_assert!(len <= 16);
+        let shifted = if len == 0 { 0 } else { value << (128 - 8 * len) };
+        Self { slices: [(shifted >> 64) as u64, shifted as u64], len: len as u8 }
+    }
+}
+
+impl EncodedKey for Key16 {
+    #[inline]
+    fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    #[inline]
+    fn slice(&self, index: usize) -> u64 {
+        if index < 2 { self.slices[index] } else { 0 }
+    }
+}
+
+impl EncodedKey for &[u8] {
+    #[inline]
+    fn len(&self) -> usize {
+        <[u8]>::len(self)
+    }
+
+    #[inline]
+    fn slice(&self, index: usize) -> u64 {
+        let start = index * 8;
+        if let Some(chunk) = self.get(start..start + 8) {
+            return u64::from_be_bytes(chunk.try_into().expect("the range has eight bytes"));
+        }
+        let mut padded = [0; 8];
+        if let Some(rest) = self.get(start..) {
+            padded[..rest.len()].copy_from_slice(rest);
+        }
+        u64::from_be_bytes(padded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn representations_agree() {
+        let bytes: &[u8] = &[1, 2, 3, 4, 5];
+        let narrow = Key8::new(0x01_0203_0405, 5);
+        let wide = Key16::new(0x01_0203_0405, 5);
+        for index in 0..3 {
+            assert_eq!(bytes.slice(index), narrow.slice(index));
+            assert_eq!(bytes.slice(index), wide.slice(index));
+        }
+        assert_eq!(bytes.hash(), narrow.hash());
+        assert_eq!(bytes.hash(), wide.hash());
+        let mut buffer = [0; 8];
+        assert_eq!(narrow.write_to(&mut buffer), 5);
+        assert_eq!(&buffer[..5], bytes);
+    }
+
+    #[test]
+    fn length_tells_padding_from_zero_bytes() {
+        assert_ne!((&[0u8; 3][..]).hash(), (&[0u8; 4][..]).hash());
+        assert_eq!((&[][..]).slice(0), 0);
+    }
+}

@@ -1,0 +1,3 @@
+//! Ids, errors, keys, seeded randomness and clocks: what every other crate of Polychron speaks with.
+
+pub mod key;
