@@ -1,3 +1,8 @@
 //! Ids, errors, keys, seeded randomness and clocks: what every other crate of Polychron speaks with.
 
+pub mod error;
+pub mod id;
 pub mod key;
+
+pub use error::{Abort, Error, Reason, Stop};
+pub use id::{IndexId, TableId, WorkerId};

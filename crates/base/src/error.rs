@@ -1,0 +1,294 @@
+//! Aborts, refusals and failures.
+//!
+//! An abort is not an error: it is counted, explained by an [`Abort`] and retried. An [`Error`] is a refusal or a failure
+//! that the caller must know of. Inside a transaction both travel as a [`Stop`], which `?` makes of any error type.
+
+use std::fmt;
+
+use crate::id::{IndexId, TableId};
+use crate::key::EncodedKey;
+
+/// Why a transaction was aborted by the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Reason {
+    /// A record that was read has been changed by a transaction that committed first.
+    StaleRead,
+    /// A key was inserted where the transaction had found none: in a range it scanned or at a key it missed.
+    Phantom,
+    /// A record to be written stayed latched by another committing transaction.
+    Latched,
+    /// A record that was read is being written by another committing transaction.
+    BeingWritten,
+    /// The procedure ran on reads that did not fit together, and was stopped before it could do harm.
+    Inconsistent,
+    /// Another transaction inserted the same key first.
+    InsertedFirst,
+}
+
+impl Reason {
+    /// Every reason, in the order of their numbers.
+    pub const ALL: [Self; 6] =
+        [Self::StaleRead, Self::Phantom, Self::Latched, Self::BeingWritten, Self::Inconsistent, Self::InsertedFirst];
+
+    /// The reason's name in statistics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::StaleRead => "stale-read",
+            Self::Phantom => "phantom",
+            Self::Latched => "latched",
+            Self::BeingWritten => "being-written",
+            Self::Inconsistent => "inconsistent",
+            Self::InsertedFirst => "inserted-first",
+        }
+    }
+}
+
+/// The first bytes of a key, for explaining an abort without allocating.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyPreview {
+    bytes: [u8; Self::BYTES],
+    len: u16,
+}
+
+impl KeyPreview {
+    const BYTES: usize = 24;
+
+    /// Keeps the front of `key` and its whole length.
+    pub fn new<K: EncodedKey>(key: K) -> Self {
+        let mut bytes = [0; Self::BYTES];
+        for (index, chunk) in bytes.chunks_mut(8).enumerate() {
+            chunk.copy_from_slice(&key.slice(index).to_be_bytes());
+        }
+        Self { bytes, len: key.len() as u16 }
+    }
+
+    /// The kept bytes: the whole key when it is short enough.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len).min(Self::BYTES)]
+    }
+}
+
+impl fmt::Debug for KeyPreview {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
+}
+
+impl fmt::Display for KeyPreview {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("0x")?;
+        for byte in self.bytes() {
+            write!(out, "{byte:02x}")?;
+        }
+        if usize::from(self.len) > Self::BYTES {
+            write!(out, "… ({} bytes)", self.len)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why, and over which key, a transaction was aborted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abort {
+    /// The check that failed.
+    pub reason: Reason,
+    /// The table of the key.
+    pub table: TableId,
+    /// The index in which the key stands.
+    pub index: IndexId,
+    /// The encoded key, where the check knows one (a phantom in a range names a key at the range's front).
+    pub key: Option<KeyPreview>,
+}
+
+impl fmt::Display for Abort {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} in {}", self.reason.name(), self.table)?;
+        if self.index != IndexId::PRIMARY {
+            write!(out, ", {}", self.index)?;
+        }
+        if let Some(key) = &self.key {
+            write!(out, ", key {key}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A refusal or a failure of the engine.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The transaction conflicted as often as the options allow.
+    #[error("the transaction conflicted {attempts} times, at last: {abort}")]
+    Conflicts {
+        /// How often it was tried.
+        attempts: u64,
+        /// The last conflict.
+        abort: Abort,
+    },
+    /// The procedure asked to be rolled back.
+    #[error("the procedure rolled its transaction back")]
+    RolledBack,
+    /// The procedure returned an error of its own; its transaction is rolled back.
+    #[error("the procedure failed: {0}")]
+    Procedure(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The procedure panicked; its transaction is rolled back.
+    #[error("the procedure panicked: {0}")]
+    Panicked(String),
+    /// A row with this key exists already.
+    #[error("duplicate key in {table}, {index}")]
+    Duplicate {
+        /// The table.
+        table: TableId,
+        /// The unique index that holds the key already.
+        index: IndexId,
+    },
+    /// The memory limit is reached.
+    #[error("out of memory: {requested} bytes were asked for")]
+    OutOfMemory {
+        /// Bytes asked for.
+        requested: usize,
+    },
+    /// All worker slots are taken.
+    #[error("all {limit} worker slots are taken")]
+    TooManyWorkers {
+        /// How many there are.
+        limit: usize,
+    },
+    /// A key is longer than [`crate::key::MAX_KEY_BYTES`].
+    #[error("a key of {bytes} bytes is longer than {}", crate::key::MAX_KEY_BYTES)]
+    KeyTooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// A row is longer than the limit.
+    #[error("a row of {bytes} bytes is longer than {limit}")]
+    RowTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// No such table, or it was dropped.
+    #[error("{0} does not exist")]
+    NoSuchTable(TableId),
+    /// No such index, or it was dropped, or is still being filled.
+    #[error("{1} of {0} does not exist")]
+    NoSuchIndex(TableId, IndexId),
+    /// A table or index of this name exists already.
+    #[error("`{0}` exists already")]
+    NameTaken(String),
+    /// A table or index definition breaks a rule.
+    #[error("{0}")]
+    Definition(String),
+    /// A write inside a read-only snapshot.
+    #[error("a snapshot cannot write")]
+    ReadOnly,
+    /// The protocol does not offer this.
+    #[error("{protocol} does not offer {what}")]
+    Unsupported {
+        /// The protocol's name.
+        protocol: &'static str,
+        /// What was asked for.
+        what: &'static str,
+    },
+    /// A planned transaction touched a key that it had not declared.
+    #[error("key {key} of {table} was not declared")]
+    Undeclared {
+        /// The table.
+        table: TableId,
+        /// The key.
+        key: KeyPreview,
+    },
+    /// An ordered scan was asked of an index without order.
+    #[error("{1} of {0} has no order")]
+    NoOrder(TableId, IndexId),
+}
+
+/// What ends a procedure before its commit. `?` turns every error type into one.
+#[derive(Debug)]
+pub struct Stop(StopKind);
+
+#[derive(Debug)]
+enum StopKind {
+    Conflict,
+    RollBack,
+    Error(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// A [`Stop`] taken apart by the engine.
+#[derive(Debug)]
+pub enum Stopped {
+    /// The transaction conflicts; its [`Abort`] is kept by the transaction.
+    Conflict,
+    /// As [`Error::RolledBack`], [`Error::Procedure`] or any other refusal.
+    Failed(Error),
+}
+
+impl Stop {
+    /// The protocol found a conflict, whose [`Abort`] it keeps.
+    #[inline]
+    pub const fn conflict() -> Self {
+        Self(StopKind::Conflict)
+    }
+
+    /// The procedure wants its transaction undone. It is not retried.
+    #[inline]
+    pub const fn roll_back() -> Self {
+        Self(StopKind::RollBack)
+    }
+
+    /// Whether the engine may run the procedure again.
+    pub const fn is_conflict(&self) -> bool {
+        matches!(self.0, StopKind::Conflict)
+    }
+
+    /// Takes the stop apart.
+    pub fn into_parts(self) -> Stopped {
+        match self.0 {
+            StopKind::Conflict => Stopped::Conflict,
+            StopKind::RollBack => Stopped::Failed(Error::RolledBack),
+            StopKind::Error(error) => Stopped::Failed(match error.downcast::<Error>() {
+                Ok(own) => *own,
+                Err(foreign) => Error::Procedure(foreign),
+            }),
+        }
+    }
+}
+
+// `Stop` itself is no `std::error::Error`, so this conversion cannot overlap with the reflexive one.
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for Stop {
+    #[cold]
+    fn from(error: E) -> Self {
+        Self(StopKind::Error(Box::new(error)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stop_is_two_words() {
+        assert_eq!(size_of::<Stop>(), 2 * size_of::<usize>());
+    }
+
+    #[test]
+    fn own_errors_come_back_as_they_were() {
+        fn fails() -> Result<(), Stop> {
+            Err(Error::ReadOnly)?;
+            Ok(())
+        }
+        assert!(matches!(fails().unwrap_err().into_parts(), Stopped::Failed(Error::ReadOnly)));
+        let foreign = Stop::from(std::fmt::Error);
+        assert!(matches!(foreign.into_parts(), Stopped::Failed(Error::Procedure(_))));
+    }
+
+    #[test]
+    fn long_keys_are_cut_in_previews() {
+        let key = [7u8; 30];
+        let text = KeyPreview::new(&key[..]).to_string();
+        assert!(text.ends_with("… (30 bytes)"), "{text}");
+        assert_eq!(KeyPreview::new(&[1u8, 2][..]).to_string(), "0x0102");
+    }
+}
