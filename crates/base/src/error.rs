@@ -212,7 +212,6 @@ pub struct Stop(StopKind);
 #[derive(Debug)]
 enum StopKind {
     Conflict,
-    RollBack,
     Error(Box<dyn std::error::Error + Send + Sync>),
 }
 
@@ -233,9 +232,8 @@ impl Stop {
     }
 
     /// The procedure wants its transaction undone. It is not retried.
-    #[inline]
-    pub const fn roll_back() -> Self {
-        Self(StopKind::RollBack)
+    pub fn roll_back() -> Self {
+        Error::RolledBack.into()
     }
 
     /// Whether the engine may run the procedure again.
@@ -247,7 +245,6 @@ impl Stop {
     pub fn into_parts(self) -> Stopped {
         match self.0 {
             StopKind::Conflict => Stopped::Conflict,
-            StopKind::RollBack => Stopped::Failed(Error::RolledBack),
             StopKind::Error(error) => Stopped::Failed(match error.downcast::<Error>() {
                 Ok(own) => *own,
                 Err(foreign) => Error::Procedure(foreign),
