@@ -156,11 +156,8 @@ pub enum Error {
         limit: usize,
     },
     /// A key is longer than [`crate::key::MAX_KEY_BYTES`].
-    #[error("a key of {bytes} bytes is longer than {}", crate::key::MAX_KEY_BYTES)]
-    KeyTooLong {
-        /// Its length.
-        bytes: usize,
-    },
+    #[error("a key is longer than {} bytes", crate::key::MAX_KEY_BYTES)]
+    KeyTooLong,
     /// A row is longer than the limit.
     #[error("a row of {bytes} bytes is longer than {limit}")]
     RowTooLong {
@@ -181,6 +178,9 @@ pub enum Error {
     /// A table or index definition breaks a rule.
     #[error("{0}")]
     Definition(String),
+    /// The options of a database contradict each other, or the system cannot do what they ask.
+    #[error("{0}")]
+    Options(String),
     /// A write inside a read-only snapshot.
     #[error("a snapshot cannot write")]
     ReadOnly,

@@ -106,6 +106,14 @@ impl Key16 {
     }
 }
 
+impl Key16 {
+    /// Keeps any key that is short enough, for carrying it around without its type.
+    #[inline]
+    pub fn from_key<K: EncodedKey>(key: K) -> Option<Self> {
+        (key.len() <= 16).then(|| Self { slices: [key.slice(0), key.slice(1)], len: key.len() as u8 })
+    }
+}
+
 impl EncodedKey for Key16 {
     #[inline]
     fn len(&self) -> usize {

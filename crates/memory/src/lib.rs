@@ -1,8 +1,42 @@
-//! Memory: regions, pools, epochs and reclamation. (Interface first; the inside is being built.)
+//! Memory: regions, pools, epochs and reclamation.
+//!
+//! A [`Memory`] belongs to a database. Each worker registers for a [`Local`], pins itself for a [`Guard`], and allocates,
+//! frees and retires through it. `docs/memory.md` states the invariants and proves the reclamation right.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use polychron_memory::{Memory, Options};
+//!
+//! let memory = Memory::new(Options::tiny())?;
+//! let local = memory.register()?;
+//! let guard = local.pin();
+//! let block = guard.allocate(100)?;
+//! // SAFETY: the block is 100 bytes of ours, came from `allocate`, and nobody else knows of it.
+//! unsafe {
+//!     block.write_bytes(7, 100);
+//!     guard.retire(block, 100);
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
-use std::cell::RefCell;
-use std::ptr::NonNull;
-use std::sync::Arc;
+mod arena;
+mod blocks;
+mod classes;
+mod coalesce;
+mod epochs;
+mod limbo;
+mod local;
+mod memory;
+mod options;
+mod pool;
+mod system;
+mod ticker;
+
+pub use epochs::Epochs;
+pub use local::{Guard, Local, Snapshot};
+pub use memory::{ClassStatistics, Memory, MemoryStatistics, Pressure};
+pub use options::Options;
 
 /// An allocation was refused: the memory limit is reached or the system has no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,74 +46,52 @@ pub struct OutOfMemory {
     pub requested: usize,
 }
 
-/// How memory is set up.
-#[derive(Clone, Debug, Default)]
-pub struct Options {}
+/// Memory could not be set up, or a worker not be registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Every worker slot is claimed.
+    #[error("all {limit} worker slots are in use")]
+    TooManyWorkers {
+        /// How many slots there are.
+        limit: usize,
+    },
+    /// The options contradict themselves or each other.
+    #[error("invalid memory options: {reason}")]
+    InvalidOptions {
+        /// What must hold and does not.
+        reason: &'static str,
+    },
+    /// The thread that moves the epochs on could not be started.
+    #[error("the epoch thread could not be started: {kind}")]
+    Ticker {
+        /// What the system said.
+        kind: std::io::ErrorKind,
+    },
+    /// An allocation was refused.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
+}
 
-/// The memory of one database, shared by all its workers.
-#[derive(Debug)]
-pub struct Memory {}
-
-impl Memory {
-    /// Sets memory up.
-    pub fn new(_options: Options) -> Result<Arc<Self>, OutOfMemory> {
-        Ok(Arc::new(Self {}))
-    }
-
-    /// Claims a worker slot.
-    pub fn register(self: &Arc<Self>) -> Result<Local, OutOfMemory> {
-        Ok(Local { retired: RefCell::new(Vec::new()) })
+impl From<OutOfMemory> for polychron_base::Error {
+    fn from(OutOfMemory { requested }: OutOfMemory) -> Self {
+        Self::OutOfMemory { requested }
     }
 }
 
-/// One worker's share of the memory: its pools, its slot in the epoch tables, what it retired.
-#[derive(Debug)]
-pub struct Local {
-    retired: RefCell<Vec<(NonNull<u8>, usize)>>,
-}
-
-// SAFETY: the retired list is owned; nothing of it is shared with another thread.
-unsafe impl Send for Local {}
-
-impl Local {
-    /// Enters the current epoch: nothing retired from now on is freed before the guard is dropped.
-    pub fn pin(&self) -> Guard<'_> {
-        Guard { local: self }
+impl From<Error> for polychron_base::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::TooManyWorkers { limit } => Self::TooManyWorkers { limit },
+            Error::OutOfMemory(refused) => refused.into(),
+            Error::InvalidOptions { .. } | Error::Ticker { .. } => Self::Options(error.to_string()),
+        }
     }
 }
 
-/// Proof that the worker is inside an epoch; gives access to its pools.
-#[derive(Debug)]
-pub struct Guard<'l> {
-    local: &'l Local,
-}
-
-fn layout(bytes: usize) -> std::alloc::Layout {
-    let align = if bytes.is_multiple_of(64) { 64 } else { 16 };
-    std::alloc::Layout::from_size_align(bytes.max(16), align).expect("sizes are far below isize::MAX")
-}
-
-impl Guard<'_> {
-    /// Takes `bytes` bytes of uninitialised memory, aligned to 64 when `bytes` is a multiple of 64 and to 16 otherwise.
-    pub fn allocate(&self, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
-        // SAFETY: the layout's size is never zero.
-        NonNull::new(unsafe { std::alloc::alloc(layout(bytes)) }).ok_or(OutOfMemory { requested: bytes })
-    }
-
-    /// Gives memory back at once.
-    ///
-    /// # Safety
-    /// `pointer` came from [`Guard::allocate`] with the same `bytes`, and no thread can reach it any more.
-    pub unsafe fn free(&self, pointer: NonNull<u8>, bytes: usize) {
-        // SAFETY: the caller promises that pointer and size match an allocation.
-        unsafe { std::alloc::dealloc(pointer.as_ptr(), layout(bytes)) }
-    }
-
-    /// Gives memory back once every guard that exists now is dropped.
-    ///
-    /// # Safety
-    /// `pointer` came from [`Guard::allocate`] with the same `bytes`; threads that pin from now on cannot reach it.
-    pub unsafe fn retire(&self, pointer: NonNull<u8>, bytes: usize) {
-        self.local.retired.borrow_mut().push((pointer, bytes));
-    }
+/// Pins the calling thread to one core, the worker's turn in the list of cores the process may use. Returns whether that
+/// worked. An option for benchmarks and dedicated machines, never done by itself.
+pub fn pin_thread(worker_index: usize) -> bool {
+    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    !cores.is_empty() && core_affinity::set_for_current(cores[worker_index % cores.len()])
 }

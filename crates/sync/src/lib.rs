@@ -1,20 +1,75 @@
-//! The one door to atomics: std in the product, loom in model tests. No other crate names `std::sync::atomic`.
+//! The one door to atomics: std in the product, loom or shuttle in model tests. No other crate names
+//! `std::sync::atomic`.
+//!
+//! `--cfg loom` explores every interleaving of small parts, weak memory included; `--cfg shuttle` runs random schedules
+//! of whole transactions under sequential consistency. What is built here on top of the atomics is what several crates
+//! need: a latch, back-off, the store-to-load barrier of epochs, prefetches, and copies through atomic words.
+
+mod backoff;
+mod latch;
+mod words;
+
+pub use backoff::Backoff;
+pub use crossbeam_utils::CachePadded;
+pub use latch::{SpinGuard, SpinLatch};
+pub use words::{load_words, prefetch_read, store_words};
+
+use atomic::{AtomicU64, Ordering};
 
 /// Atomic types and orderings.
 pub mod atomic {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     pub use core::sync::atomic::*;
     #[cfg(loom)]
     pub use loom::sync::atomic::*;
+    #[cfg(all(shuttle, not(loom)))]
+    pub use shuttle::sync::atomic::*;
 }
 
-pub use crossbeam_utils::CachePadded;
+/// Threads as the model checker knows them.
+pub mod thread {
+    #[cfg(loom)]
+    pub use loom::thread::*;
+    #[cfg(all(shuttle, not(loom)))]
+    pub use shuttle::thread::*;
+    #[cfg(not(any(loom, shuttle)))]
+    pub use std::thread::*;
+}
+
+#[cfg(loom)]
+pub use loom::sync::{Arc, Mutex};
+#[cfg(all(shuttle, not(loom)))]
+pub use shuttle::sync::{Arc, Mutex};
+#[cfg(not(any(loom, shuttle)))]
+pub use std::sync::{Arc, Mutex};
 
 /// Tells the processor (or the model checker) that the thread waits for another one.
 #[inline]
 pub fn spin_hint() {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     core::hint::spin_loop();
-    #[cfg(loom)]
-    loom::thread::yield_now();
+    #[cfg(any(loom, shuttle))]
+    thread::yield_now();
+}
+
+/// Stores `value`, and lets no later load of this thread happen before the store is visible to every other thread.
+///
+/// The store is a release; the barrier behind it is a sequentially consistent fence. Two threads that each publish a word
+/// this way and then look at the other's cannot both miss what the other published. On x86-64 one exchange does both, at
+/// about half the price of the fence; the compiler fence keeps the compiler from moving loads before it.
+#[inline]
+pub fn publish(word: &AtomicU64, value: u64) {
+    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
+    {
+        // SeqCst: a locked exchange, the full barrier that pairs with every other call of this function.
+        word.swap(value, Ordering::SeqCst);
+        core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle, miri)))))]
+    {
+        // Release: pairs with the acquire loads of whoever scans the word.
+        word.store(value, Ordering::Release);
+        // SeqCst: the full barrier that pairs with every other call of this function.
+        atomic::fence(Ordering::SeqCst);
+    }
 }

@@ -1,0 +1,91 @@
+//! Clocks: the only door to the passing of time, so that tests can hold it still.
+
+use std::sync::{Mutex, PoisonError};
+
+/// Tells how much time has passed since some fixed moment.
+pub trait Clock: Send + Sync {
+    /// Nanoseconds since the clock's own beginning; never goes back.
+    fn now_ns(&self) -> u64;
+}
+
+/// The machine's clock: one read of the processor's time-stamp counter where that is reliable.
+///
+/// The first clock of a process calibrates the counter, which takes some milliseconds.
+#[derive(Clone, Debug)]
+pub struct SystemClock {
+    clock: quanta::Clock,
+    start: u64,
+}
+
+impl SystemClock {
+    /// A clock that begins now.
+    pub fn new() -> Self {
+        let clock = quanta::Clock::new();
+        let start = clock.raw();
+        Self { clock, start }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        self.clock.delta_as_nanos(self.start, self.clock.raw())
+    }
+}
+
+/// A clock that moves only when it is told to.
+#[derive(Debug, Default)]
+pub struct ManualClock {
+    now_ns: Mutex<u64>,
+}
+
+impl ManualClock {
+    /// A clock that stands at zero.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Moves the clock forward.
+    pub fn advance_ns(&self, by_ns: u64) {
+        *self.now_ns.lock().unwrap_or_else(PoisonError::into_inner) += by_ns;
+    }
+}
+
+impl Clock for ManualClock {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        *self.now_ns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_clock_moves_only_by_hand() {
+        let clock = ManualClock::new();
+        assert_eq!(clock.now_ns(), 0);
+        clock.advance_ns(5);
+        clock.advance_ns(7);
+        assert_eq!(clock.now_ns(), 12);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "reads the time-stamp counter")]
+    fn the_system_clock_never_goes_back() {
+        let clock = SystemClock::new();
+        let mut last = clock.now_ns();
+        for _ in 0..1000 {
+            let now = clock.now_ns();
+            assert!(now >= last);
+            last = now;
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Arenas: regions of address space, one arena to a memory node, from which spans are handed out. Spans come back when the
+//! limit is reached and free blocks are coalesced, in whole pages.
+//!
+//! Only what is handed out counts as reserved: an untouched page of a region costs nothing.
+
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use polychron_sync::atomic::{AtomicUsize, Ordering};
+
+use crate::coalesce;
+use crate::system::{HUGE_PAGE, Mapping, PAGE};
+
+/// A piece of a region. Whoever has it owns its memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) base: NonNull<u8>,
+    pub(crate) bytes: usize,
+}
+
+// SAFETY: a span owns its memory.
+unsafe impl Send for Span {}
+
+/// What the limit leaves.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit: usize,
+    reserved: AtomicUsize,
+}
+
+impl Budget {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, reserved: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    pub(crate) fn reserved(&self) -> usize {
+        self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// Takes `bytes` off the budget, or nothing when that much is not left.
+    pub(crate) fn reserve(&self, bytes: usize) -> bool {
+        let more = |reserved: usize| reserved.checked_add(bytes).filter(|reserved| *reserved <= self.limit);
+        self.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    pub(crate) fn release(&self, bytes: usize) {
+        self.reserved.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// The regions of one node. The memory is first touched by workers of the node, so the system places it there.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    region_bytes: usize,
+    huge_pages: bool,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    regions: Vec<Region>,
+    /// What came back and is off the budget.
+    free: Vec<Span>,
+    /// What workers that left had not used up.
+    remainders: Vec<Span>,
+}
+
+#[derive(Debug)]
+struct Region {
+    mapping: Mapping,
+    used: usize,
+}
+
+impl Arena {
+    pub(crate) fn new(region_bytes: usize, huge_pages: bool) -> Self {
+        Self { region_bytes, huge_pages, inner: Mutex::default() }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // The lists are whole after every statement, so a panic elsewhere while they were locked does no harm.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A span of `bytes` bytes, a multiple of 64, aligned to 64. The caller has taken it off the budget.
+    pub(crate) fn take(&self, bytes: usize) -> Option<Span> {
+        debug_assert!(bytes > 0 && bytes.is_multiple_of(64));
+        let mut inner = self.inner();
+        if let Some(index) = inner.free.iter().position(|span| span.bytes >= bytes) {
+            return Some(cut_front(&mut inner.free, index, bytes));
+        }
+        let index = match inner.regions.iter().rposition(|region| region.mapping.bytes() - region.used >= bytes) {
+            Some(index) => index,
+            None => self.map_region(&mut inner, bytes)?,
+        };
+        let region = &mut inner.regions[index];
+        // SAFETY: the region has `bytes` bytes left behind `used`.
+        let base = unsafe { region.mapping.base().add(region.used) };
+        region.used += bytes;
+        Some(Span { base, bytes })
+    }
+
+    fn map_region(&self, inner: &mut Inner, bytes: usize) -> Option<usize> {
+        let bytes = bytes.max(self.region_bytes).next_multiple_of(coalesce::PAGE);
+        let mapping = Mapping::new(bytes, self.huge_pages)?;
+        inner.regions.push(Region { mapping, used: 0 });
+        Some(inner.regions.len() - 1)
+    }
+
+    /// Keeps what a leaving worker had not used up.
+    pub(crate) fn give_remainder(&self, span: Span) {
+        self.inner().remainders.push(span);
+    }
+
+    /// A remainder of at least `bytes` bytes.
+    pub(crate) fn take_remainder(&self, bytes: usize) -> Option<Span> {
+        let mut inner = self.inner();
+        let index = inner.remainders.iter().rposition(|span| span.bytes >= bytes)?;
+        Some(inner.remainders.swap_remove(index))
+    }
+
+    /// All remainders.
+    pub(crate) fn take_remainders(&self) -> Vec<Span> {
+        std::mem::take(&mut self.inner().remainders)
+    }
+
+    /// All regions.
+    pub(crate) fn regions(&self) -> Vec<Span> {
+        let span = |region: &Region| Span { base: region.mapping.base(), bytes: region.mapping.bytes() };
+        self.inner().regions.iter().map(span).collect()
+    }
+
+    /// Takes a piece of a region back. It is off the budget, or the caller takes it off next.
+    pub(crate) fn give_back(&self, span: Span) {
+        self.inner().free.push(span);
+    }
+
+    /// All that is off the budget: what came back and was not handed out again, and what was never handed out.
+    pub(crate) fn take_returned(&self) -> Vec<Span> {
+        let mut inner = self.inner();
+        let mut spans = std::mem::take(&mut inner.free);
+        for region in inner.regions.iter_mut().filter(|region| region.used < region.mapping.bytes()) {
+            // SAFETY: `used` is less than the region's size.
+            let base = unsafe { region.mapping.base().add(region.used) };
+            spans.push(Span { base, bytes: region.mapping.bytes() - region.used });
+            region.used = region.mapping.bytes();
+        }
+        spans
+    }
+
+    /// Mapped bytes, and those of them for which the system took the advice to use huge pages.
+    pub(crate) fn mapped_bytes(&self) -> (usize, usize) {
+        let inner = self.inner();
+        let sum = |huge_only: bool| {
+            let regions = inner.regions.iter().filter(|region| !huge_only || region.mapping.huge);
+            regions.map(|region| region.mapping.bytes()).sum()
+        };
+        (sum(false), sum(true))
+    }
+
+    /// Touches every page of the next `bytes` bytes that will be handed out, on `threads` threads, so that the work to
+    /// come meets no page faults. Returns how many bytes were touched; fewer when the system has no more.
+    pub(crate) fn prefault(&self, bytes: usize, threads: usize) -> usize {
+        let mut inner = self.inner();
+        let free =
+            |inner: &Inner| inner.regions.iter().map(|region| region.mapping.bytes() - region.used).sum::<usize>();
+        while free(&inner) < bytes {
+            if self.map_region(&mut inner, 0).is_none() {
+                break;
+            }
+        }
+        let mut left = bytes;
+        // `take` looks at the newest region first.
+        for region in inner.regions.iter().rev() {
+            let size = left.min(region.mapping.bytes() - region.used);
+            // SAFETY: `size` bytes behind `used` belong to the region.
+            let base = unsafe { region.mapping.base().add(region.used) };
+            touch(Span { base, bytes: size }, threads);
+            left -= size;
+        }
+        bytes - left
+    }
+}
+
+/// Cuts `bytes` bytes off the front of a span in a list.
+fn cut_front(spans: &mut Vec<Span>, index: usize, bytes: usize) -> Span {
+    let span = &mut spans[index];
+    let front = Span { base: span.base, bytes };
+    // SAFETY: the span has at least `bytes` bytes.
+    span.base = unsafe { span.base.add(bytes) };
+    span.bytes -= bytes;
+    if span.bytes == 0 {
+        spans.swap_remove(index);
+    }
+    front
+}
+
+/// Writes a byte to every page of a span nobody else knows of.
+fn touch(span: Span, threads: usize) {
+    let share = span.bytes.div_ceil(threads.max(1)).next_multiple_of(HUGE_PAGE);
+    std::thread::scope(|scope| {
+        for start in (0..span.bytes).step_by(share) {
+            // SAFETY: `start` lies within the span.
+            let part = Span { base: unsafe { span.base.add(start) }, bytes: share.min(span.bytes - start) };
+            scope.spawn(move || {
+                let part = part;
+                for offset in (0..part.bytes).step_by(PAGE) {
+                    // SAFETY: `offset` lies within the part, which only this thread writes to.
+                    unsafe { part.base.add(offset).write_volatile(0) };
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,257 @@
+//! The epoch clock: one clock for reclamation and for the protocols' snapshots (§4.6 to §4.8 of the Maflingo thesis).
+//!
+//! Every worker has a slot of two words. `active` is the epoch in which it is pinned, `snapshot` the epoch its read-only
+//! transaction reads at. Whoever holds the ticket [`Epochs::advance`] asks for (the *leader* of that moment) moves
+//! `current` on, looks at every `active` word and publishes `readonly`, the newest epoch in which nobody can still
+//! commit; then it looks at every `snapshot` word and publishes `collectable`, the oldest epoch any reader may read at.
+//! Both horizons only grow. `docs/memory.md` proves what is promised here; this module depends on nothing but atomics,
+//! so that loom can run it.
+
+use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use polychron_sync::{CachePadded, publish};
+
+/// The word of a slot that takes no part: greater than every epoch, so that a minimum passes over it.
+const IDLE: u64 = u64::MAX;
+
+/// The first epoch. What is loaded before any transaction ran counts as written in epoch 0.
+const FIRST: u64 = 1;
+
+/// The epoch clock of one database. See the head of the module.
+#[derive(Debug)]
+pub struct Epochs {
+    /// Written once a tick and read at every pin: one line for all workers, shared as long as the clock stands.
+    horizons: CachePadded<Horizons>,
+    /// Held by who moves the clock.
+    advancing: CachePadded<AtomicBool>,
+    /// No slot from here on was ever claimed.
+    used_slots: CachePadded<AtomicUsize>,
+    slots: Box<[CachePadded<Slot>]>,
+}
+
+#[derive(Debug)]
+struct Horizons {
+    current: AtomicU64,
+    readonly: AtomicU64,
+    collectable: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    active: AtomicU64,
+    snapshot: AtomicU64,
+    claimed: AtomicBool,
+}
+
+/// What a worker needs to know to free what it retired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Horizon {
+    pub(crate) readonly: u64,
+    pub(crate) collectable: u64,
+}
+
+impl Epochs {
+    pub(crate) fn new(slots: usize) -> Self {
+        let slot =
+            || Slot { active: AtomicU64::new(IDLE), snapshot: AtomicU64::new(IDLE), claimed: AtomicBool::new(false) };
+        let horizons = Horizons {
+            current: AtomicU64::new(FIRST),
+            readonly: AtomicU64::new(FIRST - 1),
+            collectable: AtomicU64::new(FIRST - 1),
+        };
+        Self {
+            horizons: CachePadded::new(horizons),
+            advancing: CachePadded::new(AtomicBool::new(false)),
+            used_slots: CachePadded::new(AtomicUsize::new(0)),
+            slots: (0..slots).map(|_| CachePadded::new(slot())).collect(),
+        }
+    }
+
+    /// The thesis's T_cur: the epoch that transactions which begin now run in.
+    #[inline]
+    pub fn current(&self) -> u64 {
+        // Acquire: pairs with the leader's `publish` in `advance`.
+        self.horizons.current.load(Ordering::Acquire)
+    }
+
+    /// The thesis's T_readonly: the newest epoch in which no active worker can still commit. A snapshot at this epoch or
+    /// an older one never changes.
+    #[inline]
+    pub fn readonly(&self) -> u64 {
+        // Acquire: pairs with the leader's `publish` in `scan`, which comes after it saw the workers leave.
+        self.horizons.readonly.load(Ordering::Acquire)
+    }
+
+    /// The thesis's T_gc: every snapshot reader, present or to come, reads at this epoch or a newer one. Data superseded
+    /// in epoch E has no snapshot reader once `E <= collectable()`.
+    #[inline]
+    pub fn collectable(&self) -> u64 {
+        // Acquire: pairs with the leader's release store in `scan`, which comes after it saw the readers leave.
+        self.horizons.collectable.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn horizon(&self) -> Horizon {
+        Horizon { readonly: self.readonly(), collectable: self.collectable() }
+    }
+
+    /// One tick: the current epoch moves on, whoever still runs in older ones, and both horizons follow as far as they can.
+    ///
+    /// Returns whether this call did it; a call that meets another one in progress leaves the work to that one.
+    pub fn advance(&self) -> bool {
+        self.lead(|| {
+            let current = self.horizons.current.load(Ordering::Relaxed);
+            // Barrier: pairs with `publish` in `pin`; a worker whose pin the scan misses sees the new epoch.
+            publish(&self.horizons.current, current + 1);
+            self.scan(current + 1);
+        })
+    }
+
+    /// Brings the horizons up to date without a tick.
+    ///
+    /// Returns whether this call did it, as [`Epochs::advance`] does.
+    pub fn refresh(&self) -> bool {
+        self.lead(|| {
+            let current = self.horizons.current.load(Ordering::Relaxed);
+            // Barrier: as in `advance`. Storing the same epoch again harms nobody: only the leader writes it.
+            publish(&self.horizons.current, current);
+            self.scan(current);
+        })
+    }
+
+    fn lead(&self, work: impl FnOnce()) -> bool {
+        // Acquire: pairs with the release below, so that leaders follow each other.
+        if self.advancing.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        work();
+        // Release: pairs with the acquire above.
+        self.advancing.store(false, Ordering::Release);
+        true
+    }
+
+    /// Publishes the horizons. The caller leads, and has stored or read `current` and passed a barrier since.
+    fn scan(&self, current: u64) {
+        // Acquire: pairs with the release in `claim`.
+        let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
+        // Acquire: pairs with the release stores of `unpin` and with `publish` in `pin`: what those workers did in the
+        // epochs they left happened before whatever someone does who sees the horizon.
+        let active = slots.iter().map(|slot| slot.active.load(Ordering::Acquire)).min().unwrap_or(IDLE);
+        // A pin that was announced with an outdated epoch and is about to be announced anew may lie behind the horizon
+        // for a moment; nobody runs in it. The same holds for snapshots below.
+        let readonly = (active.min(current) - 1).max(self.horizons.readonly.load(Ordering::Relaxed));
+        // Barrier: pairs with `publish` in `begin_snapshot`; a reader whose snapshot the scan misses sees this epoch.
+        publish(&self.horizons.readonly, readonly);
+        // Acquire: again for slots claimed meanwhile.
+        let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
+        // Acquire: pairs with the release store of `end_snapshot` and with `publish` in `begin_snapshot`.
+        let oldest = slots.iter().map(|slot| slot.snapshot.load(Ordering::Acquire)).min().unwrap_or(IDLE);
+        let collectable = oldest.min(readonly).max(self.horizons.collectable.load(Ordering::Relaxed));
+        // Release: pairs with the acquire in `collectable`.
+        self.horizons.collectable.store(collectable, Ordering::Release);
+    }
+
+    /// Fills `epochs` with the epochs at which snapshots are open now, sorted and each once: what a pruner needs to take
+    /// versions out of the middle of chains. To be used together with `readonly()` read **before** the call: a snapshot
+    /// that is not listed, because it begins meanwhile, reads at that epoch or a newer one.
+    pub fn open_snapshots(&self, epochs: &mut Vec<u64>) {
+        // SeqCst: the barrier between the caller's load of `readonly` and the scan; pairs with `begin_snapshot`.
+        fence(Ordering::SeqCst);
+        // Acquire: pairs with the release in `claim`.
+        let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
+        epochs.clear();
+        // Acquire: pairs with the release store of `end_snapshot`.
+        epochs.extend(slots.iter().map(|slot| slot.snapshot.load(Ordering::Acquire)).filter(|epoch| *epoch != IDLE));
+        epochs.sort_unstable();
+        epochs.dedup();
+    }
+
+    /// How many slots there are.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Claims a free slot, or none when all are taken.
+    pub(crate) fn claim(&self) -> Option<usize> {
+        let free = |slot: &CachePadded<Slot>| {
+            !slot.claimed.load(Ordering::Relaxed)
+                // Acquire: pairs with the release in `release`.
+                && slot.claimed.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        let index = self.slots.iter().position(free)?;
+        // Release: pairs with the acquire loads of the leader. The barrier of the owner's first pin comes later, so a
+        // leader that does not see this yet is one whose scan came before that barrier.
+        self.used_slots.fetch_max(index + 1, Ordering::AcqRel);
+        Some(index)
+    }
+
+    /// Gives a slot back. Its worker is neither pinned nor has it a snapshot from now on.
+    pub(crate) fn release(&self, slot: usize) {
+        self.unpin(slot);
+        self.end_snapshot(slot);
+        // Release: pairs with the acquire in `claim`.
+        self.slots[slot].claimed.store(false, Ordering::Release);
+    }
+
+    /// Enters the current epoch and returns it. The caller owns the slot. Also renews a pin.
+    #[inline]
+    pub(crate) fn pin(&self, slot: usize) -> u64 {
+        let active = &self.slots[slot].active;
+        let mut epoch = self.current();
+        loop {
+            // Barrier: pairs with `publish` in `advance`. Either the leader's scan sees this pin, or the load below sees
+            // the leader's epoch; and what was unlinked before the barrier is not found after it.
+            publish(active, epoch);
+            let current = self.current();
+            if current == epoch {
+                return epoch;
+            }
+            epoch = current;
+        }
+    }
+
+    /// Leaves the epoch. The caller owns the slot.
+    #[inline]
+    pub(crate) fn unpin(&self, slot: usize) {
+        // Release: pairs with the acquire load of the leader's scan.
+        self.slots[slot].active.store(IDLE, Ordering::Release);
+    }
+
+    /// Passes the barrier of a pin without changing the pin, and returns the epoch behind it: the tag of what was unlinked
+    /// before. The caller owns the slot.
+    pub(crate) fn settle(&self, slot: usize) -> u64 {
+        let active = &self.slots[slot].active;
+        // Barrier: as in `pin`.
+        publish(active, active.load(Ordering::Relaxed));
+        self.current()
+    }
+
+    /// Announces a snapshot at the newest read-only epoch and returns that epoch. The caller owns the slot.
+    #[inline]
+    pub(crate) fn begin_snapshot(&self, slot: usize) -> u64 {
+        let snapshot = &self.slots[slot].snapshot;
+        let mut epoch = self.readonly();
+        loop {
+            // Barrier: pairs with `publish` of `readonly` in `scan`. Either that scan sees this snapshot, or the load
+            // below sees its epoch.
+            publish(snapshot, epoch);
+            let readonly = self.readonly();
+            if readonly == epoch {
+                return epoch;
+            }
+            epoch = readonly;
+        }
+    }
+
+    /// Ends the slot's snapshot. The caller owns the slot.
+    #[inline]
+    pub(crate) fn end_snapshot(&self, slot: usize) {
+        // Release: pairs with the acquire load of the leader's scan.
+        self.slots[slot].snapshot.store(IDLE, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -1,0 +1,173 @@
+//! Every interleaving of a reader, a writer that retires, and the leader:
+//! `RUSTFLAGS="--cfg loom" cargo test -p polychron-memory --release --lib loom`.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use super::*;
+
+fn model(check: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    // All interleavings with so many preemptions; the known mistakes in such schemes need two.
+    builder.preemption_bound = Some(3);
+    builder.check(check);
+}
+
+struct Cell {
+    /// Stands for a pointer in an index: whether it still leads to `block`.
+    linked: AtomicBool,
+    /// Stands for the block. Loom reports an access that is not ordered with the one that frees it.
+    block: UnsafeCell<u32>,
+}
+
+impl Cell {
+    fn new() -> Self {
+        Self { linked: AtomicBool::new(true), block: UnsafeCell::new(1) }
+    }
+
+    fn read_if_linked(&self) {
+        // Acquire: as an index reads its pointers.
+        if self.linked.load(Ordering::Acquire) {
+            // SAFETY: loom checks it.
+            self.block.with(|block| assert_eq!(unsafe { *block }, 1, "the block was freed under a reader"));
+        }
+    }
+
+    fn free(&self) {
+        // SAFETY: loom checks it.
+        self.block.with_mut(|block| unsafe { *block = 0 });
+    }
+}
+
+/// A block that was unlinked, tagged behind the next barrier and freed by the horizon is never met by a reader.
+fn retire(ticks: usize, leader_is_writer: bool) {
+    model(move || {
+        let epochs = Arc::new(Epochs::new(2));
+        let cell = Arc::new(Cell::new());
+        let (reading, writing) = (epochs.claim().unwrap(), epochs.claim().unwrap());
+        let reader = {
+            let (epochs, cell) = (Arc::clone(&epochs), Arc::clone(&cell));
+            thread::spawn(move || {
+                epochs.pin(reading);
+                cell.read_if_linked();
+                epochs.unpin(reading);
+            })
+        };
+        let leader = (!leader_is_writer).then(|| {
+            let epochs = Arc::clone(&epochs);
+            thread::spawn(move || {
+                for _ in 0..ticks {
+                    epochs.advance();
+                }
+            })
+        });
+        cell.linked.store(false, Ordering::Release);
+        let tag = epochs.settle(writing);
+        if leader_is_writer {
+            for _ in 0..ticks {
+                epochs.advance();
+            }
+        }
+        if epochs.readonly() >= tag {
+            cell.free();
+        }
+        reader.join().unwrap();
+        if let Some(leader) = leader {
+            leader.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn loom_retire_with_the_writer_leading() {
+    retire(2, true);
+}
+
+#[test]
+fn loom_retire_with_another_leader() {
+    retire(2, false);
+}
+
+/// A worker that is pinned in an epoch never finds the read-only epoch there or beyond.
+#[test]
+fn loom_pinned_workers_are_ahead_of_readonly() {
+    model(|| {
+        let epochs = Arc::new(Epochs::new(1));
+        let slot = epochs.claim().unwrap();
+        let leader = {
+            let epochs = Arc::clone(&epochs);
+            thread::spawn(move || {
+                epochs.advance();
+                epochs.advance();
+                epochs.readonly()
+            })
+        };
+        let epoch = epochs.pin(slot);
+        let seen = epochs.readonly();
+        assert!(seen < epoch);
+        let last = leader.join().unwrap();
+        assert!(last < epoch, "the pin was in place at the end of the last scan, or was made in a newer epoch");
+    });
+}
+
+/// What a snapshot can see is not collected, whatever the leader publishes meanwhile.
+#[test]
+fn loom_snapshots_hold_collection() {
+    model(|| {
+        let epochs = Arc::new(Epochs::new(1));
+        let slot = epochs.claim().unwrap();
+        // A version superseded in epoch 1: readers of epoch 0 need it.
+        let cell = Arc::new(Cell::new());
+        let collector = {
+            let (epochs, cell) = (Arc::clone(&epochs), Arc::clone(&cell));
+            thread::spawn(move || {
+                epochs.advance();
+                epochs.advance();
+                if epochs.collectable() >= 1 {
+                    cell.free();
+                }
+            })
+        };
+        let epoch = epochs.begin_snapshot(slot);
+        if epoch < 1 {
+            cell.read_if_linked();
+        }
+        epochs.end_snapshot(slot);
+        collector.join().unwrap();
+    });
+}
+
+/// A pruner, not the leader, that read the read-only epoch and then listed the snapshots knows every reader of an older
+/// epoch.
+#[test]
+fn loom_open_snapshots_are_all_listed() {
+    model(|| {
+        let epochs = Arc::new(Epochs::new(1));
+        let slot = epochs.claim().unwrap();
+        let cell = Arc::new(Cell::new());
+        let leader = {
+            let epochs = Arc::clone(&epochs);
+            thread::spawn(move || epochs.advance())
+        };
+        let pruner = {
+            let (epochs, cell) = (Arc::clone(&epochs), Arc::clone(&cell));
+            thread::spawn(move || {
+                let readonly = epochs.readonly();
+                let mut open = Vec::new();
+                epochs.open_snapshots(&mut open);
+                // A version of epoch 0 that was superseded in epoch 1.
+                if readonly >= 1 && !open.contains(&0) {
+                    cell.free();
+                }
+            })
+        };
+        let epoch = epochs.begin_snapshot(slot);
+        if epoch < 1 {
+            cell.read_if_linked();
+        }
+        epochs.end_snapshot(slot);
+        pruner.join().unwrap();
+        leader.join().unwrap();
+    });
+}

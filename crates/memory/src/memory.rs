@@ -1,0 +1,289 @@
+//! The memory of one database: what its workers share.
+
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::Duration;
+
+use polychron_base::id::WorkerId;
+use polychron_sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+use crate::arena::{Arena, Budget};
+use crate::blocks::Stash;
+use crate::classes::{CLASSES, size_of_class};
+use crate::coalesce::Coalescer;
+use crate::limbo::Limbo;
+use crate::local::Local;
+use crate::pool::{Counters, Pool};
+use crate::system::{self, HUGE_PAGE, Mapping, PAGE};
+use crate::ticker::Ticker;
+use crate::{Epochs, Error, Options};
+
+/// The memory of one database, shared by all its workers.
+///
+/// Everything allocated from it is given back to the system when the last `Arc` of it and the last [`Local`] are gone.
+#[derive(Debug)]
+pub struct Memory {
+    pub(crate) shared: Shared,
+    ticker: Mutex<Option<Ticker>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) epochs: Arc<Epochs>,
+    pub(crate) budget: Budget,
+    pub(crate) arenas: Box<[Arena]>,
+    pub(crate) stash: Stash,
+    coalescer: Coalescer,
+    nodes: Vec<Vec<usize>>,
+    counters: Box<[OnceLock<Arc<Counters>>]>,
+    /// Mappings of their own, by address.
+    large: Mutex<BTreeMap<usize, Mapping>>,
+    /// What workers that left had retired.
+    orphans: Mutex<Vec<Limbo>>,
+    orphan_count: AtomicUsize,
+}
+
+/// How much of the memory is in use, measured by the marks of [`Options`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pressure {
+    /// Below the soft mark.
+    Normal,
+    /// At the soft mark or above: time to delete, to shed work, or to warn somebody.
+    Soft,
+    /// Within 2 % of the hard mark: allocations are refused or soon will be.
+    Hard,
+}
+
+/// What [`Memory::stats`] reports. The figures are read one after the other while workers go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryStatistics {
+    /// The hard mark.
+    pub limit_bytes: usize,
+    /// Bytes taken off the limit: spans handed out to workers, in use or free for reuse, and large allocations.
+    pub reserved_bytes: usize,
+    /// Address space mapped, touched or not.
+    pub mapped_bytes: usize,
+    /// The part of `mapped_bytes` for which the system took the advice to use huge pages.
+    pub huge_page_bytes: usize,
+    /// Bytes allocated and not freed, rounded up to their classes; retired bytes are still among them.
+    pub used_bytes: usize,
+    /// Bytes retired and not freed yet, as they were asked for.
+    pub retired_bytes: usize,
+    /// The part of `used_bytes` that was mapped one allocation at a time.
+    pub large_bytes: usize,
+    /// Blocks in use for every class that has any.
+    pub classes: Vec<ClassStatistics>,
+}
+
+/// The use of one size class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassStatistics {
+    /// The size of the class's blocks.
+    pub block_bytes: usize,
+    /// How many of them are in use.
+    pub used_blocks: usize,
+}
+
+impl Memory {
+    /// Sets memory up. Nothing is mapped before it is needed.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOptions`] when the options contradict themselves; [`Error::Ticker`] when the thread that drives
+    /// the epochs cannot be started.
+    pub fn new(options: Options) -> Result<Arc<Self>, Error> {
+        options.check()?;
+        let nodes = system::nodes();
+        let arena = |_: &Vec<usize>| Arena::new(options.region_bytes, options.huge_pages);
+        let limit = options.limit_bytes.or_else(system::granted_bytes).unwrap_or(usize::MAX);
+        let interval = options.epoch_interval;
+        let shared = Shared {
+            epochs: Arc::new(Epochs::new(options.max_workers)),
+            budget: Budget::new(limit),
+            arenas: nodes.iter().map(arena).collect(),
+            stash: Stash::new(),
+            coalescer: Coalescer::default(),
+            nodes,
+            counters: (0..options.max_workers).map(|_| OnceLock::new()).collect(),
+            large: Mutex::default(),
+            orphans: Mutex::default(),
+            orphan_count: AtomicUsize::new(0),
+            options,
+        };
+        let memory = Arc::new(Self { shared, ticker: Mutex::default() });
+        if let Some(interval) = interval {
+            memory.start_ticker(interval)?;
+        }
+        Ok(memory)
+    }
+
+    /// Claims a worker slot. Its memory comes from the node the calling thread runs on.
+    ///
+    /// # Errors
+    /// [`Error::TooManyWorkers`] when [`Options::max_workers`] slots are claimed.
+    pub fn register(self: &Arc<Self>) -> Result<Local, Error> {
+        let epochs = &self.shared.epochs;
+        let slot = epochs.claim().ok_or(Error::TooManyWorkers { limit: epochs.slots() })?;
+        let counters = Arc::clone(self.shared.counters[slot].get_or_init(|| Arc::new(Counters::new())));
+        let node = system::current_node(&self.shared.nodes);
+        Ok(Local::new(Arc::clone(self), WorkerId(slot as u32), counters, node))
+    }
+
+    /// The epoch clock.
+    pub fn epochs(&self) -> &Epochs {
+        &self.shared.epochs
+    }
+
+    /// Starts a thread that moves the epochs on every `interval`, in place of the one that runs, if any.
+    ///
+    /// # Errors
+    /// [`Error::Ticker`] when the system does not give a thread.
+    pub fn start_ticker(&self, interval: Duration) -> Result<(), Error> {
+        let ticker = Ticker::start(Arc::clone(&self.shared.epochs), interval)?;
+        // The old one is stopped outside the lock.
+        let old = lock(&self.ticker).replace(ticker);
+        drop(old);
+        Ok(())
+    }
+
+    /// Stops the thread that moves the epochs on, if one runs.
+    pub fn stop_ticker(&self) {
+        let old = lock(&self.ticker).take();
+        drop(old);
+    }
+
+    /// Touches the next `bytes` bytes that workers of this node will take, on as many threads as there are processors, so
+    /// that a benchmark meets no page faults. Returns how many bytes were touched.
+    pub fn prefault(&self, bytes: usize) -> usize {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let left = self.shared.budget.limit().saturating_sub(self.shared.budget.reserved());
+        self.shared.arenas[system::current_node(&self.shared.nodes)].prefault(bytes.min(left), threads)
+    }
+
+    /// Where the use of memory stands against the marks. Cheap below the soft mark; above, it sums up what the workers
+    /// count.
+    pub fn pressure(&self) -> Pressure {
+        let limit = self.shared.budget.limit();
+        let percent = |percent: u8| (limit as u128 * u128::from(percent) / 100) as usize;
+        let soft = percent(self.shared.options.soft_percent);
+        if self.shared.budget.reserved() < soft {
+            return Pressure::Normal;
+        }
+        match self.shared.used_bytes() {
+            used if used >= percent(98) => Pressure::Hard,
+            used if used >= soft => Pressure::Soft,
+            _ => Pressure::Normal,
+        }
+    }
+
+    /// The use of memory.
+    pub fn statistics(&self) -> MemoryStatistics {
+        let counters = || self.shared.counters.iter().filter_map(OnceLock::get);
+        let whole = |sum: i64| usize::try_from(sum).unwrap_or(0);
+        let blocks = |class: usize| whole(counters().map(|of| of.blocks[class].load(Ordering::Relaxed)).sum());
+        let classes: Vec<ClassStatistics> = (0..CLASSES)
+            .map(|class| ClassStatistics { block_bytes: size_of_class(class), used_blocks: blocks(class) })
+            .filter(|class| class.used_blocks > 0)
+            .collect();
+        let large_bytes = whole(counters().map(|of| of.large_bytes.load(Ordering::Relaxed)).sum());
+        let mapped: Vec<_> = self.shared.arenas.iter().map(Arena::mapped_bytes).collect();
+        let large = lock(&self.shared.large);
+        let large_huge: usize = large.values().filter(|mapping| mapping.huge).map(Mapping::bytes).sum();
+        MemoryStatistics {
+            limit_bytes: self.shared.budget.limit(),
+            reserved_bytes: self.shared.budget.reserved(),
+            mapped_bytes: mapped.iter().map(|(mapped, _)| mapped).sum::<usize>() + large_bytes,
+            huge_page_bytes: mapped.iter().map(|(_, huge)| huge).sum::<usize>() + large_huge,
+            used_bytes: classes.iter().map(|class| class.block_bytes * class.used_blocks).sum::<usize>() + large_bytes,
+            retired_bytes: whole(counters().map(|of| of.retired_bytes.load(Ordering::Relaxed)).sum()),
+            large_bytes,
+            classes,
+        }
+    }
+}
+
+impl Shared {
+    /// Puts free blocks together into pages that can serve other sizes. Returns whether to try an allocation again.
+    pub(crate) fn coalesce(&self, pool: &Pool) -> bool {
+        self.coalescer.run(self, pool, self.used_bytes())
+    }
+
+    fn used_bytes(&self) -> usize {
+        let counters = || self.counters.iter().filter_map(OnceLock::get);
+        let blocks = |of: &Counters| -> i64 {
+            let bytes =
+                |(class, count): (usize, &AtomicI64)| count.load(Ordering::Relaxed) * size_of_class(class) as i64;
+            of.blocks.iter().enumerate().map(bytes).sum()
+        };
+        let sum: i64 = counters().map(|of| blocks(of) + of.large_bytes.load(Ordering::Relaxed)).sum();
+        usize::try_from(sum).unwrap_or(0)
+    }
+
+    /// What a large allocation takes off the limit.
+    pub(crate) fn large_size(bytes: usize) -> Option<usize> {
+        bytes.checked_next_multiple_of(PAGE).filter(|bytes| *bytes <= isize::MAX as usize - HUGE_PAGE)
+    }
+
+    /// Maps memory for one allocation.
+    pub(crate) fn allocate_large(&self, size: usize) -> Option<NonNull<u8>> {
+        if !self.budget.reserve(size) {
+            return None;
+        }
+        let Some(mapping) = Mapping::new(size, self.options.huge_pages) else {
+            self.budget.release(size);
+            return None;
+        };
+        let base = mapping.base();
+        lock(&self.large).insert(base.addr().get(), mapping);
+        Some(base)
+    }
+
+    /// Unmaps what [`Shared::allocate_large`] mapped.
+    pub(crate) fn free_large(&self, pointer: NonNull<u8>, size: usize) {
+        let mapping = lock(&self.large).remove(&pointer.addr().get()).expect("the allocation is a large one");
+        assert_eq!(mapping.bytes(), size, "an allocation is freed with the size it was made with");
+        drop(mapping);
+        self.budget.release(size);
+    }
+
+    /// Keeps what a leaving worker had retired until others free it.
+    pub(crate) fn adopt_orphans(&self, limbo: Limbo) {
+        let mut orphans = lock(&self.orphans);
+        self.orphan_count.fetch_add(limbo.len(), Ordering::Relaxed);
+        orphans.push(limbo);
+    }
+
+    /// Frees up to `limit` orphans. Returns whether there may be more to free now. When `wait` is not set and another
+    /// worker is at it, leaves the work to that one.
+    pub(crate) fn free_orphans(&self, limit: usize, wait: bool, mut free: impl FnMut(NonNull<u8>, usize)) -> bool {
+        if self.orphan_count.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let mut orphans = match self.orphans.try_lock() {
+            Ok(orphans) => orphans,
+            Err(TryLockError::WouldBlock) if !wait => return false,
+            Err(_) => lock(&self.orphans),
+        };
+        let horizon = self.epochs.horizon();
+        let mut left = limit;
+        orphans.retain_mut(|limbo| {
+            while left > 0
+                && let Some(entry) = limbo.pop_ready(horizon)
+            {
+                left -= 1;
+                self.orphan_count.fetch_sub(1, Ordering::Relaxed);
+                if let Some(pointer) = entry.pointer {
+                    free(pointer, entry.bytes);
+                }
+            }
+            !limbo.is_empty()
+        });
+        left == 0
+    }
+}
+
+/// Locks a mutex whose contents are whole after every statement, whoever panicked while holding it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

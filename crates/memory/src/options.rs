@@ -1,0 +1,86 @@
+//! How memory is set up.
+
+use std::time::Duration;
+
+use crate::Error;
+use crate::coalesce::PAGE;
+
+/// How the memory of a database is set up. `Options::default()` is fit for a server that has the machine to itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The hard mark in bytes: what is taken from the system for rows, versions and indexes never exceeds it. `None`, the
+    /// default, takes what the machine or its control group grants.
+    pub limit_bytes: Option<usize>,
+    /// The soft mark, in percent of the limit: from there on [`crate::Memory::pressure`] reports
+    /// [`crate::Pressure::Soft`]. 80 leaves time to react before work fails.
+    pub soft_percent: u8,
+    /// Whether to ask the system for huge pages. On by default: rows are met at random, and with small pages most
+    /// accesses miss the translation cache as well. Where the system declines, small pages serve in silence.
+    pub huge_pages: bool,
+    /// How many workers may be registered at once. A slot costs two cache lines, and the leader of a tick reads them all.
+    pub max_workers: usize,
+    /// How often a background thread moves the epochs on; `None` leaves that to whoever calls
+    /// [`crate::Epochs::advance`]. The thesis takes 1 s. The default of 10 ms keeps snapshots fresher and the memory of
+    /// retired blocks small, and one scan of the slots a tick still costs nothing that can be measured.
+    pub epoch_interval: Option<Duration>,
+    /// How much address space is mapped at once. Only what is handed out counts against the limit, so large is cheap.
+    pub region_bytes: usize,
+    /// The largest piece a worker takes from a region for its small blocks. A worker starts with 64 KiB and doubles: a
+    /// short-lived one wastes little, a busy one comes rarely and gets whole huge pages.
+    pub chunk_bytes: usize,
+}
+
+/// The first piece a worker takes, before doubling.
+pub(crate) const FIRST_CHUNK: usize = 64 << 10;
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            limit_bytes: None,
+            soft_percent: 80,
+            huge_pages: true,
+            max_workers: 256,
+            epoch_interval: Some(Duration::from_millis(10)),
+            region_bytes: 256 << 20,
+            chunk_bytes: 2 << 20,
+        }
+    }
+}
+
+impl Options {
+    /// For tests: everything small, so that rare states are reached soon, and no clock but the one the test moves.
+    pub fn tiny() -> Self {
+        Self {
+            limit_bytes: Some(16 << 20),
+            soft_percent: 50,
+            huge_pages: false,
+            max_workers: 8,
+            epoch_interval: None,
+            region_bytes: 256 << 10,
+            chunk_bytes: 4 << 10,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let refuse = |reason| Err(Error::InvalidOptions { reason });
+        if self.max_workers == 0 || self.max_workers > MOST_WORKERS {
+            return refuse("max_workers lies between 1 and 65536");
+        }
+        if self.soft_percent > 100 {
+            return refuse("soft_percent is at most 100");
+        }
+        if !self.region_bytes.is_multiple_of(PAGE) || self.region_bytes == 0 {
+            return refuse("region_bytes is a positive multiple of 64 KiB");
+        }
+        if self.chunk_bytes < 4096 || self.chunk_bytes > self.region_bytes || !self.chunk_bytes.is_power_of_two() {
+            return refuse("chunk_bytes is a power of two from 4 KiB to region_bytes");
+        }
+        if self.epoch_interval.is_some_and(|interval| interval.is_zero()) {
+            return refuse("epoch_interval is longer than nothing");
+        }
+        Ok(())
+    }
+}
+
+/// More slots than threads that anyone runs.
+const MOST_WORKERS: usize = 1 << 16;

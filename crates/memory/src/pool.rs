@@ -1,0 +1,302 @@
+//! A worker's pool: free lists by size class and a chunk to cut new blocks from. No atomics but the worker's own counters.
+
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use polychron_sync::atomic::{AtomicI64, Ordering};
+
+use crate::arena::{Arena, Span};
+use crate::blocks::FreeList;
+use crate::classes::{
+    CLASSES, LOCAL_CLASSES, MAX_LOCAL, align_of_size, batch_of_class, class_of, class_within, size_of_class,
+};
+use crate::memory::Shared;
+use crate::options::FIRST_CHUNK;
+
+/// Less than this of a leaving worker's chunk is not worth a place in the list of remainders.
+const LEAST_REMAINDER: usize = 1024;
+
+/// What a worker counts. Written by the slot's owner alone, so plain loads and stores do; read by statistics. The numbers
+/// of one slot may be negative when its worker freed what others allocated: only sums over all slots mean something.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    pub(crate) blocks: [AtomicI64; CLASSES],
+    pub(crate) large_bytes: AtomicI64,
+    pub(crate) retired_bytes: AtomicI64,
+}
+
+impl Counters {
+    pub(crate) fn new() -> Self {
+        Self {
+            blocks: std::array::from_fn(|_| AtomicI64::new(0)),
+            large_bytes: AtomicI64::new(0),
+            retired_bytes: AtomicI64::new(0),
+        }
+    }
+}
+
+/// Adds to a counter that only this thread writes.
+#[inline]
+pub(crate) fn count(counter: &AtomicI64, by: i64) {
+    counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+}
+
+/// The free blocks of one class that a worker keeps: never more than two batches.
+struct Lists {
+    /// Where blocks are taken and put back; less than a batch.
+    active: Cell<FreeList>,
+    /// Empty or a full batch. A worker that allocates and frees around a batch's boundary moves between the two lists
+    /// without going to the stash.
+    spare: Cell<FreeList>,
+}
+
+pub(crate) struct Pool {
+    lists: [Lists; LOCAL_CLASSES],
+    chunk: Cell<Option<Span>>,
+    next_chunk_bytes: Cell<usize>,
+    pub(crate) counters: Arc<Counters>,
+    node: usize,
+}
+
+impl Pool {
+    pub(crate) fn new(counters: Arc<Counters>, node: usize, largest_chunk: usize) -> Self {
+        let lists = || Lists { active: Cell::new(FreeList::EMPTY), spare: Cell::new(FreeList::EMPTY) };
+        Self {
+            lists: std::array::from_fn(|_| lists()),
+            chunk: Cell::new(None),
+            next_chunk_bytes: Cell::new(FIRST_CHUNK.min(largest_chunk)),
+            counters,
+            node,
+        }
+    }
+
+    fn arena<'s>(&self, shared: &'s Shared) -> &'s Arena {
+        &shared.arenas[self.node]
+    }
+
+    /// A block for `bytes` bytes, at most [`crate::classes::MAX_POOLED`], or none when the memory is used up.
+    #[inline]
+    pub(crate) fn allocate(&self, shared: &Shared, bytes: usize) -> Option<NonNull<u8>> {
+        let class = class_of(bytes);
+        let block = match self.lists.get(class).and_then(|lists| pop(&lists.active)) {
+            Some(block) => block,
+            None => self.allocate_slowly(shared, class)?,
+        };
+        count(&self.counters.blocks[class], 1);
+        Some(block)
+    }
+
+    /// Takes a block back.
+    ///
+    /// # Safety
+    /// The block came from a pool of the same memory for the same `bytes`, and nobody uses it any more.
+    #[inline]
+    pub(crate) unsafe fn free(&self, shared: &Shared, block: NonNull<u8>, bytes: usize) {
+        let class = class_of(bytes);
+        count(&self.counters.blocks[class], -1);
+        // SAFETY: the caller gives the block away, and it was made for this class.
+        unsafe { self.keep(shared, class, block) };
+    }
+
+    /// Puts a block of a class into the free lists.
+    ///
+    /// # Safety
+    /// The block has the size and alignment of the class, and nobody uses it.
+    #[inline]
+    unsafe fn keep(&self, shared: &Shared, class: usize, block: NonNull<u8>) {
+        let Some(lists) = self.lists.get(class) else {
+            let mut list = FreeList::EMPTY;
+            // SAFETY: the caller gives the block away.
+            unsafe { list.push(block) };
+            shared.stash.give(class, list);
+            return;
+        };
+        let mut active = lists.active.get();
+        // SAFETY: the caller gives the block away.
+        unsafe { active.push(block) };
+        lists.active.set(active);
+        if active.count() >= batch_of_class(class) {
+            rotate(shared, class, lists);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn allocate_slowly(&self, shared: &Shared, class: usize) -> Option<NonNull<u8>> {
+        if let Some(block) = self.recycle(shared, class) {
+            return Some(block);
+        }
+        let size = size_of_class(class);
+        if let Some(block) = self.cut(shared, size) {
+            return Some(block);
+        }
+        // A block that is large beside the chunks gets a span of its own; chunks are for what they hold many of.
+        if size <= self.next_chunk_bytes.get() / 8 {
+            self.refill(shared, size)?;
+            return self.cut(shared, size);
+        }
+        let bytes = size.next_multiple_of(64);
+        let span = self.reserve_span(shared, bytes)?;
+        // SAFETY: the rest behind the block belongs to the span; it is empty or shorter than 64 bytes.
+        unsafe { self.carve(shared, Span { base: span.base.add(size), bytes: bytes - size }) };
+        Some(span.base)
+    }
+
+    /// A free block of the class, the worker's own or from the stash.
+    fn recycle(&self, shared: &Shared, class: usize) -> Option<NonNull<u8>> {
+        let Some(lists) = self.lists.get(class) else {
+            let mut list = shared.stash.take(class);
+            let block = list.pop();
+            shared.stash.give(class, list);
+            return block;
+        };
+        if let Some(block) = pop(&lists.active) {
+            return Some(block);
+        }
+        let mut list = lists.spare.replace(FreeList::EMPTY);
+        if list.count() == 0 {
+            list = shared.stash.take(class);
+        }
+        let block = list.pop();
+        lists.active.set(list);
+        block
+    }
+
+    /// Cuts a block from the chunk.
+    fn cut(&self, shared: &Shared, size: usize) -> Option<NonNull<u8>> {
+        let span = self.chunk.get()?;
+        let align = align_of_size(size);
+        let skip = span.base.addr().get().next_multiple_of(align) - span.base.addr().get();
+        let rest = span.bytes.checked_sub(skip + size)?;
+        // SAFETY: the chunk has at least `skip + size` bytes.
+        let (block, behind) = unsafe { (span.base.add(skip), span.base.add(skip + size)) };
+        self.chunk.set(Some(Span { base: behind, bytes: rest }));
+        // SAFETY: the skipped bytes belong to the chunk and are not part of the block.
+        unsafe { self.carve(shared, Span { base: span.base, bytes: skip }) };
+        Some(block)
+    }
+
+    /// Gets a new chunk with room for a block of `size` bytes; smaller and smaller ones near the limit.
+    fn refill(&self, shared: &Shared, size: usize) -> Option<()> {
+        if let Some(span) = self.arena(shared).take_remainder(size + 64) {
+            // SAFETY: the span is the worker's from now on.
+            unsafe { self.adopt(shared, span) };
+            return Some(());
+        }
+        let mut bytes = self.next_chunk_bytes.get();
+        let span = loop {
+            if let Some(span) = self.reserve_span(shared, bytes) {
+                break span;
+            }
+            bytes /= 2;
+            if bytes < size.next_multiple_of(64) || bytes < 1024 {
+                return None;
+            }
+        };
+        self.next_chunk_bytes.set((bytes * 2).min(shared.options.chunk_bytes));
+        // SAFETY: as above.
+        unsafe { self.adopt(shared, span) };
+        Some(())
+    }
+
+    fn reserve_span(&self, shared: &Shared, bytes: usize) -> Option<Span> {
+        if !shared.budget.reserve(bytes) {
+            return None;
+        }
+        let span = self.arena(shared).take(bytes);
+        if span.is_none() {
+            shared.budget.release(bytes);
+        }
+        span
+    }
+
+    /// Makes a span the chunk; what is left of the old one becomes free blocks.
+    ///
+    /// # Safety
+    /// The span is aligned to 16, a multiple of 16 long, and nobody else uses it.
+    unsafe fn adopt(&self, shared: &Shared, span: Span) {
+        if let Some(rest) = self.chunk.replace(Some(span)) {
+            // SAFETY: the old chunk is the worker's own, and is not the chunk any more.
+            unsafe { self.carve(shared, rest) };
+        }
+    }
+
+    /// Cuts a span up into free blocks, as large as they can be.
+    ///
+    /// # Safety
+    /// As for [`Pool::adopt`].
+    pub(crate) unsafe fn carve(&self, shared: &Shared, span: Span) {
+        let Span { mut base, mut bytes } = span;
+        while bytes > 0 {
+            let address = base.addr().get();
+            let skip = address.next_multiple_of(64) - address;
+            // Up to the next boundary a block of just that size, which is less than 64 and so needs no more alignment.
+            let fit = if skip > 0 { skip.min(bytes) } else { bytes.min(MAX_LOCAL) };
+            let class = class_within(fit).expect("spans are multiples of the smallest class");
+            // SAFETY: the block is cut from the span, which the caller gives away; its alignment was seen to.
+            unsafe { self.keep(shared, class, base) };
+            // SAFETY: the class's size is at most what the span has left.
+            base = unsafe { base.add(size_of_class(class)) };
+            bytes -= size_of_class(class);
+        }
+    }
+
+    /// The last resort at the limit: a free block, a remainder, or a larger free block cut up. Not undone later: the
+    /// larger class loses the block for good.
+    pub(crate) fn scrape(&self, shared: &Shared, bytes: usize) -> Option<NonNull<u8>> {
+        let class = class_of(bytes);
+        let size = size_of_class(class);
+        let block = self.recycle(shared, class).or_else(|| self.cut(shared, size)).or_else(|| {
+            let remainder = shared.arenas.iter().find_map(|arena| arena.take_remainder(size + 64));
+            let span = remainder.or_else(|| {
+                let larger = class + 1..CLASSES;
+                larger.into_iter().find_map(|class| {
+                    let base = self.recycle(shared, class)?;
+                    Some(Span { base, bytes: size_of_class(class) })
+                })
+            })?;
+            // SAFETY: both kinds of span were free and are the worker's from now on; all sizes are multiples of 16.
+            unsafe { self.adopt(shared, span) };
+            self.cut(shared, size)
+        })?;
+        count(&self.counters.blocks[class], 1);
+        Some(block)
+    }
+
+    /// Leaves everything free to the others.
+    pub(crate) fn dissolve(&self, shared: &Shared) {
+        match self.chunk.replace(None) {
+            Some(span) if span.bytes >= LEAST_REMAINDER => self.arena(shared).give_remainder(span),
+            // SAFETY: the chunk is the worker's own, and is not the chunk any more.
+            Some(span) => unsafe { self.carve(shared, span) },
+            None => {}
+        }
+        for (class, lists) in self.lists.iter().enumerate() {
+            for list in [&lists.spare, &lists.active] {
+                let list = list.replace(FreeList::EMPTY);
+                if list.count() > 0 {
+                    shared.stash.give(class, list);
+                }
+            }
+        }
+    }
+}
+
+#[inline]
+fn pop(cell: &Cell<FreeList>) -> Option<NonNull<u8>> {
+    let mut list = cell.get();
+    let block = list.pop();
+    cell.set(list);
+    block
+}
+
+/// Makes a full active list the spare one; a spare one that is full already goes to the stash.
+#[cold]
+fn rotate(shared: &Shared, class: usize, lists: &Lists) {
+    let full = lists.active.replace(FreeList::EMPTY);
+    let spare = lists.spare.replace(full);
+    if spare.count() > 0 {
+        shared.stash.give(class, spare);
+    }
+}

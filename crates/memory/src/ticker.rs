@@ -1,0 +1,50 @@
+//! The thread that moves the epochs on.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::memory::lock;
+use crate::{Epochs, Error};
+
+/// Moves the epochs on until it is dropped. Holds the epochs alone, never the memory, so that it keeps nothing alive.
+#[derive(Debug)]
+pub(crate) struct Ticker {
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Stop {
+    wanted: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Ticker {
+    pub(crate) fn start(epochs: Arc<Epochs>, interval: Duration) -> Result<Self, Error> {
+        let stop = Arc::<Stop>::default();
+        let seen = Arc::clone(&stop);
+        let run = move || {
+            let mut wanted = lock(&seen.wanted);
+            while !*wanted {
+                let waited = seen.changed.wait_timeout(wanted, interval);
+                wanted = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+                epochs.advance();
+            }
+        };
+        let builder = std::thread::Builder::new().name("polychron-epochs".to_owned());
+        let thread = builder.spawn(run).map_err(|error| Error::Ticker { kind: error.kind() })?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        *lock(&self.stop.wanted) = true;
+        self.stop.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // The thread runs nothing that panics; if it did, there is nothing left to do about it here.
+            let _ = thread.join();
+        }
+    }
+}
