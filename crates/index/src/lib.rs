@@ -1,0 +1,35 @@
+//! The two indexes: an ordered one (trie of B+-trees) and a hash index, both from encoded keys to 64-bit handles.
+//!
+//! An index knows no visibility. It hands out handles, and [`Stamp`]s of the nodes that were looked at, so that a
+//! protocol can tell later whether a key that was absent, or a range that was scanned, is still as it was seen.
+
+mod any;
+pub mod hash;
+pub mod ordered;
+
+mod stamp;
+
+pub use any::AnyIndex;
+pub use stamp::{Change, Changes, Stamp};
+
+/// What an index holds for a key: 64 bits that mean something to the protocol (a record's address, a record id, a row
+/// number). Never zero.
+pub type Handle = std::num::NonZeroU64;
+
+/// What a look-up found, and where it looked.
+#[derive(Clone, Copy, Debug)]
+pub struct Lookup {
+    /// The key's handle, or `None` when the key is absent.
+    pub handle: Option<Handle>,
+    /// The node that covers the key. As long as the stamp holds, no key was inserted there.
+    pub stamp: Stamp,
+}
+
+/// What an insertion did.
+#[derive(Clone, Copy, Debug)]
+pub enum Inserted {
+    /// The key was absent and is now present.
+    New,
+    /// The key was present already; nothing changed.
+    Existing(Lookup),
+}

@@ -1,0 +1,400 @@
+//! Scans in both directions.
+//!
+//! A scan copies a leaf, validates the copy, and hands out the copy's stamp and entries. It goes on over the leaf's link
+//! after it has made sure that the leaf still has the range and links it had; otherwise it starts over from the root,
+//! after the last key it handed out. So every key that is in the range throughout the scan is seen exactly once.
+
+use super::OrderedIndex;
+use super::lookup::{handle_of, stamp_of};
+use super::node::{Entry, KIND_LAYER, KIND_SUFFIX, Leaf, Node, Snapshot, class, prefetch_node};
+use super::suffix::Suffix;
+use super::version::{DELETED, INTERIOR, back_off, same_structure};
+use crate::{Handle, Stamp};
+use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
+use polychron_memory::Guard;
+use std::cmp::Ordering;
+use std::ops::{Bound, ControlFlow};
+
+/// The order in which a scan visits keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Ascending.
+    Forward,
+    /// Descending.
+    Backward,
+}
+
+/// Receives what a scan finds.
+pub trait Visitor {
+    /// A leaf that covers part of the range, before its entries. A leaf that changed under the scan may come again.
+    fn node(&mut self, stamp: Stamp);
+
+    /// An entry, in order. `Break` ends the scan; leaves beyond are not reported.
+    fn entry(&mut self, key: &[u8], handle: Handle) -> ControlFlow<()>;
+}
+
+/// Room for the longest key in whole slices.
+const BUFFER: usize = MAX_KEY_BYTES + 8;
+
+/// Where a scan begins, and where it resumes.
+struct Start {
+    bytes: [u8; BUFFER],
+    len: usize,
+    inclusive: bool,
+    bounded: bool,
+}
+
+impl Start {
+    fn new(bound: Bound<&[u8]>) -> Self {
+        let mut start = Self { bytes: [0; BUFFER], len: 0, inclusive: true, bounded: true };
+        match bound {
+            Bound::Included(key) => start.set(key, true),
+            Bound::Excluded(key) => start.set(key, false),
+            Bound::Unbounded => start.bounded = false,
+        }
+        start
+    }
+
+    fn set(&mut self, key: &[u8], inclusive: bool) {
+        // No key is longer than the buffer, so a bound that is may be cut without changing what it admits.
+        self.len = key.len().min(BUFFER);
+        self.bytes[..self.len].copy_from_slice(&key[..self.len]);
+        self.inclusive = inclusive;
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// How the visit of a layer ended.
+enum Flow {
+    /// The layer is exhausted, the range perhaps not.
+    Exhausted,
+    /// The range is exhausted, or the visitor had enough.
+    Stop,
+    /// The tree changed under the scan.
+    Restart,
+}
+
+/// An entry's relation to a bound.
+enum Side {
+    Outside,
+    Inside,
+    /// The entry is a layer, and the bound lies in it.
+    Within,
+}
+
+struct Scan<'s, 'g, 'l, V> {
+    index: &'s OrderedIndex,
+    guard: &'g Guard<'l>,
+    forward: bool,
+    start: Start,
+    end: Option<(&'s [u8], bool)>,
+    /// The key that is being assembled; the slices of the layers above are in place.
+    key: [u8; BUFFER],
+    visitor: &'s mut V,
+}
+
+/// The way into a layer.
+#[derive(Clone, Copy)]
+enum Entrance<'g> {
+    Index,
+    /// A root, and the leaf that held it with the leaf's version.
+    Layer(Node<'g>, &'g Leaf, u64),
+}
+
+impl OrderedIndex {
+    /// Visits the keys between two bounds in order.
+    pub fn scan<V: Visitor>(
+        &self,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        direction: Direction,
+        visitor: &mut V,
+        guard: &Guard<'_>,
+    ) {
+        if is_empty(lower, upper) {
+            return;
+        }
+        let forward = direction == Direction::Forward;
+        let (first, last) = if forward { (lower, upper) } else { (upper, lower) };
+        let end = match last {
+            Bound::Included(key) => Some((key, true)),
+            Bound::Excluded(key) => Some((key, false)),
+            Bound::Unbounded => None,
+        };
+        let mut scan = Scan { index: self, guard, forward, start: Start::new(first), end, key: [0; BUFFER], visitor };
+        let mut round = 0;
+        while let Flow::Restart = scan.layer(0, Entrance::Index, scan.start.bounded, scan.end.is_some()) {
+            back_off(&mut round);
+        }
+    }
+}
+
+/// Whether no key can lie between the bounds.
+fn is_empty(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
+    match (lower, upper) {
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+        (Bound::Included(low), Bound::Included(high)) => low > high,
+        (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high) | Bound::Excluded(high)) => low >= high,
+    }
+}
+
+/// Where an entry lies in relation to a bound that shares the slices of the layers above.
+fn compare(entry: &Entry, bound: &[u8], depth: usize) -> Option<Ordering> {
+    let place = (entry.slice, class(entry.kind)).cmp(&(bound.slice(depth), class(bound.len() - 8 * depth)));
+    if place != Ordering::Equal || entry.kind < KIND_SUFFIX {
+        return Some(place);
+    }
+    if entry.kind == KIND_LAYER {
+        return None;
+    }
+    // SAFETY: entries handed here come from a validated copy of a leaf, under the scan's guard.
+    Some(unsafe { Suffix::from_value(entry.value) }.compare(bound, depth + 1))
+}
+
+impl<'g, V: Visitor> Scan<'_, 'g, '_, V> {
+    /// Visits a layer. `on_start` and `on_end` tell whether the bounds share the slices of the layers above.
+    fn layer(&mut self, depth: usize, entrance: Entrance<'g>, mut on_start: bool, on_end: bool) -> Flow {
+        let Some((mut leaf, mut version)) = self.descend(depth, entrance, on_start) else { return Flow::Restart };
+        loop {
+            let Some((copy, seen)) = copy_leaf(leaf, version) else { return Flow::Restart };
+            if self.forward {
+                prefetch_node(copy.next);
+            } else {
+                prefetch_node(leaf.prev().map_or(std::ptr::null(), |prev| prev.node().as_raw()));
+            }
+            self.visitor.node(stamp_of(leaf, copy.state));
+            match self.entries(depth, leaf, seen, &copy, on_start, on_end) {
+                Flow::Exhausted => {}
+                flow => return flow,
+            }
+            on_start = false;
+            let neighbour = if self.forward {
+                self.right_of(depth, leaf, seen, &copy, on_end)
+            } else {
+                self.left_of(depth, leaf, seen, &copy, on_end)
+            };
+            (leaf, version) = match neighbour {
+                Ok(neighbour) => neighbour,
+                Err(flow) => return flow,
+            };
+        }
+    }
+
+    /// The leaf in which the visit of a layer begins.
+    fn descend(&self, depth: usize, entrance: Entrance<'g>, on_start: bool) -> Option<(&'g Leaf, u64)> {
+        let slice = match (on_start, self.forward) {
+            (true, _) => self.start.key().slice(depth),
+            (false, true) => 0,
+            (false, false) => u64::MAX,
+        };
+        let mut node = match entrance {
+            Entrance::Index => self.index.root(self.guard),
+            Entrance::Layer(root, ..) => root,
+        };
+        let mut version = node.version().stable();
+        let connected = match entrance {
+            Entrance::Index => self.index.is_root(node),
+            Entrance::Layer(_, leaf, seen) => leaf.version().is(seen),
+        };
+        if !connected || version & DELETED != 0 {
+            return None;
+        }
+        while version & INTERIOR != 0 {
+            // SAFETY: the bit says so.
+            let child = unsafe { node.as_interior() }.child_for(slice);
+            if node.version().is(version) {
+                // SAFETY: the pointer was in the node when the version was validated.
+                let child = unsafe { Node::from_raw(child) }?;
+                let child_version = child.version().stable();
+                if node.version().is(version) {
+                    if child_version & DELETED != 0 {
+                        return None;
+                    }
+                    (node, version) = (child, child_version);
+                    continue;
+                }
+            }
+            let now = node.version().stable();
+            if !same_structure(now, version) {
+                return None;
+            }
+            version = now;
+        }
+        // SAFETY: the bit says so.
+        Some((unsafe { node.as_leaf() }, version))
+    }
+
+    /// Hands the entries of a copied leaf out.
+    fn entries(
+        &mut self,
+        depth: usize,
+        leaf: &'g Leaf,
+        version: u64,
+        copy: &Snapshot,
+        mut on_start: bool,
+        on_end: bool,
+    ) -> Flow {
+        let count = copy.permutation.count();
+        for step in 0..count {
+            let entry = copy.entry(if self.forward { step } else { count - 1 - step });
+            let mut starts_within = false;
+            if on_start {
+                match self.side_of_start(&entry, depth) {
+                    Side::Outside => continue,
+                    Side::Inside => {}
+                    Side::Within => starts_within = true,
+                }
+                on_start = false;
+            }
+            let mut ends_within = false;
+            if on_end {
+                match self.side_of_end(&entry, depth) {
+                    Side::Outside => return Flow::Stop,
+                    Side::Inside => {}
+                    Side::Within => ends_within = true,
+                }
+            }
+            self.key[8 * depth..8 * depth + 8].copy_from_slice(&entry.slice.to_be_bytes());
+            if entry.kind == KIND_LAYER {
+                // SAFETY: the value is from a validated copy, under the scan's guard.
+                let Some(root) = (unsafe { Node::from_raw(entry.value) }) else { return Flow::Restart };
+                match self.layer(depth + 1, Entrance::Layer(root, leaf, version), starts_within, ends_within) {
+                    Flow::Exhausted => {}
+                    flow => return flow,
+                }
+            } else if self.emit(depth, &entry).is_break() {
+                return Flow::Stop;
+            }
+        }
+        Flow::Exhausted
+    }
+
+    #[inline]
+    fn side_of_start(&self, entry: &Entry, depth: usize) -> Side {
+        match compare(entry, self.start.key(), depth) {
+            None => Side::Within,
+            Some(Ordering::Equal) if self.start.inclusive => Side::Inside,
+            Some(Ordering::Greater) if self.forward => Side::Inside,
+            Some(Ordering::Less) if !self.forward => Side::Inside,
+            Some(_) => Side::Outside,
+        }
+    }
+
+    #[inline]
+    fn side_of_end(&self, entry: &Entry, depth: usize) -> Side {
+        let Some((bound, inclusive)) = self.end else { return Side::Inside };
+        match compare(entry, bound, depth) {
+            None => Side::Within,
+            Some(Ordering::Equal) if inclusive => Side::Inside,
+            Some(Ordering::Less) if self.forward => Side::Inside,
+            Some(Ordering::Greater) if !self.forward => Side::Inside,
+            Some(_) => Side::Outside,
+        }
+    }
+
+    /// Hands one key out and notes it as the place to resume after.
+    #[inline]
+    fn emit(&mut self, depth: usize, entry: &Entry) -> ControlFlow<()> {
+        let (len, handle) = if entry.kind == KIND_SUFFIX {
+            // SAFETY: the value is from a validated copy, under the scan's guard.
+            let suffix = unsafe { Suffix::from_value(entry.value) };
+            suffix.write_to(&mut self.key[8 * depth + 8..]);
+            (8 * depth + 8 + suffix.len(), suffix.handle())
+        } else {
+            (8 * depth + entry.kind, handle_of(entry.value))
+        };
+        let whole = len.next_multiple_of(8);
+        if whole <= 8 {
+            self.start.bytes[..8].copy_from_slice(&self.key[..8]);
+        } else {
+            self.start.bytes[..whole].copy_from_slice(&self.key[..whole]);
+        }
+        self.start.len = len;
+        self.start.inclusive = false;
+        self.start.bounded = true;
+        self.visitor.entry(&self.key[..len], handle)
+    }
+
+    /// The next leaf of a forward scan.
+    fn right_of(
+        &self,
+        depth: usize,
+        leaf: &'g Leaf,
+        version: u64,
+        copy: &Snapshot,
+        on_end: bool,
+    ) -> Result<(&'g Leaf, u64), Flow> {
+        // SAFETY: the link is from a validated copy: the leaf was in the tree under the guard.
+        let Some(next) = (unsafe { Node::from_raw(copy.next) }) else { return Err(Flow::Exhausted) };
+        let next_version = next.version().stable();
+        // SAFETY: leaves are linked to leaves only.
+        let next = unsafe { next.as_leaf() };
+        let low = next.low();
+        if !leaf.version().same_structure(version) {
+            return Err(Flow::Restart);
+        }
+        match self.end {
+            Some((bound, _)) if on_end && low > bound.slice(depth) => Err(Flow::Stop),
+            _ => Ok((next, next_version)),
+        }
+    }
+
+    /// The next leaf of a backward scan. The link to the left may be behind; the left leaf's own link decides.
+    fn left_of(
+        &self,
+        depth: usize,
+        leaf: &'g Leaf,
+        version: u64,
+        copy: &Snapshot,
+        on_end: bool,
+    ) -> Result<(&'g Leaf, u64), Flow> {
+        if let Some((bound, _)) = self.end
+            && on_end
+            && copy.low <= bound.slice(depth)
+        {
+            return Err(Flow::Stop);
+        }
+        let mut round = 0;
+        loop {
+            let prev = leaf.prev();
+            let found = prev.map(|prev| (prev, prev.version().stable()));
+            let linked = match found {
+                Some((prev, seen)) => {
+                    prev.next().map(Leaf::node) == Some(leaf.node()) && prev.version().is(seen) && seen & DELETED == 0
+                }
+                None => true,
+            };
+            if !leaf.version().same_structure(version) {
+                return Err(Flow::Restart);
+            }
+            match found {
+                None => return Err(Flow::Exhausted),
+                Some(found) if linked => return Ok(found),
+                Some(_) => back_off(&mut round),
+            }
+        }
+    }
+}
+
+/// A validated copy of a leaf and the version it is of; `None` when the leaf has another range than at `version`.
+#[inline]
+fn copy_leaf(leaf: &Leaf, mut version: u64) -> Option<(Snapshot, u64)> {
+    loop {
+        if version & DELETED != 0 {
+            return None;
+        }
+        let copy = leaf.snapshot();
+        if leaf.version().is(version) {
+            return Some((copy, version));
+        }
+        let now = leaf.version().stable();
+        if !same_structure(now, version) {
+            return None;
+        }
+        version = now;
+    }
+}

@@ -1,0 +1,327 @@
+//! The ordered index against a `BTreeMap`, on one thread.
+
+mod ordered_common;
+
+use ordered_common::{Collect, NodeSet, Random, handle, memory};
+use polychron_base::key::{EncodedKey, Key8, Key16};
+use polychron_index::Inserted;
+use polychron_index::ordered::{BulkLoadError, Direction, OrderedIndex, Step};
+use polychron_memory::Guard;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+type Model = BTreeMap<Vec<u8>, u64>;
+
+fn get<K: EncodedKey>(index: &OrderedIndex, key: K, guard: &Guard<'_>) -> Option<u64> {
+    let found = index.get(key, guard);
+    let mut cursor = index.start(key, guard);
+    let staged = loop {
+        if let Step::Done(lookup) = index.advance(&mut cursor, guard) {
+            break lookup;
+        }
+    };
+    assert_eq!(found.handle, staged.handle);
+    assert_eq!(found.stamp, staged.stamp);
+    found.handle.map(u64::from)
+}
+
+fn put<K: EncodedKey>(index: &OrderedIndex, key: K, value: u64, guard: &Guard<'_>) -> bool {
+    matches!(index.insert(key, handle(value), &mut (), guard), Ok(Inserted::New))
+}
+
+fn as_slices(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+fn in_range(lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>, key: &[u8]) -> bool {
+    let above = match lower {
+        Bound::Included(bound) => key >= bound.as_slice(),
+        Bound::Excluded(bound) => key > bound.as_slice(),
+        Bound::Unbounded => true,
+    };
+    let below = match upper {
+        Bound::Included(bound) => key <= bound.as_slice(),
+        Bound::Excluded(bound) => key < bound.as_slice(),
+        Bound::Unbounded => true,
+    };
+    above && below
+}
+
+fn check_scan(
+    index: &OrderedIndex,
+    model: &Model,
+    lower: &Bound<Vec<u8>>,
+    upper: &Bound<Vec<u8>>,
+    limit: Option<usize>,
+    guard: &Guard<'_>,
+) {
+    for direction in [Direction::Forward, Direction::Backward] {
+        let inside = model.iter().filter(|(key, _)| in_range(lower, upper, key));
+        let mut expected: Vec<_> = inside.map(|(key, value)| (key.clone(), *value)).collect();
+        if direction == Direction::Backward {
+            expected.reverse();
+        }
+        expected.truncate(limit.unwrap_or(usize::MAX));
+        let mut found = Collect { limit, ..Collect::default() };
+        index.scan(as_slices(lower), as_slices(upper), direction, &mut found, guard);
+        assert_eq!(found.entries, expected, "{direction:?} from {lower:?} to {upper:?}");
+    }
+}
+
+fn bound(random: &mut Random, model: &Model) -> Bound<Vec<u8>> {
+    let key = if random.below(2) == 0 || model.is_empty() {
+        random.key()
+    } else {
+        model.keys().nth(random.below(model.len())).cloned().unwrap_or_default()
+    };
+    match random.below(5) {
+        0 => Bound::Unbounded,
+        1 | 2 => Bound::Included(key),
+        _ => Bound::Excluded(key),
+    }
+}
+
+#[test]
+fn agrees_with_a_model() {
+    for seed in 1..=12 {
+        let (_memory, local) = memory();
+        let guard = local.pin();
+        let index = OrderedIndex::new(&guard).expect("memory is there");
+        let mut random = Random::new(seed);
+        let mut model = Model::new();
+        for step in 0..4000u64 {
+            let key = random.key();
+            let growing = (step / 1000) % 2 == 0;
+            match random.below(10) {
+                0..=4 if growing => {
+                    let absent = !model.contains_key(&key);
+                    assert_eq!(put(&index, &key[..], step + 1, &guard), absent);
+                    model.entry(key).or_insert(step + 1);
+                }
+                0..=6 => {
+                    let chosen = model.keys().nth(random.below(model.len().max(1))).cloned().unwrap_or(key);
+                    let value = model.get(&chosen).copied();
+                    assert!(!index.remove(&chosen[..], handle(u64::MAX), &guard));
+                    if let Some(value) = value {
+                        assert!(index.remove(&chosen[..], handle(value), &guard));
+                        model.remove(&chosen);
+                    }
+                    assert_eq!(get(&index, &chosen[..], &guard), None);
+                }
+                7 => {
+                    if let Some((chosen, value)) = model.iter_mut().nth(random.below(1 + step as usize % 50)) {
+                        assert!(index.replace(&chosen[..], handle(*value), handle(step + 100_000), &guard));
+                        *value = step + 100_000;
+                    }
+                }
+                8 => {
+                    let (lower, upper) = (bound(&mut random, &model), bound(&mut random, &model));
+                    let limit = (random.below(2) == 0).then(|| 1 + random.below(20));
+                    check_scan(&index, &model, &lower, &upper, limit, &guard);
+                }
+                _ => assert_eq!(get(&index, &key[..], &guard), model.get(&key).copied()),
+            }
+        }
+        check_scan(&index, &model, &Bound::Unbounded, &Bound::Unbounded, None, &guard);
+        assert_eq!(index.statistics(&guard).keys, model.len());
+        for (key, value) in &model {
+            assert_eq!(get(&index, &key[..], &guard), Some(*value));
+            assert!(index.remove(&key[..], handle(*value), &guard));
+        }
+        let rest = index.statistics(&guard);
+        assert_eq!((rest.keys, rest.layers, rest.leaves, rest.interiors, rest.depth), (0, 1, 1, 0, 1));
+        index.retire(&guard);
+    }
+}
+
+#[test]
+fn representations_find_the_same_entries() {
+    let (_memory, local) = memory();
+    let guard = local.pin();
+    let index = OrderedIndex::new(&guard).expect("memory is there");
+    for number in 0..3000u64 {
+        assert!(put(&index, Key8::new(number, 8), number + 1, &guard));
+        assert!(put(&index, Key16::new(u128::from(number), 16), number + 10_000, &guard));
+    }
+    for number in 0..3000u64 {
+        assert_eq!(get(&index, &number.to_be_bytes()[..], &guard), Some(number + 1));
+        assert_eq!(get(&index, Key16::new(u128::from(number), 8), &guard), Some(number + 1));
+        assert_eq!(get(&index, &u128::from(number).to_be_bytes()[..], &guard), Some(number + 10_000));
+    }
+    assert_eq!(get(&index, Key8::new(0, 7), &guard), None);
+    // SAFETY: this is the only guard.
+    unsafe { index.destroy(&guard) };
+}
+
+#[test]
+fn ascending_and_descending_insertions_fill_leaves() {
+    let (_memory, local) = memory();
+    let guard = local.pin();
+    for ascending in [true, false] {
+        let index = OrderedIndex::new(&guard).expect("memory is there");
+        let count = 20_000u64;
+        for step in 0..count {
+            let number = if ascending { step } else { count - 1 - step };
+            assert!(put(&index, Key8::new(number, 8), number + 1, &guard));
+        }
+        let statistics = index.statistics(&guard);
+        assert_eq!(statistics.keys as u64, count);
+        assert!(statistics.leaves as u64 <= count / 14, "{statistics:?}");
+        index.retire(&guard);
+    }
+}
+
+#[test]
+fn removal_in_any_order_leaves_one_empty_root() {
+    let (_memory, local) = memory();
+    let guard = local.pin();
+    for order in 0..4u64 {
+        let index = OrderedIndex::new(&guard).expect("memory is there");
+        let count = 20_011u64;
+        for number in 0..count {
+            assert!(put(&index, Key8::new(number, 8), number + 1, &guard));
+        }
+        assert!(index.statistics(&guard).depth > 3);
+        for step in 0..count {
+            let number = match order {
+                0 => step,
+                1 => count - 1 - step,
+                2 => step * 7919 % count,
+                // From the middle to both sides.
+                _ => (count / 2 + if step % 2 == 0 { step / 2 } else { count - 1 - step / 2 }) % count,
+            };
+            assert!(index.remove(Key8::new(number, 8), handle(number + 1), &guard));
+            if step % 4000 == 0 {
+                let mut all = Collect::default();
+                index.scan(Bound::Unbounded, Bound::Unbounded, Direction::Backward, &mut all, &guard);
+                assert_eq!(all.entries.len() as u64, count - 1 - step);
+                assert!(all.entries.is_sorted_by(|left, right| left.0 > right.0));
+            }
+        }
+        let rest = index.statistics(&guard);
+        assert_eq!((rest.keys, rest.layers, rest.leaves, rest.interiors), (0, 1, 1, 0));
+        index.retire(&guard);
+    }
+}
+
+#[test]
+fn bulk_load_agrees_with_insertion() {
+    for seed in 1..=30 {
+        let (_memory, local) = memory();
+        let guard = local.pin();
+        let mut random = Random::new(seed);
+        let mut model = Model::new();
+        for step in 0..random.below(1500) {
+            model.insert(random.key(), step as u64 + 1);
+        }
+        let fill = [0.0, 0.5, 0.7, 0.9, 1.0][random.below(5)];
+        let sorted = model.iter().map(|(key, value)| (&key[..], handle(*value)));
+        let index = OrderedIndex::bulk_load(sorted, fill, &guard).expect("the keys ascend");
+        assert_eq!(index.statistics(&guard).keys, model.len());
+        check_scan(&index, &model, &Bound::Unbounded, &Bound::Unbounded, None, &guard);
+        for _ in 0..300 {
+            let key = random.key();
+            assert_eq!(get(&index, &key[..], &guard), model.get(&key).copied());
+            assert_eq!(put(&index, &key[..], 5, &guard), !model.contains_key(&key));
+            model.entry(key).or_insert(5);
+            let (lower, upper) = (bound(&mut random, &model), bound(&mut random, &model));
+            check_scan(&index, &model, &lower, &upper, Some(10), &guard);
+        }
+        for (key, value) in &model {
+            assert!(index.remove(&key[..], handle(*value), &guard));
+        }
+        assert_eq!(index.statistics(&guard).leaves, 1);
+        index.retire(&guard);
+    }
+}
+
+#[test]
+fn bulk_load_refuses_keys_out_of_order() {
+    let (_memory, local) = memory();
+    let guard = local.pin();
+    for (keys, position) in [(&["a", "c", "b"][..], 2), (&["a", "a"], 1), (&["x", "long key one", "z"], 1)] {
+        let input = keys.iter().map(|key| (key.as_bytes(), handle(1)));
+        let error = OrderedIndex::bulk_load(input, 1.0, &guard).expect_err("the keys do not ascend");
+        assert_eq!(error, BulkLoadError::BadKey { position });
+    }
+    let long = vec![7; 1025];
+    let error = OrderedIndex::bulk_load([(&long[..], handle(1))].into_iter(), 1.0, &guard);
+    assert_eq!(error.expect_err("the key is too long"), BulkLoadError::BadKey { position: 0 });
+}
+
+#[test]
+fn stamps_hold_across_removal_and_fail_after_insertion() {
+    let (_memory, local) = memory();
+    let guard = local.pin();
+    let index = OrderedIndex::new(&guard).expect("memory is there");
+    for number in 0..1000u64 {
+        assert!(put(&index, Key8::new(number * 2, 8), number + 1, &guard));
+    }
+    let mut seen = Collect::default();
+    index.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward, &mut seen, &guard);
+    let set = NodeSet(seen.stamps);
+    for number in 0..1000u64 {
+        assert!(index.replace(Key8::new(number * 2, 8), handle(number + 1), handle(number + 2), &guard));
+        assert!(index.remove(Key8::new(number * 2, 8), handle(number + 2), &guard));
+    }
+    assert_eq!(index.statistics(&guard).leaves, 1);
+    // SAFETY: the guard is alive.
+    assert!(unsafe { set.holds() });
+    assert!(put(&index, Key8::new(77, 8), 1, &guard));
+    // Every leaf that was seen has handed its range to the one that is left.
+    // SAFETY: as above.
+    assert!(set.0.iter().all(|stamp| !unsafe { stamp.holds() }));
+    index.retire(&guard);
+}
+
+/// Scans a range, works on the index, and compares what the node set says with what the model knows.
+#[test]
+fn node_sets_tell_own_insertions_from_foreign_ones() {
+    for seed in 1..=400 {
+        let (_memory, local) = memory();
+        let guard = local.pin();
+        let index = OrderedIndex::new(&guard).expect("memory is there");
+        let mut random = Random::new(seed);
+        let mut model = Model::new();
+        for step in 0..random.below(120) as u64 {
+            let key = random.key();
+            put(&index, &key[..], step + 1, &guard);
+            model.entry(key).or_insert(step + 1);
+        }
+        let (lower, upper) = (bound(&mut random, &model), bound(&mut random, &model));
+        let direction = if random.below(2) == 0 { Direction::Forward } else { Direction::Backward };
+        let mut seen = Collect::default();
+        index.scan(as_slices(&lower), as_slices(&upper), direction, &mut seen, &guard);
+        let mut set = NodeSet(seen.stamps);
+        let absent = random.key();
+        set.0.push(index.get(&absent[..], &guard).stamp);
+        let absent_found = model.contains_key(&absent);
+
+        for step in 0..150u64 {
+            let key = random.key();
+            if random.below(3) == 0 && !model.is_empty() {
+                let (key, value) = model.iter().nth(random.below(model.len())).expect("there is one");
+                let (key, value) = (key.clone(), *value);
+                assert!(index.remove(&key[..], handle(value), &guard));
+                model.remove(&key);
+            } else {
+                let inserted = index.insert(&key[..], handle(step + 1000), &mut set, &guard);
+                assert!(inserted.is_ok());
+                model.entry(key).or_insert(step + 1000);
+            }
+            // SAFETY: the guard is alive.
+            let holds = unsafe { set.holds() };
+            assert!(holds, "own insertions and removals leave the set valid (seed {seed}, step {step})");
+        }
+
+        let mut key = random.key();
+        while model.contains_key(&key) {
+            key = random.key();
+        }
+        let inside = in_range(&lower, &upper, &key) || (key == absent && !absent_found);
+        assert!(put(&index, &key[..], 1, &guard));
+        // SAFETY: as above.
+        assert!(!inside || !unsafe { set.holds() }, "a foreign insertion into the range is seen (seed {seed})");
+        index.retire(&guard);
+    }
+}
