@@ -1,0 +1,401 @@
+//! Writes what a row needs: constants of its columns, the trait, and the two views.
+
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use quote::{format_ident, quote};
+
+use crate::parse::{Column, Index, Table};
+
+pub(crate) fn expand(table: &Table<'_>) -> TokenStream {
+    let constants = constants(table);
+    let row = row_trait(table);
+    let reference = reference(table);
+    let mutable = mutable(table);
+    let asserts = asserts(table);
+    let tokens = quote! {
+        #constants
+        #row
+        #reference
+        #mutable
+        #asserts
+    };
+    match &table.root {
+        Some(root) => with_root(tokens, &quote!(#root)),
+        None => tokens,
+    }
+}
+
+/// Replaces `::polychron_schema` by the path under which the caller knows the crate.
+fn with_root(tokens: TokenStream, root: &TokenStream) -> TokenStream {
+    let mut result: Vec<TokenTree> = Vec::new();
+    for token in tokens {
+        match token {
+            TokenTree::Ident(ident) if ident == "polychron_schema" => {
+                // Of `constant: ::polychron_schema` the first colon stays.
+                let colons = result.iter().rev().take(2).take_while(|token| is_colon(token)).count();
+                result.truncate(result.len() - colons);
+                result.extend(root.clone());
+            }
+            TokenTree::Group(group) => {
+                let mut inner = Group::new(group.delimiter(), with_root(group.stream(), root));
+                inner.set_span(group.span());
+                result.push(inner.into());
+            }
+            other => result.push(other),
+        }
+    }
+    result.into_iter().collect()
+}
+
+fn is_colon(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == ':')
+}
+
+fn constant_of(column: &Column<'_>) -> Ident {
+    Ident::new(&column.name.to_uppercase(), column.ident.span())
+}
+
+fn number(value: usize) -> proc_macro2::Literal {
+    proc_macro2::Literal::usize_unsuffixed(value)
+}
+
+/// The one type, or the tuple, of some columns.
+fn key_type(columns: &[&Column<'_>]) -> TokenStream {
+    let types = columns.iter().map(|column| column.column_type);
+    match columns {
+        [single] => {
+            let column_type = single.column_type;
+            quote!(#column_type)
+        }
+        _ => quote!((#(#types,)*)),
+    }
+}
+
+/// The one value, or the tuple, of some expressions.
+fn key_value(values: &[TokenStream]) -> TokenStream {
+    match values {
+        [single] => single.clone(),
+        _ => quote!((#(#values,)*)),
+    }
+}
+
+fn constants(table: &Table<'_>) -> TokenStream {
+    let (ident, visibility) = (table.ident, table.visibility);
+    let count = table.columns.len();
+    let shapes = table.columns.iter().map(|column| {
+        let column_type = column.column_type;
+        let bounded = column.max.as_ref().map(|max| quote!(.with_max(#max)));
+        quote! {
+            ::polychron_schema::ColumnShape {
+                column_type: <#column_type as ::polychron_schema::ColumnValue>::TYPE #bounded,
+                nullable: <#column_type as ::polychron_schema::ColumnValue>::NULLABLE,
+            }
+        }
+    });
+    let columns = table.columns.iter().enumerate().map(|(position, column)| {
+        let (constant, column_type, name, docs) = (constant_of(column), column.column_type, &column.name, &column.docs);
+        let position = number(position);
+        let title = format!("The column `{name}`.");
+        quote! {
+            #[doc = #title]
+            #[doc = ""]
+            #(#docs)*
+            #visibility const #constant: ::polychron_schema::Column<Self, #column_type> =
+                ::polychron_schema::Column::new(#name, #position, Self::ROW_LAYOUT.slots[#position]);
+        }
+    });
+    let indexes = table.indexes.iter().enumerate().map(|(position, index)| index_constant(table, position, index));
+    quote! {
+        #[allow(dead_code)]
+        impl #ident {
+            const ROW_COLUMNS: [::polychron_schema::ColumnShape; #count] = [#(#shapes),*];
+            const ROW_LAYOUT: ::polychron_schema::StaticLayout<#count> =
+                ::polychron_schema::StaticLayout::new(&Self::ROW_COLUMNS);
+            #(#columns)*
+            #(#indexes)*
+        }
+    }
+}
+
+fn index_constant(table: &Table<'_>, position: usize, index: &Index) -> TokenStream {
+    let visibility = table.visibility;
+    let columns: Vec<_> = index.columns.iter().map(|&column| &table.columns[column]).collect();
+    let key = key_type(&columns);
+    let (name, unique) = (&index.name, index.unique);
+    let constant = Ident::new(&name.to_uppercase(), index.span);
+    let title = format!("The index `{name}`.");
+    let nullable = columns.iter().map(|column| {
+        let column_type = column.column_type;
+        quote!(<#column_type as ::polychron_schema::ColumnValue>::NULLABLE)
+    });
+    quote! {
+        #[doc = #title]
+        #visibility const #constant: ::polychron_schema::Index<Self, #key> =
+            ::polychron_schema::Index::new(#name, #position, #unique, #(#nullable)||*);
+    }
+}
+
+fn definition(table: &Table<'_>) -> TokenStream {
+    let name = &table.name;
+    let columns = table.columns.iter().enumerate().map(|(position, column)| {
+        let name = &column.name;
+        quote! {
+            ::polychron_schema::ColumnDefinition {
+                name: ::std::string::String::from(#name),
+                column_type: Self::ROW_COLUMNS[#position].column_type,
+                nullable: Self::ROW_COLUMNS[#position].nullable,
+            }
+        }
+    });
+    let key = table.columns.iter().enumerate().filter(|(_, column)| column.is_key).map(|(position, _)| position);
+    let kind = |hash: bool| {
+        let kind = if hash { format_ident!("Hash") } else { format_ident!("Ordered") };
+        quote!(::polychron_schema::IndexKind::#kind)
+    };
+    let indexes = table.indexes.iter().map(|index| {
+        let (name, columns, unique, kind) = (&index.name, &index.columns, index.unique, kind(index.hash));
+        quote! {
+            ::polychron_schema::IndexDefinition {
+                name: ::std::string::String::from(#name),
+                columns: ::std::vec![#(#columns),*],
+                unique: #unique,
+                kind: #kind,
+            }
+        }
+    });
+    let primary = kind(table.primary_hash);
+    let expected = table.expected_rows.as_ref().map_or(quote!(0), |rows| quote!(#rows));
+    let partition = table
+        .partition
+        .map_or(quote!(::std::option::Option::None), |position| quote!(::std::option::Option::Some(#position)));
+    quote! {
+        ::polychron_schema::TableDefinition {
+            name: ::std::string::String::from(#name),
+            columns: ::std::vec![#(#columns),*],
+            key: ::std::vec![#(#key),*],
+            indexes: ::std::vec![#(#indexes),*],
+            primary_kind: #primary,
+            expected_rows: #expected,
+            partition_column: #partition,
+        }
+    }
+}
+
+fn row_trait(table: &Table<'_>) -> TokenStream {
+    let (ident, name) = (table.ident, &table.name);
+    let (reference, mutable) = view_names(table);
+    let definition = definition(table);
+    let key_columns: Vec<_> = table.columns.iter().filter(|column| column.is_key).collect();
+    let key = key_type(&key_columns);
+    let keys = key_methods(&key_columns);
+    let codec = codec_methods(table, &reference);
+    quote! {
+        impl ::polychron_schema::Row for #ident {
+            type Key = #key;
+            type Ref<'a> = #reference<'a>;
+            type Mut<'a> = #mutable<'a>;
+            const NAME: &'static str = #name;
+            const SHAPE: ::polychron_schema::Shape = Self::ROW_LAYOUT.shape;
+
+            fn definition() -> ::polychron_schema::TableDefinition {
+                #definition
+            }
+
+            #[inline(always)]
+            fn view(row: ::polychron_schema::RowRef<'_>) -> #reference<'_> {
+                #reference { row }
+            }
+
+            #[inline(always)]
+            fn from_row_mut(row: ::polychron_schema::RowMut<'_>) -> #mutable<'_> {
+                #mutable { row }
+            }
+
+            #keys
+            #codec
+        }
+    }
+}
+
+fn key_methods(key_columns: &[&Column<'_>]) -> TokenStream {
+    let each_key = |f: &dyn Fn(&Column<'_>) -> TokenStream| {
+        key_value(&key_columns.iter().map(|column| f(column)).collect::<Vec<_>>())
+    };
+    let owned = each_key(&|column| {
+        let field = column.ident;
+        quote!(::std::clone::Clone::clone(&self.#field))
+    });
+    let borrowed = each_key(&|column| {
+        let field = column.ident;
+        quote!(::polychron_schema::OwnedKey::as_key_ref(&self.#field))
+    });
+    let read = each_key(&|column| {
+        let (constant, column_type) = (constant_of(column), column.column_type);
+        quote!(<#column_type as ::polychron_schema::ColumnValue>::own(Self::#constant.get(row)))
+    });
+    quote! {
+        #[inline]
+        fn key(&self) -> Self::Key {
+            #owned
+        }
+
+        #[inline]
+        fn key_ref(&self) -> ::polychron_schema::KeyRef<'_, Self> {
+            #borrowed
+        }
+
+        #[inline]
+        fn key_of(row: ::polychron_schema::RowRef<'_>) -> Self::Key {
+            #read
+        }
+    }
+}
+
+fn codec_methods(table: &Table<'_>, reference: &Ident) -> TokenStream {
+    let fields: Vec<_> = table.columns.iter().map(|column| column.ident).collect();
+    let constants: Vec<_> = table.columns.iter().map(constant_of).collect();
+    let types = table.columns.iter().map(|column| column.column_type);
+    quote! {
+        fn encode(
+            &self,
+            out: &mut ::polychron_schema::RowBuffer,
+        ) -> ::std::result::Result<(), ::polychron_schema::SchemaError> {
+            out.build(<Self as ::polychron_schema::Row>::SHAPE, |out| {
+                #(Self::#constants.build(out, &self.#fields)?;)*
+                ::polychron_schema::Key::check(&<Self as ::polychron_schema::Row>::key_ref(self))
+            })
+        }
+
+        fn from_ref(view: #reference<'_>) -> Self {
+            Self {
+                #(#fields: <#types as ::polychron_schema::ColumnValue>::own(Self::#constants.get(view.row)),)*
+            }
+        }
+    }
+}
+
+fn view_names(table: &Table<'_>) -> (Ident, Ident) {
+    (format_ident!("{}Ref", table.ident), format_ident!("{}Mut", table.ident))
+}
+
+/// Getters over an expression that gives the row.
+fn getters<'t>(
+    table: &'t Table<'_>,
+    receiver: &'t TokenStream,
+    lifetime: &'t TokenStream,
+    row: &'t TokenStream,
+) -> impl Iterator<Item = TokenStream> + 't {
+    let (ident, visibility) = (table.ident, table.visibility);
+    table.columns.iter().map(move |column| {
+        let (field, column_type, constant) = (column.ident, column.column_type, constant_of(column));
+        let (docs, title) = (&column.docs, format!("Reads the column `{}`.", column.name));
+        quote! {
+            #[doc = #title]
+            #[doc = ""]
+            #(#docs)*
+            #[inline(always)]
+            #visibility fn #field(#receiver) -> <#column_type as ::polychron_schema::ColumnValue>::Ref<#lifetime> {
+                #ident::#constant.get(#row)
+            }
+        }
+    })
+}
+
+fn reference(table: &Table<'_>) -> TokenStream {
+    let (ident, visibility) = (table.ident, table.visibility);
+    let (reference, _) = view_names(table);
+    let title = format!("A view of an encoded [`{ident}`].");
+    let (receiver, lifetime, row) = (quote!(self), quote!('a), quote!(self.row));
+    let getters = getters(table, &receiver, &lifetime, &row);
+    quote! {
+        #[doc = #title]
+        #[derive(Clone, Copy, Debug)]
+        #visibility struct #reference<'a> {
+            row: ::polychron_schema::RowRef<'a>,
+        }
+
+        #[allow(dead_code)]
+        impl<'a> #reference<'a> {
+            #(#getters)*
+        }
+
+        impl<'a> ::polychron_schema::RowView<'a> for #reference<'a> {
+            #[inline(always)]
+            fn into_row(self) -> ::polychron_schema::RowRef<'a> {
+                self.row
+            }
+        }
+    }
+}
+
+fn mutable(table: &Table<'_>) -> TokenStream {
+    let (ident, visibility) = (table.ident, table.visibility);
+    let (_, mutable) = view_names(table);
+    let title = format!("An encoded [`{ident}`] whose columns outside the key can be changed.");
+    let (receiver, lifetime, row) = (quote!(&self), quote!('_), quote!(self.row.as_row()));
+    let getters = getters(table, &receiver, &lifetime, &row);
+    let setters = table.columns.iter().filter(|column| !column.is_key).map(|column| {
+        let (column_type, constant) = (column.column_type, constant_of(column));
+        let setter = Ident::new(&format!("set_{}", column.name), Span::call_site());
+        let title = format!("Changes the column `{}`.", column.name);
+        quote! {
+            #[doc = #title]
+            #[inline(always)]
+            #visibility fn #setter(
+                &mut self,
+                value: <#column_type as ::polychron_schema::ColumnValue>::Ref<'_>,
+            ) -> <#column_type as ::polychron_schema::ColumnValue>::Written {
+                #ident::#constant.set(&mut self.row, value)
+            }
+        }
+    });
+    quote! {
+        #[doc = #title]
+        #[derive(Debug)]
+        #visibility struct #mutable<'a> {
+            row: ::polychron_schema::RowMut<'a>,
+        }
+
+        #[allow(dead_code)]
+        impl<'a> #mutable<'a> {
+            #(#getters)*
+            #(#setters)*
+        }
+
+        impl ::polychron_schema::RowViewMut for #mutable<'_> {
+            #[inline(always)]
+            fn as_row(&self) -> ::polychron_schema::RowRef<'_> {
+                self.row.as_row()
+            }
+
+            #[inline(always)]
+            fn changes(&self) -> ::polychron_schema::Changes {
+                self.row.changes()
+            }
+        }
+    }
+}
+
+/// What can only be checked when the types are known.
+fn asserts(table: &Table<'_>) -> TokenStream {
+    let ident = table.ident;
+    let nullable_keys = table.columns.iter().filter(|column| column.is_key).map(|column| {
+        let column_type = column.column_type;
+        let message = format!("key column `{}` may not be nullable", column.name);
+        quote!(assert!(!<#column_type as ::polychron_schema::ColumnValue>::NULLABLE, #message);)
+    });
+    let types = table.columns.iter().enumerate().map(|(position, column)| {
+        let message = format!("the width, maximum or scale of column `{}` is out of bounds", column.name);
+        quote!(assert!(#ident::ROW_COLUMNS[#position].column_type.is_valid(), #message);)
+    });
+    quote! {
+        const _: () = {
+            #(#nullable_keys)*
+            #(#types)*
+            assert!(
+                #ident::ROW_LAYOUT.shape.fixed_bytes as usize <= ::polychron_schema::MAX_ROW_BYTES,
+                "the fixed-width columns are longer than a row may be"
+            );
+            assert!(#ident::ROW_COLUMNS.len() <= ::polychron_schema::MAX_COLUMNS, "a table has at most 1024 columns");
+        };
+    }
+}

@@ -1,0 +1,557 @@
+//! Columns as constants: where they lie, how their values are read, and which of them someone wants.
+
+use std::marker::PhantomData;
+
+use crate::Decimal;
+use crate::buffer::{RowBuffer, RowRef, text_of};
+use crate::error::SchemaError;
+use crate::fixed::{Date, FixedBytes, FixedString, Timestamp};
+use crate::layout::Slot;
+use crate::mutate::RowMut;
+use crate::types::{ColumnType, DEFAULT_VARIABLE_MAX};
+
+/// A Rust type that a column can have.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no column type",
+    note = "columns are bool, i8 to i64, u8 to u64, f64, Decimal, Date, Timestamp, FixedString, FixedBytes, String, \
+            Vec<u8>, or an Option of one of these"
+)]
+pub trait ColumnValue: Sized + 'static {
+    /// How a value is read from a row: the value itself, or a reference into the row.
+    type Ref<'a>: Copy;
+
+    /// What a setter returns: nothing for fixed width, a result for variable width.
+    type Written;
+
+    /// The column's type.
+    const TYPE: ColumnType;
+
+    /// Whether NULL is a value.
+    const NULLABLE: bool = false;
+
+    /// Reads the value.
+    fn read<'a>(row: RowRef<'a>, slot: Slot) -> Self::Ref<'a>;
+
+    /// Writes the value into a row that is being built.
+    fn build(out: &mut RowBuffer, slot: Slot, value: Self::Ref<'_>);
+
+    /// Changes the value in a finished row.
+    fn change(row: &mut RowMut<'_>, name: &'static str, slot: Slot, value: Self::Ref<'_>) -> Self::Written;
+
+    /// Bytes of a value of variable length, to be checked against the column's maximum.
+    fn variable_len(value: Self::Ref<'_>) -> usize {
+        let _ = value;
+        0
+    }
+
+    /// The value as it would be read.
+    fn borrow(&self) -> Self::Ref<'_>;
+
+    /// The value as a struct holds it.
+    fn own(value: Self::Ref<'_>) -> Self;
+}
+
+macro_rules! plain_column {
+    ($($type:ty, [$($generics:tt)*], $column:expr, $bytes:literal, |$value:ident| $to:expr, |$raw:ident| $from:expr;)*) => {$(
+        impl<$($generics)*> ColumnValue for $type {
+            type Ref<'a> = Self;
+            type Written = ();
+            const TYPE: ColumnType = $column;
+
+            #[inline(always)]
+            fn read(row: RowRef<'_>, slot: Slot) -> Self {
+                let $raw = row.load::<$bytes>(slot.offset);
+                $from
+            }
+
+            #[inline(always)]
+            fn build(out: &mut RowBuffer, slot: Slot, $value: Self) {
+                out.store(slot.offset, &$to);
+            }
+
+            #[inline(always)]
+            fn change(row: &mut RowMut<'_>, _: &'static str, slot: Slot, $value: Self) {
+                row.store(slot, &$to);
+            }
+
+            #[inline(always)]
+            fn borrow(&self) -> Self {
+                *self
+            }
+
+            #[inline(always)]
+            fn own(value: Self) -> Self {
+                value
+            }
+        }
+    )*};
+}
+
+plain_column! {
+    bool, [], ColumnType::Bool, 1, |value| [u8::from(value)], |raw| raw[0] != 0;
+    i8, [], ColumnType::I8, 1, |value| value.to_le_bytes(), |raw| Self::from_le_bytes(raw);
+    i16, [], ColumnType::I16, 2, |value| value.to_le_bytes(), |raw| Self::from_le_bytes(raw);
+    i32, [], ColumnType::I32, 4, |value| value.to_le_bytes(), |raw| Self::from_le_bytes(raw);
+    i64, [], ColumnType::I64, 8, |value| value.to_le_bytes(), |raw| Self::from_le_bytes(raw);
+    u8, [], ColumnType::U8, 1, |value| value.to_le_bytes(), |raw| Self::from_le_bytes(raw);
+    u16, [], ColumnType::U16, 2, |value| value.to_le_bytes(), |raw| Self::from_le_bytes(raw);
+    u32, [], ColumnType::U32, 4, |value| value.to_le_bytes(), |raw| Self::from_le_bytes(raw);
+    u64, [], ColumnType::U64, 8, |value| value.to_le_bytes(), |raw| Self::from_le_bytes(raw);
+    f64, [], ColumnType::F64, 8, |value| value.to_le_bytes(), |raw| Self::from_le_bytes(raw);
+    Date, [], ColumnType::Date, 4, |value| value.0.to_le_bytes(), |raw| Self(i32::from_le_bytes(raw));
+    Timestamp, [], ColumnType::Timestamp, 8, |value| value.0.to_le_bytes(), |raw| Self(i64::from_le_bytes(raw));
+    Decimal<SCALE>, [const SCALE: u32], ColumnType::Decimal { scale: SCALE }, 8,
+        |value| value.units().to_le_bytes(), |raw| Self::from_units(i64::from_le_bytes(raw));
+}
+
+macro_rules! inline_column {
+    ($type:ident, $column:ident, $field:tt) => {
+        impl<const N: usize> ColumnValue for $type<N> {
+            type Ref<'a> = &'a Self;
+            type Written = ();
+            const TYPE: ColumnType = ColumnType::$column { bytes: N as u32 };
+
+            #[inline(always)]
+            fn read<'a>(row: RowRef<'a>, slot: Slot) -> &'a Self {
+                row.array(slot.offset).map_or(Self::ZERO, Self::from_array)
+            }
+
+            #[inline(always)]
+            fn build(out: &mut RowBuffer, slot: Slot, value: &Self) {
+                out.store(slot.offset, value.$field());
+            }
+
+            #[inline(always)]
+            fn change(row: &mut RowMut<'_>, _: &'static str, slot: Slot, value: &Self) {
+                row.store(slot, value.$field());
+            }
+
+            #[inline(always)]
+            fn borrow(&self) -> &Self {
+                self
+            }
+
+            #[inline(always)]
+            fn own(value: &Self) -> Self {
+                *value
+            }
+        }
+    };
+}
+
+inline_column!(FixedString, FixedString, as_array);
+inline_column!(FixedBytes, FixedBytes, as_slice);
+
+macro_rules! variable_column {
+    ($type:ty, $borrowed:ty, $column:ident, |$bytes:ident| $read:expr, $as_bytes:ident) => {
+        impl ColumnValue for $type {
+            type Ref<'a> = &'a $borrowed;
+            type Written = Result<(), SchemaError>;
+            const TYPE: ColumnType = ColumnType::$column { max: DEFAULT_VARIABLE_MAX };
+
+            #[inline]
+            fn read<'a>(row: RowRef<'a>, slot: Slot) -> &'a $borrowed {
+                let $bytes = row.variable(slot);
+                $read
+            }
+
+            #[inline]
+            fn build(out: &mut RowBuffer, slot: Slot, value: &$borrowed) {
+                out.append(slot, value.$as_bytes());
+            }
+
+            #[inline]
+            fn change(
+                row: &mut RowMut<'_>,
+                name: &'static str,
+                slot: Slot,
+                value: &$borrowed,
+            ) -> Result<(), SchemaError> {
+                row.replace(name, slot, Some(value.$as_bytes()))
+            }
+
+            #[inline]
+            fn variable_len(value: &$borrowed) -> usize {
+                value.len()
+            }
+
+            #[inline]
+            fn borrow(&self) -> &$borrowed {
+                self
+            }
+
+            #[inline]
+            fn own(value: &$borrowed) -> Self {
+                value.to_owned()
+            }
+        }
+    };
+}
+
+variable_column!(String, str, String, |bytes| text_of(bytes), as_bytes);
+variable_column!(Vec<u8>, [u8], Bytes, |bytes| bytes, as_ref);
+
+/// The value a NULL column's place holds, so that equal rows have equal bytes.
+#[doc(hidden)]
+pub trait Blank: ColumnValue {
+    fn write_null(out: &mut RowBuffer, slot: Slot);
+    fn change_to_null(row: &mut RowMut<'_>, name: &'static str, slot: Slot) -> Self::Written;
+}
+
+macro_rules! blank_fixed {
+    ($([$($generics:tt)*] $type:ty),*) => {$(
+        impl<$($generics)*> Blank for $type {
+            #[inline]
+            fn write_null(_: &mut RowBuffer, _: Slot) {}
+
+            #[inline]
+            fn change_to_null(row: &mut RowMut<'_>, _: &'static str, slot: Slot) {
+                row.store_zeros(slot);
+            }
+        }
+    )*};
+}
+
+blank_fixed!(
+    [] bool, [] i8, [] i16, [] i32, [] i64, [] u8, [] u16, [] u32, [] u64, [] f64, [] Date, [] Timestamp,
+    [const SCALE: u32] Decimal<SCALE>, [const N: usize] FixedString<N>, [const N: usize] FixedBytes<N>
+);
+
+macro_rules! blank_variable {
+    ($($type:ty),*) => {$(
+        impl Blank for $type {
+            #[inline]
+            fn write_null(out: &mut RowBuffer, slot: Slot) {
+                out.append(slot, &[]);
+            }
+
+            #[inline]
+            fn change_to_null(row: &mut RowMut<'_>, name: &'static str, slot: Slot) -> Result<(), SchemaError> {
+                row.replace(name, slot, None)
+            }
+        }
+    )*};
+}
+
+blank_variable!(String, Vec<u8>);
+
+impl<T: Blank> ColumnValue for Option<T> {
+    type Ref<'a> = Option<T::Ref<'a>>;
+    type Written = T::Written;
+    const TYPE: ColumnType = T::TYPE;
+    const NULLABLE: bool = true;
+
+    #[inline(always)]
+    fn read<'a>(row: RowRef<'a>, slot: Slot) -> Self::Ref<'a> {
+        if row.is_null(slot) { None } else { Some(T::read(row, slot)) }
+    }
+
+    #[inline(always)]
+    fn build(out: &mut RowBuffer, slot: Slot, value: Self::Ref<'_>) {
+        match value {
+            Some(value) => T::build(out, slot, value),
+            None => {
+                T::write_null(out, slot);
+                out.set_null(slot, true);
+            }
+        }
+    }
+
+    /// The setters of the inner type also clear and set the NULL bit, and only once the value is accepted.
+    #[inline(always)]
+    fn change(row: &mut RowMut<'_>, name: &'static str, slot: Slot, value: Self::Ref<'_>) -> Self::Written {
+        match value {
+            Some(value) => T::change(row, name, slot, value),
+            None => T::change_to_null(row, name, slot),
+        }
+    }
+
+    #[inline]
+    fn variable_len(value: Self::Ref<'_>) -> usize {
+        value.map_or(0, T::variable_len)
+    }
+
+    #[inline(always)]
+    fn borrow(&self) -> Self::Ref<'_> {
+        self.as_ref().map(T::borrow)
+    }
+
+    #[inline(always)]
+    fn own(value: Self::Ref<'_>) -> Self {
+        value.map(T::own)
+    }
+}
+
+/// A column of the typed row `R` whose values have the type `T`; a constant that `derive(Row)` makes.
+///
+/// ```
+/// use polychron_schema::{Row, RowBuffer};
+/// #[derive(Row)]
+/// struct Account { #[key] id: u64, balance: i64 }
+///
+/// let mut buffer = RowBuffer::new();
+/// Account { id: 1, balance: 50 }.encode(&mut buffer).unwrap();
+/// assert_eq!(Account::BALANCE.get(buffer.as_row()), 50);
+/// assert_eq!((Account::BALANCE.name, Account::BALANCE.index, Account::BALANCE.slot.offset), ("balance", 1, 8));
+/// ```
+pub struct Column<R, T> {
+    /// The column's name.
+    pub name: &'static str,
+    /// Its position in declaration order.
+    pub index: u16,
+    /// Where it lies.
+    pub slot: Slot,
+    marker: PhantomData<fn() -> (R, T)>,
+}
+
+impl<R, T> Clone for Column<R, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R, T> Copy for Column<R, T> {}
+
+impl<R, T: ColumnValue> Column<R, T> {
+    /// For `derive(Row)`: a column in its place.
+    #[doc(hidden)]
+    pub const fn new(name: &'static str, index: u16, slot: Slot) -> Self {
+        Self { name, index, slot, marker: PhantomData }
+    }
+
+    /// Reads the column.
+    #[inline(always)]
+    pub fn get<'a>(self, row: RowRef<'a>) -> T::Ref<'a> {
+        T::read(row, self.slot)
+    }
+
+    /// Changes the column. Key columns of a stored row must not change; the generated setters leave them out.
+    ///
+    /// A variable column refuses a value that is longer than its maximum, or that makes the row too long.
+    #[inline(always)]
+    pub fn set(self, row: &mut RowMut<'_>, value: T::Ref<'_>) -> T::Written {
+        row.mark(self.index, self.slot);
+        T::change(row, self.name, self.slot, value)
+    }
+
+    /// Writes the column of a row that is being built.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn build(self, out: &mut RowBuffer, value: &T) -> Result<(), SchemaError> {
+        let value = value.borrow();
+        if T::TYPE.is_variable() {
+            check_max(self.name, self.slot, T::variable_len(value))?;
+        }
+        T::build(out, self.slot, value);
+        Ok(())
+    }
+
+    /// The column without its types.
+    #[inline]
+    pub const fn span(self) -> ColumnSpan {
+        ColumnSpan { index: self.index, slot: self.slot }
+    }
+
+    /// What a protocol needs to bring for this column.
+    #[inline]
+    pub const fn projection(self) -> Projection {
+        Projection::of(&[self.span()])
+    }
+}
+
+/// Refuses a value that is longer than its column allows.
+#[inline]
+pub(crate) fn check_max(name: &str, slot: Slot, bytes: usize) -> Result<(), SchemaError> {
+    if bytes > slot.max as usize { Err(too_long(name, slot, bytes)) } else { Ok(()) }
+}
+
+#[cold]
+fn too_long(name: &str, slot: Slot, bytes: usize) -> SchemaError {
+    SchemaError::TooLong { column: name.to_owned(), bytes, max: slot.max as usize }
+}
+
+/// A column without its types: position and place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnSpan {
+    /// The column's position in declaration order.
+    pub index: u16,
+    /// Where it lies.
+    pub slot: Slot,
+}
+
+/// A set of columns in one word.
+///
+/// Columns from the 64th on share the last bit, so that for wide tables the answers err on the safe side: a set may
+/// seem to contain such a column when it contains another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ColumnSet(u64);
+
+impl ColumnSet {
+    /// No column.
+    pub const EMPTY: Self = Self(0);
+
+    /// All columns.
+    pub const ALL: Self = Self(u64::MAX);
+
+    /// The set of one column.
+    #[inline(always)]
+    pub const fn single(index: u16) -> Self {
+        Self(1 << if index < 63 { index } else { 63 })
+    }
+
+    /// The set with one more column.
+    #[inline(always)]
+    pub const fn with(self, index: u16) -> Self {
+        self.union(Self::single(index))
+    }
+
+    /// Columns in either set.
+    #[inline(always)]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether the column is in the set.
+    #[inline(always)]
+    pub const fn contains(self, index: u16) -> bool {
+        self.intersects(Self::single(index))
+    }
+
+    /// Whether the sets have a column in common.
+    #[inline(always)]
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Whether the set has no columns.
+    #[inline(always)]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The set as bits.
+    #[inline]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+/// What someone wants of a row: columns, and the whole words in which they lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Projection {
+    /// The columns.
+    pub columns: ColumnSet,
+    /// First byte, a multiple of 8.
+    pub start: u32,
+    /// Byte behind the last one, a multiple of 8, or `u32::MAX` for all to the row's end.
+    pub end: u32,
+}
+
+impl Projection {
+    /// The whole row.
+    pub const ALL: Self = Self { columns: ColumnSet::ALL, start: 0, end: u32::MAX };
+
+    /// Nothing.
+    pub const NONE: Self = Self { columns: ColumnSet::EMPTY, start: 0, end: 0 };
+
+    /// The hull of some columns; all of the row as soon as one of them is variable, from the NULL bits on when one is
+    /// nullable.
+    pub const fn of(columns: &[ColumnSpan]) -> Self {
+        let mut result = Self::NONE;
+        let mut index = 0;
+        while index < columns.len() {
+            result = result.with(columns[index]);
+            index += 1;
+        }
+        result
+    }
+
+    /// The projection with one more column.
+    #[inline(always)]
+    pub const fn with(self, column: ColumnSpan) -> Self {
+        let Slot { offset, width, variable, .. } = column.slot;
+        let (start, end) = if variable {
+            (0, u32::MAX)
+        } else {
+            (if column.slot.is_nullable() { 0 } else { offset & !7 }, (offset + width).next_multiple_of(8))
+        };
+        let first = self.end == 0;
+        Self {
+            columns: self.columns.with(column.index),
+            start: if first || start < self.start { start } else { self.start },
+            end: if end > self.end { end } else { self.end },
+        }
+    }
+
+    /// The bytes wanted of a row of that length.
+    #[inline(always)]
+    pub const fn range(self, row_len: usize) -> std::ops::Range<usize> {
+        let end = if (self.end as usize) < row_len { self.end as usize } else { row_len };
+        let start = if (self.start as usize) < end { self.start as usize } else { end };
+        start..end
+    }
+}
+
+/// One column or a tuple of up to eight, to be read together.
+///
+/// ```
+/// use polychron_schema::{Columns, Row, RowBuffer};
+/// #[derive(Row)]
+/// struct Account { #[key] id: u64, balance: i64, note: String }
+///
+/// let mut buffer = RowBuffer::new();
+/// Account { id: 1, balance: 50, note: "rich".into() }.encode(&mut buffer).unwrap();
+/// let wanted = (Account::BALANCE, Account::NOTE);
+/// assert_eq!(wanted.read(buffer.as_row()), (50, "rich"));
+/// ```
+pub trait Columns<R>: Copy {
+    /// The values read.
+    type Values<'a>;
+
+    /// What a protocol needs to bring; a constant once inlined.
+    fn projection(self) -> Projection;
+
+    /// Reads the values.
+    fn read<'a>(self, row: RowRef<'a>) -> Self::Values<'a>;
+}
+
+impl<R, T: ColumnValue> Columns<R> for Column<R, T> {
+    type Values<'a> = T::Ref<'a>;
+
+    #[inline(always)]
+    fn projection(self) -> Projection {
+        Column::projection(self)
+    }
+
+    #[inline(always)]
+    fn read<'a>(self, row: RowRef<'a>) -> T::Ref<'a> {
+        self.get(row)
+    }
+}
+
+macro_rules! tuple_columns {
+    ($($type:ident $position:tt),+) => {
+        impl<R, $($type: ColumnValue),+> Columns<R> for ($(Column<R, $type>,)+) {
+            type Values<'a> = ($($type::Ref<'a>,)+);
+
+            #[inline(always)]
+            fn projection(self) -> Projection {
+                Projection::NONE$(.with(self.$position.span()))+
+            }
+
+            #[inline(always)]
+            fn read<'a>(self, row: RowRef<'a>) -> Self::Values<'a> {
+                ($(self.$position.get(row),)+)
+            }
+        }
+    };
+}
+
+tuple_columns!(A 0);
+tuple_columns!(A 0, B 1);
+tuple_columns!(A 0, B 1, C 2);
+tuple_columns!(A 0, B 1, C 2, D 3);
+tuple_columns!(A 0, B 1, C 2, D 3, E 4);
+tuple_columns!(A 0, B 1, C 2, D 3, E 4, F 5);
+tuple_columns!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+tuple_columns!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);

@@ -1,0 +1,279 @@
+//! Table definitions at run time, and what makes one valid.
+
+use std::collections::HashSet;
+
+use crate::error::SchemaError;
+use crate::layout::{ColumnShape, Layout};
+use crate::types::ColumnType;
+use crate::{MAX_COLUMNS, MAX_KEY_BYTES, MAX_KEY_COLUMNS, MAX_ROW_BYTES};
+
+/// One column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnDefinition {
+    /// The column's name, unique in the table.
+    pub name: String,
+    /// Its type.
+    pub column_type: ColumnType,
+    /// Whether it can be NULL.
+    pub nullable: bool,
+}
+
+/// The kind of an index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum IndexKind {
+    /// Sorted: point look-ups and range scans.
+    #[default]
+    Ordered,
+    /// Hashed: point look-ups only.
+    Hash,
+}
+
+/// One secondary index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexDefinition {
+    /// The index's name, unique among the table's indexes.
+    pub name: String,
+    /// Positions of its columns.
+    pub columns: Vec<usize>,
+    /// Whether a key occurs once at most. A key with NULL in any column equals no other.
+    pub unique: bool,
+    /// Ordered or hash.
+    pub kind: IndexKind,
+}
+
+impl IndexDefinition {
+    /// An ordered, non-unique index.
+    pub fn new(name: impl Into<String>, columns: impl Into<Vec<usize>>) -> Self {
+        Self { name: name.into(), columns: columns.into(), unique: false, kind: IndexKind::Ordered }
+    }
+
+    /// The same index, unique or not.
+    pub fn with_unique(self, unique: bool) -> Self {
+        Self { unique, ..self }
+    }
+
+    /// The same index of another kind.
+    pub fn with_kind(self, kind: IndexKind) -> Self {
+        Self { kind, ..self }
+    }
+}
+
+/// A table: its columns, primary key and indexes.
+///
+/// ```
+/// use polychron_schema::{ColumnType, IndexDefinition, IndexKind, TableDefinition};
+///
+/// let stock = TableDefinition::new("stock")
+///     .with_column("warehouse", ColumnType::U16)
+///     .with_column("item", ColumnType::U32)
+///     .with_column("quantity", ColumnType::I16)
+///     .with_nullable_column("data", ColumnType::String { max: 50 })
+///     .with_key([0, 1])
+///     .with_index(IndexDefinition::new("by_item", [1]).with_kind(IndexKind::Hash))
+///     .with_expected_rows(100_000);
+/// let layout = stock.layout().unwrap();
+/// assert_eq!(layout.shape().fixed_bytes, 24);
+/// assert!(stock.clone().with_key([0, 9]).validate().is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableDefinition {
+    /// The table's name.
+    pub name: String,
+    /// The columns in declaration order.
+    pub columns: Vec<ColumnDefinition>,
+    /// Positions of the primary key's columns, in key order.
+    pub key: Vec<usize>,
+    /// Secondary indexes.
+    pub indexes: Vec<IndexDefinition>,
+    /// The kind of the primary index.
+    pub primary_kind: IndexKind,
+    /// How many rows to make room for; 0 when nothing is known.
+    pub expected_rows: usize,
+    /// Position of the column by whose value the table is divided into partitions.
+    pub partition_column: Option<usize>,
+}
+
+impl TableDefinition {
+    /// A table without columns.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            columns: Vec::new(),
+            key: Vec::new(),
+            indexes: Vec::new(),
+            primary_kind: IndexKind::Ordered,
+            expected_rows: 0,
+            partition_column: None,
+        }
+    }
+
+    /// The same table with one more column.
+    pub fn with_column(mut self, name: impl Into<String>, column_type: ColumnType) -> Self {
+        self.columns.push(ColumnDefinition { name: name.into(), column_type, nullable: false });
+        self
+    }
+
+    /// The same table with one more column that can be NULL.
+    pub fn with_nullable_column(mut self, name: impl Into<String>, column_type: ColumnType) -> Self {
+        self.columns.push(ColumnDefinition { name: name.into(), column_type, nullable: true });
+        self
+    }
+
+    /// The same table with the columns at these positions as primary key.
+    pub fn with_key(self, key: impl Into<Vec<usize>>) -> Self {
+        Self { key: key.into(), ..self }
+    }
+
+    /// The same table with one more secondary index.
+    pub fn with_index(mut self, index: IndexDefinition) -> Self {
+        self.indexes.push(index);
+        self
+    }
+
+    /// The same table with a primary index of another kind.
+    pub fn with_primary_kind(self, primary_kind: IndexKind) -> Self {
+        Self { primary_kind, ..self }
+    }
+
+    /// The same table with room for so many rows.
+    pub fn with_expected_rows(self, expected_rows: usize) -> Self {
+        Self { expected_rows, ..self }
+    }
+
+    /// The same table divided by the column at that position.
+    pub fn with_partition_column(self, column: usize) -> Self {
+        Self { partition_column: Some(column), ..self }
+    }
+
+    /// The same table under another name.
+    pub fn with_name(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// Position of the column with that name.
+    pub fn column_index(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.name == name)
+    }
+
+    /// Position of the index with that name.
+    pub fn index_position(&self, name: &str) -> Option<usize> {
+        self.indexes.iter().position(|index| index.name == name)
+    }
+
+    /// Checks the whole definition.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn validate(&self) -> Result<(), SchemaError> {
+        self.layout().map(drop)
+    }
+
+    /// Checks the whole definition and gives each column its place.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn layout(&self) -> Result<Layout, SchemaError> {
+        self.validate_columns()?;
+        if self.key.is_empty() {
+            return Err(SchemaError::NoKey { table: self.name.clone() });
+        }
+        self.validate_key("primary key", &self.key, 0)?;
+        if let Some(&column) = self.key.iter().find(|&&column| self.columns[column].nullable) {
+            return Err(SchemaError::NullableKey { column: self.columns[column].name.clone() });
+        }
+        self.validate_indexes()?;
+        if let Some(column) = self.partition_column {
+            self.column(column)?;
+        }
+        let columns = self.columns.iter().map(|column| (column.name.clone(), column.shape()));
+        let layout = Layout::new(columns);
+        let bytes = layout.shape().fixed_bytes as usize;
+        if bytes > MAX_ROW_BYTES { Err(SchemaError::RowTooWide { bytes }) } else { Ok(layout) }
+    }
+
+    fn column(&self, position: usize) -> Result<&ColumnDefinition, SchemaError> {
+        self.columns.get(position).ok_or_else(|| SchemaError::UnknownColumn { column: position.to_string() })
+    }
+
+    fn validate_columns(&self) -> Result<(), SchemaError> {
+        if self.name.is_empty() {
+            return Err(SchemaError::EmptyName);
+        }
+        if self.columns.is_empty() {
+            return Err(SchemaError::NoColumns { table: self.name.clone() });
+        }
+        if self.columns.len() > MAX_COLUMNS {
+            return Err(SchemaError::TooManyColumns { columns: self.columns.len() });
+        }
+        validate_names(self.columns.iter().map(|column| &column.name))?;
+        match self.columns.iter().find(|column| !column.column_type.is_valid()) {
+            Some(column) => {
+                Err(SchemaError::InvalidType { column: column.name.clone(), column_type: column.column_type })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn validate_indexes(&self) -> Result<(), SchemaError> {
+        validate_names(self.indexes.iter().map(|index| &index.name))?;
+        let primary_width: usize = self.key.iter().map(|&column| self.columns[column].least_key_width(true)).sum();
+        for index in &self.indexes {
+            self.validate_key(&index.name, &index.columns, 0)?;
+            if self.appends_primary_key(index) {
+                self.validate_key(&index.name, &index.columns, primary_width)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether entries of the index carry the primary key behind the index's columns: always when it is not unique, and
+    /// for keys with NULL when it is.
+    pub fn appends_primary_key(&self, index: &IndexDefinition) -> bool {
+        !index.unique || index.columns.iter().any(|&column| self.columns[column].nullable)
+    }
+
+    fn validate_key(&self, name: &str, columns: &[usize], appended: usize) -> Result<(), SchemaError> {
+        if columns.is_empty() || columns.len() > MAX_KEY_COLUMNS {
+            return Err(SchemaError::KeyColumns { key: name.to_owned(), columns: columns.len() });
+        }
+        let mut seen = HashSet::new();
+        let mut bytes = appended;
+        for &position in columns {
+            let column = self.column(position)?;
+            if !seen.insert(position) {
+                return Err(SchemaError::RepeatedKeyColumn { column: column.name.clone() });
+            }
+            bytes += column.least_key_width(appended == 0 && Some(&position) == columns.last());
+        }
+        if bytes > MAX_KEY_BYTES {
+            return Err(SchemaError::KeyTooWide { key: name.to_owned(), bytes });
+        }
+        Ok(())
+    }
+}
+
+impl ColumnDefinition {
+    /// What the layout needs to know.
+    pub(crate) fn shape(&self) -> ColumnShape {
+        ColumnShape { column_type: self.column_type, nullable: self.nullable }
+    }
+
+    /// Bytes of the column's shortest encoding in a key.
+    fn least_key_width(&self, last: bool) -> usize {
+        let shortest = if last || self.nullable { 0 } else { 2 };
+        self.column_type.key_width().unwrap_or(shortest) + usize::from(self.nullable)
+    }
+}
+
+fn validate_names<'a>(names: impl Iterator<Item = &'a String>) -> Result<(), SchemaError> {
+    let mut seen = HashSet::new();
+    for name in names {
+        if name.is_empty() {
+            return Err(SchemaError::EmptyName);
+        }
+        if !seen.insert(name) {
+            return Err(SchemaError::DuplicateName { name: name.clone() });
+        }
+    }
+    Ok(())
+}

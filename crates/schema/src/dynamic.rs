@@ -1,0 +1,340 @@
+//! The dynamic face: rows and keys from [`Value`]s and back, over the same bytes as the typed one.
+
+use crate::buffer::{RowBuffer, RowRef, text_of};
+use crate::column::check_max;
+use crate::error::SchemaError;
+use crate::key::{KeyReader, KeyScratch, KeySink};
+use crate::key_types::{float_from_bits, float_to_bits};
+use crate::layout::{Layout, LayoutColumn};
+use crate::mutate::RowMut;
+use crate::types::ColumnType;
+use crate::value::{Value, ValueRef};
+
+/// The bytes of a value in the form of its column: a number's in-row bytes in an array, or a reference.
+enum Raw<'v> {
+    Number([u8; 8]),
+    Bytes(&'v [u8]),
+}
+
+impl LayoutColumn {
+    fn wrong_type(&self, value: ValueRef<'_>) -> SchemaError {
+        SchemaError::WrongType { column: self.name.clone(), expected: self.column_type, found: value.kind() }
+    }
+
+    /// Checks a value that is not NULL and gives its little-endian bytes.
+    fn raw<'v>(&self, value: ValueRef<'v>) -> Result<Raw<'v>, SchemaError> {
+        let out_of_range = || SchemaError::OutOfRange { column: self.name.clone(), expected: self.column_type };
+        let integer = |min: i128, max: i128| {
+            let integer = value.as_integer().ok_or_else(|| self.wrong_type(value))?;
+            if integer < min || integer > max {
+                return Err(out_of_range());
+            }
+            Ok(Raw::Number((integer as u64).to_le_bytes()))
+        };
+        match (self.column_type, value) {
+            (ColumnType::Bool, ValueRef::Bool(value)) => Ok(Raw::Number(u64::from(value).to_le_bytes())),
+            (ColumnType::I8, _) => integer(i8::MIN.into(), i8::MAX.into()),
+            (ColumnType::I16, _) => integer(i16::MIN.into(), i16::MAX.into()),
+            (ColumnType::I32, _) => integer(i32::MIN.into(), i32::MAX.into()),
+            (ColumnType::I64, _) => integer(i64::MIN.into(), i64::MAX.into()),
+            (ColumnType::U8, _) => integer(0, u8::MAX.into()),
+            (ColumnType::U16, _) => integer(0, u16::MAX.into()),
+            (ColumnType::U32, _) => integer(0, u32::MAX.into()),
+            (ColumnType::U64, _) => integer(0, u64::MAX.into()),
+            (ColumnType::F64, ValueRef::Float(value)) => Ok(Raw::Number(value.to_le_bytes())),
+            (ColumnType::Decimal { scale: wanted }, ValueRef::Decimal { units, scale }) => {
+                let units = rescale(units, scale, wanted).ok_or_else(out_of_range)?;
+                Ok(Raw::Number(units.to_le_bytes()))
+            }
+            (ColumnType::Date, ValueRef::Date(days)) => Ok(Raw::Number(i64::from(days).to_le_bytes())),
+            (ColumnType::Timestamp, ValueRef::Timestamp(microseconds)) => Ok(Raw::Number(microseconds.to_le_bytes())),
+            (ColumnType::FixedString { .. } | ColumnType::String { .. }, ValueRef::String(text)) => {
+                check_max(&self.name, self.slot, text.len())?;
+                Ok(Raw::Bytes(text.as_bytes()))
+            }
+            (ColumnType::FixedBytes { bytes }, ValueRef::Bytes(value)) => {
+                check_max(&self.name, self.slot, value.len())?;
+                if value.len() < bytes as usize { Err(out_of_range()) } else { Ok(Raw::Bytes(value)) }
+            }
+            (ColumnType::Bytes { .. }, ValueRef::Bytes(value)) => {
+                check_max(&self.name, self.slot, value.len())?;
+                Ok(Raw::Bytes(value))
+            }
+            _ => Err(self.wrong_type(value)),
+        }
+    }
+
+    /// NULL, or the checked bytes.
+    fn raw_or_null<'v>(&self, value: ValueRef<'v>) -> Result<Option<Raw<'v>>, SchemaError> {
+        match value {
+            ValueRef::Null if self.slot.is_nullable() => Ok(None),
+            ValueRef::Null => Err(SchemaError::UnexpectedNull { column: self.name.clone() }),
+            value => self.raw(value).map(Some),
+        }
+    }
+
+    /// Writes the column of a row that is being built.
+    fn build(&self, out: &mut RowBuffer, value: ValueRef<'_>) -> Result<(), SchemaError> {
+        let raw = self.raw_or_null(value)?;
+        out.set_null(self.slot, raw.is_none());
+        match raw {
+            None if self.slot.variable => out.append(self.slot, &[]),
+            None => {}
+            Some(Raw::Bytes(bytes)) if self.slot.variable => out.append(self.slot, bytes),
+            Some(Raw::Bytes(bytes)) => out.store(self.slot.offset, bytes),
+            Some(Raw::Number(bytes)) => out.store(self.slot.offset, &bytes[..self.slot.width as usize]),
+        }
+        Ok(())
+    }
+
+    /// Reads the column.
+    pub(crate) fn value<'a>(&self, row: RowRef<'a>) -> ValueRef<'a> {
+        if row.is_null(self.slot) {
+            return ValueRef::Null;
+        }
+        let at = self.slot.offset;
+        match self.column_type {
+            ColumnType::Bool => ValueRef::Bool(row.load(at) != [0]),
+            ColumnType::I8 => ValueRef::Integer(i8::from_le_bytes(row.load(at)).into()),
+            ColumnType::I16 => ValueRef::Integer(i16::from_le_bytes(row.load(at)).into()),
+            ColumnType::I32 => ValueRef::Integer(i32::from_le_bytes(row.load(at)).into()),
+            ColumnType::I64 => ValueRef::Integer(i64::from_le_bytes(row.load(at))),
+            ColumnType::U8 => ValueRef::Unsigned(u8::from_le_bytes(row.load(at)).into()),
+            ColumnType::U16 => ValueRef::Unsigned(u16::from_le_bytes(row.load(at)).into()),
+            ColumnType::U32 => ValueRef::Unsigned(u32::from_le_bytes(row.load(at)).into()),
+            ColumnType::U64 => ValueRef::Unsigned(u64::from_le_bytes(row.load(at))),
+            ColumnType::F64 => ValueRef::Float(f64::from_le_bytes(row.load(at))),
+            ColumnType::Decimal { scale } => ValueRef::Decimal { units: i64::from_le_bytes(row.load(at)), scale },
+            ColumnType::Date => ValueRef::Date(i32::from_le_bytes(row.load(at))),
+            ColumnType::Timestamp => ValueRef::Timestamp(i64::from_le_bytes(row.load(at))),
+            ColumnType::FixedString { .. } => ValueRef::String(text_of(trimmed(row.fixed(self.slot)))),
+            ColumnType::FixedBytes { .. } => ValueRef::Bytes(row.fixed(self.slot)),
+            ColumnType::String { .. } => ValueRef::String(text_of(row.variable(self.slot))),
+            ColumnType::Bytes { .. } => ValueRef::Bytes(row.variable(self.slot)),
+        }
+    }
+
+    /// Appends a checked value to a key.
+    fn put_value<S: KeySink>(&self, value: ValueRef<'_>, sink: &mut S, open: bool) -> Result<(), SchemaError> {
+        match self.raw_or_null(value)? {
+            None => self.put_null(sink),
+            Some(Raw::Bytes(bytes)) => {
+                self.put_present(sink);
+                self.put_bytes(bytes, sink, open);
+            }
+            Some(Raw::Number(bytes)) => {
+                self.put_present(sink);
+                self.put_number(u64::from_le_bytes(bytes), sink);
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the column of a row to a key.
+    #[inline]
+    pub(crate) fn put_column<S: KeySink>(&self, row: RowRef<'_>, sink: &mut S, open: bool) {
+        if row.is_null(self.slot) {
+            return self.put_null(sink);
+        }
+        self.put_present(sink);
+        let at = self.slot.offset;
+        match self.column_type {
+            ColumnType::String { .. } | ColumnType::Bytes { .. } => self.put_bytes(row.variable(self.slot), sink, open),
+            ColumnType::FixedString { .. } | ColumnType::FixedBytes { .. } => {
+                self.put_bytes(row.fixed(self.slot), sink, open);
+            }
+            _ => {
+                let number = row.number(at, self.slot.width);
+                self.put_number(number, sink);
+            }
+        }
+    }
+
+    fn put_null<S: KeySink>(&self, sink: &mut S) {
+        sink.integer(0, 1);
+        sink.zeros(self.column_type.key_width().unwrap_or(0));
+    }
+
+    #[inline]
+    fn put_present<S: KeySink>(&self, sink: &mut S) {
+        if self.slot.is_nullable() {
+            sink.integer(1, 1);
+        }
+    }
+
+    fn put_bytes<S: KeySink>(&self, bytes: &[u8], sink: &mut S, open: bool) {
+        match self.column_type.key_width() {
+            Some(width) => {
+                sink.bytes(bytes);
+                sink.zeros(width - bytes.len().min(width));
+            }
+            None if open => sink.escaped(bytes),
+            None => sink.bytes(bytes),
+        }
+    }
+
+    /// Appends the in-row bits of a number in the form that sorts.
+    #[inline]
+    fn put_number<S: KeySink>(&self, bits: u64, sink: &mut S) {
+        let width = self.slot.width as usize;
+        let sortable = match self.column_type {
+            ColumnType::F64 => float_to_bits(f64::from_bits(bits)),
+            ColumnType::Bool => u64::from(bits != 0),
+            _ if self.is_signed() => bits ^ 1 << (8 * width - 1),
+            _ => bits,
+        };
+        // Only the low `width` bytes count: the sign of a negative number fills the rest.
+        sink.integer(sortable & (u64::MAX >> (64 - 8 * width)), width);
+    }
+
+    pub(crate) fn is_signed(&self) -> bool {
+        use ColumnType::{Date, Decimal, I8, I16, I32, I64, Timestamp};
+        matches!(self.column_type, I8 | I16 | I32 | I64 | Decimal { .. } | Date | Timestamp)
+    }
+
+    /// Takes the column's value from the front of a key.
+    pub(crate) fn take_value(&self, reader: &mut KeyReader<'_>, open: bool) -> Result<Value, SchemaError> {
+        if self.slot.is_nullable() {
+            match reader.array()? {
+                [0] => {
+                    let zeros = reader.slice(self.column_type.key_width().unwrap_or(0))?;
+                    let blank = zeros.iter().all(|&byte| byte == 0);
+                    return if blank { Ok(Value::Null) } else { Err(SchemaError::MalformedKey) };
+                }
+                [1] => {}
+                _ => return Err(SchemaError::MalformedKey),
+            }
+        }
+        match self.column_type {
+            ColumnType::String { .. } => text(reader.variable(open)?),
+            ColumnType::Bytes { .. } => Ok(Value::Bytes(reader.variable(open)?)),
+            ColumnType::FixedString { bytes } => text(trimmed(reader.slice(bytes as usize)?).to_vec()),
+            ColumnType::FixedBytes { bytes } => Ok(Value::Bytes(reader.slice(bytes as usize)?.to_vec())),
+            _ => self.take_number(reader),
+        }
+    }
+
+    fn take_number(&self, reader: &mut KeyReader<'_>) -> Result<Value, SchemaError> {
+        let width = self.slot.width as usize;
+        let mut bytes = [0; 8];
+        bytes[8 - width..].copy_from_slice(reader.slice(width)?);
+        let bits = u64::from_be_bytes(bytes);
+        // The shift to the top and back spreads the sign over the whole integer.
+        let shift = 64 - 8 * width;
+        let signed = ((bits ^ 1 << (8 * width - 1)) << shift) as i64 >> shift;
+        match self.column_type {
+            ColumnType::Bool if bits > 1 => Err(SchemaError::MalformedKey),
+            ColumnType::Bool => Ok(Value::Bool(bits == 1)),
+            ColumnType::F64 => Ok(Value::Float(float_from_bits(bits))),
+            ColumnType::Decimal { scale } => Ok(Value::Decimal { units: signed, scale }),
+            ColumnType::Date => Ok(Value::Date(signed as i32)),
+            ColumnType::Timestamp => Ok(Value::Timestamp(signed)),
+            _ if self.is_signed() => Ok(Value::Integer(signed)),
+            _ => Ok(Value::Unsigned(bits)),
+        }
+    }
+}
+
+/// The units of a decimal in another scale, unless digits would be lost or it does not fit.
+fn rescale(units: i64, scale: u32, wanted: u32) -> Option<i64> {
+    if scale <= wanted {
+        return units.checked_mul(10_i64.checked_pow(wanted - scale)?);
+    }
+    let divisor = 10_i64.checked_pow(scale - wanted)?;
+    (units % divisor == 0).then(|| units / divisor)
+}
+
+/// Bytes without the zeros at their end.
+fn trimmed(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    &bytes[..end]
+}
+
+fn text(bytes: Vec<u8>) -> Result<Value, SchemaError> {
+    String::from_utf8(bytes).map(Value::String).map_err(|_| SchemaError::MalformedKey)
+}
+
+impl<'a> RowRef<'a> {
+    /// The value of a column without copying text or bytes; NULL when there is no such column.
+    pub fn value_ref(self, layout: &Layout, column: usize) -> ValueRef<'a> {
+        layout.columns().get(column).map_or(ValueRef::Null, |column| column.value(self))
+    }
+
+    /// The value of a column; NULL when there is no such column.
+    pub fn value(self, layout: &Layout, column: usize) -> Value {
+        self.value_ref(layout, column).to_value()
+    }
+
+    /// The values of all columns.
+    pub fn values(self, layout: &Layout) -> Vec<Value> {
+        layout.columns().iter().map(|column| column.value(self).to_value()).collect()
+    }
+}
+
+/// Writes a row of one value a column.
+///
+/// Integers of either sign fit every integer column that can hold them; decimals are brought to the column's scale as
+/// long as no digit is lost; text shorter than a fixed string is padded.
+///
+/// # Errors
+/// Too few or too many values, a wrong type, a value out of range or too long, NULL where it may not be, or a row that
+/// is too long. The buffer is then empty.
+///
+/// ```
+/// use polychron_schema::{ColumnType, RowBuffer, TableDefinition, Value, build_row};
+/// let table = TableDefinition::new("note").with_column("id", ColumnType::U64).with_key([0]);
+/// let table = table.with_nullable_column("text", ColumnType::String { max: 10 });
+/// let layout = table.layout().unwrap();
+/// let mut buffer = RowBuffer::new();
+/// build_row(&layout, &[1_u64.into(), "hello".into()], &mut buffer).unwrap();
+/// assert_eq!(buffer.as_row().value(&layout, 1), Value::from("hello"));
+/// assert!(build_row(&layout, &[Value::Null, Value::Null], &mut buffer).is_err());
+/// ```
+pub fn build_row(layout: &Layout, values: &[Value], out: &mut RowBuffer) -> Result<(), SchemaError> {
+    out.clear();
+    if values.len() != layout.columns().len() {
+        return Err(SchemaError::Arity { expected: layout.columns().len(), found: values.len() });
+    }
+    out.build(layout.shape(), |out| {
+        let mut columns = layout.columns().iter().zip(values);
+        columns.try_for_each(|(column, value)| column.build(out, value.as_value_ref()))
+    })
+}
+
+/// Changes one column of a row, and notes it in the row's changes.
+///
+/// Columns of the primary key must not change; this function does not know them, see
+/// [`crate::KeyExtractor::columns`].
+///
+/// # Errors
+/// As [`build_row`]; the row is then as it was.
+pub fn set_value(row: &mut RowMut<'_>, layout: &Layout, column: usize, value: &Value) -> Result<(), SchemaError> {
+    let found = layout.columns().get(column);
+    let definition = found.ok_or_else(|| SchemaError::UnknownColumn { column: column.to_string() })?;
+    let slot = definition.slot;
+    match definition.raw_or_null(value.as_value_ref())? {
+        Some(Raw::Number(bytes)) => row.store(slot, &bytes[..slot.width as usize]),
+        Some(Raw::Bytes(bytes)) if slot.variable => row.replace(&definition.name, slot, Some(bytes))?,
+        Some(Raw::Bytes(bytes)) => {
+            row.store_zeros(slot);
+            row.store(slot, bytes);
+        }
+        None if slot.variable => row.replace(&definition.name, slot, None)?,
+        None => row.store_zeros(slot),
+    }
+    row.mark(column as u16, slot);
+    Ok(())
+}
+
+/// Appends the values of key columns; `open` says that more follow.
+pub(crate) fn put_values<'c>(
+    columns: impl ExactSizeIterator<Item = &'c LayoutColumn>,
+    values: &[Value],
+    scratch: &mut KeyScratch,
+    open: bool,
+) -> Result<(), SchemaError> {
+    for (index, (column, value)) in columns.zip(values).enumerate() {
+        column.put_value(value.as_value_ref(), scratch, open || index + 1 < values.len())?;
+    }
+    Ok(())
+}

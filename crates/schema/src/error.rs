@@ -1,0 +1,153 @@
+//! What can be wrong with a definition, a row or a key.
+
+use crate::types::ColumnType;
+
+/// Why a definition, a row or a key is refused. Whatever was to change is unchanged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    /// A table without columns holds nothing.
+    #[error("table {table} has no columns")]
+    NoColumns {
+        /// The table's name.
+        table: String,
+    },
+    /// More columns than [`crate::MAX_COLUMNS`].
+    #[error("{columns} columns are more than a table can have")]
+    TooManyColumns {
+        /// How many were given.
+        columns: usize,
+    },
+    /// A table, column or index without a name.
+    #[error("a table, column or index has an empty name")]
+    EmptyName,
+    /// Two columns, or two indexes, of one table have the same name.
+    #[error("the name {name} is used twice")]
+    DuplicateName {
+        /// The name.
+        name: String,
+    },
+    /// A table without a primary key.
+    #[error("table {table} has no primary key")]
+    NoKey {
+        /// The table's name.
+        table: String,
+    },
+    /// A key, an index or a partition names a column that the table does not have.
+    #[error("there is no column {column}")]
+    UnknownColumn {
+        /// The name, or the position in decimal.
+        column: String,
+    },
+    /// A column stands twice in a key or an index.
+    #[error("column {column} stands twice in one key")]
+    RepeatedKeyColumn {
+        /// The column's name.
+        column: String,
+    },
+    /// A column of the primary key may be NULL.
+    #[error("key column {column} may not be nullable")]
+    NullableKey {
+        /// The column's name.
+        column: String,
+    },
+    /// A key or an index without columns, or with more than [`crate::MAX_KEY_COLUMNS`].
+    #[error("{key} has {columns} columns; a key has one to {}", crate::MAX_KEY_COLUMNS)]
+    KeyColumns {
+        /// `primary key` or the index's name.
+        key: String,
+        /// How many were given.
+        columns: usize,
+    },
+    /// The fixed-width columns of a key are wider than a key may be.
+    #[error("{key} is at least {bytes} bytes wide; a key has at most {}", crate::MAX_KEY_BYTES)]
+    KeyTooWide {
+        /// `primary key` or the index's name.
+        key: String,
+        /// Least width of an encoded key.
+        bytes: usize,
+    },
+    /// A column type whose width, maximum or scale is out of bounds.
+    #[error("column {column} cannot have the type {column_type}")]
+    InvalidType {
+        /// The column's name.
+        column: String,
+        /// The type.
+        column_type: ColumnType,
+    },
+    /// The fixed part of the row is longer than a row may be.
+    #[error("a row is at least {bytes} bytes long; a row has at most {}", crate::MAX_ROW_BYTES)]
+    RowTooWide {
+        /// Length of the fixed part.
+        bytes: usize,
+    },
+    /// A row's bytes would be more than [`crate::MAX_ROW_BYTES`].
+    #[error("a row of {bytes} bytes; a row has at most {}", crate::MAX_ROW_BYTES)]
+    RowTooLong {
+        /// Length the row would have.
+        bytes: usize,
+    },
+    /// An encoded key would be more than [`crate::MAX_KEY_BYTES`].
+    #[error("a key of more than {} bytes", crate::MAX_KEY_BYTES)]
+    KeyTooLong,
+    /// Bytes that are no encoding of a key of the expected type.
+    #[error("these bytes are no key of this type")]
+    MalformedKey,
+    /// A string or byte string longer than its column allows.
+    #[error("{bytes} bytes are too long for column {column}, which holds at most {max}")]
+    TooLong {
+        /// The column's name.
+        column: String,
+        /// Length of what was given.
+        bytes: usize,
+        /// What the column holds.
+        max: usize,
+    },
+    /// A value of another type than the column's.
+    #[error("column {column} has the type {expected}, not {found}")]
+    WrongType {
+        /// The column's name.
+        column: String,
+        /// The column's type.
+        expected: ColumnType,
+        /// What was given.
+        found: &'static str,
+    },
+    /// A number that the column's type cannot hold.
+    #[error("the value is out of range for column {column} of type {expected}")]
+    OutOfRange {
+        /// The column's name.
+        column: String,
+        /// The column's type.
+        expected: ColumnType,
+    },
+    /// NULL for a column that is not nullable.
+    #[error("column {column} is not nullable")]
+    UnexpectedNull {
+        /// The column's name.
+        column: String,
+    },
+    /// Too few or too many values.
+    #[error("{found} values for {expected} columns")]
+    Arity {
+        /// How many are needed.
+        expected: usize,
+        /// How many were given.
+        found: usize,
+    },
+    /// A change of a primary key's column, which no update may make.
+    #[error("column {column} belongs to the primary key")]
+    KeyColumnChanged {
+        /// The column's name.
+        column: String,
+    },
+}
+
+impl From<SchemaError> for polychron_base::Error {
+    fn from(error: SchemaError) -> Self {
+        match error {
+            SchemaError::KeyTooLong => Self::KeyTooLong,
+            SchemaError::RowTooLong { bytes } => Self::RowTooLong { bytes, limit: crate::MAX_ROW_BYTES },
+            other => Self::Definition(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Keys out of encoded rows, for indexes that are kept up beside the row.
+
+use polychron_base::key::Key16;
+
+use crate::buffer::RowRef;
+use crate::column::ColumnSet;
+use crate::definition::TableDefinition;
+use crate::dynamic::put_values;
+use crate::error::SchemaError;
+use crate::key::{KeyReader, KeyScratch, KeySink};
+use crate::layout::{Layout, LayoutColumn};
+use crate::types::ColumnType;
+use crate::value::Value;
+
+/// When entries of an index carry the primary key behind the index's columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Suffix {
+    /// The primary index, and unique indexes without nullable columns.
+    Never,
+    /// Unique indexes with nullable columns: NULL equals nothing, so such entries are told apart by their row.
+    WithNull,
+    /// Non-unique indexes.
+    Always,
+}
+
+/// Makes the keys of one index, primary or secondary, from rows or from values.
+///
+/// The bytes are those of [`crate::Key::encode`]: of the primary key's columns; of the index's columns for a unique index
+/// without nullable columns; of the index's columns followed by the primary key's for a non-unique index. In a unique
+/// index with nullable columns the columns are encoded as by [`crate::Key::encode_prefix`], and the primary key follows
+/// when one of them is NULL.
+#[derive(Clone, Debug)]
+pub struct KeyExtractor {
+    columns: Box<[LayoutColumn]>,
+    primary: Box<[LayoutColumn]>,
+    suffix: Suffix,
+    /// Columns on which an entry depends.
+    set: ColumnSet,
+    positions: Box<[usize]>,
+    fixed: Option<usize>,
+    /// The whole key, suffix included, when it is at most 16 bytes of plain numbers.
+    numbers: Option<Box<[Number]>>,
+}
+
+/// A number of a short key: where it lies, and what to flip so that it sorts.
+#[derive(Clone, Copy, Debug)]
+struct Number {
+    offset: u32,
+    width: u32,
+    flip: u64,
+}
+
+impl KeyExtractor {
+    /// The extractor of the primary key.
+    ///
+    /// # Errors
+    /// When the definition is not valid.
+    pub fn primary(definition: &TableDefinition) -> Result<Self, SchemaError> {
+        let layout = definition.layout()?;
+        Ok(Self::new(&layout, &definition.key, &[], Suffix::Never))
+    }
+
+    /// The extractor of the secondary index at that position.
+    ///
+    /// # Errors
+    /// When the definition is not valid or has no such index.
+    pub fn secondary(definition: &TableDefinition, position: usize) -> Result<Self, SchemaError> {
+        let layout = definition.layout()?;
+        let found = definition.indexes.get(position);
+        let index = found.ok_or_else(|| SchemaError::UnknownColumn { column: format!("index {position}") })?;
+        let suffix = match (index.unique, definition.appends_primary_key(index)) {
+            (false, _) => Suffix::Always,
+            (true, true) => Suffix::WithNull,
+            (true, false) => Suffix::Never,
+        };
+        Ok(Self::new(&layout, &index.columns, &definition.key, suffix))
+    }
+
+    fn new(layout: &Layout, positions: &[usize], primary: &[usize], suffix: Suffix) -> Self {
+        let pick = |positions: &[usize]| positions.iter().map(|&at| layout.columns()[at].clone()).collect::<Box<_>>();
+        let (columns, primary) = (pick(positions), pick(primary));
+        let set = positions.iter().fold(ColumnSet::EMPTY, |set, &position| set.with(position as u16));
+        let mut fixed = width_of(&columns);
+        if suffix == Suffix::Always {
+            fixed = fixed.and_then(|bytes| Some(bytes + width_of(&primary)?));
+        } else if suffix == Suffix::WithNull {
+            fixed = None;
+        }
+        let all = columns.iter().chain(primary.iter().filter(|_| suffix == Suffix::Always));
+        let numbers = fixed.filter(|&bytes| bytes <= 16).and_then(|_| all.map(LayoutColumn::as_number).collect());
+        Self { columns, primary, suffix, set, positions: positions.into(), fixed, numbers }
+    }
+
+    /// The key of a row in registers, when it consists of at most 16 bytes of integers, decimals, dates and timestamps
+    /// that are not nullable; for one extractor always or never.
+    #[inline]
+    pub fn extract_short(&self, row: RowRef<'_>) -> Option<Key16> {
+        let (value, len) = self.short(row)?;
+        Some(Key16::new(value, len))
+    }
+
+    #[inline]
+    fn short(&self, row: RowRef<'_>) -> Option<(u128, usize)> {
+        let mut value = 0;
+        for number in self.numbers.as_deref()? {
+            let bits = row.number(number.offset, number.width);
+            value = value << (8 * number.width) | u128::from(bits ^ number.flip);
+        }
+        Some((value, self.fixed?))
+    }
+
+    /// The columns on which the key depends and which an update can change: those of the index, not the appended
+    /// primary key's.
+    #[inline]
+    pub fn columns(&self) -> ColumnSet {
+        self.set
+    }
+
+    /// Positions of the columns in key order.
+    pub fn positions(&self) -> &[usize] {
+        &self.positions
+    }
+
+    /// Whether changes of these columns can change the key.
+    #[inline]
+    pub fn affects(&self, changed: ColumnSet) -> bool {
+        self.set.intersects(changed)
+    }
+
+    /// Bytes of every key, or `None` when they depend on the row.
+    pub fn fixed_bytes(&self) -> Option<usize> {
+        self.fixed
+    }
+
+    /// Whether look-ups by all of the index's columns are scans of a prefix, because entries carry more behind them.
+    /// Entries of a unique index do for keys with NULL only, which no look-up by equality wants.
+    pub fn is_prefix(&self) -> bool {
+        self.suffix == Suffix::Always
+    }
+
+    /// The key of a row.
+    ///
+    /// # Errors
+    /// [`SchemaError::KeyTooLong`], which keys of fixed width never give.
+    #[inline]
+    pub fn extract<'s>(&self, row: RowRef<'_>, scratch: &'s mut KeyScratch) -> Result<&'s [u8], SchemaError> {
+        if let Some((value, len)) = self.short(row) {
+            return Ok(scratch.fill(value, len));
+        }
+        scratch.clear();
+        let open = self.suffix != Suffix::Never;
+        put_columns(&self.columns, row, scratch, open);
+        let null = || self.columns.iter().any(|column| row.is_null(column.slot));
+        if self.suffix == Suffix::Always || self.suffix == Suffix::WithNull && null() {
+            put_columns(&self.primary, row, scratch, false);
+        }
+        scratch.checked()
+    }
+
+    /// The key of one value a column: the primary key itself, the key of a unique index, or the bytes with which the
+    /// entries of a non-unique index begin. With fewer values: the bytes with which such keys begin.
+    ///
+    /// # Errors
+    /// Too many values, a wrong type, or a key that is too long.
+    pub fn encode_key<'s>(&self, values: &[Value], scratch: &'s mut KeyScratch) -> Result<&'s [u8], SchemaError> {
+        if values.len() > self.columns.len() {
+            return Err(SchemaError::Arity { expected: self.columns.len(), found: values.len() });
+        }
+        scratch.clear();
+        let open = self.suffix != Suffix::Never || values.len() < self.columns.len();
+        put_values(self.columns.iter(), values, scratch, open)?;
+        scratch.checked()
+    }
+
+    /// The values of a key: of the index's columns, followed by the primary key's where the key has them.
+    ///
+    /// # Errors
+    /// [`SchemaError::MalformedKey`] when these bytes are no key of this index.
+    pub fn decode_key(&self, bytes: &[u8]) -> Result<Vec<Value>, SchemaError> {
+        let mut reader = KeyReader::new(bytes);
+        let mut values = Vec::with_capacity(self.columns.len() + self.primary.len());
+        take_values(&self.columns, &mut reader, self.suffix != Suffix::Never, &mut values)?;
+        let null = values.iter().any(Value::is_null);
+        if self.suffix == Suffix::Always || self.suffix == Suffix::WithNull && null {
+            take_values(&self.primary, &mut reader, false, &mut values)?;
+        }
+        if reader.is_empty() { Ok(values) } else { Err(SchemaError::MalformedKey) }
+    }
+}
+
+impl LayoutColumn {
+    fn as_number(&self) -> Option<Number> {
+        let flip = match self.column_type {
+            ColumnType::Bool | ColumnType::F64 => return None,
+            _ if self.is_signed() => 1 << (8 * self.slot.width - 1),
+            ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64 => 0,
+            _ => return None,
+        };
+        (!self.slot.is_nullable()).then_some(Number { offset: self.slot.offset, width: self.slot.width, flip })
+    }
+}
+
+fn width_of(columns: &[LayoutColumn]) -> Option<usize> {
+    let width = |column: &LayoutColumn| Some(column.column_type.key_width()? + usize::from(column.slot.is_nullable()));
+    columns.iter().map(width).sum()
+}
+
+#[inline]
+fn put_columns<S: KeySink>(columns: &[LayoutColumn], row: RowRef<'_>, sink: &mut S, open: bool) {
+    for (index, column) in columns.iter().enumerate() {
+        column.put_column(row, sink, open || index + 1 < columns.len());
+    }
+}
+
+fn take_values(
+    columns: &[LayoutColumn],
+    reader: &mut KeyReader<'_>,
+    open: bool,
+    values: &mut Vec<Value>,
+) -> Result<(), SchemaError> {
+    for (index, column) in columns.iter().enumerate() {
+        values.push(column.take_value(reader, open || index + 1 < columns.len())?);
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! Column types, table definitions, row layout and order-preserving keys.
+//!
+//! A row is a byte string in one layout that follows from the table's columns alone. It has two faces over the same
+//! bytes: the typed one of [`Row`], whose offsets are constants, and the dynamic one of [`Layout`] and [`Value`]. Keys are
+//! byte strings that sort as their values do; short ones of fixed width never leave the registers ([`Key`]).
+
+// `derive(Row)` names this crate from outside, also in this crate's own tests.
+extern crate self as polychron_schema;
+
+mod buffer;
+mod column;
+mod decimal;
+mod definition;
+mod dynamic;
+mod error;
+mod extractor;
+mod fixed;
+mod key;
+mod key_types;
+mod layout;
+mod mutate;
+mod prefix;
+mod row;
+mod types;
+mod value;
+
+pub use buffer::{RowBuffer, RowRef};
+pub use column::{Column, ColumnSet, ColumnSpan, ColumnValue, Columns, Projection};
+pub use decimal::{Decimal, ParseDecimalError};
+pub use definition::{ColumnDefinition, IndexDefinition, IndexKind, TableDefinition};
+pub use dynamic::{build_row, set_value};
+pub use error::SchemaError;
+pub use extractor::KeyExtractor;
+pub use fixed::{Date, FixedBytes, FixedString, Timestamp};
+pub use key::{Key, KeyScratch, KeyWidth, OwnedKey, width};
+#[doc(hidden)]
+pub use key::{KeyReader, KeySink};
+pub use layout::{ColumnShape, Layout, LayoutColumn, Shape, Slot, StaticLayout, place};
+pub use mutate::{Changes, Pieces, RowMut};
+pub use polychron_base::key::{EncodedKey, Key8, Key16, MAX_KEY_BYTES};
+pub use polychron_schema_derive::Row;
+pub use prefix::{ByteRange, KeyPrefix, RangeScratch};
+pub use row::{Index, KeyRef, Row, RowView, RowViewMut};
+pub use types::{ColumnType, DEFAULT_VARIABLE_MAX, MAX_DECIMAL_SCALE};
+pub use value::{Value, ValueRef};
+
+/// The longest row in bytes.
+pub const MAX_ROW_BYTES: usize = 1 << 20;
+
+/// The most columns of a table.
+pub const MAX_COLUMNS: usize = 1024;
+
+/// The most columns of a primary key or an index, the widest tuple that is a [`Key`].
+pub const MAX_KEY_COLUMNS: usize = 8;

@@ -1,0 +1,225 @@
+//! Changing a row's columns while remembering which.
+
+use std::ops::Range;
+
+use crate::buffer::{RowBuffer, RowRef};
+use crate::column::{ColumnSet, ColumnSpan, Projection, check_max};
+use crate::error::SchemaError;
+use crate::layout::{Layout, Shape, Slot};
+
+/// Which columns of a row were changed, and the words in which they lie.
+///
+/// A change of a variable column may move everything behind the fixed part, so it counts as a change of all bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changes {
+    hull: Projection,
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl Changes {
+    /// No change.
+    pub const NONE: Self = Self { hull: Projection::NONE };
+
+    /// Everything changed, as by writing a whole row.
+    pub const ALL: Self = Self { hull: Projection::ALL };
+
+    /// Whether nothing changed.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.hull.columns.is_empty()
+    }
+
+    /// The changed columns.
+    #[inline]
+    pub const fn columns(self) -> ColumnSet {
+        self.hull.columns
+    }
+
+    /// The changed columns with the words from the first to the last of them.
+    #[inline]
+    pub const fn hull(self) -> Projection {
+        self.hull
+    }
+
+    /// Whether the length may differ and everything must be written.
+    #[inline]
+    pub const fn whole_row(self) -> bool {
+        self.hull.end == u32::MAX
+    }
+
+    /// Adds a column.
+    #[inline(always)]
+    pub const fn mark(&mut self, column: ColumnSpan) {
+        self.hull = self.hull.with(column);
+    }
+
+    /// Adds the changes of `later`.
+    #[inline]
+    pub fn merge(&mut self, later: Self) {
+        if self.is_empty() || later.is_empty() {
+            if self.is_empty() {
+                *self = later;
+            }
+            return;
+        }
+        self.hull = Projection {
+            columns: self.hull.columns.union(later.hull.columns),
+            start: self.hull.start.min(later.hull.start),
+            end: self.hull.end.max(later.hull.end),
+        };
+    }
+
+    /// The changed bytes as few ranges of whole words, in ascending order: what an update in place copies into a row of
+    /// `row_len` bytes. Ranges that touch are joined.
+    #[inline]
+    pub fn pieces(self, layout: &Layout, row_len: usize) -> Pieces<'_> {
+        Pieces { layout, changes: self, row_len, next: 0, pending: self.null_words(layout, row_len) }
+    }
+
+    /// The words of the NULL bits when a nullable column changed.
+    fn null_words(self, layout: &Layout, row_len: usize) -> Option<Range<usize>> {
+        if self.whole_row() {
+            return Some(0..row_len);
+        }
+        let nullable = |column: &(usize, &crate::LayoutColumn)| {
+            column.1.slot.is_nullable() && self.hull.columns.contains(column.0 as u16)
+        };
+        if self.hull.start > 0 || self.is_empty() || layout.shape().null_bytes == 0 {
+            return None;
+        }
+        let any = layout.columns().iter().enumerate().any(|column| nullable(&column));
+        any.then(|| 0..(layout.shape().null_bytes as usize).next_multiple_of(8).min(row_len))
+    }
+}
+
+/// Iterator of [`Changes::pieces`].
+#[derive(Clone, Debug)]
+pub struct Pieces<'l> {
+    layout: &'l Layout,
+    changes: Changes,
+    row_len: usize,
+    next: usize,
+    pending: Option<Range<usize>>,
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        if self.changes.whole_row() {
+            return self.pending.take().filter(|piece| !piece.is_empty());
+        }
+        while let Some(&index) = self.layout.by_offset().get(self.next) {
+            self.next += 1;
+            if !self.changes.columns().contains(index) {
+                continue;
+            }
+            let slot = self.layout.columns()[usize::from(index)].slot;
+            let end = ((slot.offset + slot.width) as usize).next_multiple_of(8).min(self.row_len);
+            let start = (slot.offset as usize & !7).min(end);
+            match &mut self.pending {
+                Some(pending) if start <= pending.end => pending.end = pending.end.max(end),
+                pending => {
+                    if let Some(piece) = pending.replace(start..end) {
+                        return Some(piece);
+                    }
+                }
+            }
+        }
+        self.pending.take()
+    }
+}
+
+/// A row that is being changed in its buffer.
+#[derive(Debug)]
+pub struct RowMut<'a> {
+    buffer: &'a mut RowBuffer,
+    changes: &'a mut Changes,
+    shape: Shape,
+}
+
+impl<'a> RowMut<'a> {
+    /// Changes the row in `buffer`, and notes in `changes` what was changed.
+    ///
+    /// A row shorter than its fixed part, which no encoder makes, is first filled up with zeros.
+    #[inline]
+    pub fn new(buffer: &'a mut RowBuffer, changes: &'a mut Changes, shape: Shape) -> Self {
+        if buffer.len() < shape.fixed_bytes as usize {
+            lengthen(buffer, shape);
+        }
+        Self { buffer, changes, shape }
+    }
+
+    /// The same row for a shorter time.
+    #[inline(always)]
+    pub fn reborrow(&mut self) -> RowMut<'_> {
+        RowMut { buffer: self.buffer, changes: self.changes, shape: self.shape }
+    }
+
+    /// The bytes of a column of fixed width, to be changed in place; none when the row ends before. The column counts as
+    /// changed, and a NULL becomes a value.
+    #[inline]
+    pub fn fixed_mut(&mut self, column: ColumnSpan) -> &mut [u8] {
+        self.changes.mark(column);
+        self.buffer.set_null(column.slot, false);
+        self.buffer.fixed_mut(column.slot)
+    }
+
+    /// The row as it is now.
+    #[inline]
+    pub fn as_row(&self) -> RowRef<'_> {
+        self.buffer.as_row()
+    }
+
+    /// What was changed so far.
+    #[inline]
+    pub fn changes(&self) -> Changes {
+        *self.changes
+    }
+
+    /// The row's dimensions.
+    #[inline]
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Notes that a column is changed.
+    #[inline(always)]
+    pub fn mark(&mut self, index: u16, slot: Slot) {
+        self.changes.mark(ColumnSpan { index, slot });
+    }
+
+    /// Writes a fixed-width column, which is then not NULL.
+    #[inline(always)]
+    pub(crate) fn store(&mut self, slot: Slot, value: &[u8]) {
+        self.buffer.store(slot.offset, value);
+        self.buffer.set_null(slot, false);
+    }
+
+    /// Makes a fixed-width column NULL.
+    #[inline]
+    pub(crate) fn store_zeros(&mut self, slot: Slot) {
+        self.buffer.store_zeros(slot);
+        self.buffer.set_null(slot, true);
+    }
+
+    /// Replaces the value of a variable column; none is NULL.
+    pub(crate) fn replace(&mut self, name: &str, slot: Slot, value: Option<&[u8]>) -> Result<(), SchemaError> {
+        let bytes = value.unwrap_or_default();
+        check_max(name, slot, bytes.len())?;
+        self.buffer.replace(self.shape, slot, bytes)?;
+        self.buffer.set_null(slot, value.is_none());
+        Ok(())
+    }
+}
+
+#[cold]
+fn lengthen(buffer: &mut RowBuffer, shape: Shape) {
+    let old = buffer.len() / 8;
+    buffer.overwrite_words(shape.fixed_bytes as usize / 8)[old..].fill(0);
+}

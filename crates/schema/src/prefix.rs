@@ -1,0 +1,80 @@
+//! Scans by the first columns of a composite key.
+
+use crate::key::{Key, KeyScratch};
+
+/// The first columns of the composite key `K`: a single value, or a tuple shorter than `K`.
+pub trait KeyPrefix<K>: Key {}
+
+macro_rules! prefixes {
+    ($($prefix:ident)+; $($rest:ident)+) => {
+        impl<$($prefix: Key,)+ $($rest),+> KeyPrefix<($($prefix,)+ $($rest,)+)> for ($($prefix,)+) {}
+    };
+}
+
+macro_rules! prefixes_of {
+    ($first:ident $second:ident $($rest:ident)*) => {
+        impl<$first: Key, $second, $($rest),*> KeyPrefix<($first, $second, $($rest,)*)> for $first {}
+        prefixes_of!(@step $first; $second $($rest)*);
+    };
+    (@step $($prefix:ident)+; $next:ident) => { prefixes!($($prefix)+; $next); };
+    (@step $($prefix:ident)+; $next:ident $($rest:ident)+) => {
+        prefixes!($($prefix)+; $next $($rest)+);
+        prefixes_of!(@step $($prefix)+ $next; $($rest)+);
+    };
+}
+
+prefixes_of!(A B);
+prefixes_of!(A B C);
+prefixes_of!(A B C D);
+prefixes_of!(A B C D E);
+prefixes_of!(A B C D E F);
+prefixes_of!(A B C D E F G);
+prefixes_of!(A B C D E F G H);
+
+/// Memory for the two bounds of a range.
+#[derive(Debug, Default)]
+pub struct RangeScratch {
+    start: KeyScratch,
+    end: KeyScratch,
+}
+
+impl RangeScratch {
+    /// Memory of which nothing is initialised.
+    #[inline]
+    pub const fn new() -> Self {
+        Self { start: KeyScratch::new(), end: KeyScratch::new() }
+    }
+
+    /// The range of all keys that begin with the columns of `prefix`.
+    #[inline]
+    pub fn prefix<'s, K: Key + ?Sized>(&'s mut self, prefix: &K) -> ByteRange<'s> {
+        prefix.encode_prefix(&mut self.end);
+        let start = prefix.encode_prefix(&mut self.start);
+        let bounded = self.end.make_successor();
+        ByteRange { start, end: bounded.then(|| self.end.as_bytes()) }
+    }
+
+    /// The range that holds this key alone.
+    #[inline]
+    pub fn exactly<'s, K: Key + ?Sized>(&'s mut self, key: &K) -> ByteRange<'s> {
+        key.encode_bytes(&mut self.end);
+        self.end.make_next();
+        ByteRange { start: key.encode_bytes(&mut self.start), end: Some(self.end.as_bytes()) }
+    }
+}
+
+/// A range of encoded keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteRange<'s> {
+    /// The first key that may be in the range.
+    pub start: &'s [u8],
+    /// The first key behind the range, or `None` when the range has no end.
+    pub end: Option<&'s [u8]>,
+}
+
+impl ByteRange<'_> {
+    /// Whether the key is in the range.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.start <= key && self.end.is_none_or(|end| key < end)
+    }
+}

@@ -1,0 +1,175 @@
+//! Typed rows.
+
+use crate::buffer::{RowBuffer, RowRef};
+use crate::definition::TableDefinition;
+use crate::error::SchemaError;
+use crate::key::{Key, KeyScratch, OwnedKey};
+use crate::layout::Shape;
+use crate::mutate::{Changes, RowMut};
+use crate::prefix::{ByteRange, KeyPrefix, RangeScratch};
+use std::marker::PhantomData;
+
+/// The primary key of `R` by reference: what a look-up takes.
+pub type KeyRef<'a, R> = <<R as Row>::Key as OwnedKey>::Ref<'a>;
+
+/// A struct whose fields are a table's columns; `#[derive(Row)]` implements it.
+///
+/// For a struct `Account` it also makes `AccountRef` (a view with one getter a column), `AccountMut` (the same with
+/// setters for the columns outside the key) and one constant a column, such as `Account::BALANCE`.
+///
+/// Attributes of the struct: `#[row(name = "…", primary = "hash", expected_rows = 1000, partition = column)]` and any
+/// number of `#[index(name = "…", columns(a, b), unique, kind = "hash")]`; without a name, it is `by_a_b`. With several
+/// indexes write `columns = [a, b]`, or Clippy takes what they have in common for a slip (`duplicated_attributes`).
+/// `#[row(crate = some::path)]` says under which path this crate is known where it is no direct dependency.
+/// Attributes of a field: `#[key]`, and `#[column(max = 100)]` for the longest string in bytes.
+///
+/// A getter gives numbers by value, `&FixedString`, `&str` and `&[u8]` by reference, and an `Option` of these for a
+/// nullable column. A setter takes the same, and returns a result only for strings and bytes of variable width.
+///
+/// ```
+/// use polychron_schema::{Changes, FixedString, Row, RowBuffer};
+///
+/// #[derive(Row, Debug, PartialEq)]
+/// #[index(name = "by_owner", columns(owner))]
+/// struct Account {
+///     #[key]
+///     id: u64,
+///     balance: i64,
+///     owner: FixedString<16>,
+///     note: Option<String>,
+/// }
+///
+/// let account = Account { id: 7, balance: 100, owner: FixedString::new("Ada").unwrap(), note: None };
+/// let mut buffer = RowBuffer::new();
+/// account.encode(&mut buffer).unwrap();
+///
+/// let view = Account::view(buffer.as_row());
+/// assert_eq!((view.balance(), view.owner().as_str(), view.note()), (100, "Ada", None));
+///
+/// let mut changes = Changes::NONE;
+/// let mut row = Account::view_mut(&mut buffer, &mut changes);
+/// row.set_balance(row.balance() - 10);
+/// row.set_note(Some("spent")).unwrap();
+/// assert!(changes.columns().contains(Account::BALANCE.index));
+///
+/// let owned = Account::from_ref(Account::view(buffer.as_row()));
+/// assert_eq!(owned, Account { balance: 90, note: Some("spent".into()), ..account });
+/// ```
+pub trait Row: Sized + Send + Sync + 'static {
+    /// The primary key: the type of the one `#[key]` field, or a tuple of all in declaration order.
+    type Key: OwnedKey;
+
+    /// A view with a getter for each column.
+    type Ref<'a>: RowView<'a>;
+
+    /// A row that can be changed, with getters and setters.
+    type Mut<'a>: RowViewMut;
+
+    /// The table's name.
+    const NAME: &'static str;
+
+    /// The dimensions of a row.
+    const SHAPE: Shape;
+
+    /// The table's definition.
+    fn definition() -> TableDefinition;
+
+    /// Reads columns of a row.
+    fn view(row: RowRef<'_>) -> Self::Ref<'_>;
+
+    /// Reads and changes columns of the row in `buffer`, and notes in `changes` which were changed.
+    #[inline]
+    fn view_mut<'a>(buffer: &'a mut RowBuffer, changes: &'a mut Changes) -> Self::Mut<'a> {
+        Self::from_row_mut(RowMut::new(buffer, changes, Self::SHAPE))
+    }
+
+    /// Reads and changes columns of a row.
+    fn from_row_mut(row: RowMut<'_>) -> Self::Mut<'_>;
+
+    /// Writes the row.
+    ///
+    /// # Errors
+    /// When a value or the row is too long; the buffer is then empty.
+    fn encode(&self, out: &mut RowBuffer) -> Result<(), SchemaError>;
+
+    /// The row's primary key.
+    fn key(&self) -> Self::Key;
+
+    /// The row's primary key without copying its strings.
+    fn key_ref(&self) -> KeyRef<'_, Self>;
+
+    /// The primary key in an encoded row.
+    fn key_of(row: RowRef<'_>) -> Self::Key;
+
+    /// The struct with the values of a view.
+    fn from_ref(view: Self::Ref<'_>) -> Self;
+
+    /// The bounds of all primary keys whose first columns are given.
+    #[inline]
+    fn prefix<'s, 'k, P: KeyPrefix<KeyRef<'k, Self>>>(prefix: P, scratch: &'s mut RangeScratch) -> ByteRange<'s> {
+        scratch.prefix(&prefix)
+    }
+}
+
+/// A typed view, such as `AccountRef`.
+pub trait RowView<'a>: Copy {
+    /// The row that is read.
+    fn into_row(self) -> RowRef<'a>;
+}
+
+/// A typed view that can change its row, such as `AccountMut`.
+pub trait RowViewMut {
+    /// The row with all changes so far.
+    fn as_row(&self) -> RowRef<'_>;
+
+    /// What was changed so far.
+    fn changes(&self) -> Changes;
+}
+
+/// A secondary index of the typed row `R` over columns of the types `K`; a constant that `derive(Row)` makes.
+pub struct Index<R, K> {
+    /// The index's name.
+    pub name: &'static str,
+    /// Its position in the definition.
+    pub position: usize,
+    /// Whether a key without NULL occurs once at most.
+    pub unique: bool,
+    /// Whether entries carry more behind the columns: they do unless the index is unique and has no nullable column.
+    pub open: bool,
+    marker: PhantomData<fn() -> (R, K)>,
+}
+
+impl<R, K> Clone for Index<R, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R, K> Copy for Index<R, K> {}
+
+impl<R: Row, K: OwnedKey> Index<R, K> {
+    /// For `derive(Row)`: an index at its position.
+    #[doc(hidden)]
+    pub const fn new(name: &'static str, position: usize, unique: bool, nullable: bool) -> Self {
+        Self { name, position, unique, open: !unique || nullable, marker: PhantomData }
+    }
+
+    /// The bounds of all entries whose columns have these values.
+    #[inline]
+    pub fn equal<'s>(self, key: K::Ref<'_>, scratch: &'s mut RangeScratch) -> ByteRange<'s> {
+        if self.open { scratch.prefix(&key) } else { scratch.exactly(&key) }
+    }
+
+    /// The key of the one entry with these values in a unique index. None of them may be NULL: NULL equals nothing.
+    #[inline]
+    pub fn point<'s>(self, key: K::Ref<'_>, scratch: &'s mut KeyScratch) -> &'s [u8] {
+        debug_assert!(self.unique, "a key of other indexes has many entries");
+        if self.open { key.encode_prefix(scratch) } else { key.encode_bytes(scratch) }
+    }
+
+    /// The bounds of all entries whose first columns are given.
+    #[inline]
+    pub fn prefix<'s, 'k, P: KeyPrefix<K::Ref<'k>>>(self, prefix: P, scratch: &'s mut RangeScratch) -> ByteRange<'s> {
+        scratch.prefix(&prefix)
+    }
+}
