@@ -1,0 +1,107 @@
+//! Driving a transaction to its end: retry, back-off, panics and counters, once for every interactive protocol.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use polychron_base::error::Stopped;
+use polychron_base::{Error, Stop};
+
+use crate::{Commit, Interactive, Mode, Procedure};
+
+/// Runs `procedure` in transactions until one commits: the body of [`crate::Worker::execute`] and
+/// [`crate::Worker::snapshot`] for interactive protocols.
+///
+/// # Errors
+/// As [`crate::Worker::execute`].
+pub fn execute<W: Interactive, P: Procedure>(
+    worker: &mut W,
+    mode: Mode,
+    procedure: &mut P,
+) -> Result<P::Output, Error> {
+    transact(worker, mode, &mut |transaction| procedure.run(transaction))
+}
+
+/// Runs `body` in transactions until one commits.
+///
+/// # Errors
+/// As [`crate::Worker::execute`].
+pub fn transact<W: Interactive, O>(
+    worker: &mut W,
+    mode: Mode,
+    body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
+) -> Result<O, Error> {
+    let mut attempts = 0;
+    loop {
+        match attempt(worker, mode, body) {
+            Attempt::Committed(output) => return Ok(output),
+            Attempt::Failed(error) => {
+                worker.counters().refused();
+                return Err(error);
+            }
+            Attempt::Conflict => {
+                attempts += 1;
+                if let Some(abort) = worker.last_abort() {
+                    worker.counters().aborted(&abort);
+                    if attempts >= worker.retry().attempts {
+                        return Err(Error::Conflicts { attempts, abort });
+                    }
+                }
+                worker.back_off(attempts);
+            }
+        }
+    }
+}
+
+enum Attempt<O> {
+    Committed(O),
+    Conflict,
+    Failed(Error),
+}
+
+#[inline]
+fn attempt<W: Interactive, O>(
+    worker: &mut W,
+    mode: Mode,
+    body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
+) -> Attempt<O> {
+    let mut transaction = match worker.begin(mode) {
+        Ok(transaction) => transaction,
+        Err(error) => return Attempt::Failed(error),
+    };
+    // The transaction is rolled back after a panic and never looked at again, so nothing half done can be observed.
+    let result = catch_unwind(AssertUnwindSafe(|| body(&mut transaction)));
+    let failure = match result {
+        Ok(Ok(output)) => match transaction.commit() {
+            Ok(()) => {
+                if mode == Mode::ReadWrite {
+                    worker.counters().committed();
+                }
+                return Attempt::Committed(output);
+            }
+            Err(stop) => match stop.into_parts() {
+                Stopped::Conflict => return Attempt::Conflict,
+                Stopped::Failed(error) => return Attempt::Failed(error),
+            },
+        },
+        Ok(Err(stop)) => match stop.into_parts() {
+            Stopped::Conflict => {
+                drop(transaction);
+                return Attempt::Conflict;
+            }
+            Stopped::Failed(error) => error,
+        },
+        Err(panic) => Error::Panicked(panic_text(&*panic)),
+    };
+    // A procedure that failed on reads which never stood together deserves another try.
+    if transaction.roll_back() { Attempt::Failed(failure) } else { Attempt::Conflict }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "a panic without a text".to_owned()
+    }
+}

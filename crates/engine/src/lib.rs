@@ -1,0 +1,322 @@
+//! The plug point: what a protocol gives, and what a procedure may ask for.
+//!
+//! ```text
+//!   workloads, SQL, users ──► Procedure / closures ──► Transaction ◄── implemented by each protocol
+//!                                    │                      ▲
+//!                             Worker::execute ── drive ─────┘   retry, back-off, panics, counters (here, once)
+//! ```
+//!
+//! Everything is dispatched statically: a procedure is code generic over [`Transaction`] and is compiled once for each
+//! protocol. Protocols own how rows lie in memory; what several of them need stands here, offered and never required.
+//! `docs/decisions/0002-plug-point.md` walks each of the five designs through these traits.
+
+pub mod catalog;
+pub mod drive;
+pub mod futures;
+pub mod options;
+pub mod redo;
+pub mod scan;
+pub mod statistics;
+pub mod typed;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use polychron_base::key::EncodedKey;
+pub use polychron_base::{Abort, Error, IndexId, Reason, Stop, TableId};
+use polychron_memory::Memory;
+pub use polychron_schema::{IndexDefinition, Projection, Row, RowBuffer, RowMut, RowRef, TableDefinition};
+
+pub use options::Common;
+pub use scan::{Direction, Restriction, Scan};
+pub use statistics::{Counters, Statistics, Versions};
+pub use typed::{Operations, Table};
+
+/// A concurrency-control design: owns the tables, hands out workers.
+///
+/// Tables and indexes may be created and dropped while transactions run.
+pub trait Protocol: Sized + Send + Sync + 'static {
+    /// The name on the command line.
+    const NAME: &'static str;
+    /// One line for lists: what it is and when to take it.
+    const SUMMARY: &'static str;
+
+    /// The protocol's own knobs.
+    type Options: Clone + std::fmt::Debug + Default + Send + Sync + 'static;
+    /// What a thread executes procedures with.
+    type Worker: Worker;
+
+    /// Opens an empty database.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] when the memory limit leaves no room to start.
+    fn open(options: Self::Options, common: Common) -> Result<Arc<Self>, Error>;
+
+    /// The memory of this database.
+    fn memory(&self) -> &Arc<Memory>;
+
+    /// Creates a table with its secondary indexes.
+    ///
+    /// # Errors
+    /// [`Error::NameTaken`], [`Error::Definition`], [`Error::OutOfMemory`].
+    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error>;
+
+    /// Drops a table. Transactions that use it meanwhile fail with [`Error::NoSuchTable`]; its memory is given back when
+    /// none can see it any more.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`].
+    fn drop_table(&self, table: TableId) -> Result<(), Error>;
+
+    /// Adds a secondary index to a table and fills it while transactions run. Returns when it can be read.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`], [`Error::NameTaken`], [`Error::Definition`], [`Error::OutOfMemory`], and
+    /// [`Error::Duplicate`] when the index is unique and the rows are not; the table is then as before.
+    fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error>;
+
+    /// Drops a secondary index.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`], [`Error::NoSuchIndex`].
+    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error>;
+
+    /// The id of the table of this name.
+    fn find_table(&self, name: &str) -> Option<TableId>;
+
+    /// The definition of a table, with the indexes it has now.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`].
+    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error>;
+
+    /// A worker: one for each thread that executes procedures.
+    ///
+    /// # Errors
+    /// [`Error::TooManyWorkers`] when all slots are taken.
+    fn worker(self: &Arc<Self>) -> Result<Self::Worker, Error>;
+
+    /// Counts of all workers so far, and of memory and snapshots.
+    fn statistics(&self) -> Statistics;
+
+    /// How many versions the records have besides the newest (Figure 6-6 of the Maflingo thesis); walks every table.
+    /// `None` where records have one version only.
+    fn versions(&self) -> Option<Versions> {
+        None
+    }
+}
+
+/// One thread's way into a database.
+pub trait Worker: Send {
+    /// Executes a procedure as one serializable transaction, again and again until it commits, is stopped by the
+    /// procedure itself, or has conflicted as often as [`options::Retry`] allows.
+    ///
+    /// # Errors
+    /// What stopped it; whatever it had done is undone.
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error>;
+
+    /// Executes independent procedures, each as a transaction of its own, in any order. A protocol may look ahead: plan
+    /// them together, or bring their records into the caches while earlier ones run.
+    ///
+    /// `done` is told each procedure's position and outcome.
+    fn execute_batch<P: Procedure>(
+        &mut self,
+        procedures: &mut [P],
+        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+    ) {
+        for (position, procedure) in procedures.iter_mut().enumerate() {
+            let outcome = self.execute(procedure);
+            done(position, outcome);
+        }
+    }
+
+    /// Executes a read-only procedure on a consistent snapshot, slightly in the past where the protocol says so. It
+    /// tracks nothing, never conflicts, and neither blocks writers nor is blocked by them.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] when it writes; otherwise what the procedure itself returned.
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error>;
+
+    /// This worker's counts.
+    fn counters(&self) -> &Counters;
+
+    /// Does pending background work of this worker (collecting versions, unlinking deleted keys). Executing does so too,
+    /// in small steps; an idle worker may call this.
+    fn tidy_up(&mut self) {}
+}
+
+/// A worker whose transactions the client can drive step by step.
+///
+/// Protocols that plan whole procedures do not have this, so they cannot be mounted where clients are interactive.
+pub trait Interactive: Worker {
+    /// A running transaction.
+    type Transaction<'w>: Commit
+    where
+        Self: 'w;
+
+    /// Begins a transaction. Dropping it rolls it back.
+    ///
+    /// # Errors
+    /// Only where the protocol needs memory to begin.
+    fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error>;
+
+    /// Why the latest transaction of this worker conflicted.
+    fn last_abort(&self) -> Option<Abort>;
+
+    /// Waits before the next attempt after `attempts` conflicts in a row: the protocol's back-off.
+    fn back_off(&mut self, attempts: u64);
+
+    /// How long to go on retrying.
+    fn retry(&self) -> &options::Retry;
+}
+
+/// How a transaction is ended by who drives it.
+pub trait Commit: Transaction {
+    /// Commits. After an error nothing of the transaction remains.
+    ///
+    /// # Errors
+    /// A conflict, or a refusal such as [`Error::OutOfMemory`].
+    fn commit(self) -> Result<(), Stop>;
+
+    /// Undoes the transaction, and tells whether what it had read was consistent. When it was not, the reason for the
+    /// roll-back may come from reads that never stood together, and the transaction is to be run again.
+    fn roll_back(self) -> bool;
+}
+
+/// What kind of transaction to begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Serializable, reads the present.
+    #[default]
+    ReadWrite,
+    /// Read-only on a consistent snapshot.
+    Snapshot,
+}
+
+/// A stored procedure: one transaction's logic, generic over the protocol.
+///
+/// It may be run several times before it commits, and some protocols run it on reads that do not fit together before they
+/// notice, so it must not have effects outside of the transaction, and state it keeps in `self` must be reset at its start.
+pub trait Procedure {
+    /// What it answers with.
+    type Output;
+
+    /// The logic.
+    ///
+    /// # Errors
+    /// Conflicts are passed through with `?`; any other error rolls the transaction back and is not retried.
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Self::Output, Stop>;
+
+    /// Names the keys that [`Procedure::run`] will touch, as far as they are known beforehand.
+    ///
+    /// Planned protocols (BOHM, two-phase locking in a global order, partitioned stores) run by it; others use it to
+    /// prefetch. The default says that nothing is known.
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        declaration.unknown();
+    }
+}
+
+/// Receives what a procedure declares.
+pub trait Declare {
+    /// The row of `key` will be read and perhaps updated.
+    fn key<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access);
+
+    /// The transaction stays within this partition (and others it names): see [`TableDefinition`]'s partition column.
+    fn partition(&mut self, _partition: u64) {}
+
+    /// The keys named so far are not all.
+    fn unknown(&mut self) {}
+}
+
+/// What a declared key is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Read only.
+    Read,
+    /// Updated, overwritten or deleted.
+    Write,
+    /// Inserted: the key is expected to be absent.
+    Insert,
+}
+
+/// What an insertion did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Insertion {
+    /// The row is in.
+    Inserted,
+    /// A row with the same key stands in this unique index; nothing changed, and the transaction goes on.
+    Duplicate(IndexId),
+}
+
+/// A place inside a transaction to which it can be undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Savepoint {
+    /// A position that means something to the protocol.
+    pub position: usize,
+}
+
+/// A running transaction, as procedures see it: rows are bytes in the schema's layout, keys are encoded.
+///
+/// Typed access is added by [`Operations`]. A transaction reads its own writes everywhere. An `Err` that is a conflict
+/// must be passed on: after one, every further call conflicts too.
+pub trait Transaction {
+    /// Reads the columns that `projection` names of the row of `key`; other columns of the view are undefined.
+    ///
+    /// An absent key is an observation like any other: it stays absent until the commit, or the transaction conflicts.
+    fn read_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop>;
+
+    /// Reads a row without protecting the read: it may have changed by the time the transaction commits. For answers that
+    /// may be approximate; never needed for correctness.
+    fn read_row_unvalidated<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop>;
+
+    /// Changes a row in place: `change` sees the columns of `projection` and may set those. `false`: no such row.
+    fn update_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+        change: impl FnOnce(&mut RowMut<'_>),
+    ) -> Result<bool, Stop>;
+
+    /// Inserts a row whose key is absent.
+    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop>;
+
+    /// Writes the whole row of `key`, whether or not there is one; what was there is not observed unless a secondary
+    /// index needs it.
+    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop>;
+
+    /// Deletes the row of `key`. `false`: no such row.
+    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop>;
+
+    /// Visits the rows of a range in order. The range, as far as it was visited, stays as it was seen until the commit,
+    /// or the transaction conflicts.
+    fn scan_rows(
+        &mut self,
+        scan: &Scan<'_>,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop>;
+
+    /// Marks a place to which [`Transaction::roll_back_to`] can return.
+    fn savepoint(&mut self) -> Savepoint;
+
+    /// Undoes all writes since `savepoint`; reads stay protected. Savepoints set later are void.
+    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop>;
+
+    /// Starts bringing the row of `key` into the caches. Reads nothing, protects nothing.
+    #[inline]
+    fn prefetch_row<K: EncodedKey>(&self, _table: TableId, _key: K) {}
+
+    /// The definition of a table, for dynamic access to rows.
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop>;
+}

@@ -1,0 +1,165 @@
+//! Counts: of each worker, written by it alone and read by anyone, and sums over them.
+
+use polychron_base::{Abort, Reason};
+use polychron_memory::MemoryStatistics;
+use polychron_sync::CachePadded;
+use polychron_sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const REASONS: usize = Reason::ALL.len();
+
+/// One worker's counts. Its owner adds with a plain load and store; others may read at any time.
+#[derive(Debug, Default)]
+pub struct Counters {
+    commits: CachePadded<AtomicU64>,
+    snapshots: AtomicU64,
+    refusals: AtomicU64,
+    staleness_us: AtomicU64,
+    staleness_max_us: AtomicU64,
+    aborts: [AtomicU64; REASONS],
+}
+
+/// Adds to a counter that only the calling thread writes.
+#[inline]
+fn add(counter: &AtomicU64, amount: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
+}
+
+impl Counters {
+    /// Counts a committed transaction.
+    #[inline]
+    pub fn committed(&self) {
+        add(&self.commits, 1);
+    }
+
+    /// Counts a finished snapshot that was `staleness_us` microseconds old when it began.
+    #[inline]
+    pub fn snapshot(&self, staleness_us: u64) {
+        add(&self.snapshots, 1);
+        add(&self.staleness_us, staleness_us);
+        if staleness_us > self.staleness_max_us.load(Ordering::Relaxed) {
+            self.staleness_max_us.store(staleness_us, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a conflict.
+    #[inline]
+    pub fn aborted(&self, abort: &Abort) {
+        add(&self.aborts[abort.reason as usize], 1);
+    }
+
+    /// Counts a transaction that its procedure, or a refusal, ended.
+    #[inline]
+    pub fn refused(&self) {
+        add(&self.refusals, 1);
+    }
+
+    /// Committed transactions so far.
+    #[inline]
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    fn add_to(&self, sum: &mut Statistics) {
+        sum.commits += self.commits();
+        sum.snapshots += self.snapshots.load(Ordering::Relaxed);
+        sum.refusals += self.refusals.load(Ordering::Relaxed);
+        sum.staleness_sum_us += self.staleness_us.load(Ordering::Relaxed);
+        sum.staleness_max_us = sum.staleness_max_us.max(self.staleness_max_us.load(Ordering::Relaxed));
+        for (total, count) in sum.aborts.iter_mut().zip(&self.aborts) {
+            *total += count.load(Ordering::Relaxed);
+        }
+    }
+}
+
+/// The counters of all workers of a database, those of gone workers included.
+#[derive(Debug, Default)]
+pub struct Registry {
+    workers: Mutex<Vec<Arc<Counters>>>,
+    gone: Mutex<Statistics>,
+}
+
+impl Registry {
+    /// Adds a worker.
+    pub fn register(&self) -> Arc<Counters> {
+        let counters = Arc::new(Counters::default());
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&counters));
+        counters
+    }
+
+    /// Keeps a leaving worker's counts and forgets the worker.
+    pub fn leave(&self, counters: &Arc<Counters>) {
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        workers.retain(|other| !Arc::ptr_eq(other, counters));
+        counters.add_to(&mut self.gone.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The sum over all workers.
+    pub fn sum(&self) -> Statistics {
+        let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sum = self.gone.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for counters in workers.iter() {
+            counters.add_to(&mut sum);
+        }
+        sum
+    }
+}
+
+/// Counts of a database since it was opened.
+#[derive(Clone, Debug, Default)]
+pub struct Statistics {
+    /// Committed read-write transactions.
+    pub commits: u64,
+    /// Finished snapshots.
+    pub snapshots: u64,
+    /// Transactions ended by their procedure or by a refusal.
+    pub refusals: u64,
+    /// Conflicts, by [`Reason`].
+    pub aborts: [u64; REASONS],
+    /// Sum over all snapshots of how old each was when it began, in microseconds.
+    pub staleness_sum_us: u64,
+    /// The oldest of them, in microseconds.
+    pub staleness_max_us: u64,
+    /// Memory, where the protocol uses the engine's.
+    pub memory: Option<MemoryStatistics>,
+}
+
+impl Statistics {
+    /// All conflicts.
+    pub fn conflicts(&self) -> u64 {
+        self.aborts.iter().sum()
+    }
+
+    /// Conflicts with their reasons' names, those that happened.
+    pub fn aborts_by_reason(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        Reason::ALL.iter().map(|&reason| (reason.name(), self.aborts[reason as usize])).filter(|&(_, count)| count > 0)
+    }
+}
+
+/// How many extra versions records have: `records[n]` records have `n` versions besides the newest; the last entry counts
+/// all that have as many or more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Versions {
+    /// Records by number of extra versions.
+    pub records: [u64; 8],
+}
+
+impl Versions {
+    /// Counts a record with `extra` versions besides the newest.
+    pub fn count(&mut self, extra: usize) {
+        self.records[extra.min(self.records.len() - 1)] += 1;
+    }
+
+    /// The cumulative share of records with at most 0, 1, 2, … extra versions.
+    pub fn cumulative(&self) -> Vec<f64> {
+        let total = self.records.iter().sum::<u64>().max(1) as f64;
+        let mut sum = 0;
+        self.records
+            .iter()
+            .map(|count| {
+                sum += count;
+                sum as f64 / total
+            })
+            .collect()
+    }
+}

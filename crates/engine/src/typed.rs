@@ -1,0 +1,484 @@
+//! Typed access: tables of [`Row`]s, on top of the bytes that [`Transaction`] speaks.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Bound, ControlFlow, RangeBounds};
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_schema::{
+    ByteRange, Columns, Index, Key, KeyPrefix, KeyRef, KeyScratch, OwnedKey, Projection, RangeScratch, Row, RowBuffer,
+    RowRef,
+};
+
+use crate::{Direction, Insertion, Scan, Transaction};
+
+/// A table whose rows are `R`s. A handle: small, free to copy, the same for every protocol.
+pub struct Table<R> {
+    id: TableId,
+    row: PhantomData<fn() -> R>,
+}
+
+impl<R> Table<R> {
+    /// The table with this id, which the caller knows to hold `R`s.
+    pub const fn from_id(id: TableId) -> Self {
+        Self { id, row: PhantomData }
+    }
+
+    /// The table's id.
+    #[inline]
+    pub const fn id(&self) -> TableId {
+        self.id
+    }
+}
+
+impl<R> Clone for Table<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Table<R> {}
+
+impl<R> fmt::Debug for Table<R> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.id, out)
+    }
+}
+
+/// What procedures do with typed tables. Every [`Transaction`] has it.
+pub trait Operations: Transaction {
+    /// Reads a row.
+    #[inline]
+    fn get<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<Option<R::Ref<'_>>, Stop> {
+        key.check().map_err(Error::from)?;
+        let mut scratch = KeyScratch::new();
+        let row = self.read_row(table.id, key.encode(&mut scratch), &Projection::ALL)?;
+        Ok(row.map(R::view))
+    }
+
+    /// Reads some columns of a row: what is not wanted is not copied.
+    #[inline]
+    fn get_columns<R: Row, C: Columns<R>>(
+        &mut self,
+        table: &Table<R>,
+        key: KeyRef<'_, R>,
+        columns: C,
+    ) -> Result<Option<C::Values<'_>>, Stop> {
+        key.check().map_err(Error::from)?;
+        let mut scratch = KeyScratch::new();
+        let row = self.read_row(table.id, key.encode(&mut scratch), &columns.projection())?;
+        Ok(row.map(|row| columns.read(row)))
+    }
+
+    /// Reads a row without protecting the read; see [`Transaction::read_row_unvalidated`].
+    #[inline]
+    fn get_unvalidated<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<Option<R::Ref<'_>>, Stop> {
+        let mut scratch = KeyScratch::new();
+        let row = self.read_row_unvalidated(table.id, key.encode(&mut scratch), &Projection::ALL)?;
+        Ok(row.map(R::view))
+    }
+
+    /// Changes a row. `false`: no such row.
+    #[inline]
+    fn update<R: Row>(
+        &mut self,
+        table: &Table<R>,
+        key: KeyRef<'_, R>,
+        change: impl FnOnce(&mut R::Mut<'_>),
+    ) -> Result<bool, Stop> {
+        key.check().map_err(Error::from)?;
+        let mut scratch = KeyScratch::new();
+        self.update_row(table.id, key.encode(&mut scratch), &Projection::ALL, |row| change(&mut R::from_row_mut(row.reborrow())))
+    }
+
+    /// Changes some columns of a row: only those may be looked at and set.
+    #[inline]
+    fn update_columns<R: Row, C: Columns<R>>(
+        &mut self,
+        table: &Table<R>,
+        key: KeyRef<'_, R>,
+        columns: C,
+        change: impl FnOnce(&mut R::Mut<'_>),
+    ) -> Result<bool, Stop> {
+        key.check().map_err(Error::from)?;
+        let mut scratch = KeyScratch::new();
+        let key = key.encode(&mut scratch);
+        self.update_row(table.id, key, &columns.projection(), |row| change(&mut R::from_row_mut(row.reborrow())))
+    }
+
+    /// Inserts a row.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`] when its key, or its key in a unique secondary index, is taken: the transaction is undone
+    /// unless the caller catches the error. [`Operations::try_insert`] is cheaper for that.
+    #[inline]
+    fn insert<R: Row>(&mut self, table: &Table<R>, row: &R) -> Result<(), Stop> {
+        match self.try_insert(table, row)? {
+            Insertion::Inserted => Ok(()),
+            Insertion::Duplicate(index) => Err(Error::Duplicate { table: table.id, index }.into()),
+        }
+    }
+
+    /// Inserts a row if none of its keys is taken.
+    #[inline]
+    fn try_insert<R: Row>(&mut self, table: &Table<R>, row: &R) -> Result<Insertion, Stop> {
+        let key = row.key_ref();
+        key.check().map_err(Error::from)?;
+        with_encoded(row, |bytes| {
+            let mut scratch = KeyScratch::new();
+            self.insert_row(table.id, key.encode(&mut scratch), bytes)
+        })
+    }
+
+    /// Writes a row, whether or not there is one with its key.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`] when another row has its key in a unique secondary index.
+    #[inline]
+    fn upsert<R: Row>(&mut self, table: &Table<R>, row: &R) -> Result<(), Stop> {
+        let key = row.key_ref();
+        key.check().map_err(Error::from)?;
+        let outcome = with_encoded(row, |bytes| {
+            let mut scratch = KeyScratch::new();
+            self.put_row(table.id, key.encode(&mut scratch), bytes)
+        })?;
+        match outcome {
+            Insertion::Inserted => Ok(()),
+            Insertion::Duplicate(index) => Err(Error::Duplicate { table: table.id, index }.into()),
+        }
+    }
+
+    /// Deletes a row. `false`: no such row.
+    #[inline]
+    fn delete<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<bool, Stop> {
+        key.check().map_err(Error::from)?;
+        let mut scratch = KeyScratch::new();
+        self.delete_row(table.id, key.encode(&mut scratch))
+    }
+
+    /// Starts bringing a row into the caches.
+    #[inline]
+    fn prefetch<R: Row>(&self, table: &Table<R>, key: KeyRef<'_, R>) {
+        let mut scratch = KeyScratch::new();
+        self.prefetch_row(table.id, key.encode(&mut scratch));
+    }
+
+    /// The rows of a range of keys, in order. Nothing happens before one of the answer's methods is called.
+    #[inline]
+    fn scan<'k, R: Row>(&mut self, table: &Table<R>, range: impl RangeBounds<KeyRef<'k, R>>) -> Range<'_, Self, R> {
+        Range::new(self, table.id, IndexId::PRIMARY, KeyBounds::of(&range))
+    }
+
+    /// The rows whose keys begin with the columns of `prefix`, in order.
+    #[inline]
+    fn scan_prefix<'k, R: Row, P: KeyPrefix<KeyRef<'k, R>>>(
+        &mut self,
+        table: &Table<R>,
+        prefix: P,
+    ) -> Range<'_, Self, R> {
+        let bounds = KeyBounds::of_range(RangeScratch::new().prefix(&prefix));
+        Range::new(self, table.id, IndexId::PRIMARY, bounds)
+    }
+
+    /// The rows that have these values in the columns of a secondary index, in the order of their primary keys.
+    #[inline]
+    fn scan_by<R: Row, K: OwnedKey>(
+        &mut self,
+        table: &Table<R>,
+        index: Index<R, K>,
+        key: K::Ref<'_>,
+    ) -> Range<'_, Self, R> {
+        let bounds = KeyBounds::of_range(index.equal(key, &mut RangeScratch::new()));
+        Range::new(self, table.id, index_id(index), bounds)
+    }
+
+    /// The rows whose first columns of a secondary index have these values, in the index's order.
+    #[inline]
+    fn scan_prefix_by<'k, R: Row, K: OwnedKey, P: KeyPrefix<K::Ref<'k>>>(
+        &mut self,
+        table: &Table<R>,
+        index: Index<R, K>,
+        prefix: P,
+    ) -> Range<'_, Self, R> {
+        let bounds = KeyBounds::of_range(RangeScratch::new().prefix(&prefix));
+        Range::new(self, table.id, index_id(index), bounds)
+    }
+
+    /// The rows between two values of the leading columns of a secondary index, in the index's order; a bound stands for
+    /// all entries that begin with it.
+    #[inline]
+    fn scan_range_by<R: Row, K: OwnedKey, P: Key>(
+        &mut self,
+        table: &Table<R>,
+        index: Index<R, K>,
+        range: impl RangeBounds<P>,
+    ) -> Range<'_, Self, R> {
+        Range::new(self, table.id, index_id(index), KeyBounds::of_prefixes(&range))
+    }
+}
+
+/// The id of an index that the table's definition lists.
+fn index_id<R, K>(index: Index<R, K>) -> IndexId {
+    IndexId(index.position as u32 + 1)
+}
+
+impl<T: Transaction + ?Sized> Operations for T {}
+
+/// Lends the bytes of a row, built in a buffer that the thread keeps.
+fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> Result<O, Stop>) -> Result<O, Stop> {
+    thread_local! {
+        static BUFFER: std::cell::Cell<RowBuffer> = const { std::cell::Cell::new(RowBuffer::new()) };
+    }
+    let mut buffer = BUFFER.take();
+    let outcome = match row.encode(&mut buffer) {
+        Ok(()) => then(buffer.as_row()),
+        Err(error) => Err(Error::from(error).into()),
+    };
+    BUFFER.set(buffer);
+    outcome
+}
+
+/// Encoded bounds of a range of keys.
+struct KeyBounds {
+    lower: Bound<BoundKey>,
+    upper: Bound<BoundKey>,
+}
+
+/// A bound's bytes, on the stack when they are few.
+enum BoundKey {
+    Short([u8; Self::SHORT], u8),
+    Long(Box<[u8]>),
+}
+
+impl BoundKey {
+    const SHORT: usize = 38;
+
+    #[inline]
+    fn new(bytes: &[u8]) -> Self {
+        let mut short = [0; Self::SHORT];
+        match short.get_mut(..bytes.len()) {
+            Some(front) => {
+                front.copy_from_slice(bytes);
+                Self::Short(short, bytes.len() as u8)
+            }
+            None => Self::Long(bytes.into()),
+        }
+    }
+
+    #[inline]
+    fn of<K: EncodedKey>(key: K) -> Self {
+        if key.len() <= Self::SHORT {
+            let mut short = [0; Self::SHORT];
+            let len = key.write_to(&mut short);
+            return Self::Short(short, len as u8);
+        }
+        let mut long = vec![0; key.len()];
+        key.write_to(&mut long);
+        Self::Long(long.into())
+    }
+
+    #[inline]
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Short(bytes, len) => &bytes[..usize::from(*len)],
+            Self::Long(bytes) => bytes,
+        }
+    }
+}
+
+impl KeyBounds {
+    /// Whole keys: a bound is exactly that key.
+    #[inline]
+    fn of<K: Key>(range: &impl RangeBounds<K>) -> Self {
+        let encode = |key: &K| {
+            let mut scratch = KeyScratch::new();
+            BoundKey::of(key.encode(&mut scratch))
+        };
+        Self { lower: range.start_bound().map(encode), upper: range.end_bound().map(encode) }
+    }
+
+    /// Leading columns: a bound stands for every key that begins with it.
+    fn of_prefixes<K: Key>(range: &impl RangeBounds<K>) -> Self {
+        let mut scratch = RangeScratch::new();
+        let lower = match range.start_bound() {
+            Bound::Included(prefix) => Bound::Included(BoundKey::new(scratch.prefix(prefix).start)),
+            Bound::Excluded(prefix) => end_bound(scratch.prefix(prefix), Bound::Included),
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        let upper = match range.end_bound() {
+            Bound::Included(prefix) => end_bound(scratch.prefix(prefix), Bound::Excluded),
+            Bound::Excluded(prefix) => Bound::Excluded(BoundKey::new(scratch.prefix(prefix).start)),
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        Self { lower, upper }
+    }
+
+    #[inline]
+    fn of_range(range: ByteRange<'_>) -> Self {
+        Self { lower: Bound::Included(BoundKey::new(range.start)), upper: end_bound(range, Bound::Excluded) }
+    }
+}
+
+#[inline]
+fn end_bound(range: ByteRange<'_>, bound: fn(BoundKey) -> Bound<BoundKey>) -> Bound<BoundKey> {
+    range.end.map_or(Bound::Unbounded, |end| bound(BoundKey::new(end)))
+}
+
+/// A range of rows that is about to be read.
+#[must_use = "a range reads nothing until one of its methods is called"]
+pub struct Range<'t, T: ?Sized, R> {
+    transaction: &'t mut T,
+    table: TableId,
+    index: IndexId,
+    bounds: KeyBounds,
+    direction: Direction,
+    limit: usize,
+    projection: Projection,
+    row: PhantomData<fn() -> R>,
+}
+
+impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
+    fn new(transaction: &'t mut T, table: TableId, index: IndexId, bounds: KeyBounds) -> Self {
+        Self {
+            transaction,
+            table,
+            index,
+            bounds,
+            direction: Direction::Forward,
+            limit: usize::MAX,
+            projection: Projection::ALL,
+            row: PhantomData,
+        }
+    }
+
+    /// From the largest key down.
+    pub fn reverse(mut self) -> Self {
+        self.direction = Direction::Backward;
+        self
+    }
+
+    /// At most so many rows.
+    pub fn limit(mut self, rows: usize) -> Self {
+        self.limit = rows;
+        self
+    }
+
+    /// Only these columns will be looked at.
+    pub fn columns(mut self, columns: impl Columns<R>) -> Self {
+        self.projection = columns.projection();
+        self
+    }
+
+    /// Visits the rows until the visitor breaks.
+    ///
+    /// # Errors
+    /// Conflicts, and [`Error::NoOrder`] for a range of a hash index.
+    pub fn try_for_each(self, mut visitor: impl FnMut(R::Ref<'_>) -> ControlFlow<()>) -> Result<(), Stop> {
+        if self.limit == 0 {
+            return Ok(());
+        }
+        let scan = Scan {
+            table: self.table,
+            index: self.index,
+            lower: self.bounds.lower.as_ref().map(BoundKey::as_bytes),
+            upper: self.bounds.upper.as_ref().map(BoundKey::as_bytes),
+            direction: self.direction,
+            limit: self.limit,
+            projection: self.projection,
+            restrictions: &[],
+        };
+        let mut left = self.limit;
+        self.transaction.scan_rows(&scan, &mut |row| {
+            left -= 1;
+            let flow = visitor(R::view(row));
+            if left == 0 { ControlFlow::Break(()) } else { flow }
+        })
+    }
+
+    /// Visits all rows.
+    ///
+    /// # Errors
+    /// As [`Range::try_for_each`].
+    pub fn for_each(self, mut visitor: impl FnMut(R::Ref<'_>)) -> Result<(), Stop> {
+        self.try_for_each(|row| {
+            visitor(row);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Folds the rows into one value.
+    ///
+    /// # Errors
+    /// As [`Range::try_for_each`].
+    pub fn fold<A>(self, first: A, mut fold: impl FnMut(A, R::Ref<'_>) -> A) -> Result<A, Stop> {
+        let mut value = Some(first);
+        self.for_each(|row| {
+            if let Some(before) = value.take() {
+                value = Some(fold(before, row));
+            }
+        })?;
+        Ok(value.expect("every call puts a value back"))
+    }
+
+    /// How many rows there are.
+    ///
+    /// # Errors
+    /// As [`Range::try_for_each`].
+    pub fn count(mut self) -> Result<u64, Stop> {
+        self.projection = Projection::NONE;
+        self.fold(0, |count, _| count + 1)
+    }
+
+    /// What `read` makes of the first row, or `None` for an empty range: with [`Range::reverse`], of the last one.
+    ///
+    /// # Errors
+    /// As [`Range::try_for_each`].
+    pub fn first<O>(self, mut read: impl FnMut(R::Ref<'_>) -> O) -> Result<Option<O>, Stop> {
+        let mut output = None;
+        self.limit(1).for_each(|row| output = Some(read(row)))?;
+        Ok(output)
+    }
+
+    /// What `read` makes of each row; to be collected, summed or counted.
+    pub fn map<O, F: FnMut(R::Ref<'_>) -> O>(self, read: F) -> Mapped<'t, T, R, F> {
+        Mapped { range: self, read }
+    }
+
+    /// All rows as owned values.
+    ///
+    /// # Errors
+    /// As [`Range::try_for_each`].
+    pub fn rows(self) -> Result<Vec<R>, Stop> {
+        self.map(R::from_ref).collect()
+    }
+}
+
+/// A range with something to read of each row.
+#[must_use = "a range reads nothing until one of its methods is called"]
+pub struct Mapped<'t, T: ?Sized, R, F> {
+    range: Range<'t, T, R>,
+    read: F,
+}
+
+impl<T: Transaction + ?Sized, R: Row, O, F: FnMut(R::Ref<'_>) -> O> Mapped<'_, T, R, F> {
+    /// Collects what was read.
+    ///
+    /// # Errors
+    /// As [`Range::try_for_each`].
+    pub fn collect<C: Default + Extend<O>>(mut self) -> Result<C, Stop> {
+        let mut all = C::default();
+        self.range.for_each(|row| all.extend(std::iter::once((self.read)(row))))?;
+        Ok(all)
+    }
+
+    /// Sums what was read.
+    ///
+    /// # Errors
+    /// As [`Range::try_for_each`].
+    pub fn sum<S: Default + std::ops::AddAssign<O>>(mut self) -> Result<S, Stop> {
+        let mut sum = S::default();
+        self.range.for_each(|row| sum += (self.read)(row))?;
+        Ok(sum)
+    }
+}

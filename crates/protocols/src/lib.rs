@@ -1,0 +1,5 @@
+//! The protocols, a folder each. Nothing outside of a folder names what is inside, except the list in the crate
+//! `polychron`.
+
+pub mod maflingo;
+pub mod serial;

@@ -1,0 +1,42 @@
+//! The knobs of this protocol.
+
+use std::time::Duration;
+
+/// Options of Maflingo; the defaults suit an embedded user, [`Options::paper`] gives the thesis's values.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How often the epoch moves on (§4.7; the thesis: 1 s). It bounds the staleness of snapshots (one to two epochs), how
+    /// long superseded versions live, and how often a hot record leaves a version behind. 40 ms keeps snapshots fresher
+    /// than a person notices, while a record that is updated all the time still leaves only 25 versions a second.
+    pub epoch_interval: Duration,
+    /// Whether older versions are kept for snapshots (§4.7). Without them a snapshot is an ordinary read-only
+    /// transaction that reads the present and may be retried.
+    pub snapshots: bool,
+    /// Whether reads look for the transaction's own writes (§5). Without it procedures must never read what they wrote.
+    pub read_own_writes: bool,
+    /// After how many operations a running transaction checks that what it read still stands together, so that a loop
+    /// over inconsistent reads ends (§5, inconsistent reads). The thesis does not check before commit.
+    pub check_every: u32,
+    /// Whether commit checks the node set. Only tests that show what the check is for leave it out.
+    #[doc(hidden)]
+    pub validate_nodes: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            epoch_interval: Duration::from_millis(40),
+            snapshots: true,
+            read_own_writes: true,
+            check_every: 4096,
+            validate_nodes: true,
+        }
+    }
+}
+
+impl Options {
+    /// The values of the thesis's evaluation.
+    pub fn paper() -> Self {
+        Self { epoch_interval: Duration::from_secs(1), read_own_writes: false, ..Self::default() }
+    }
+}

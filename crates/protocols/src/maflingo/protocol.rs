@@ -1,0 +1,269 @@
+//! The database as a whole: tables, workers, the clock of epochs.
+
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+
+use polychron_base::clock::{Clock, SystemClock};
+use polychron_base::{Error, IndexId, TableId};
+use polychron_engine::catalog::Catalog;
+use polychron_engine::redo::{NoRedo, Redo};
+use polychron_engine::statistics::Registry;
+use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, TableDefinition, Versions};
+use polychron_memory::Memory;
+use polychron_schema::KeyExtractor;
+use polychron_sync::CachePadded;
+use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::keeper::Keeper;
+use super::options::Options;
+use super::reclaim::Orphans;
+use super::record::Tid;
+use super::sets::Place;
+use super::table::{MaflingoTable, Store};
+use super::tid::{LocalTid, TidSource};
+use super::worker::MaflingoWorker;
+
+/// Epochs whose beginnings are remembered, for telling how old a snapshot is.
+const REMEMBERED_EPOCHS: usize = 64;
+
+/// What all workers share.
+#[derive(Debug)]
+pub(super) struct Shared<T: TidSource, R: Redo> {
+    pub(super) memory: Arc<Memory>,
+    pub(super) options: Options,
+    pub(super) common: Common,
+    pub(super) catalog: Catalog<MaflingoTable>,
+    pub(super) counters: Registry,
+    pub(super) orphans: Orphans,
+    pub(super) keeper: Arc<Keeper>,
+    pub(super) ticket: CachePadded<AtomicU64>,
+    pub(super) redo: R,
+    stopping: AtomicBool,
+    clock: SystemClock,
+    /// When each of the latest epochs began, in nanoseconds; epoch `e` at `e` modulo the length.
+    began_ns: Vec<AtomicU64>,
+    source: std::marker::PhantomData<T>,
+}
+
+/// The protocol. See the module.
+#[derive(Debug)]
+pub struct Maflingo<T: TidSource = LocalTid, R: Redo = NoRedo> {
+    pub(super) shared: Arc<Shared<T, R>>,
+    ticker: Option<JoinHandle<()>>,
+}
+
+impl<T: TidSource, R: Redo> Shared<T, R> {
+    /// How long ago the snapshot's epoch ended, in microseconds.
+    pub(super) fn staleness_us(&self, snapshot: u64) -> u64 {
+        let ended = self.began_ns[(snapshot as usize + 1) % REMEMBERED_EPOCHS].load(Ordering::Relaxed);
+        self.clock.now_ns().saturating_sub(ended) / 1000
+    }
+
+    /// Begins the next epoch, and does the background's share of reclamation.
+    fn tick(&self) {
+        let epochs = self.memory.epochs();
+        let next = epochs.current() + 1;
+        self.began_ns[next as usize % REMEMBERED_EPOCHS].store(self.clock.now_ns(), Ordering::Relaxed);
+        epochs.advance();
+        let (_, tables) = self.catalog.snapshot();
+        self.keeper.tidy(&self.orphans, &tables);
+    }
+}
+
+impl<T: TidSource, R: Redo> Maflingo<T, R> {
+    /// Opens a database whose commits hand their changes to `redo`.
+    ///
+    /// # Errors
+    /// As [`Protocol::open`].
+    pub fn open_with(options: Options, common: Common, redo: R) -> Result<Arc<Self>, Error> {
+        if common.memory.max_workers > Tid::MAX_WORKERS {
+            return Err(Error::TooManyWorkers { limit: Tid::MAX_WORKERS });
+        }
+        let options = Options { check_every: options.check_every.max(1), ..options };
+        // The epochs are moved by this protocol's own thread, which also tells snapshots how old they are.
+        let memory = Memory::new(polychron_memory::Options { epoch_interval: None, ..common.memory.clone() })?;
+        let clock = SystemClock::new();
+        let began_ns = (0..REMEMBERED_EPOCHS).map(|_| AtomicU64::new(clock.now_ns())).collect();
+        let shared = Arc::new(Shared {
+            keeper: Arc::new(Keeper::new(&memory)?),
+            memory,
+            options,
+            common,
+            catalog: Catalog::default(),
+            counters: Registry::default(),
+            orphans: Orphans::default(),
+            ticket: CachePadded::new(AtomicU64::new(0)),
+            redo,
+            stopping: AtomicBool::new(false),
+            clock,
+            began_ns,
+            source: std::marker::PhantomData,
+        });
+        let ticker = start_ticker(&shared)?;
+        Ok(Arc::new(Self { shared, ticker: Some(ticker) }))
+    }
+
+    /// Ends the present epoch and works off what reclamation can, as the clock does by itself: for tests that must not
+    /// depend on time.
+    pub fn tick(&self) {
+        self.shared.tick();
+    }
+
+    fn make_store(&self, definition: &TableDefinition, place: Place, ready: bool) -> Result<Arc<Store>, Error> {
+        let (kind, extractor) = match place.index {
+            IndexId::PRIMARY => (definition.primary_kind, KeyExtractor::primary(definition)?),
+            _ => {
+                let position = definition.indexes.len() - 1;
+                (definition.indexes[position].kind, KeyExtractor::secondary(definition, position)?)
+            }
+        };
+        let (keeper, rows) = (&self.shared.keeper, definition.expected_rows);
+        let store = keeper.with_guard(|guard| Store::new(place, kind, extractor, rows, ready, keeper, guard))?;
+        Ok(Arc::new(store))
+    }
+}
+
+/// The thread that moves the epochs on. It ends with the database.
+fn start_ticker<T: TidSource, R: Redo>(shared: &Arc<Shared<T, R>>) -> Result<JoinHandle<()>, Error> {
+    let interval = shared.options.epoch_interval;
+    let weak: Weak<Shared<T, R>> = Arc::downgrade(shared);
+    let run = move || {
+        while let Some(shared) = weak.upgrade() {
+            if shared.stopping.load(Ordering::Relaxed) {
+                return;
+            }
+            shared.tick();
+            drop(shared);
+            std::thread::park_timeout(interval);
+        }
+    };
+    let spawned = std::thread::Builder::new().name("polychron-epochs".into()).spawn(run);
+    spawned.map_err(|error| Error::Definition(format!("the epoch thread could not be started: {error}")))
+}
+
+impl<T: TidSource, R: Redo> Drop for Maflingo<T, R> {
+    fn drop(&mut self) {
+        self.shared.keeper.close();
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        if let Some(ticker) = self.ticker.take() {
+            ticker.thread().unpark();
+            // A panic there was reported when it happened; there is nothing to add at the end.
+            let _ = ticker.join();
+        }
+    }
+}
+
+impl<T: TidSource, R: Redo + Default> Protocol for Maflingo<T, R> {
+    const NAME: &'static str = T::NAME;
+    const SUMMARY: &'static str = T::SUMMARY;
+
+    type Options = Options;
+    type Worker = MaflingoWorker<T, R>;
+
+    fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
+        Self::open_with(options, common, R::default())
+    }
+
+    fn memory(&self) -> &Arc<Memory> {
+        &self.shared.memory
+    }
+
+    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
+        definition.validate()?;
+        let name = definition.name.clone();
+        self.shared.catalog.create(&name, |id| {
+            let mut growing = TableDefinition { indexes: Vec::new(), ..definition.clone() };
+            let primary = self.make_store(&growing, Place { table: id, index: IndexId::PRIMARY }, true)?;
+            let mut secondaries = Vec::new();
+            for index in definition.indexes.clone() {
+                growing.indexes.push(index);
+                let place = Place { table: id, index: IndexId(growing.indexes.len() as u32) };
+                secondaries.push(Some(self.make_store(&growing, place, true)?));
+            }
+            MaflingoTable::new(id, growing, primary, secondaries)
+        })
+    }
+
+    fn drop_table(&self, table: TableId) -> Result<(), Error> {
+        self.shared.catalog.remove(table).map(drop)
+    }
+
+    fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+        let (index, store) = self.shared.catalog.replace(table, |present| {
+            if present.definition.indexes.iter().any(|other| other.name == definition.name) {
+                return Err(Error::NameTaken(definition.name.clone()));
+            }
+            let changed = TableDefinition::clone(&present.definition).with_index(definition.clone());
+            changed.validate()?;
+            let index = IndexId(present.secondaries.len() as u32 + 1);
+            let store = self.make_store(&changed, Place { table, index }, false)?;
+            let mut secondaries = present.secondaries.clone();
+            secondaries.push(Some(Arc::clone(&store)));
+            let changed = MaflingoTable::new(table, changed, Arc::clone(&present.primary), secondaries)?;
+            Ok((changed, (index, store)))
+        })?;
+        match super::fill::fill(self, table, index) {
+            Ok(()) => {
+                store.set_ready();
+                Ok(index)
+            }
+            Err(error) => {
+                self.drop_index(table, index)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
+        self.shared.catalog.replace(table, |present| {
+            let mut secondaries = present.secondaries.clone();
+            let position = index.position().wrapping_sub(1);
+            let dropped = secondaries.get_mut(position).and_then(Option::take);
+            dropped.ok_or(Error::NoSuchIndex(table, index))?;
+            let mut definition = TableDefinition::clone(&present.definition);
+            // The definition lists the indexes that exist, so the dropped one's place is counted among those.
+            definition.indexes.remove(present.secondaries[..position].iter().flatten().count());
+            Ok((MaflingoTable::new(table, definition, Arc::clone(&present.primary), secondaries)?, ()))
+        })
+    }
+
+    fn find_table(&self, name: &str) -> Option<TableId> {
+        self.shared.catalog.find(name)
+    }
+
+    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
+        self.shared.catalog.definition(table)
+    }
+
+    fn worker(self: &Arc<Self>) -> Result<MaflingoWorker<T, R>, Error> {
+        MaflingoWorker::new(&self.shared)
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics { memory: Some(self.shared.memory.statistics()), ..self.shared.counters.sum() }
+    }
+
+    fn versions(&self) -> Option<Versions> {
+        self.shared.options.snapshots.then(|| super::fill::count_versions(&self.shared))
+    }
+}
+
+impl MaflingoTable {
+    fn new(
+        id: TableId,
+        definition: TableDefinition,
+        primary: Arc<Store>,
+        secondaries: Vec<Option<Arc<Store>>>,
+    ) -> Result<Self, Error> {
+        let layout = definition.layout()?;
+        Ok(Self {
+            id,
+            lines: (layout.shape().fixed_bytes as usize + 32).div_ceil(64),
+            has_secondaries: secondaries.iter().any(Option::is_some),
+            layout,
+            definition: Arc::new(definition),
+            primary,
+            secondaries,
+        })
+    }
+}

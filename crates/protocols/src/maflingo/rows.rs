@@ -1,0 +1,302 @@
+//! Rows and their secondary indexes (§4.4): every change of a row changes the entries that lead to it, in the same
+//! transaction, and the caller writes only the row.
+//!
+//! An entry is a record like any other; its words are the primary key's length in bytes and the key itself.
+
+use std::ops::{ControlFlow, Range};
+
+use polychron_base::error::KeyPreview;
+use polychron_base::key::EncodedKey;
+use polychron_base::{Error, IndexId, Stop};
+use polychron_engine::redo::Redo;
+use polychron_engine::{Insertion, Projection, Scan};
+use polychron_schema::{Changes, KeyScratch, MAX_ROW_BYTES, RowBuffer, RowMut, RowRef};
+
+use super::sets::Kind;
+use super::table::{MaflingoTable, Store};
+use super::tid::TidSource;
+use super::transaction::{Found, MaflingoTransaction};
+
+/// The words in which the columns of a projection lie.
+#[inline]
+pub(super) fn words_of(projection: &Projection) -> Range<usize> {
+    let end = if projection.end == u32::MAX { usize::MAX } else { projection.end as usize / 8 };
+    projection.start as usize / 8..end
+}
+
+/// A secondary entry's words for a primary key.
+fn entry_words<'b>(key: &[u8], buffer: &'b mut RowBuffer) -> &'b [u64] {
+    let words = buffer.overwrite_words(1 + key.len().div_ceil(8));
+    words[0] = key.len() as u64;
+    for (word, chunk) in words[1..].iter_mut().zip(key.chunks(8)) {
+        let mut bytes = [0; 8];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        *word = u64::from_ne_bytes(bytes);
+    }
+    words
+}
+
+/// The primary key in a secondary entry; empty when the words were read while they changed.
+fn key_in_entry(words: &[u64]) -> &[u8] {
+    let Some((&len, rest)) = words.split_first() else { return &[] };
+    RowRef::from_words(rest).as_bytes().get(..len as usize).unwrap_or_default()
+}
+
+impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
+    /// Changes a row in place.
+    #[inline]
+    pub(super) fn change_row<K: EncodedKey>(
+        &mut self,
+        table: &MaflingoTable,
+        key: K,
+        projection: &Projection,
+        change: impl FnOnce(&mut RowMut<'_>),
+    ) -> Result<bool, Stop> {
+        let Found::Row(record) = self.find(&table.primary, key, words_of(projection))? else { return Ok(false) };
+        let mut changes = Changes::NONE;
+        change(&mut RowMut::new(&mut self.state.buffers.row, &mut changes, table.layout.shape()));
+        if changes.is_empty() {
+            return Ok(true);
+        }
+        if table.has_secondaries && table.indexes_columns(changes.columns()) {
+            self.change_entries(table, key, changes)?;
+        }
+        let buffer = &self.state.buffers.row;
+        let writes = &mut self.state.sets.writes;
+        if changes.whole_row() {
+            let data = writes.keep(buffer.as_words());
+            self.push_write(record, table.primary.place, Kind::Put, key, 0, data);
+        } else {
+            let words = words_of(&changes.hull());
+            let data = writes.keep(&buffer.as_words()[words.clone()]);
+            self.push_write(record, table.primary.place, Kind::Patch, key, words.start, data);
+        }
+        Ok(true)
+    }
+
+    /// Moves the secondary entries of a row whose indexed columns change. The changed row is in the row buffer, with at
+    /// least the changed columns; the old row is read again, whole.
+    #[cold]
+    fn change_entries<K: EncodedKey>(&mut self, table: &MaflingoTable, key: K, changes: Changes) -> Result<(), Stop> {
+        let changed = std::mem::take(&mut self.state.buffers.row);
+        let outcome = self.change_entries_to(table, key, changes, &changed);
+        self.state.buffers.row = changed;
+        outcome
+    }
+
+    fn change_entries_to<K: EncodedKey>(
+        &mut self,
+        table: &MaflingoTable,
+        key: K,
+        changes: Changes,
+        changed: &RowBuffer,
+    ) -> Result<(), Stop> {
+        let mut primary = KeyScratch::new();
+        let Found::Row(_) = self.find(&table.primary, key, 0..usize::MAX)? else { return Ok(()) };
+        let old = std::mem::take(&mut self.state.buffers.row);
+        // Columns that the projection left out are in the old row only.
+        let mut new = old.clone();
+        if changes.whole_row() {
+            new.copy_from(changed.as_bytes());
+        } else {
+            let words = words_of(&changes.hull());
+            new.words_mut()[words.clone()].copy_from_slice(&changed.as_words()[words]);
+        }
+        let primary = table.primary.extractor.extract(old.as_row(), &mut primary).map_err(Error::from)?;
+        for store in table.secondaries() {
+            if !store.extractor.affects(changes.columns()) {
+                continue;
+            }
+            let (mut before, mut after) = (KeyScratch::new(), KeyScratch::new());
+            let before = store.extractor.extract(old.as_row(), &mut before).map_err(Error::from)?;
+            let after = store.extractor.extract(new.as_row(), &mut after).map_err(Error::from)?;
+            if before == after {
+                continue;
+            }
+            self.delete_entry(store, before)?;
+            if !self.add_entry(store, after, primary)? {
+                return Err(Error::Duplicate { table: table.id, index: store.place.index }.into());
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn add_entry(&mut self, store: &Store, key: &[u8], primary: &[u8]) -> Result<bool, Stop> {
+        let mut buffer = std::mem::take(&mut self.state.buffers.entry);
+        let outcome = self.insert_entry(store, key, entry_words(primary, &mut buffer));
+        self.state.buffers.entry = buffer;
+        outcome
+    }
+
+    /// Inserts a row and its entries.
+    #[inline]
+    pub(super) fn add_row<K: EncodedKey>(
+        &mut self,
+        table: &MaflingoTable,
+        key: K,
+        row: RowRef<'_>,
+    ) -> Result<Insertion, Stop> {
+        check_row(table, row)?;
+        let before = self.state.sets.writes.len();
+        let words = words_in(row);
+        if !self.insert_entry(&table.primary, key, words)? {
+            return Ok(Insertion::Duplicate(IndexId::PRIMARY));
+        }
+        if table.has_secondaries {
+            return self.add_entries(table, row, before);
+        }
+        Ok(Insertion::Inserted)
+    }
+
+    /// Adds the entries of a row whose record was written at `before`; takes all back when a unique key is taken.
+    fn add_entries(&mut self, table: &MaflingoTable, row: RowRef<'_>, before: usize) -> Result<Insertion, Stop> {
+        let mut primary = KeyScratch::new();
+        let primary = table.primary.extractor.extract(row, &mut primary).map_err(Error::from)?;
+        for store in table.secondaries() {
+            let mut scratch = KeyScratch::new();
+            let key = store.extractor.extract(row, &mut scratch).map_err(Error::from)?;
+            if !self.add_entry(store, key, primary)? {
+                self.undo_writes(before);
+                return Ok(Insertion::Duplicate(store.place.index));
+            }
+        }
+        Ok(Insertion::Inserted)
+    }
+
+    /// Makes the entry of a row in one index, if the row exists. An entry that its writer made already is left.
+    pub(super) fn make_entry(&mut self, table: &MaflingoTable, store: &Store, primary: &[u8]) -> Result<(), Stop> {
+        let Found::Row(_) = self.find(&table.primary, primary, 0..usize::MAX)? else { return Ok(()) };
+        let row = std::mem::take(&mut self.state.buffers.row);
+        let mut scratch = KeyScratch::new();
+        let key = store.extractor.extract(row.as_row(), &mut scratch).map_err(Error::from)?;
+        if !self.add_entry(store, key, primary)? {
+            let same = matches!(self.find(store, key, 0..usize::MAX)?, Found::Row(_))
+                && key_in_entry(self.state.buffers.row.as_words()) == primary;
+            if !same {
+                return Err(Error::Duplicate { table: table.id, index: store.place.index }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a row whatever is there. Without secondary indexes nothing is read; with them the old row must be known.
+    pub(super) fn overwrite_row<K: EncodedKey>(
+        &mut self,
+        table: &MaflingoTable,
+        key: K,
+        row: RowRef<'_>,
+    ) -> Result<Insertion, Stop> {
+        check_row(table, row)?;
+        if table.has_secondaries {
+            let before = self.state.sets.writes.len();
+            self.remove_row(table, key)?;
+            let outcome = self.add_row(table, key, row)?;
+            if outcome != Insertion::Inserted {
+                self.undo_writes(before);
+            }
+            return Ok(outcome);
+        }
+        self.put_entry(&table.primary, key, words_in(row))?;
+        Ok(Insertion::Inserted)
+    }
+
+    /// Deletes a row and its entries.
+    #[inline]
+    pub(super) fn remove_row<K: EncodedKey>(&mut self, table: &MaflingoTable, key: K) -> Result<bool, Stop> {
+        if !table.has_secondaries {
+            return self.delete_entry(&table.primary, key);
+        }
+        let Found::Row(record) = self.find(&table.primary, key, 0..usize::MAX)? else { return Ok(false) };
+        let old = std::mem::take(&mut self.state.buffers.old);
+        let row = std::mem::replace(&mut self.state.buffers.row, old);
+        let mut outcome = Ok(true);
+        for store in table.secondaries() {
+            let mut scratch = KeyScratch::new();
+            outcome = match store.extractor.extract(row.as_row(), &mut scratch) {
+                Ok(entry) => self.delete_entry(store, entry),
+                Err(error) => Err(Error::from(error).into()),
+            };
+            if outcome.is_err() {
+                break;
+            }
+        }
+        self.state.buffers.old = row;
+        outcome?;
+        self.push_write(record, table.primary.place, Kind::Delete, key, 0, Default::default());
+        Ok(true)
+    }
+
+    /// Visits the rows of a range of any index.
+    pub(super) fn visit_rows(
+        &mut self,
+        scan: &Scan<'_>,
+        table: &MaflingoTable,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        let mut left = scan.limit;
+        let mut wanted = words_of(&scan.projection);
+        if !scan.restrictions.is_empty() {
+            wanted = 0..usize::MAX;
+        }
+        let mut visit = |row: RowRef<'_>| {
+            if !scan.restrictions.iter().all(|restriction| restriction.holds(&table.layout, row)) {
+                return ControlFlow::Continue(());
+            }
+            left -= 1;
+            let flow = visitor(row);
+            if left == 0 { ControlFlow::Break(()) } else { flow }
+        };
+        if scan.limit == 0 {
+            return Ok(());
+        }
+        if scan.index == IndexId::PRIMARY {
+            return self.scan_entries(scan, table, wanted, &mut |transaction| Ok(visit(transaction.row())));
+        }
+        self.scan_entries(scan, table, 0..usize::MAX, &mut |transaction| {
+            let entry = std::mem::take(&mut transaction.state.buffers.entry);
+            let entry = std::mem::replace(&mut transaction.state.buffers.row, entry);
+            let found = transaction.find(&table.primary, key_in_entry(entry.as_words()), wanted.clone());
+            transaction.state.buffers.entry = entry;
+            match found? {
+                Found::Row(_) => Ok(visit(transaction.row())),
+                // The entry and the row did not stand together; validation would find that out too.
+                _ => Err(transaction.inconsistent(table)),
+            }
+        })
+    }
+
+    /// A secondary entry leads to no row: what was read is of different times.
+    #[cold]
+    fn inconsistent(&mut self, table: &MaflingoTable) -> Stop {
+        debug_assert!(self.snapshot.is_none(), "a snapshot is consistent");
+        self.conflict(polychron_base::Reason::Inconsistent, table.primary.place, None)
+    }
+
+    /// The key in a record's words, for explaining an abort.
+    pub(super) fn key_in(&self, table: &MaflingoTable, index: IndexId, words: &[u64]) -> Option<KeyPreview> {
+        if index != IndexId::PRIMARY {
+            return Some(KeyPreview::new(key_in_entry(words)));
+        }
+        let mut scratch = KeyScratch::new();
+        table.primary.extractor.extract(RowRef::from_words(words), &mut scratch).ok().map(KeyPreview::new)
+    }
+}
+
+/// The words of a row.
+#[inline]
+fn words_in(row: RowRef<'_>) -> &[u64] {
+    row.as_words()
+}
+
+#[inline]
+fn check_row(table: &MaflingoTable, row: RowRef<'_>) -> Result<(), Error> {
+    let bytes = row.as_bytes().len();
+    if bytes > MAX_ROW_BYTES {
+        return Err(Error::RowTooLong { bytes, limit: MAX_ROW_BYTES });
+    }
+    if bytes < table.layout.shape().fixed_bytes as usize {
+        return Err(Error::Definition(format!("a row of {bytes} bytes is too short for `{}`", table.definition.name)));
+    }
+    Ok(())
+}

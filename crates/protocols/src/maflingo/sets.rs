@@ -1,0 +1,272 @@
+//! What a running transaction remembers: read set, node set, write set (§4.2, 4.3), in memory that is kept from one
+//! transaction to the next (§5).
+//!
+//! The write set is a list that only grows: every write is an entry of its own, linked to the entry before it for the same
+//! record. So a savepoint is a length, undoing to it is a truncation, and commit applies the entries of a record in order.
+
+use polychron_base::{IndexId, TableId};
+use polychron_index::{Change, Changes, Stamp};
+
+use super::record::{Record, Tid};
+
+/// Where a record or node stands, for explaining an abort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) table: TableId,
+    pub(super) index: IndexId,
+}
+
+/// A record that was read, and the id it had then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Read {
+    pub(super) record: Record,
+    pub(super) tid: Tid,
+    pub(super) place: Place,
+}
+
+/// The leaves and buckets whose emptiness somewhere was observed.
+#[derive(Debug, Default)]
+pub(super) struct NodeSet {
+    nodes: Vec<(Stamp, Place)>,
+}
+
+impl NodeSet {
+    /// Remembers a node. Scans and repeated misses name the same node in a row, so the last one is compared.
+    #[inline]
+    pub(super) fn add(&mut self, stamp: Stamp, place: Place) {
+        if self.nodes.last().is_none_or(|(last, _)| *last != stamp) {
+            self.nodes.push((stamp, place));
+        }
+    }
+
+    /// The first node whose stamp does not hold any more.
+    ///
+    /// # Safety
+    /// The guard under which the stamps were taken is alive.
+    #[inline]
+    pub(super) unsafe fn first_broken(&self) -> Option<Place> {
+        // SAFETY: the caller keeps the guard.
+        self.nodes.iter().find(|(stamp, _)| !unsafe { stamp.holds() }).map(|(_, place)| *place)
+    }
+}
+
+impl Changes for NodeSet {
+    /// §4.5: the transaction's own insertions must not abort it.
+    fn change(&mut self, change: Change) {
+        match change {
+            Change::Moved { before, after } => {
+                for (stamp, _) in &mut self.nodes {
+                    if *stamp == before {
+                        *stamp = after;
+                    }
+                }
+            }
+            Change::Added { of, new } => {
+                if let Some(&(_, place)) = self.nodes.iter().find(|(stamp, _)| *stamp == of) {
+                    self.nodes.push((new, place));
+                }
+            }
+        }
+    }
+}
+
+/// What a write does to its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The record is this transaction's own, already in the index, latched since its birth, with the row inside.
+    Insert,
+    /// The row becomes `data`; the record had no row when this was decided, or it did not matter.
+    Put,
+    /// Words from `start` on become `data`.
+    Patch,
+    /// The row goes.
+    Delete,
+}
+
+/// A span of words in the transaction's arena.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Span {
+    pub(super) offset: u32,
+    pub(super) words: u32,
+}
+
+/// One write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Write {
+    pub(super) record: Record,
+    pub(super) place: Place,
+    pub(super) kind: Kind,
+    /// Whether the record came into the index by this transaction: on all writes of such a record.
+    pub(super) own_record: bool,
+    /// First word of a patch.
+    pub(super) start: u32,
+    /// The key's length in bytes; its words are in the arena.
+    pub(super) key_bytes: u16,
+    pub(super) key: Span,
+    pub(super) data: Span,
+    /// The write before this one for the same record.
+    pub(super) prior: Option<u32>,
+}
+
+const EMPTY: u32 = u32::MAX;
+const FIRST_SLOTS: usize = 64;
+
+/// The write set: entries, their data, and a small hash table that finds a record's latest entry.
+#[derive(Debug)]
+pub(super) struct WriteSet {
+    writes: Vec<Write>,
+    arena: Vec<u64>,
+    slots: Vec<u32>,
+}
+
+impl Default for WriteSet {
+    fn default() -> Self {
+        Self { writes: Vec::new(), arena: Vec::new(), slots: vec![EMPTY; FIRST_SLOTS] }
+    }
+}
+
+impl WriteSet {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    #[inline]
+    pub(super) fn get(&self, position: u32) -> &Write {
+        &self.writes[position as usize]
+    }
+
+    #[inline]
+    pub(super) fn words(&self, span: Span) -> &[u64] {
+        &self.arena[span.offset as usize..][..span.words as usize]
+    }
+
+    /// The key of a write, as bytes.
+    #[inline]
+    pub(super) fn key_bytes(&self, write: &Write) -> &[u8] {
+        let words = self.words(write.key);
+        // SAFETY: any initialised words are valid bytes, and the key's length never exceeds its words.
+        unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), usize::from(write.key_bytes)) }
+    }
+
+    /// Keeps words for the transaction's life.
+    #[inline]
+    pub(super) fn keep(&mut self, words: &[u64]) -> Span {
+        let offset = self.arena.len() as u32;
+        self.arena.extend_from_slice(words);
+        Span { offset, words: words.len() as u32 }
+    }
+
+    /// Keeps a key's bytes.
+    #[inline]
+    pub(super) fn keep_key<K: polychron_base::key::EncodedKey>(&mut self, key: K) -> (Span, u16) {
+        let offset = self.arena.len() as u32;
+        let words = key.len().div_ceil(8);
+        // The words hold the bytes in memory order, so that they can be lent as a byte slice.
+        self.arena.extend((0..words).map(|index| key.slice(index).to_be()));
+        (Span { offset, words: words as u32 }, key.len() as u16)
+    }
+
+    #[inline]
+    fn home(&self, record: Record) -> usize {
+        let address = record.memory().as_ptr().addr() as u64;
+        (address.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (self.slots.len() - 1)
+    }
+
+    /// The latest write of `record`.
+    #[inline]
+    pub(super) fn latest(&self, record: Record) -> Option<u32> {
+        if self.writes.is_empty() {
+            return None;
+        }
+        let slot = self.slots[self.slot(record)];
+        (slot != EMPTY).then_some(slot)
+    }
+
+    /// The slot that holds the record, or the empty one where it would go.
+    #[inline]
+    fn slot(&self, record: Record) -> usize {
+        let mut at = self.home(record);
+        while self.slots[at] != EMPTY && self.writes[self.slots[at] as usize].record != record {
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+        at
+    }
+
+    /// Adds a write; `prior` is filled in.
+    #[inline]
+    pub(super) fn push(&mut self, write: Write) {
+        if (self.writes.len() + 1) * 2 > self.slots.len() {
+            self.rehash(self.slots.len() * 2);
+        }
+        let at = self.slot(write.record);
+        let prior = (self.slots[at] != EMPTY).then_some(self.slots[at]);
+        self.slots[at] = self.writes.len() as u32;
+        self.writes.push(Write { prior, ..write });
+    }
+
+    /// Moves a write to the record that took its record's place.
+    pub(super) fn move_to(&mut self, position: u32, record: Record) {
+        let write = &mut self.writes[position as usize];
+        write.record = record;
+        write.own_record = true;
+    }
+
+    fn rehash(&mut self, slots: usize) {
+        self.slots.clear();
+        self.slots.resize(slots, EMPTY);
+        for position in 0..self.writes.len() {
+            let at = self.slot(self.writes[position].record);
+            self.slots[at] = position as u32;
+        }
+    }
+
+    /// Forgets the writes from `len` on and hands each to `undo`, newest first.
+    pub(super) fn truncate(&mut self, len: usize, mut undo: impl FnMut(&Self, &Write)) {
+        for position in (len..self.writes.len()).rev() {
+            undo(self, &self.writes[position]);
+        }
+        self.writes.truncate(len);
+        self.rehash(self.slots.len());
+    }
+
+    /// Forgets everything and keeps the memory, unless one huge transaction had inflated it.
+    pub(super) fn clear(&mut self) {
+        if self.writes.is_empty() && self.arena.is_empty() {
+            return;
+        }
+        self.writes.clear();
+        self.arena.clear();
+        self.arena.shrink_to(1 << 20);
+        if self.slots.len() > 1 << 12 {
+            self.slots = vec![EMPTY; FIRST_SLOTS];
+        } else {
+            self.slots.fill(EMPTY);
+        }
+    }
+}
+
+/// All that a running transaction remembers.
+#[derive(Debug, Default)]
+pub(super) struct Sets {
+    pub(super) reads: Vec<Read>,
+    pub(super) nodes: NodeSet,
+    pub(super) writes: WriteSet,
+    /// Positions of writes in latching order.
+    pub(super) order: Vec<u32>,
+}
+
+impl Sets {
+    /// Forgets everything.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.reads.clear();
+        self.nodes.nodes.clear();
+        self.writes.clear();
+    }
+}

@@ -1,0 +1,592 @@
+//! A running transaction: reads, writes, scans, savepoints (§4.2, 4.3, 4.5, 4.7).
+//!
+//! This file knows records and indexes; `rows.rs` makes rows of them and keeps secondary indexes up; `commit.rs` ends it.
+
+use std::ops::{Bound, ControlFlow, Range};
+
+use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
+use polychron_base::{Error, IndexId, Reason, Stop, TableId};
+use polychron_engine::redo::Redo;
+use polychron_engine::{Commit, Direction, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_index::{Handle, Inserted, Lookup, Stamp, ordered};
+use polychron_memory::{Guard, Snapshot};
+use polychron_schema::{RowBuffer, RowMut, RowRef};
+
+use super::commit::Group;
+use super::protocol::Shared;
+use super::record::{Record, Seen};
+use super::rows::words_of;
+use super::sets::{Kind, Place, Read, Span, Write};
+use super::table::{MaflingoTable, Store};
+use super::tid::TidSource;
+use super::worker::State;
+
+/// Memory that operations use one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    /// The row that was read last.
+    pub(super) row: RowBuffer,
+    /// A row as it was before a change, for the secondary indexes.
+    pub(super) old: RowBuffer,
+    /// A secondary entry's words.
+    pub(super) entry: RowBuffer,
+    pub(super) groups: Vec<Group>,
+    /// Entries of a scan's leaf, read before the visitor sees any.
+    pub(super) batch: ScanBatch,
+}
+
+/// A running transaction.
+#[derive(Debug)]
+pub struct MaflingoTransaction<'w, T: TidSource, R: Redo> {
+    pub(super) shared: &'w Shared<T, R>,
+    pub(super) state: &'w mut State,
+    pub(super) guard: Guard<'w>,
+    /// What a snapshot keeps; `None` in a read-write transaction.
+    open: Option<Snapshot<'w>>,
+    /// The epoch whose end a snapshot reads.
+    pub(super) snapshot: Option<u64>,
+    read_only: bool,
+    /// After a conflict every call conflicts.
+    pub(super) doomed: bool,
+    ended: bool,
+    until_check: u32,
+}
+
+/// What a look-up of a record came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Found {
+    /// The key leads to no record.
+    Nothing,
+    /// A record without a row: a tombstone, or an insertion under way.
+    Empty(Record),
+    /// A row; its projected words are in the row buffer.
+    Row(Record),
+}
+
+impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
+    pub(super) fn new(shared: &'w Shared<T, R>, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
+        debug_assert!(state.sets.writes.is_empty(), "the transaction before left something behind");
+        let read_only = mode == Mode::Snapshot;
+        let open = (read_only && shared.options.snapshots).then(|| guard.begin_snapshot());
+        let snapshot = open.as_ref().map(Snapshot::epoch);
+        if let Some(epoch) = snapshot {
+            state.counters.snapshot(shared.staleness_us(epoch));
+        }
+        let until_check = shared.options.check_every;
+        Self { shared, state, guard, open, snapshot, read_only, doomed: false, ended: false, until_check }
+    }
+
+    #[inline]
+    pub(super) fn table(&self, id: TableId) -> Result<&'w MaflingoTable, Error> {
+        let table = polychron_engine::catalog::get(&self.state.tables, id)?;
+        // SAFETY: the worker's list of tables changes only between transactions, and this transaction borrows the worker,
+        // so the table outlives it.
+        Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
+    }
+
+    /// Called at the start of every operation: conflicts stick, and long procedures find out that they are doomed.
+    #[inline]
+    pub(super) fn step(&mut self) -> Result<(), Stop> {
+        if self.doomed {
+            return Err(Stop::conflict());
+        }
+        self.until_check -= 1;
+        if self.until_check == 0 { self.check() } else { Ok(()) }
+    }
+
+    /// §5, inconsistent reads: a procedure that loops on what never stood together is stopped here. A snapshot takes
+    /// the occasion to leave its epoch for the present one, so that it holds back nothing but the versions it can see.
+    #[cold]
+    fn check(&mut self) -> Result<(), Stop> {
+        self.until_check = self.shared.options.check_every;
+        if self.snapshot.is_some() {
+            self.guard.refresh();
+            return Ok(());
+        }
+        self.validate().inspect_err(|_| {
+            if let Some(abort) = &mut self.state.last_abort {
+                abort.reason = Reason::Inconsistent;
+            }
+        })
+    }
+
+    pub(super) fn writable(&mut self) -> Result<(), Stop> {
+        if self.read_only {
+            return Err(Error::ReadOnly.into());
+        }
+        self.step()
+    }
+
+    /// Finds the record of a key and reads words `range` of its row into the row buffer; the reading is protected.
+    #[inline]
+    pub(super) fn find<K: EncodedKey>(&mut self, store: &Store, key: K, range: Range<usize>) -> Result<Found, Stop> {
+        loop {
+            let Lookup { handle, stamp } = store.index.get(key, &self.guard);
+            let Some(handle) = handle else {
+                if self.snapshot.is_none() {
+                    self.state.sets.nodes.add(stamp, store.place);
+                }
+                return Ok(Found::Nothing);
+            };
+            // SAFETY: the handle was found under this transaction's guard.
+            let record = unsafe { Record::from_handle(handle) };
+            let seen = self.read_record(record, stamp, store.place, range.clone());
+            if seen.present && seen.unlinked && self.snapshot.is_none() {
+                // The row moved to a larger record just now; the index leads there.
+                self.state.sets.reads.pop();
+                continue;
+            }
+            return Ok(if seen.present { Found::Row(record) } else { Found::Empty(record) });
+        }
+    }
+
+    /// Reads a record as this transaction sees it, and remembers that it did.
+    #[inline]
+    fn read_record(&mut self, record: Record, stamp: Stamp, place: Place, range: Range<usize>) -> Seen {
+        let row = &mut self.state.buffers.row;
+        if let Some(epoch) = self.snapshot {
+            return record.read_at(epoch, range, row);
+        }
+        if self.shared.options.read_own_writes
+            && let Some(latest) = self.state.sets.writes.latest(record)
+        {
+            return self.read_own(record, latest, range);
+        }
+        let seen = read_into(row, record, |row| record.read(range, row));
+        self.state.sets.reads.push(Read { record, tid: seen.tid, place });
+        if !seen.present {
+            self.state.sets.nodes.add(stamp, place);
+        }
+        seen
+    }
+
+    /// Reads a record that this transaction wrote: the row as it will be.
+    fn read_own(&mut self, record: Record, latest: u32, range: Range<usize>) -> Seen {
+        let State { sets, buffers, .. } = &mut *self.state;
+        let writes = &sets.writes;
+        // Back to the write that says what the whole row is, then forward again over the patches.
+        let mut chain = [0u32; 16];
+        let (mut depth, mut at, mut base) = (0, Some(latest), None);
+        let mut patches = Vec::new();
+        while let Some(position) = at {
+            let write = writes.get(position);
+            if write.kind != Kind::Patch {
+                base = Some(write);
+                break;
+            }
+            if depth < chain.len() {
+                chain[depth] = position;
+                depth += 1;
+            } else {
+                patches.push(position);
+            }
+            at = write.prior;
+        }
+        let row = &mut buffers.row;
+        let mut seen = match base.map(|write| (write.kind, write.data)) {
+            Some((Kind::Delete, _)) => return Seen { tid: record.tid(), ..Seen::default() },
+            Some((Kind::Put, data)) => {
+                let words = writes.words(data);
+                row.overwrite_words(words.len()).copy_from_slice(words);
+                Seen { tid: record.tid(), present: true, unlinked: false, words: words.len() }
+            }
+            // An own insertion is still absent for everybody else, so it is copied without asking.
+            Some(_) => {
+                let length = record.length();
+                polychron_sync::load_words(&record.words()[..length], row.overwrite_words(length));
+                Seen { tid: record.tid(), present: true, unlinked: false, words: length }
+            }
+            None => read_into(row, record, |row| record.read(range, row)),
+        };
+        let words = row.as_words().len();
+        for &position in patches.iter().rev().chain(chain[..depth].iter().rev()) {
+            let write = writes.get(position);
+            let (start, data) = (write.start as usize, writes.words(write.data));
+            let end = (start + data.len()).min(words);
+            if start < end {
+                row.words_mut()[start..end].copy_from_slice(&data[..end - start]);
+            }
+        }
+        seen.unlinked = false;
+        seen
+    }
+
+    /// Adds a write. Its key is kept where it will be needed: to take a record out of the index, or for the log.
+    #[inline]
+    pub(super) fn push_write<K: EncodedKey>(
+        &mut self,
+        record: Record,
+        place: Place,
+        kind: Kind,
+        key: K,
+        start: usize,
+        data: Span,
+    ) {
+        let writes = &mut self.state.sets.writes;
+        let (key, key_bytes) =
+            if kind == Kind::Patch && !R::ENABLED { (Span::default(), 0) } else { writes.keep_key(key) };
+        let own_record = match writes.latest(record) {
+            Some(latest) => writes.get(latest).own_record,
+            None => kind == Kind::Insert,
+        };
+        writes.push(Write { record, place, kind, own_record, start: start as u32, key_bytes, key, data, prior: None });
+    }
+
+    /// Inserts an entry whose key is absent (§4.5). `false`: the key has a row.
+    #[inline]
+    pub(super) fn insert_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<bool, Stop> {
+        let record = Record::latched(self.state.worker, row, &self.guard).map_err(Error::from)?;
+        let inserted = store.index.insert(key, record.handle(), &mut self.state.sets.nodes, &self.guard);
+        if matches!(inserted, Ok(Inserted::New)) {
+            self.push_write(record, store.place, Kind::Insert, key, 0, Span::default());
+            return Ok(true);
+        }
+        // SAFETY: the index did not take the record, so it is still ours alone.
+        unsafe { self.guard.free(record.memory(), record.bytes()) };
+        inserted.map_err(Error::from)?;
+        match self.find(store, key, 0..0)? {
+            Found::Row(_) => Ok(false),
+            Found::Empty(record) => {
+                let data = self.state.sets.writes.keep(row);
+                self.push_write(record, store.place, Kind::Put, key, 0, data);
+                Ok(true)
+            }
+            // The key went between the two looks; it is tried again with a record of its own.
+            Found::Nothing => self.insert_entry(store, key, row),
+        }
+    }
+
+    /// Writes an entry whatever is there.
+    pub(super) fn put_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<(), Stop> {
+        let Lookup { handle, .. } = store.index.get(key, &self.guard);
+        let Some(handle) = handle else {
+            if self.insert_entry(store, key, row)? {
+                return Ok(());
+            }
+            return self.put_entry(store, key, row);
+        };
+        // SAFETY: the handle was found under this transaction's guard.
+        let record = unsafe { Record::from_handle(handle) };
+        let data = self.state.sets.writes.keep(row);
+        self.push_write(record, store.place, Kind::Put, key, 0, data);
+        Ok(())
+    }
+
+    /// Deletes an entry. `false`: the key has no row.
+    #[inline]
+    pub(super) fn delete_entry<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<bool, Stop> {
+        let Found::Row(record) = self.find(store, key, 0..0)? else { return Ok(false) };
+        self.push_write(record, store.place, Kind::Delete, key, 0, Span::default());
+        Ok(true)
+    }
+
+    /// The ordered index behind a scan.
+    fn ordered<'t>(
+        &self,
+        table: &'t MaflingoTable,
+        index: IndexId,
+    ) -> Result<(&'t Store, &'t ordered::OrderedIndex), Stop> {
+        let store = table.store(index).filter(|store| store.is_ready());
+        let store = store.ok_or(Error::NoSuchIndex(table.id, index))?;
+        match &*store.index {
+            polychron_index::AnyIndex::Ordered(ordered) => Ok((store, ordered)),
+            polychron_index::AnyIndex::Hash(_) => Err(Error::NoOrder(table.id, index).into()),
+        }
+    }
+
+    /// Visits the records of a range, as handles first: the records of a batch are fetched into the caches together.
+    pub(super) fn scan_entries(
+        &mut self,
+        scan: &Scan<'_>,
+        table: &MaflingoTable,
+        range: Range<usize>,
+        visitor: &mut impl FnMut(&mut Self) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<(), Stop> {
+        let (store, index) = self.ordered(table, scan.index)?;
+        let direction = match scan.direction {
+            Direction::Forward => ordered::Direction::Forward,
+            Direction::Backward => ordered::Direction::Backward,
+        };
+        let mut batch = std::mem::take(&mut self.state.buffers.batch);
+        batch.resume.clear();
+        let mut bounds = (scan.lower, scan.upper);
+        let mut size = scan.limit.clamp(1, ScanBatch::FIRST);
+        let outcome = loop {
+            let resumed = std::mem::take(&mut batch.resume);
+            if !resumed.is_empty() {
+                match direction {
+                    ordered::Direction::Forward => bounds.0 = Bound::Excluded(&resumed[..]),
+                    ordered::Direction::Backward => bounds.1 = Bound::Excluded(&resumed[..]),
+                }
+            }
+            batch.begin(size);
+            index.scan(bounds.0, bounds.1, direction, &mut batch, &self.guard);
+            let outcome = self.visit_batch(&mut batch, store.place, range.clone(), visitor);
+            bounds = (scan.lower, scan.upper);
+            match outcome {
+                Ok(ControlFlow::Continue(())) if batch.full => size = ScanBatch::LARGEST,
+                other => break other.map(|_| ()),
+            }
+        };
+        self.state.buffers.batch = batch;
+        outcome
+    }
+
+    fn visit_batch(
+        &mut self,
+        batch: &mut ScanBatch,
+        place: Place,
+        range: Range<usize>,
+        visitor: &mut impl FnMut(&mut Self) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<ControlFlow<()>, Stop> {
+        let mut next_stamp = 0;
+        let lines = (range.end.min(56) + 4).div_ceil(8);
+        for &(handle, _) in batch.entries.iter().take(ScanBatch::AHEAD) {
+            // SAFETY: the handle was found under this transaction's guard.
+            unsafe { Record::from_handle(handle) }.prefetch(lines);
+        }
+        for position in 0..batch.entries.len() {
+            let (handle, node) = batch.entries[position];
+            if let Some(&(ahead, _)) = batch.entries.get(position + ScanBatch::AHEAD) {
+                // SAFETY: as above.
+                unsafe { Record::from_handle(ahead) }.prefetch(lines);
+            }
+            // Only nodes that were needed are remembered: those up to the entry at which the visitor stops.
+            next_stamp = self.remember_nodes(batch, next_stamp, node as usize + 1, place);
+            // SAFETY: as above.
+            let record = unsafe { Record::from_handle(handle) };
+            self.step()?;
+            let stamp = batch.stamps[node as usize];
+            let seen = self.read_record(record, stamp, place, range.clone());
+            if seen.present && seen.unlinked && self.snapshot.is_none() {
+                // The row moved to a larger record after the leaf was read; its old record does not validate.
+                return Err(self.conflict(Reason::StaleRead, place, Some(record)));
+            }
+            if seen.present && visitor(self)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        self.remember_nodes(batch, next_stamp, batch.stamps.len(), place);
+        Ok(ControlFlow::Continue(()))
+    }
+
+    #[inline]
+    fn remember_nodes(&mut self, batch: &ScanBatch, from: usize, to: usize, place: Place) -> usize {
+        if self.snapshot.is_none() {
+            for &stamp in &batch.stamps[from.min(to)..to] {
+                self.state.sets.nodes.add(stamp, place);
+            }
+        }
+        from.max(to)
+    }
+
+    /// The row that was read last.
+    #[inline]
+    pub(super) fn row(&self) -> RowRef<'_> {
+        self.state.buffers.row.as_row()
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+        self.open = None;
+        self.state.reclaimer.share_surplus(&self.shared.orphans);
+    }
+}
+
+/// Reads into a buffer as long as the record can be, of which only the wanted words are written.
+#[inline]
+fn read_into(row: &mut RowBuffer, record: Record, read: impl FnOnce(&mut [u64]) -> Seen) -> Seen {
+    let capacity = record.capacity();
+    let seen = read(row.overwrite_words(capacity));
+    if seen.words < capacity {
+        row.overwrite_words(seen.words);
+    }
+    seen
+}
+
+/// Entries of a range, collected leaf by leaf up to a number.
+#[derive(Debug, Default)]
+pub(super) struct ScanBatch {
+    stamps: Vec<Stamp>,
+    entries: Vec<(Handle, u32)>,
+    /// The last key taken, when the batch is full.
+    resume: Vec<u8>,
+    size: usize,
+    full: bool,
+}
+
+impl ScanBatch {
+    /// Entries collected at first: few, for scans that stop early.
+    const FIRST: usize = 64;
+    /// Entries collected at a time later on.
+    const LARGEST: usize = 1024;
+    /// How many records ahead of the visit are being fetched.
+    const AHEAD: usize = 8;
+
+    fn begin(&mut self, size: usize) {
+        self.stamps.clear();
+        self.entries.clear();
+        self.size = size;
+        self.full = false;
+    }
+}
+
+impl ordered::Visitor for ScanBatch {
+    #[inline]
+    fn node(&mut self, stamp: Stamp) {
+        self.stamps.push(stamp);
+    }
+
+    #[inline]
+    fn entry(&mut self, key: &[u8], handle: Handle) -> ControlFlow<()> {
+        self.entries.push((handle, self.stamps.len() as u32 - 1));
+        if self.entries.len() < self.size {
+            return ControlFlow::Continue(());
+        }
+        self.full = true;
+        self.resume.clear();
+        self.resume.extend_from_slice(key);
+        ControlFlow::Break(())
+    }
+}
+
+impl<T: TidSource, R: Redo> Commit for MaflingoTransaction<'_, T, R> {
+    fn commit(mut self) -> Result<(), Stop> {
+        if self.doomed {
+            return Err(Stop::conflict());
+        }
+        if self.snapshot.is_none() {
+            if self.state.sets.writes.is_empty() {
+                // The reads acquired, so validation's loads come after them; nothing was written that others must see.
+                self.validate()?;
+                self.state.sets.clear();
+            } else {
+                self.commit_writes()?;
+            }
+        }
+        self.end();
+        Ok(())
+    }
+
+    fn roll_back(mut self) -> bool {
+        !self.doomed && (self.snapshot.is_some() || self.validate().is_ok())
+    }
+}
+
+impl<T: TidSource, R: Redo> Drop for MaflingoTransaction<'_, T, R> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.undo_writes(0);
+            self.state.sets.clear();
+            self.end();
+        }
+    }
+}
+
+/// A key must be short enough for the indexes.
+#[inline]
+pub(super) fn check_key<K: EncodedKey>(key: K) -> Result<(), Error> {
+    if key.len() > MAX_KEY_BYTES { Err(Error::KeyTooLong) } else { Ok(()) }
+}
+
+impl<T: TidSource, R: Redo> Transaction for MaflingoTransaction<'_, T, R> {
+    #[inline]
+    fn read_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        self.step()?;
+        let table = self.table(table)?;
+        Ok(match self.find(&table.primary, key, words_of(projection))? {
+            Found::Row(_) => Some(self.row()),
+            _ => None,
+        })
+    }
+
+    fn read_row_unvalidated<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        self.step()?;
+        let table = self.table(table)?;
+        let Lookup { handle, .. } = table.primary.index.get(key, &self.guard);
+        let Some(handle) = handle else { return Ok(None) };
+        // SAFETY: the handle was found under this transaction's guard.
+        let record = unsafe { Record::from_handle(handle) };
+        let range = words_of(projection);
+        let seen = read_into(&mut self.state.buffers.row, record, |row| record.read(range, row));
+        Ok(seen.present.then(|| self.row()))
+    }
+
+    #[inline]
+    fn update_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+        change: impl FnOnce(&mut RowMut<'_>),
+    ) -> Result<bool, Stop> {
+        self.writable()?;
+        let table = self.table(table)?;
+        self.change_row(table, key, projection, change)
+    }
+
+    #[inline]
+    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.writable()?;
+        check_key(key)?;
+        let table = self.table(table)?;
+        self.add_row(table, key, row)
+    }
+
+    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.writable()?;
+        check_key(key)?;
+        let table = self.table(table)?;
+        self.overwrite_row(table, key, row)
+    }
+
+    #[inline]
+    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+        self.writable()?;
+        let table = self.table(table)?;
+        self.remove_row(table, key)
+    }
+
+    fn scan_rows(
+        &mut self,
+        scan: &Scan<'_>,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.step()?;
+        let table = self.table(scan.table)?;
+        self.visit_rows(scan, table, visitor)
+    }
+
+    fn savepoint(&mut self) -> Savepoint {
+        Savepoint { position: self.state.sets.writes.len() }
+    }
+
+    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+        self.step()?;
+        if savepoint.position < self.state.sets.writes.len() {
+            self.undo_writes(savepoint.position);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn prefetch_row<K: EncodedKey>(&self, table: TableId, key: K) {
+        if let Ok(table) = self.table(table) {
+            table.primary.index.prefetch(key, &self.guard);
+        }
+    }
+
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+        Ok(&self.table(table)?.definition)
+    }
+}

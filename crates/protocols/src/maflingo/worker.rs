@@ -1,0 +1,143 @@
+//! A worker: a slot in the epochs, pools, and the sets that its transactions use one after the other.
+
+use std::sync::Arc;
+
+use polychron_base::{Abort, Error};
+use polychron_engine::catalog::Tables;
+use polychron_engine::options::Retry;
+use polychron_engine::redo::{NoRedo, Redo};
+use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
+use polychron_memory::Local;
+use polychron_sync::spin_hint;
+
+use super::protocol::Shared;
+use super::reclaim::Reclaimer;
+use super::record::Tid;
+use super::sets::Sets;
+use super::table::MaflingoTable;
+use super::tid::{LocalTid, TidSource};
+use super::transaction::{Buffers, MaflingoTransaction};
+
+/// Tombstones taken out after each transaction, beside as many as it wrote itself.
+const RECLAIM_STEP: usize = 4;
+
+/// One thread's way into the database.
+#[derive(Debug)]
+pub struct MaflingoWorker<T: TidSource = LocalTid, R: Redo = NoRedo> {
+    pub(super) local: Local,
+    pub(super) state: State,
+    pub(super) shared: Arc<Shared<T, R>>,
+}
+
+/// What a worker keeps from one transaction to the next.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) sets: Sets,
+    pub(super) buffers: Buffers,
+    pub(super) reclaimer: Reclaimer,
+    pub(super) tables: Tables<MaflingoTable>,
+    pub(super) catalog_version: u64,
+    pub(super) last_tid: Tid,
+    pub(super) last_abort: Option<Abort>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) worker: usize,
+    backoff_seed: u64,
+}
+
+impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
+    pub(super) fn new(shared: &Arc<Shared<T, R>>) -> Result<Self, Error> {
+        let local = shared.memory.register()?;
+        let worker = local.worker_id().position();
+        let (catalog_version, tables) = shared.catalog.snapshot();
+        let state = State {
+            sets: Sets::default(),
+            buffers: Buffers::default(),
+            reclaimer: Reclaimer::default(),
+            tables,
+            catalog_version,
+            last_tid: Tid::ZERO,
+            last_abort: None,
+            counters: shared.counters.register(),
+            worker,
+            backoff_seed: worker as u64 + 1,
+        };
+        Ok(Self { local, state, shared: Arc::clone(shared) })
+    }
+}
+
+impl<T: TidSource, R: Redo> Worker for MaflingoWorker<T, R> {
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        drive::execute(self, Mode::ReadWrite, procedure)
+    }
+
+    fn execute_batch<P: Procedure>(
+        &mut self,
+        procedures: &mut [P],
+        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+    ) {
+        super::prefetch::execute_batch(self, procedures, done);
+    }
+
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        drive::execute(self, Mode::Snapshot, procedure)
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.state.counters
+    }
+
+    fn tidy_up(&mut self) {
+        let guard = self.local.pin();
+        self.state.reclaimer.drain(&self.shared.orphans, &self.state.tables, self.state.worker, &guard);
+    }
+}
+
+impl<T: TidSource, R: Redo> Interactive for MaflingoWorker<T, R> {
+    type Transaction<'w> = MaflingoTransaction<'w, T, R>;
+
+    #[inline]
+    fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
+        let Self { local, state, shared } = self;
+        // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
+        let guard = local.pin();
+        if shared.catalog.version() != state.catalog_version {
+            (state.catalog_version, state.tables) = shared.catalog.snapshot();
+        }
+        state.reclaimer.step(&state.tables, state.worker, RECLAIM_STEP, &guard);
+        Ok(MaflingoTransaction::new(shared, state, guard, mode))
+    }
+
+    fn last_abort(&self) -> Option<Abort> {
+        self.state.last_abort
+    }
+
+    /// Waits for a random time below a bound that doubles with each conflict in a row, so that two transactions that
+    /// met once do not meet again in step.
+    fn back_off(&mut self, attempts: u64) {
+        let state = &mut self.state;
+        state.backoff_seed ^= state.backoff_seed << 13;
+        state.backoff_seed ^= state.backoff_seed >> 7;
+        state.backoff_seed ^= state.backoff_seed << 17;
+        // A spin hint takes some 40 ns on common processors; the bound is a matter of scale, not of precision.
+        let longest = self.shared.common.retry.backoff_max_us.saturating_mul(25).max(1);
+        let bound = (1u64 << attempts.min(20)).min(longest);
+        for _ in 0..state.backoff_seed % bound {
+            spin_hint();
+        }
+        if attempts > 8 {
+            // The other side may be waiting for this processor.
+            polychron_sync::thread::yield_now();
+        }
+    }
+
+    fn retry(&self) -> &Retry {
+        &self.shared.common.retry
+    }
+}
+
+impl<T: TidSource, R: Redo> Drop for MaflingoWorker<T, R> {
+    fn drop(&mut self) {
+        self.state.reclaimer.leave(&self.shared.orphans);
+        self.shared.counters.leave(&self.state.counters);
+    }
+}

@@ -1,0 +1,213 @@
+//! What a procedure may ask for.
+
+use std::ops::{Bound, ControlFlow};
+
+use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
+use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_engine::{
+    Counters, Direction, Insertion, Mode, Projection, RowMut, RowRef, Savepoint, Scan, TableDefinition, Transaction,
+};
+use polychron_schema::{Changes, IndexKind, MAX_ROW_BYTES};
+
+use super::commit::Undo;
+use super::protocol::Held;
+use super::table::{SerialTable, is_empty, is_point};
+use super::worker::Buffers;
+
+/// A running transaction: it holds the mutex, and is rolled back when it is dropped.
+#[derive(Debug)]
+pub struct SerialTransaction<'w> {
+    pub(super) held: Held<'w>,
+    pub(super) buffers: &'w mut Buffers,
+    pub(super) counters: &'w Counters,
+    pub(super) mode: Mode,
+}
+
+/// The bytes of an encoded key.
+struct KeyBytes {
+    bytes: [u8; MAX_KEY_BYTES],
+    len: usize,
+}
+
+impl KeyBytes {
+    fn new<K: EncodedKey>(key: K) -> Result<Self, Error> {
+        if key.len() > MAX_KEY_BYTES {
+            return Err(Error::KeyTooLong);
+        }
+        let mut bytes = [0; MAX_KEY_BYTES];
+        let len = key.write_to(&mut bytes);
+        Ok(Self { bytes, len })
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl<'w> SerialTransaction<'w> {
+    pub(super) fn new(held: Held<'w>, buffers: &'w mut Buffers, counters: &'w Counters, mode: Mode) -> Self {
+        debug_assert!(buffers.undo.is_empty(), "the transaction before has ended");
+        Self { held, buffers, counters, mode }
+    }
+
+    fn writable(&self) -> Result<(), Error> {
+        if self.mode == Mode::Snapshot { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    /// Makes `row` the row of `key`, or tells which unique index forbids it.
+    fn write(&mut self, table: TableId, key: &[u8], row: &[u64]) -> Result<Insertion, Error> {
+        let bytes = size_of_val(row);
+        if bytes > MAX_ROW_BYTES {
+            return Err(Error::RowTooLong { bytes, limit: MAX_ROW_BYTES });
+        }
+        let entry = self.held.tables.get_mut(table)?;
+        if let Some(index) = entry.duplicate(key, row)? {
+            return Ok(Insertion::Duplicate(index));
+        }
+        let before = entry.replace(key, Some(row.into()))?;
+        self.buffers.undo.push(Undo { table, key: key.to_vec(), before });
+        Ok(Insertion::Inserted)
+    }
+}
+
+impl Transaction for SerialTransaction<'_> {
+    fn read_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        _projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        let key = KeyBytes::new(key)?;
+        let row = self.held.tables.get(table)?.rows.get(key.as_slice());
+        Ok(row.map(|words| RowRef::from_words(words)))
+    }
+
+    fn read_row_unvalidated<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        self.read_row(table, key, projection)
+    }
+
+    fn update_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        _projection: &Projection,
+        change: impl FnOnce(&mut RowMut<'_>),
+    ) -> Result<bool, Stop> {
+        self.writable()?;
+        let key = KeyBytes::new(key)?;
+        let entry = self.held.tables.get(table)?;
+        let Some(words) = entry.rows.get(key.as_slice()) else { return Ok(false) };
+        // The row is changed in the buffer; should the change panic or break a rule, the table is untouched.
+        let mut row = std::mem::take(&mut self.buffers.row);
+        row.copy_from(RowRef::from_words(words).as_bytes());
+        let mut changes = Changes::NONE;
+        change(&mut RowMut::new(&mut row, &mut changes, entry.layout.shape()));
+        let written = self.write(table, key.as_slice(), row.as_words());
+        self.buffers.row = row;
+        match written? {
+            Insertion::Inserted => Ok(true),
+            Insertion::Duplicate(index) => Err(Error::Duplicate { table, index }.into()),
+        }
+    }
+
+    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.writable()?;
+        let key = KeyBytes::new(key)?;
+        if self.held.tables.get(table)?.rows.contains_key(key.as_slice()) {
+            return Ok(Insertion::Duplicate(IndexId::PRIMARY));
+        }
+        Ok(self.write(table, key.as_slice(), &words_of(row))?)
+    }
+
+    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.writable()?;
+        let key = KeyBytes::new(key)?;
+        Ok(self.write(table, key.as_slice(), &words_of(row))?)
+    }
+
+    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+        self.writable()?;
+        let key = KeyBytes::new(key)?.as_slice().to_vec();
+        let Some(before) = self.held.tables.get_mut(table)?.replace(&key, None)? else { return Ok(false) };
+        self.buffers.undo.push(Undo { table, key, before: Some(before) });
+        Ok(true)
+    }
+
+    fn scan_rows(
+        &mut self,
+        scan: &Scan<'_>,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        let table = self.held.tables.get(scan.table)?;
+        let kind = match scan.index {
+            IndexId::PRIMARY => table.definition.primary_kind,
+            secondary => table.secondary(secondary)?.kind,
+        };
+        if kind == IndexKind::Hash && !is_point(scan.lower, scan.upper) {
+            return Err(Error::NoOrder(scan.table, scan.index).into());
+        }
+        if is_empty(scan.lower, scan.upper) {
+            return Ok(());
+        }
+        let range: (Bound<&[u8]>, Bound<&[u8]>) = (scan.lower, scan.upper);
+        match scan.index {
+            IndexId::PRIMARY => visit(table, scan, table.rows.range::<[u8], _>(range).map(|(_, row)| row), visitor),
+            secondary => {
+                let entries = table.secondary(secondary)?.entries.range::<[u8], _>(range);
+                visit(table, scan, entries.map(|(_, primary)| &table.rows[primary]), visitor)
+            }
+        }
+    }
+
+    fn savepoint(&mut self) -> Savepoint {
+        Savepoint { position: self.buffers.undo.len() }
+    }
+
+    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+        self.undo_to(savepoint.position);
+        Ok(())
+    }
+
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+        Ok(&self.held.tables.get(table)?.definition)
+    }
+}
+
+/// Visits rows in the scan's direction until the limit is reached or the visitor has enough.
+fn visit<'t>(
+    table: &SerialTable,
+    scan: &Scan<'_>,
+    rows: impl DoubleEndedIterator<Item = &'t Box<[u64]>>,
+    visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+) -> Result<(), Stop> {
+    let mut left = scan.limit;
+    let mut visit_one = |words: &[u64]| {
+        let row = RowRef::from_words(words);
+        if left == 0 {
+            return ControlFlow::Break(());
+        }
+        if !scan.restrictions.iter().all(|restriction| restriction.holds(&table.layout, row)) {
+            return ControlFlow::Continue(());
+        }
+        left -= 1;
+        visitor(row)
+    };
+    // Whether the visitor stopped early makes no difference here: nothing is remembered of what was seen.
+    let _ = match scan.direction {
+        Direction::Forward => rows.map(|row| &row[..]).try_for_each(&mut visit_one),
+        Direction::Backward => rows.rev().map(|row| &row[..]).try_for_each(&mut visit_one),
+    };
+    Ok(())
+}
+
+/// A row as whole words.
+fn words_of(row: RowRef<'_>) -> Vec<u64> {
+    let (chunks, rest) = row.as_bytes().as_chunks::<8>();
+    debug_assert!(rest.is_empty(), "rows are whole words");
+    chunks.iter().map(|chunk| u64::from_ne_bytes(*chunk)).collect()
+}

@@ -1,0 +1,80 @@
+//! A worker: a slot, counters, and buffers that its transactions use one after the other.
+
+use std::sync::Arc;
+
+use polychron_base::{Abort, Error};
+use polychron_engine::options::Retry;
+use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
+use polychron_memory::Local;
+use polychron_schema::RowBuffer;
+
+use super::commit::Undo;
+use super::protocol::Serial;
+use super::transaction::SerialTransaction;
+
+/// One thread's way into the database.
+#[derive(Debug)]
+pub struct SerialWorker {
+    database: Arc<Serial>,
+    counters: Arc<Counters>,
+    /// A worker slot: claimed for its number, which the options limit.
+    _slot: Local,
+    buffers: Buffers,
+}
+
+/// What a worker keeps from one transaction to the next, so that transactions do not allocate it anew.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    /// What the running transaction changed, in order.
+    pub(super) undo: Vec<Undo>,
+    /// The row that is being changed.
+    pub(super) row: RowBuffer,
+}
+
+impl SerialWorker {
+    pub(super) fn new(database: &Arc<Serial>) -> Result<Self, Error> {
+        let slot = database.memory.register().map_err(Error::from)?;
+        let counters = database.counters.register();
+        Ok(Self { database: Arc::clone(database), counters, _slot: slot, buffers: Buffers::default() })
+    }
+}
+
+impl Worker for SerialWorker {
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        drive::execute(self, Mode::ReadWrite, procedure)
+    }
+
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        drive::execute(self, Mode::Snapshot, procedure)
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+impl Interactive for SerialWorker {
+    type Transaction<'w> = SerialTransaction<'w>;
+
+    fn begin(&mut self, mode: Mode) -> Result<SerialTransaction<'_>, Error> {
+        let held = self.database.hold()?;
+        Ok(SerialTransaction::new(held, &mut self.buffers, &self.counters, mode))
+    }
+
+    /// Nothing ever conflicts.
+    fn last_abort(&self) -> Option<Abort> {
+        None
+    }
+
+    fn back_off(&mut self, _attempts: u64) {}
+
+    fn retry(&self) -> &Retry {
+        &self.database.common.retry
+    }
+}
+
+impl Drop for SerialWorker {
+    fn drop(&mut self) {
+        self.database.counters.leave(&self.counters);
+    }
+}
