@@ -1,0 +1,236 @@
+//! Who may name and use what.
+
+use crate::source::{code, line_of, paths, words};
+use crate::{Finding, Source};
+
+/// Protocols named outside their own folders and the `allowed` paths, which are prefixes. A name is a list of words, as they stand in
+/// identifiers of any style: `["lazy", "occ"]` finds `lazy_occ`, `LazyOcc` and `lazy-occ`.
+///
+/// The files of `citing` may name protocols in comments, for they refer to papers, but not in code.
+pub fn names(sources: &[Source], names: &[&[&str]], allowed: &[&str], citing: &[&str]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in sources.iter().filter(|source| source.is_rust()) {
+        if allowed.iter().any(|prefix| source.path.starts_with(prefix)) {
+            continue;
+        }
+        let own = protocol_of(source).and_then(|folder| folder.split('_').next());
+        let cites = citing.contains(&source.path.as_str());
+        let text = if cites { code(&source.text) } else { source.text.clone() };
+        for (index, line) in text.lines().enumerate() {
+            let humps = humps(line);
+            for name in names.iter().filter(|name| own != Some(name[0])) {
+                if humps.windows(name.len()).any(|window| window == *name) {
+                    let message = format!("a protocol is named: {}", name.join("-"));
+                    findings.push(Finding::new(source, index + 1, message));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// The words of a line in lower case, identifiers taken apart.
+fn humps(line: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut before = ' ';
+    for character in line.chars() {
+        if character.is_alphanumeric() {
+            let begins = !before.is_alphanumeric() || (character.is_uppercase() && !before.is_uppercase());
+            if begins {
+                words.push(String::new());
+            }
+            if let Some(word) = words.last_mut() {
+                word.extend(character.to_lowercase());
+            }
+        }
+        before = character;
+    }
+    words
+}
+
+/// Folders under `crates/protocols/src`.
+pub fn protocol_folders(sources: &[Source]) -> Vec<String> {
+    let mut folders: Vec<String> = sources.iter().filter_map(protocol_of).map(str::to_owned).collect();
+    folders.sort();
+    folders.dedup();
+    folders
+}
+
+fn protocol_of(source: &Source) -> Option<&str> {
+    source.path.strip_prefix("crates/protocols/src/")?.split_once('/').map(|(folder, _)| folder)
+}
+
+/// Protocol folders that name one another.
+pub fn protocol_imports(sources: &[Source]) -> Vec<Finding> {
+    let folders = protocol_folders(sources);
+    let mut findings = Vec::new();
+    for source in sources.iter().filter(|source| source.is_rust()) {
+        let Some(own) = protocol_of(source) else { continue };
+        for (line, path) in paths(&code(&source.text)) {
+            let inner = ["crate::", "super::", "polychron_protocols::"].iter().any(|root| path.starts_with(root));
+            let root = |part: &&str| matches!(*part, "crate" | "super" | "self" | "polychron_protocols");
+            let named = path.split("::").find(|part| !root(part)).filter(|_| inner);
+            if let Some(named) = named.filter(|named| *named != own && folders.iter().any(|folder| folder == named)) {
+                findings.push(Finding::new(source, line, format!("{own} uses {named}; what two share moves down")));
+            }
+        }
+    }
+    findings
+}
+
+/// Uses of one of `forbidden`, which are paths, outside the crates of `allowed`.
+pub fn doors(sources: &[Source], forbidden: &[&str], allowed: &[&str], programs_may: bool) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in sources.iter().filter(|source| source.is_rust() && !(programs_may && source.is_program())) {
+        if source.crate_folder().is_some_and(|folder| allowed.contains(&folder)) {
+            continue;
+        }
+        for (line, path) in paths(&code(&source.text)) {
+            let path = path.trim_start_matches("::");
+            let meets = |door: &&&str| path == **door || path.starts_with(&format!("{door}::"));
+            if let Some(door) = forbidden.iter().find(meets) {
+                findings.push(Finding::new(source, line, format!("only {allowed:?} may use {door}")));
+            }
+        }
+    }
+    findings.dedup();
+    findings
+}
+
+/// `unsafe` outside the crates of `allowed`.
+pub fn unsafe_code(sources: &[Source], allowed: &[&str]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in sources.iter().filter(|source| source.is_rust()) {
+        if source.crate_folder().is_some_and(|folder| allowed.contains(&folder)) {
+            continue;
+        }
+        let code = code(&source.text);
+        for at in words(&code, "unsafe") {
+            findings.push(Finding::new(source, line_of(&code, at), "unsafe is not for this crate"));
+        }
+    }
+    findings
+}
+
+/// Dependencies among the workspace's crates that `allowed`, a list of folders and what each may depend on, does not
+/// have. Dependencies of tests alone are free.
+pub fn dependencies(sources: &[Source], allowed: &[(&str, &[&str])]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in sources.iter().filter(|source| source.path.ends_with("Cargo.toml")) {
+        let Some(folder) = source.crate_folder() else { continue };
+        let Some((_, below)) = allowed.iter().find(|(name, _)| *name == folder) else {
+            findings.push(Finding::new(source, 0, "the crate is not in the table of dependencies"));
+            continue;
+        };
+        let mut counts = false;
+        for (index, line) in source.text.lines().enumerate() {
+            if line.starts_with('[') {
+                // A table of its own, [dependencies.x], names the dependency in its head.
+                counts = line.contains("dependencies") && !line.contains("dev-dependencies");
+            }
+            let name = line.trim_start_matches('[').rsplit("dependencies.").next().unwrap_or(line);
+            let name = name.split(['=', '.', ' ', ']']).next().unwrap_or_default();
+            let Some(used) = name.strip_prefix("polychron").filter(|_| counts) else { continue };
+            let used = used.strip_prefix('-').unwrap_or("polychron");
+            if !below.contains(&used) {
+                findings.push(Finding::new(source, index + 1, format!("{folder} does not depend on {used}")));
+            }
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: &[&[&str]] = &[&["silo"], &["lazy", "occ"]];
+
+    #[test]
+    fn a_protocol_named_elsewhere_is_found() {
+        let elsewhere = Source::new("crates/protocols/src/serial/mod.rs", "struct Silo;");
+        assert_eq!(names(&[elsewhere], NAMES, &["crates/protocols/src/lib.rs"], &[]).len(), 1);
+        for text in ["struct SiloTable;", "// as in Silo", "let lazy_occ = 1;", "use x::LazyOcc;"] {
+            assert_eq!(
+                names(
+                    &[Source::new("crates/engine/src/a.rs", text)],
+                    NAMES,
+                    &["crates/protocols/src/lib.rs"],
+                    &["crates/index/src/b.rs"]
+                )
+                .len(),
+                1
+            );
+        }
+        let fine = [
+            Source::new("crates/protocols/src/silo/mod.rs", "struct Silo;"),
+            Source::new("crates/engine/src/a.rs", "static X: LazyLock<Silos>; // lazy"),
+            Source::new("crates/index/src/b.rs", "// as in Silo"),
+        ];
+        assert_eq!(
+            names(&[Source::new("crates/index/src/b.rs", "use silo;")], NAMES, &[], &["crates/index/src/b.rs"]).len(),
+            1
+        );
+        assert_eq!(names(&fine, NAMES, &["crates/protocols/src/lib.rs"], &["crates/index/src/b.rs"]), []);
+    }
+
+    #[test]
+    fn a_protocol_that_uses_another_is_found() {
+        let other = Source::new("crates/protocols/src/silo/mod.rs", "mod table; use crate::silo::table::Table;");
+        for text in ["use crate::{other, silo::table};", "fn a() { crate::silo::b() }", "use super::super::silo;"] {
+            let source = Source::new("crates/protocols/src/serial/mod.rs", text);
+            assert_eq!(protocol_imports(&[source, other.clone()]).len(), 1, "{text}");
+        }
+        assert_eq!(protocol_imports(&[other]), []);
+    }
+
+    #[test]
+    fn a_door_that_is_passed_is_found() {
+        let forbidden = ["std::sync::atomic", "std::time::Instant", "rand"];
+        for text in [
+            "use std::sync::{Arc, atomic::AtomicU64};",
+            "let a = std::time::Instant::now();",
+            "use std::time::{Duration, Instant};",
+            "let r = rand::random();",
+        ] {
+            let source = Source::new("crates/engine/src/a.rs", text);
+            assert_eq!(doors(&[source], &forbidden, &["base"], true).len(), 1, "{text}");
+        }
+        let fine = [
+            Source::new("crates/base/src/a.rs", "use std::time::Instant;"),
+            Source::new("crates/index/examples/a.rs", "use std::time::Instant;"),
+            Source::new("crates/index/src/a.rs", "// std::time::Instant\nuse std::time::Duration; use random::x;"),
+        ];
+        assert_eq!(doors(&fine, &forbidden, &["base"], true), []);
+    }
+
+    #[test]
+    fn unsafe_code_in_a_safe_crate_is_found() {
+        let source = Source::new("crates/sql/src/a.rs", "fn a() {\n    unsafe { b() }\n}");
+        let findings = unsafe_code(&[source], &["sync"]);
+        assert_eq!(findings.len(), 1);
+        assert_eq!(findings[0].line, 2);
+        let fine = [
+            Source::new("crates/sync/src/a.rs", "unsafe fn a() {}"),
+            Source::new("crates/sql/src/a.rs", "// unsafe\n#![deny(unsafe_op_in_unsafe_fn)]"),
+        ];
+        assert_eq!(unsafe_code(&fine, &["sync"]), []);
+    }
+
+    #[test]
+    fn an_upward_dependency_is_found() {
+        let allowed: &[(&str, &[&str])] = &[("base", &[]), ("workloads", &["engine"]), ("cli", &["polychron"])];
+        for text in [
+            "[dependencies]\npolychron-protocols = { workspace = true }",
+            "[dependencies]\npolychron-protocols.workspace = true",
+            "[target.'cfg(loom)'.dependencies]\npolychron = \"1\"",
+            "[dependencies.polychron-sync]\nworkspace = true",
+        ] {
+            assert_eq!(dependencies(&[Source::new("crates/workloads/Cargo.toml", text)], allowed).len(), 1, "{text}");
+        }
+        assert_eq!(dependencies(&[Source::new("crates/new/Cargo.toml", "")], allowed).len(), 1);
+        let text = "[package]\nname = \"polychron-workloads\"\n[dependencies]\npolychron-engine = { workspace = true }\n\
+                    [dev-dependencies]\npolychron = { workspace = true }";
+        assert_eq!(dependencies(&[Source::new("crates/workloads/Cargo.toml", text)], allowed), []);
+    }
+}

@@ -1,0 +1,167 @@
+//! The rules of this workspace, applied to its tree. The lists below are the only place for exceptions.
+
+use std::path::{Path, PathBuf};
+
+use polychron_tidy::{Finding, Source, architecture, documents, sizes, tree};
+
+/// Names of protocols, word by word.
+const PROTOCOLS: &[&[&str]] = &[
+    &["maflingo"],
+    &["cicada"],
+    &["hyper"],
+    &["bohm"],
+    &["silo"],
+    &["hekaton"],
+    &["ermia"],
+    &["mocc"],
+    &["tictoc"],
+    &["lazy", "occ"],
+    &["lazy", "determination"],
+];
+/// Protocol folders whose names are ordinary words, so that the rule about names cannot watch them.
+const ORDINARY_WORDS: &[&str] = &["serial", "lazy"];
+/// Where protocols may be named besides their own folders: the one list, and what shows names to users.
+const NAMING: &[&str] = &["crates/protocols/src/lib.rs", "crates/polychron/", "crates/cli/tests/", "crates/tidy/"];
+/// Files that refer to a paper in a comment.
+const CITING: &[&str] = &[
+    "crates/engine/src/lib.rs",
+    "crates/engine/src/scan.rs",
+    "crates/index/src/stamp.rs",
+    "crates/memory/src/epochs.rs",
+    "crates/protocols/src/maflingo/mod.rs",
+    "crates/protocols/src/maflingo/tid.rs",
+];
+
+/// Crates that may use atomics directly.
+const ATOMICS: &[&str] = &["sync"];
+/// Crates that may read clocks and draw unseeded numbers.
+const TIME_AND_CHANCE: &[&str] = &["base", "sim"];
+/// Crates that may contain unsafe code.
+const UNSAFE: &[&str] = &["sync", "memory", "index", "schema", "engine", "protocols"];
+
+/// What each crate may depend on.
+const DEPENDENCIES: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    ("sync", &["base"]),
+    ("memory", &["base", "sync"]),
+    ("index", &["base", "sync", "memory"]),
+    ("schema", &["base", "schema-derive"]),
+    ("schema-derive", &[]),
+    ("log", &["base", "sync", "memory", "schema"]),
+    ("engine", &["base", "sync", "memory", "schema"]),
+    ("protocols", &["base", "sync", "memory", "index", "schema", "engine"]),
+    ("polychron", &["base", "sync", "memory", "index", "schema", "log", "engine", "protocols"]),
+    ("workloads", &["base", "sync", "memory", "schema", "engine"]),
+    ("check", &["base", "sync", "schema", "engine", "sim"]),
+    ("sim", &["base", "sync", "schema", "engine", "log"]),
+    ("sql", &["base", "schema", "engine"]),
+    ("server", &["base", "schema", "engine", "sql", "polychron"]),
+    (
+        "cli",
+        &[
+            "base",
+            "sync",
+            "memory",
+            "index",
+            "schema",
+            "engine",
+            "polychron",
+            "workloads",
+            "check",
+            "sim",
+            "sql",
+            "server",
+        ],
+    ),
+    ("tidy", &[]),
+];
+
+/// Files, or `file::function`, beyond the limits, with the size they have now. They may shrink, not grow.
+const LARGE: &[(&str, usize)] = &[("crates/index/src/ordered/node.rs", 633)];
+
+/// Where somebody's files lie.
+const MACHINE_PATHS: &[&str] = &["/work/", "/root/", "/home/"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[track_caller]
+fn check(rule: impl Fn(&[Source]) -> Vec<Finding>) {
+    let sources = tree(&root());
+    assert!(sources.iter().any(|source| source.path == "crates/tidy/tests/tidy.rs"), "this is not the tree");
+    let findings: Vec<String> = rule(&sources).iter().map(Finding::to_string).collect();
+    assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+}
+
+#[test]
+fn protocols_are_named_in_their_places_only() {
+    check(|sources| {
+        let findings = architecture::names(sources, PROTOCOLS, NAMING, CITING);
+        for folder in architecture::protocol_folders(sources) {
+            let words: Vec<&str> = folder.split('_').collect();
+            let known = PROTOCOLS.contains(&words.as_slice()) || ORDINARY_WORDS.contains(&folder.as_str());
+            assert!(known, "the protocol {folder} is not in the list of names");
+        }
+        findings
+    });
+}
+
+#[test]
+fn protocols_do_not_use_each_other() {
+    check(architecture::protocol_imports);
+}
+
+#[test]
+fn atomics_come_through_one_door() {
+    check(|sources| {
+        architecture::doors(
+            sources,
+            &["std::sync::atomic", "core::sync::atomic", "std::sync::*", "sync::atomic"],
+            ATOMICS,
+            false,
+        )
+    });
+}
+
+#[test]
+fn time_and_chance_come_from_base() {
+    let doors =
+        ["std::time::Instant", "std::time::SystemTime", "std::time::*", "time::Instant", "rand", "fastrand", "quanta"];
+    check(|sources| architecture::doors(sources, &doors, TIME_AND_CHANCE, true));
+}
+
+#[test]
+fn unsafe_code_is_in_listed_crates_only() {
+    check(|sources| architecture::unsafe_code(sources, UNSAFE));
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    check(|sources| architecture::dependencies(sources, DEPENDENCIES));
+}
+
+#[test]
+fn files_and_functions_are_short() {
+    check(|sources| sizes::sizes(sources, LARGE));
+}
+
+#[test]
+fn links_lead_somewhere() {
+    check(|sources| documents::links(sources, |path| root().join(path).exists()));
+}
+
+#[test]
+fn manifests_are_complete() {
+    check(documents::manifests);
+}
+
+#[test]
+fn every_file_is_part_of_its_crate() {
+    check(documents::unreached);
+}
+
+#[test]
+fn nothing_names_a_path_of_one_machine() {
+    check(|sources| documents::machine_paths(sources, MACHINE_PATHS, &["crates/tidy/"]));
+}
