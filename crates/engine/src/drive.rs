@@ -4,20 +4,71 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use polychron_base::error::Stopped;
-use polychron_base::{Error, Stop};
+use polychron_base::{Abort, Error, Stop};
 
-use crate::{Commit, Interactive, Mode, Procedure};
+use crate::options::Retry;
+use crate::{Commit, Counters, Interactive, Mode, Procedure};
+
+/// What driving needs: every [`Interactive`] worker, and parts of workers that a protocol drives inside a batch.
+pub trait Driven {
+    /// A running transaction.
+    type Transaction<'t>: Commit
+    where
+        Self: 't;
+
+    /// As [`Interactive::begin`].
+    ///
+    /// # Errors
+    /// As there.
+    fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error>;
+
+    /// As [`Interactive::last_abort`].
+    fn last_abort(&self) -> Option<Abort>;
+
+    /// As [`Interactive::back_off`].
+    fn back_off(&mut self, attempts: u64);
+
+    /// As [`Interactive::retry`].
+    fn retry(&self) -> &Retry;
+
+    /// As [`crate::Worker::counters`].
+    fn counters(&self) -> &Counters;
+}
+
+impl<W: Interactive> Driven for W {
+    type Transaction<'t>
+        = W::Transaction<'t>
+    where
+        W: 't;
+
+    #[inline]
+    fn begin(&mut self, mode: Mode) -> Result<W::Transaction<'_>, Error> {
+        Interactive::begin(self, mode)
+    }
+
+    fn last_abort(&self) -> Option<Abort> {
+        Interactive::last_abort(self)
+    }
+
+    fn back_off(&mut self, attempts: u64) {
+        Interactive::back_off(self, attempts);
+    }
+
+    fn retry(&self) -> &Retry {
+        Interactive::retry(self)
+    }
+
+    fn counters(&self) -> &Counters {
+        crate::Worker::counters(self)
+    }
+}
 
 /// Runs `procedure` in transactions until one commits: the body of [`crate::Worker::execute`] and
 /// [`crate::Worker::snapshot`] for interactive protocols.
 ///
 /// # Errors
 /// As [`crate::Worker::execute`].
-pub fn execute<W: Interactive, P: Procedure>(
-    worker: &mut W,
-    mode: Mode,
-    procedure: &mut P,
-) -> Result<P::Output, Error> {
+pub fn execute<W: Driven, P: Procedure>(worker: &mut W, mode: Mode, procedure: &mut P) -> Result<P::Output, Error> {
     transact(worker, mode, &mut |transaction| procedure.run(transaction))
 }
 
@@ -25,7 +76,7 @@ pub fn execute<W: Interactive, P: Procedure>(
 ///
 /// # Errors
 /// As [`crate::Worker::execute`].
-pub fn transact<W: Interactive, O>(
+pub fn transact<W: Driven, O>(
     worker: &mut W,
     mode: Mode,
     body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
@@ -59,7 +110,7 @@ enum Attempt<O> {
 }
 
 #[inline]
-fn attempt<W: Interactive, O>(
+fn attempt<W: Driven, O>(
     worker: &mut W,
     mode: Mode,
     body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,

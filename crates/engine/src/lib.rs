@@ -10,13 +10,17 @@
 //! protocol. Protocols own how rows lie in memory; what several of them need stands here, offered and never required.
 //! `docs/decisions/0002-plug-point.md` walks each of the five designs through these traits.
 
+pub mod aggregate;
+pub mod batch;
 pub mod catalog;
 pub mod drive;
 pub mod futures;
 pub mod options;
 pub mod redo;
 pub mod scan;
+mod single;
 pub mod statistics;
+pub mod stores;
 pub mod typed;
 
 use std::ops::ControlFlow;
@@ -25,8 +29,14 @@ use std::sync::Arc;
 use polychron_base::key::EncodedKey;
 pub use polychron_base::{Abort, Error, IndexId, Reason, Stop, TableId};
 use polychron_memory::Memory;
+use polychron_schema::Value;
 pub use polychron_schema::{IndexDefinition, Projection, Row, RowBuffer, RowMut, RowRef, TableDefinition};
 
+use futures::{Expression, FutureColumn, FutureError, Operand, Scalar};
+
+pub use aggregate::Aggregate;
+pub use batch::{ColumnBatch, ColumnValues, ColumnVector};
+pub use futures::{Future, FutureValue, Futures};
 pub use options::Common;
 pub use scan::{Direction, Restriction, Scan};
 pub use statistics::{Counters, Statistics, Versions};
@@ -41,10 +51,13 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// One line for lists: what it is and when to take it.
     const SUMMARY: &'static str;
 
+    /// What transactions are promised of each other. Everything but a bare store for comparison is serializable.
+    const ISOLATION: Isolation = Isolation::Serializable;
+
     /// The protocol's own knobs.
     type Options: Clone + std::fmt::Debug + Default + Send + Sync + 'static;
     /// What a thread executes procedures with.
-    type Worker: Worker;
+    type Worker: Worker + 'static;
 
     /// Opens an empty database.
     ///
@@ -106,6 +119,15 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     }
 }
 
+/// What a protocol promises its transactions of each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// As if they ran one after the other.
+    Serializable,
+    /// Nothing: single operations are atomic, transactions are not.
+    Nothing,
+}
+
 /// One thread's way into a database.
 pub trait Worker: Send {
     /// Executes a procedure as one serializable transaction, again and again until it commits, is stopped by the
@@ -136,6 +158,25 @@ pub trait Worker: Send {
     /// # Errors
     /// [`Error::ReadOnly`] when it writes; otherwise what the procedure itself returned.
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error>;
+
+    /// Reads one row of the committed present, outside of any transaction of the caller's: `read` is given the columns that
+    /// `projection` names, or `None` for an absent key, and may be called again when the read met a writer.
+    ///
+    /// By default this is a transaction of one read. A protocol whose versions never change can hand out the version it
+    /// finds (Cicada, appendix B), and neither begins nor validates anything.
+    ///
+    /// # Errors
+    /// As [`Worker::execute`].
+    #[inline]
+    fn read_one<K: EncodedKey, O>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+        read: impl FnMut(Option<RowRef<'_>>) -> O,
+    ) -> Result<O, Error> {
+        self.execute(&mut single::ReadOne { table, key, projection, read })
+    }
 
     /// This worker's counts.
     fn counters(&self) -> &Counters;
@@ -307,15 +348,80 @@ pub trait Transaction {
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop>;
 
+    /// Counts the rows of a range, or sums a column, or finds its smallest or largest value. The direction is of no
+    /// matter.
+    ///
+    /// The default visits the rows. A protocol that locks predicates learns here which answer is wanted, so that it can
+    /// protect that answer and not every value (a minimum conflicts only with what could lower it); one that stores columns
+    /// computes it from them.
+    ///
+    /// # Errors
+    /// [`aggregate::AggregateError`] where the column has no such answer, beside what a scan may end with.
+    fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
+        aggregate::over_rows(self, scan, wanted)
+    }
+
+    /// Visits the rows of a range as column batches of up to [`batch::ROWS`] rows, in any order of rows. The columns, by
+    /// position, must be numbers, dates or truth values; `scan.projection` and `scan.direction` are not looked at.
+    ///
+    /// The default gathers rows into buffers. A protocol that stores columns lends them where no row of the batch has more
+    /// than one version.
+    ///
+    /// # Errors
+    /// [`batch::NotNumeric`] where a column cannot come as a slice, beside what a scan may end with.
+    fn scan_columns(
+        &mut self,
+        scan: &Scan<'_>,
+        columns: &[usize],
+        visitor: &mut impl FnMut(&ColumnBatch<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        batch::over_rows(self, scan, columns, visitor)
+    }
+
+    /// Reads a column as a future; see [`Futures::future`]. This and the four methods below are what a protocol overrides to
+    /// leave futures open; the defaults resolve at once.
+    fn read_future<K: EncodedKey>(&mut self, table: TableId, key: K, column: FutureColumn) -> Result<Operand, Stop> {
+        futures::read_now(self, table, key, column)
+    }
+
+    /// Makes a future of others.
+    fn combine_futures(&mut self, expression: Expression) -> Result<Operand, Stop> {
+        Ok(Operand::Known(expression.evaluate(|_| Err(FutureError::Foreign))?))
+    }
+
+    /// Whether a condition is true now; it stays so until the commit, or the transaction conflicts.
+    fn test_future(&mut self, condition: Operand) -> Result<bool, Stop> {
+        Ok(self.resolve_future(condition)? != 0)
+    }
+
+    /// Makes a future the value of a column of an existing row; see [`Futures::set_future`].
+    fn write_future<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        column: FutureColumn,
+        value: Operand,
+    ) -> Result<(), Stop> {
+        futures::write_now(self, table, key, column, value)
+    }
+
+    /// The value of a future.
+    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop> {
+        match future {
+            Operand::Known(value) => Ok(value),
+            Operand::Pending(_) => Err(FutureError::Foreign.into()),
+        }
+    }
+
     /// Marks a place to which [`Transaction::roll_back_to`] can return.
     fn savepoint(&mut self) -> Savepoint;
 
     /// Undoes all writes since `savepoint`; reads stay protected. Savepoints set later are void.
     fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop>;
 
-    /// Starts bringing the row of `key` into the caches. Reads nothing, protects nothing.
+    /// Starts bringing the row of `key` into the caches, and may remember where it is. Protects nothing.
     #[inline]
-    fn prefetch_row<K: EncodedKey>(&self, _table: TableId, _key: K) {}
+    fn prefetch_row<K: EncodedKey>(&mut self, _table: TableId, _key: K) {}
 
     /// The definition of a table, for dynamic access to rows.
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop>;

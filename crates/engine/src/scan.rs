@@ -38,6 +38,17 @@ pub struct Scan<'a> {
     pub restrictions: &'a [Restriction],
 }
 
+impl<'a> Scan<'a> {
+    /// The key, when the range is exactly one: the only range that an index without order answers.
+    #[inline]
+    pub fn point(&self) -> Option<&'a [u8]> {
+        match (self.lower, self.upper) {
+            (Bound::Included(lower), Bound::Included(upper)) if lower == upper => Some(lower),
+            _ => None,
+        }
+    }
+}
+
 /// A comparison of a column with a constant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Restriction {

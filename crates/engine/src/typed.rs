@@ -89,7 +89,9 @@ pub trait Operations: Transaction {
     ) -> Result<bool, Stop> {
         key.check().map_err(Error::from)?;
         let mut scratch = KeyScratch::new();
-        self.update_row(table.id, key.encode(&mut scratch), &Projection::ALL, |row| change(&mut R::from_row_mut(row.reborrow())))
+        self.update_row(table.id, key.encode(&mut scratch), &Projection::ALL, |row| {
+            change(&mut R::from_row_mut(row.reborrow()))
+        })
     }
 
     /// Changes some columns of a row: only those may be looked at and set.
@@ -159,7 +161,7 @@ pub trait Operations: Transaction {
 
     /// Starts bringing a row into the caches.
     #[inline]
-    fn prefetch<R: Row>(&self, table: &Table<R>, key: KeyRef<'_, R>) {
+    fn prefetch<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) {
         let mut scratch = KeyScratch::new();
         self.prefetch_row(table.id, key.encode(&mut scratch));
     }
@@ -181,7 +183,8 @@ pub trait Operations: Transaction {
         Range::new(self, table.id, IndexId::PRIMARY, bounds)
     }
 
-    /// The rows that have these values in the columns of a secondary index, in the order of their primary keys.
+    /// The rows that have these values in the columns of a secondary index, in the order of their primary keys. Of a hash
+    /// index, this is what can be asked.
     #[inline]
     fn scan_by<R: Row, K: OwnedKey>(
         &mut self,
@@ -189,7 +192,11 @@ pub trait Operations: Transaction {
         index: Index<R, K>,
         key: K::Ref<'_>,
     ) -> Range<'_, Self, R> {
-        let bounds = KeyBounds::of_range(index.equal(key, &mut RangeScratch::new()));
+        let bounds = if index.open {
+            KeyBounds::of_range(index.equal(key, &mut RangeScratch::new()))
+        } else {
+            KeyBounds::point(index.point(key, &mut KeyScratch::new()))
+        };
         Range::new(self, table.id, index_id(index), bounds)
     }
 
@@ -312,6 +319,12 @@ impl KeyBounds {
             Bound::Unbounded => Bound::Unbounded,
         };
         Self { lower, upper }
+    }
+
+    /// One key, and nothing that begins with it.
+    #[inline]
+    fn point(key: &[u8]) -> Self {
+        Self { lower: Bound::Included(BoundKey::new(key)), upper: Bound::Included(BoundKey::new(key)) }
     }
 
     #[inline]

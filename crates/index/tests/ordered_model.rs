@@ -4,11 +4,11 @@ mod ordered_common;
 
 use ordered_common::{Collect, NodeSet, Random, handle, memory};
 use polychron_base::key::{EncodedKey, Key8, Key16};
-use polychron_index::Inserted;
-use polychron_index::ordered::{BulkLoadError, Direction, OrderedIndex, Step};
+use polychron_index::ordered::{BulkLoadError, Direction, OrderedIndex, Step, Visitor};
+use polychron_index::{Handle, Inserted, Stamp};
 use polychron_memory::Guard;
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
 type Model = BTreeMap<Vec<u8>, u64>;
 
@@ -323,5 +323,90 @@ fn node_sets_tell_own_insertions_from_foreign_ones() {
         // SAFETY: as above.
         assert!(!inside || !unsafe { set.holds() }, "a foreign insertion into the range is seen (seed {seed})");
         index.retire(&guard);
+    }
+}
+
+/// Changes the index under its own scan: the interleavings that threads rarely hit, repeatably.
+struct Meddler<'m> {
+    index: &'m OrderedIndex,
+    guard: &'m Guard<'m>,
+    random: Random,
+    spread: fn(u64) -> Vec<u8>,
+    numbers: u64,
+    seen: Collect,
+}
+
+impl Meddler<'_> {
+    fn meddle(&mut self) {
+        if self.random.below(3) != 0 {
+            return;
+        }
+        // Often close to where the scan is, so that the leaf it stands on, or a neighbour, is divided or goes.
+        let first = match self.seen.entries.last() {
+            Some((_, number)) if self.random.below(4) != 0 => number.saturating_sub(self.random.below(60) as u64),
+            _ => self.random.below(self.numbers as usize) as u64,
+        };
+        let insert = self.random.below(2) == 0;
+        for number in (first..first + 80).filter(|number| number % 40 != 0 && *number < self.numbers) {
+            let key = (self.spread)(number);
+            if insert {
+                put(self.index, &key[..], number + 1, self.guard);
+            } else {
+                self.index.remove(&key[..], handle(number + 1), self.guard);
+            }
+        }
+    }
+}
+
+impl Visitor for Meddler<'_> {
+    fn node(&mut self, stamp: Stamp) {
+        self.seen.node(stamp);
+        self.meddle();
+    }
+
+    fn entry(&mut self, key: &[u8], handle: Handle) -> ControlFlow<()> {
+        let flow = self.seen.entry(key, handle);
+        self.meddle();
+        flow
+    }
+}
+
+#[test]
+fn scans_survive_changes_under_them() {
+    fn layered(number: u64) -> Vec<u8> {
+        let mut key = (number / 30).to_be_bytes().to_vec();
+        key.extend(number.to_be_bytes());
+        key.truncate(9 + (number % 8) as usize);
+        key.extend(number.to_be_bytes());
+        key
+    }
+    let spreads: [fn(u64) -> Vec<u8>; 3] =
+        [|number| number.to_be_bytes().to_vec(), layered, |number| vec![0; number as usize]];
+    for (shape, spread) in spreads.into_iter().enumerate() {
+        let numbers = if shape == 2 { 400 } else { 2000 };
+        for seed in 1..=40 {
+            let (_memory, local) = memory();
+            let guard = local.pin();
+            let index = OrderedIndex::new(&guard).expect("memory is there");
+            let mut stable: Vec<Vec<u8>> = (0..numbers).filter(|number| number % 40 == 0).map(spread).collect();
+            for number in (0..numbers).filter(|number| number % 40 == 0 || seed % 2 == 0) {
+                put(&index, &spread(number)[..], number + 1, &guard);
+            }
+            stable.sort_unstable();
+            for direction in [Direction::Forward, Direction::Backward] {
+                let random = Random::new(seed);
+                let seen = Collect::default();
+                let mut meddler = Meddler { index: &index, guard: &guard, random, spread, numbers, seen };
+                index.scan(Bound::Unbounded, Bound::Unbounded, direction, &mut meddler, &guard);
+                let mut found = meddler.seen.entries;
+                if direction == Direction::Backward {
+                    found.reverse();
+                }
+                assert!(found.is_sorted_by(|left, right| left.0 < right.0), "{direction:?} in order");
+                let met: Vec<_> = found.into_iter().map(|entry| entry.0).filter(|key| stable.contains(key)).collect();
+                assert_eq!(met, stable, "{direction:?} complete (shape {shape}, seed {seed})");
+            }
+            index.retire(&guard);
+        }
     }
 }

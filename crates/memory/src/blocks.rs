@@ -42,6 +42,12 @@ impl FreeList {
         self.count += 1;
     }
 
+    /// The block in front, or null.
+    #[inline]
+    pub(crate) const fn head(&self) -> *const u8 {
+        self.head.cast()
+    }
+
     /// Takes the block in front.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<NonNull<u8>> {

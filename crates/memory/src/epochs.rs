@@ -69,8 +69,10 @@ impl Epochs {
     /// The thesis's T_cur: the epoch that transactions which begin now run in.
     #[inline]
     pub fn current(&self) -> u64 {
-        // Acquire: pairs with the leader's `publish` in `advance`.
-        self.horizons.current.load(Ordering::Acquire)
+        // Acquire: pairs with the leader's `publish` in `advance`. Sequentially consistent: a commit that reads the epoch
+        // between latching and validating must not have it moved before its latches, or a transaction that overwrites what
+        // it read could commit in an earlier epoch.
+        self.horizons.current.load(Ordering::SeqCst)
     }
 
     /// The thesis's T_readonly: the newest epoch in which no active worker can still commit. A snapshot at this epoch or

@@ -79,7 +79,7 @@ impl Pool {
     #[inline]
     pub(crate) fn allocate(&self, shared: &Shared, bytes: usize) -> Option<NonNull<u8>> {
         let class = class_of(bytes);
-        let block = match self.lists.get(class).and_then(|lists| pop(&lists.active)) {
+        let block = match self.lists.get(class).and_then(|lists| pop(&lists.active, bytes)) {
             Some(block) => block,
             None => self.allocate_slowly(shared, class)?,
         };
@@ -151,7 +151,7 @@ impl Pool {
             shared.stash.give(class, list);
             return block;
         };
-        if let Some(block) = pop(&lists.active) {
+        if let Some(block) = pop(&lists.active, 0) {
             return Some(block);
         }
         let mut list = lists.spare.replace(FreeList::EMPTY);
@@ -283,10 +283,15 @@ impl Pool {
     }
 }
 
+/// Takes a block, and starts bringing the next one into the cache: it has waited since it was retired, and a store to it
+/// would hold up the next barrier.
 #[inline]
-fn pop(cell: &Cell<FreeList>) -> Option<NonNull<u8>> {
+fn pop(cell: &Cell<FreeList>, bytes: usize) -> Option<NonNull<u8>> {
     let mut list = cell.get();
     let block = list.pop();
+    for line in 0..bytes.div_ceil(64).min(4) {
+        polychron_sync::prefetch_read(list.head().wrapping_add(64 * line));
+    }
     cell.set(list);
     block
 }

@@ -4,6 +4,7 @@ mod expand;
 mod parse;
 
 use proc_macro::TokenStream;
+use proc_macro2::{Group, TokenTree};
 
 /// Makes a struct a row; see `polychron_schema::Row`.
 #[proc_macro_derive(Row, attributes(row, index, key, column))]
@@ -13,4 +14,29 @@ pub fn derive_row(input: TokenStream) -> TokenStream {
         Ok(table) => expand::expand(&table).into(),
         Err(error) => error.into_compile_error().into(),
     }
+}
+
+/// The same derive for users of the crate `polychron` alone: it finds everything in `polychron::schema`.
+#[proc_macro_derive(FaceRow, attributes(row, index, key, column))]
+pub fn derive_face_row(input: TokenStream) -> TokenStream {
+    through_face(derive_row(input).into()).into()
+}
+
+/// Turns each path into `polychron_schema` into one through `polychron::schema`.
+fn through_face(tokens: proc_macro2::TokenStream) -> proc_macro2::TokenStream {
+    let mut rewritten = proc_macro2::TokenStream::new();
+    for token in tokens {
+        match token {
+            TokenTree::Ident(ident) if ident == "polychron_schema" => {
+                rewritten.extend(quote::quote!(polychron::schema))
+            }
+            TokenTree::Group(group) => {
+                let mut inner = Group::new(group.delimiter(), through_face(group.stream()));
+                inner.set_span(group.span());
+                rewritten.extend([TokenTree::Group(inner)]);
+            }
+            other => rewritten.extend([other]),
+        }
+    }
+    rewritten
 }

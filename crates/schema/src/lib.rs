@@ -44,6 +44,12 @@ pub use row::{Index, KeyRef, Row, RowView, RowViewMut};
 pub use types::{ColumnType, DEFAULT_VARIABLE_MAX, MAX_DECIMAL_SCALE};
 pub use value::{Value, ValueRef};
 
+/// The trait `Row` without the derive of the same name, for crates that bring their own.
+#[doc(hidden)]
+pub mod row_trait {
+    pub use crate::row::Row;
+}
+
 /// The longest row in bytes.
 pub const MAX_ROW_BYTES: usize = 1 << 20;
 

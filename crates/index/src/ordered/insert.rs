@@ -3,12 +3,13 @@
 use super::lookup::{Hit, Place, stamp_of, value_of};
 use super::node::{Entry, KIND_LAYER, KIND_SUFFIX, LEAF_WIDTH, Leaf, Node, class};
 use super::suffix::Suffix;
-use super::version::{Latched, back_off};
+use super::version::Latched;
 use super::{OrderedIndex, tear_down};
 use crate::stamp::{Change, Changes};
 use crate::{Handle, Inserted, Lookup};
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_memory::{Guard, OutOfMemory};
+use polychron_sync::Backoff;
 
 impl OrderedIndex {
     /// Inserts a key unless it is present. Every change of a leaf's state is reported to `changes`, which must not
@@ -23,14 +24,14 @@ impl OrderedIndex {
         guard: &Guard<'_>,
     ) -> Result<Inserted, OutOfMemory> {
         debug_assert!(key.len() <= MAX_KEY_BYTES);
-        let mut round = 0;
+        let mut backoff = Backoff::new();
         loop {
             let place = self.locate(key, guard);
             if let Some(present) = place.handle(key) {
                 return Ok(Inserted::Existing(Lookup { handle: Some(present), stamp: place.stamp() }));
             }
             let Some(latched) = Latched::at(place.leaf.node(), place.version) else {
-                back_off(&mut round);
+                backoff.wait();
                 continue;
             };
             match place.hit {

@@ -1,7 +1,8 @@
 //! Building an index from keys in order, leaf by leaf.
 
 use super::insert::{discard, entry_for};
-use super::node::{Entries, Entry, INTERIOR_WIDTH, Interior, KIND_LAYER, LEAF_WIDTH, Leaf, Node};
+use super::interior::{INTERIOR_WIDTH, Interior};
+use super::node::{Entries, Entry, KIND_LAYER, LEAF_WIDTH, Leaf, Node};
 use super::version::Latched;
 use super::{OrderedIndex, tear_down};
 use crate::Handle;

@@ -5,13 +5,14 @@
 //! followed. When a validation fails the step is repeated, or the walk starts over.
 
 use super::OrderedIndex;
-use super::node::{Header, KIND_LAYER, KIND_SUFFIX, Leaf, Node, Value, prefetch, prefetch_node};
+use super::node::{Header, KIND_LAYER, KIND_SUFFIX, Leaf, Node, Value, prefetch_node};
 use super::suffix::Suffix;
 use super::version::{DELETED, INTERIOR, same_structure};
 use crate::stamp::{Kind, Stamp};
 use crate::{Handle, Lookup};
 use polychron_base::key::EncodedKey;
 use polychron_memory::Guard;
+use polychron_sync::prefetch_read;
 use std::num::NonZeroU64;
 use std::ptr;
 
@@ -230,7 +231,7 @@ impl OrderedIndex {
             }
             Progress::Arrived(place) => match place.hit {
                 Some(Hit { kind: KIND_SUFFIX, value, .. }) => {
-                    prefetch(value.cast());
+                    prefetch_read(value.cast::<u8>());
                     cursor.arrived = Some(place);
                     Step::Pending
                 }

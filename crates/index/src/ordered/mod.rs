@@ -9,8 +9,11 @@
 //! above. `docs/ordered-index.md` states who may change what under which latch, and why stamps tell the truth.
 
 mod insert;
+mod interior;
 mod load;
 mod lookup;
+#[cfg(all(test, loom))]
+mod model;
 mod node;
 mod permutation;
 mod remove;
@@ -42,6 +45,11 @@ pub struct OrderedIndex {
     /// The root of the first layer. Changed under the latch of the node it points to.
     root: AtomicPtr<Header>,
 }
+
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<OrderedIndex>();
+};
 
 impl OrderedIndex {
     /// An empty index.

@@ -1,22 +1,22 @@
-//! Leaves and interior nodes: their layout, and what is done inside one node.
+//! Nodes in general, and leaves: their layout, and what is done inside one leaf. Interior nodes are in `interior.rs`.
 //!
 //! ```text
 //! leaf, five lines:      version parent insertions permutation kinds low next prev | 15 slices 15 values | forward, its state
-//! interior, four lines:  version parent count | 14 slices 15 children
+//! interior, six lines:   version parent count | 22 slices 23 children
 //! ```
 
+use super::interior::Interior;
 use super::permutation::Permutation;
 use super::version::{DIRTY, INTERIOR, LATCHED, Version};
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use polychron_sync::prefetch_read;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
 /// Entries of a leaf. All keys with the same slice lie in one leaf: at most ten entries (lengths 0 to 8, and one for all
 /// that are longer).
 pub(super) const LEAF_WIDTH: usize = 15;
-/// Separators of an interior node.
-pub(super) const INTERIOR_WIDTH: usize = 14;
 
 /// Kinds 0 to 8: the key ends in this slice, with so many bytes; the value is its handle.
 /// This kind: exactly one key goes on beyond the slice; the value points to its [`Suffix`](super::suffix::Suffix).
@@ -46,6 +46,13 @@ pub(super) struct Header {
     parent: AtomicPtr<Header>,
 }
 
+impl Header {
+    /// The header of a node that is born latched and dirty, without a parent.
+    pub(super) fn newborn(kind: u64) -> Self {
+        Self { version: Version::new(LATCHED | DIRTY | kind), parent: AtomicPtr::default() }
+    }
+}
+
 /// A leaf.
 #[repr(C, align(64))]
 #[derive(Debug)]
@@ -63,20 +70,9 @@ pub(super) struct Leaf {
     forward_state: AtomicU64,
 }
 
-/// An interior node. Unused separators are `u64::MAX`.
-#[repr(C, align(64))]
-#[derive(Debug)]
-pub(super) struct Interior {
-    header: Header,
-    count: AtomicU64,
-    slices: [AtomicU64; INTERIOR_WIDTH],
-    children: [AtomicPtr<Header>; INTERIOR_WIDTH + 1],
-}
-
 #[cfg(not(loom))]
 const _: () = {
     assert!(size_of::<Leaf>() == 320);
-    assert!(size_of::<Interior>() == 256);
     assert!(std::mem::offset_of!(Leaf, slices) == 64);
 };
 
@@ -200,26 +196,9 @@ impl<'g> Node<'g> {
 /// Asks for all lines of a node.
 #[inline]
 pub(super) fn prefetch_node(node: *const Header) {
-    for line in 0..5 {
-        prefetch(node.cast::<u8>().wrapping_add(64 * line));
+    for line in 0..6 {
+        prefetch_read(node.cast::<u8>().wrapping_add(64 * line));
     }
-}
-
-/// Asks for one line. A prefetch reads nothing: any address will do.
-#[inline]
-pub(super) fn prefetch(address: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch has no effect but on the caches.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
-    }
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: as above.
-    unsafe {
-        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-    let _ = address;
 }
 
 /// One entry of a leaf, taken out of it.
@@ -283,14 +262,14 @@ impl Snapshot {
 // In the methods below loads are Acquire and stores are Release, and pair with each other as `version.rs` explains.
 impl Leaf {
     /// A new leaf, born latched and dirty.
-    pub(super) fn allocate<'g>(low: u64, entries: &[Entry], guard: &'g Guard<'_>) -> Result<&'g Leaf, OutOfMemory> {
+    pub(super) fn new(low: u64, entries: &[Entry]) -> Self {
         let mut kinds = ALL_FREE;
         for (slot, entry) in entries.iter().enumerate() {
             kinds = kinds & !(15 << (4 * slot)) | (entry.kind as u64) << (4 * slot);
         }
         let entry = |slot: usize| entries.get(slot).copied().unwrap_or(Entry::NONE);
-        let leaf = Leaf {
-            header: Header { version: Version::new(LATCHED | DIRTY), parent: AtomicPtr::default() },
+        Self {
+            header: Header::newborn(0),
             insertions: AtomicU64::new(1),
             permutation: AtomicU64::new(Permutation::identity(entries.len()).0),
             kinds: AtomicU64::new(kinds),
@@ -301,12 +280,16 @@ impl Leaf {
             values: std::array::from_fn(|slot| AtomicPtr::new(entry(slot).value)),
             forward: AtomicPtr::default(),
             forward_state: AtomicU64::new(0),
-        };
+        }
+    }
+
+    /// A new leaf in the guard's memory.
+    pub(super) fn allocate<'g>(low: u64, entries: &[Entry], guard: &'g Guard<'_>) -> Result<&'g Leaf, OutOfMemory> {
         let memory = guard.allocate(size_of::<Leaf>())?.cast::<Leaf>();
         // SAFETY: the memory is fresh, large enough and aligned to 64; nothing frees it while the guard lives but an
         // explicit `free` of a leaf that was never published.
         unsafe {
-            memory.write(leaf);
+            memory.write(Self::new(low, entries));
             Ok(memory.as_ref())
         }
     }
@@ -519,115 +502,5 @@ impl Leaf {
             slices: std::array::from_fn(|slot| self.slices[slot].load(Ordering::Acquire)),
             values: std::array::from_fn(|slot| self.value(slot)),
         }
-    }
-}
-
-impl Interior {
-    /// A new interior node, born latched and dirty. `children` is one longer than `slices`.
-    pub(super) fn allocate<'g>(guard: &'g Guard<'_>) -> Result<&'g Interior, OutOfMemory> {
-        let interior = Interior {
-            header: Header { version: Version::new(LATCHED | DIRTY | INTERIOR), parent: AtomicPtr::default() },
-            count: AtomicU64::new(0),
-            slices: std::array::from_fn(|_| AtomicU64::new(u64::MAX)),
-            children: std::array::from_fn(|_| AtomicPtr::default()),
-        };
-        let memory = guard.allocate(size_of::<Interior>())?.cast::<Interior>();
-        // SAFETY: as in `Leaf::allocate`.
-        unsafe {
-            memory.write(interior);
-            Ok(memory.as_ref())
-        }
-    }
-
-    #[inline]
-    pub(super) fn node(&self) -> Node<'_> {
-        // SAFETY: the reference covers the whole node.
-        unsafe { Node::new(NonNull::from(self).cast()) }
-    }
-
-    /// Number of separators; there is one child more.
-    #[inline]
-    pub(super) fn count(&self) -> usize {
-        self.count.load(Ordering::Acquire) as usize
-    }
-
-    /// The child whose range has `slice`; unvalidated, so it may be null or stale.
-    #[inline]
-    pub(super) fn child_for(&self, slice: u64) -> *mut Header {
-        let count = self.count();
-        let mut index = 0;
-        for separator in &self.slices {
-            index += usize::from(separator.load(Ordering::Acquire) <= slice);
-        }
-        // Unused separators are all ones, which a slice may equal; hence the minimum.
-        self.child(index.min(count).min(INTERIOR_WIDTH))
-    }
-
-    #[inline]
-    pub(super) fn child(&self, index: usize) -> *mut Header {
-        self.children[index].load(Ordering::Acquire)
-    }
-
-    pub(super) fn slice(&self, index: usize) -> u64 {
-        self.slices[index].load(Ordering::Acquire)
-    }
-
-    /// The index of a child. Under the latch.
-    pub(super) fn index_of(&self, child: Node<'_>) -> usize {
-        (0..=self.count())
-            .find(|index| self.child(*index) == child.as_raw())
-            .expect("the child's parent pointer names this node")
-    }
-
-    /// Fills the node and adopts the children. Under the latch, marked dirty.
-    ///
-    /// # Safety
-    /// The children are nodes of the tree; `children` is one longer than `slices`.
-    pub(super) unsafe fn fill(&self, slices: &[u64], children: &[*mut Header]) {
-        debug_assert_eq!(slices.len() + 1, children.len());
-        for index in 0..INTERIOR_WIDTH {
-            self.slices[index].store(slices.get(index).copied().unwrap_or(u64::MAX), Ordering::Release);
-        }
-        for index in 0..=INTERIOR_WIDTH {
-            let child = children.get(index).copied().unwrap_or(ptr::null_mut());
-            self.children[index].store(child, Ordering::Release);
-            // SAFETY: the caller hands nodes of the tree.
-            if let Some(child) = unsafe { Node::from_raw(child) }
-                && child.parent() != Some(self.node())
-            {
-                child.set_parent(Some(self.node()));
-            }
-        }
-        self.count.store(slices.len() as u64, Ordering::Release);
-    }
-
-    /// Adds a child to the right of child `index`. Under the latch, marked dirty, not full.
-    pub(super) fn insert_child(&self, index: usize, separator: u64, child: Node<'_>) {
-        let count = self.count();
-        debug_assert!(count < INTERIOR_WIDTH);
-        for position in (index..count).rev() {
-            self.slices[position + 1].store(self.slice(position), Ordering::Release);
-            self.children[position + 2].store(self.child(position + 1), Ordering::Release);
-        }
-        self.slices[index].store(separator, Ordering::Release);
-        self.children[index + 1].store(child.as_raw(), Ordering::Release);
-        child.set_parent(Some(self.node()));
-        self.count.store(count as u64 + 1, Ordering::Release);
-    }
-
-    /// Takes child `index` out; its range goes to the child on the left, or for the first one to that on the right.
-    /// Under the latch, marked dirty, with at least two children.
-    pub(super) fn remove_child(&self, index: usize) {
-        let count = self.count();
-        debug_assert!(count > 0);
-        for position in index.saturating_sub(1)..count - 1 {
-            self.slices[position].store(self.slice(position + 1), Ordering::Release);
-        }
-        for position in index..count {
-            self.children[position].store(self.child(position + 1), Ordering::Release);
-        }
-        self.slices[count - 1].store(u64::MAX, Ordering::Release);
-        self.children[count].store(ptr::null_mut(), Ordering::Release);
-        self.count.store(count as u64 - 1, Ordering::Release);
     }
 }

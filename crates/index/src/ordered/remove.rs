@@ -4,14 +4,16 @@
 //! layer, and forwards its stamps there.
 
 use super::OrderedIndex;
+use super::interior::Interior;
 use super::lookup::{Hit, Place, handle_of, value_of};
-use super::node::{Interior, KIND_SUFFIX, Leaf, Node};
+use super::node::{KIND_SUFFIX, Leaf, Node};
 use super::split::{MAX_HEIGHT, latch_parent};
 use super::suffix::Suffix;
-use super::version::{Latched, back_off};
+use super::version::Latched;
 use crate::Handle;
 use polychron_base::key::EncodedKey;
 use polychron_memory::Guard;
+use polychron_sync::Backoff;
 
 /// How an attempt to take an empty leaf out ended.
 enum TakenOut {
@@ -173,14 +175,14 @@ impl OrderedIndex {
         expected: Handle,
         guard: &'g Guard<'_>,
     ) -> Option<(Place<'g>, Hit, Latched<'g>)> {
-        let mut round = 0;
+        let mut backoff = Backoff::new();
         loop {
             let place = self.locate(key, guard);
             if place.handle(key) != Some(expected) {
                 return None;
             }
             let Some(latched) = Latched::at(place.leaf.node(), place.version) else {
-                back_off(&mut round);
+                backoff.wait();
                 continue;
             };
             // A handle may be replaced without a change of the version; look again under the latch.
@@ -197,11 +199,11 @@ impl OrderedIndex {
 
     /// Takes the leaf that covers the key out as long as it is empty, and then the one that took over if that is.
     fn clean_up<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) {
-        let mut round = 0;
+        let mut backoff = Backoff::new();
         loop {
             let place = self.locate(key, guard);
             let Some(latched) = Latched::at(place.leaf.node(), place.version) else {
-                back_off(&mut round);
+                backoff.wait();
                 continue;
             };
             if place.leaf.permutation().count() != 0 {
@@ -210,7 +212,7 @@ impl OrderedIndex {
             match self.take_out(latched, place.leaf, guard) {
                 TakenOut::Done => {}
                 TakenOut::Kept => return,
-                TakenOut::Blocked => back_off(&mut round),
+                TakenOut::Blocked => backoff.wait(),
             }
         }
     }

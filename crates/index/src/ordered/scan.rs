@@ -5,13 +5,15 @@
 //! after the last key it handed out. So every key that is in the range throughout the scan is seen exactly once.
 
 use super::OrderedIndex;
+use super::interior::Interior;
 use super::lookup::{handle_of, stamp_of};
 use super::node::{Entry, KIND_LAYER, KIND_SUFFIX, Leaf, Node, Snapshot, class, prefetch_node};
 use super::suffix::Suffix;
-use super::version::{DELETED, INTERIOR, back_off, same_structure};
+use super::version::{DELETED, INTERIOR, same_structure};
 use crate::{Handle, Stamp};
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_memory::Guard;
+use polychron_sync::Backoff;
 use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 
@@ -97,6 +99,67 @@ struct Scan<'s, 'g, 'l, V> {
     visitor: &'s mut V,
 }
 
+/// How many leaves a longer scan has under way.
+const LEAVES_AHEAD: usize = 4;
+
+/// Fetches the leaves to come: the neighbour, and after a while several. A leaf knows only its neighbours, so the others are
+/// found through the node above. All of it is a guess that nothing but speed depends on.
+#[derive(Default)]
+struct Ahead<'g> {
+    above: Option<&'g Interior>,
+    /// The place of the leaf under the node above.
+    index: usize,
+    /// Leaves visited under the node above.
+    visited: usize,
+    /// Whether the node above the current leaf was asked for.
+    fetched: bool,
+}
+
+impl<'g> Ahead<'g> {
+    #[inline]
+    fn prefetch(&mut self, leaf: &'g Leaf, copy: &Snapshot, forward: bool) {
+        if let Some(above) = self.above
+            && let Some(index) = if forward { Some(self.index + 1) } else { self.index.checked_sub(1) }
+            && above.child_at(index) == Some(leaf.node().as_raw())
+        {
+            self.index = index;
+            self.visited += 1;
+            let farthest = self.visited.min(LEAVES_AHEAD);
+            let nearest = if self.visited > LEAVES_AHEAD { farthest } else { farthest - 1 };
+            for distance in nearest..=farthest {
+                let beyond = if forward { Some(index + distance) } else { index.checked_sub(distance) };
+                if let Some(beyond) = beyond.and_then(|beyond| above.child_at(beyond)) {
+                    prefetch_node(beyond);
+                }
+            }
+            if index != 0 && above.child_at(index + 1).is_some() {
+                return;
+            }
+        } else {
+            self.enter(leaf, copy.low);
+        }
+        if forward {
+            prefetch_node(copy.next);
+        } else if let Some(prev) = leaf.prev() {
+            prefetch_node(prev.node().as_raw());
+        }
+    }
+
+    /// Notes the node above. When the scan came to it over a leaf's link, it is fetched first and noted at the next leaf.
+    #[inline]
+    fn enter(&mut self, leaf: &'g Leaf, low: u64) {
+        let Some(parent) = leaf.node().parent() else { return };
+        if self.visited > 0 && !self.fetched {
+            prefetch_node(parent.as_raw());
+            self.fetched = true;
+            return;
+        }
+        if let Err(above) = parent.kind() {
+            (self.above, self.index, self.visited, self.fetched) = (Some(above), above.index_for(low), 1, false);
+        }
+    }
+}
+
 /// The way into a layer.
 #[derive(Clone, Copy)]
 enum Entrance<'g> {
@@ -126,9 +189,9 @@ impl OrderedIndex {
             Bound::Unbounded => None,
         };
         let mut scan = Scan { index: self, guard, forward, start: Start::new(first), end, key: [0; BUFFER], visitor };
-        let mut round = 0;
+        let mut backoff = Backoff::new();
         while let Flow::Restart = scan.layer(0, Entrance::Index, scan.start.bounded, scan.end.is_some()) {
-            back_off(&mut round);
+            backoff.wait();
         }
     }
 }
@@ -159,13 +222,10 @@ impl<'g, V: Visitor> Scan<'_, 'g, '_, V> {
     /// Visits a layer. `on_start` and `on_end` tell whether the bounds share the slices of the layers above.
     fn layer(&mut self, depth: usize, entrance: Entrance<'g>, mut on_start: bool, on_end: bool) -> Flow {
         let Some((mut leaf, mut version)) = self.descend(depth, entrance, on_start) else { return Flow::Restart };
+        let mut ahead = Ahead::default();
         loop {
             let Some((copy, seen)) = copy_leaf(leaf, version) else { return Flow::Restart };
-            if self.forward {
-                prefetch_node(copy.next);
-            } else {
-                prefetch_node(leaf.prev().map_or(std::ptr::null(), |prev| prev.node().as_raw()));
-            }
+            ahead.prefetch(leaf, &copy, self.forward);
             self.visitor.node(stamp_of(leaf, copy.state));
             match self.entries(depth, leaf, seen, &copy, on_start, on_end) {
                 Flow::Exhausted => {}
@@ -358,7 +418,7 @@ impl<'g, V: Visitor> Scan<'_, 'g, '_, V> {
         {
             return Err(Flow::Stop);
         }
-        let mut round = 0;
+        let mut backoff = Backoff::new();
         loop {
             let prev = leaf.prev();
             let found = prev.map(|prev| (prev, prev.version().stable()));
@@ -374,7 +434,7 @@ impl<'g, V: Visitor> Scan<'_, 'g, '_, V> {
             match found {
                 None => return Err(Flow::Exhausted),
                 Some(found) if linked => return Ok(found),
-                Some(_) => back_off(&mut round),
+                Some(_) => backoff.wait(),
             }
         }
     }

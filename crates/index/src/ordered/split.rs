@@ -5,13 +5,15 @@
 
 use super::OrderedIndex;
 use super::insert::{discard, entry_for};
+use super::interior::{INTERIOR_WIDTH, Interior};
 use super::lookup::{Place, stamp_of};
-use super::node::{Entries, Entry, Header, INTERIOR_WIDTH, Interior, KIND_LAYER, Leaf, Node, class};
-use super::version::{Latched, back_off};
+use super::node::{Entries, Entry, Header, KIND_LAYER, Leaf, Node, class};
+use super::version::Latched;
 use crate::Handle;
 use crate::stamp::{Change, Changes};
 use polychron_base::key::EncodedKey;
 use polychron_memory::{Guard, OutOfMemory};
+use polychron_sync::Backoff;
 use std::ptr;
 
 /// Full interior nodes on one path. A root divides only after its children divided seven times, so this is never reached.
@@ -19,7 +21,7 @@ pub(super) const MAX_HEIGHT: usize = 24;
 
 /// Latches the node above `child`, which is latched; `None` for the root of the index.
 pub(super) fn latch_parent<'g>(child: Node<'g>) -> Option<Latched<'g>> {
-    let mut round = 0;
+    let mut backoff = Backoff::new();
     loop {
         let parent = child.parent()?;
         let latched = Latched::wait(parent);
@@ -27,7 +29,7 @@ pub(super) fn latch_parent<'g>(child: Node<'g>) -> Option<Latched<'g>> {
             return Some(latched);
         }
         drop(latched);
-        back_off(&mut round);
+        backoff.wait();
     }
 }
 

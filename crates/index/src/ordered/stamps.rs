@@ -1,7 +1,8 @@
 //! Asking a leaf whether a stamp still holds.
 
 use super::node::{Leaf, Node};
-use super::version::{DELETED, LATCHED, back_off};
+use super::version::{DELETED, LATCHED};
+use polychron_sync::Backoff;
 use std::ptr::NonNull;
 
 /// The leaf a stamp names.
@@ -26,11 +27,11 @@ pub(crate) unsafe fn stamp_holds(node: NonNull<()>, state: u64) -> bool {
     // SAFETY: the caller keeps the guard.
     let mut leaf = unsafe { leaf_of(node) };
     let mut state = state;
-    let mut round = 0;
+    let mut backoff = Backoff::new();
     loop {
         let version = leaf.version().load_sequential();
         if version & LATCHED != 0 {
-            back_off(&mut round);
+            backoff.wait();
             continue;
         }
         if leaf.state_sequential() != state {

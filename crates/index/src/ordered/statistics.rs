@@ -40,7 +40,8 @@ fn count(node: Node<'_>, depth: usize, statistics: &mut OrderedStatistics) {
             statistics.interiors += 1;
             let children = loop {
                 let version = node.version().stable();
-                let children: [_; super::node::INTERIOR_WIDTH + 1] = std::array::from_fn(|index| interior.child(index));
+                let children: [_; super::interior::INTERIOR_WIDTH + 1] =
+                    std::array::from_fn(|index| interior.child(index));
                 let count = interior.count();
                 if node.version().is(version) {
                     break children.into_iter().take(count + 1);

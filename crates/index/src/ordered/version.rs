@@ -6,8 +6,8 @@
 //! mark (or a later version) when it looks again, without a fence.
 
 use super::node::Node;
+use polychron_sync::Backoff;
 use polychron_sync::atomic::{AtomicU64, Ordering};
-use polychron_sync::spin_hint;
 
 /// A writer holds the node.
 pub(super) const LATCHED: u64 = 1;
@@ -23,27 +23,13 @@ const CONTENT: u64 = 1 << 4;
 const STRUCTURE: u64 = 1 << STRUCTURE_SHIFT;
 const STRUCTURE_SHIFT: u32 = 34;
 
-/// Busy rounds before a waiting thread offers its core to others.
-const SPINS_BEFORE_YIELD: u32 = 64;
-
 /// The version word.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(super) struct Version(AtomicU64);
 
-/// Waits a little, and after a while gives the core away.
-#[inline]
-pub(super) fn back_off(round: &mut u32) {
-    *round += 1;
-    if *round < SPINS_BEFORE_YIELD {
-        spin_hint();
-    } else {
-        std::thread::yield_now();
-    }
-}
-
 impl Version {
-    pub(super) const fn new(bits: u64) -> Self {
+    pub(super) fn new(bits: u64) -> Self {
         Self(AtomicU64::new(bits))
     }
 
@@ -73,13 +59,13 @@ impl Version {
 
     #[cold]
     fn wait_until_stable(&self) -> u64 {
-        let mut round = 0;
+        let mut backoff = Backoff::new();
         loop {
             let version = self.load();
             if version & DIRTY == 0 {
                 return version & !LATCHED;
             }
-            back_off(&mut round);
+            backoff.wait();
         }
     }
 
@@ -132,12 +118,12 @@ impl<'g> Latched<'g> {
 
     /// Waits for the latch.
     pub(super) fn wait(node: Node<'g>) -> Self {
-        let mut round = 0;
+        let mut backoff = Backoff::new();
         loop {
             if let Some(latched) = Self::attempt(node) {
                 return latched;
             }
-            back_off(&mut round);
+            backoff.wait();
         }
     }
 

@@ -6,8 +6,9 @@
 //!    the serial order never has the earlier epoch: a transaction that overwrites what we read latches it after we
 //!    validated, hence reads its epoch after we read ours.
 //! 2. Check that every record read has the id it had and is not latched by another, and that every node's stamp holds.
-//!    An *unlinked* record passes when it was absent: its node's stamp is in the node set too, so if the key had come back
-//!    on another record, the stamp would have told.
+//!    An *unlinked* record passes unless it *moved*: it was absent, and its node's stamp is in the node set too, so if the
+//!    key had come back on another record, the stamp would have told. A record that moved tells by itself, because giving
+//!    a key another handle leaves the stamps as they are.
 //! 3. Make what memory the writes need (older versions, records that must grow). Only now can nothing fail any more.
 //! 4. Write: each record in place between `begin_write` and `publish`, which also gives its latch back.
 //!
@@ -18,19 +19,21 @@
 use polychron_base::error::KeyPreview;
 use polychron_base::{Abort, Error, IndexId, Reason, Stop};
 use polychron_engine::redo::{self, Redo};
+use polychron_engine::stores::Place;
+use polychron_sync::atomic::Ordering;
 
 use super::reclaim::Tombstone;
 use super::record::{Record, Tid};
-use super::sets::{Kind, Place, Write};
+use super::sets::{Kind, Sets};
 use super::tid::TidSource;
 use super::transaction::MaflingoTransaction;
 
-/// The writes of one record: positions `first .. end` of the latching order.
+/// The writes of one record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
     record: Record,
-    first: u32,
-    end: u32,
+    /// The latest of them; the others are linked from it.
+    latest: u32,
     own_record: bool,
     /// Where the row goes when it has outgrown its record.
     replacement: Option<Record>,
@@ -66,26 +69,21 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         Ok(())
     }
 
-    /// Sorts the writes by record, and by age within a record.
+    /// Gathers the writes by record: first those that must be latched, in the order of their addresses, then the own ones.
     fn build_groups(&mut self) {
-        let sets = &mut self.state.sets;
+        let writes = &self.state.sets.writes;
         let groups = &mut self.state.buffers.groups;
         groups.clear();
-        sets.order.clear();
-        sets.order.extend(0..sets.writes.len() as u32);
-        sets.order.sort_unstable_by_key(|&position| (sets.writes.get(position).record, position));
-        for (at, &position) in sets.order.iter().enumerate() {
-            let write = sets.writes.get(position);
-            match groups.last_mut() {
-                Some(group) if group.record == write.record => group.end += 1,
-                _ => groups.push(Group {
-                    record: write.record,
-                    first: at as u32,
-                    end: at as u32 + 1,
-                    own_record: write.own_record,
-                    replacement: None,
-                    version: None,
-                }),
+        for own_record in [false, true] {
+            groups.extend(writes.firsts(own_record).map(|(record, latest)| Group {
+                record,
+                latest,
+                own_record,
+                replacement: None,
+                version: None,
+            }));
+            if !own_record {
+                groups.sort_unstable_by_key(|group| group.record);
             }
         }
     }
@@ -95,50 +93,22 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         for position in 0..self.state.buffers.groups.len() {
             let group = self.state.buffers.groups[position];
             if group.own_record {
-                continue;
+                break;
             }
-            let place = self.write_at(group.first).place;
+            let place = self.state.sets.writes.get(group.latest).place;
             let Some(state) = group.record.latch(self.state.worker) else {
                 self.unlatch(position);
                 return Err(self.conflict(Reason::Latched, place, Some(group.record)));
             };
             if state.unlinked() {
+                // The row moved. A tombstone would have stayed: it was claimed when it was written on.
+                debug_assert!(state.moved(), "a written record leaves the index only by moving");
                 group.record.unlatch();
-                let come_back = if state.absent() { self.insert_again(position) } else { Ok(false) };
-                if !matches!(come_back, Ok(true)) {
-                    self.unlatch(position);
-                    return Err(match come_back {
-                        Err(error) => error.into(),
-                        Ok(_) => self.conflict(Reason::StaleRead, place, Some(group.record)),
-                    });
-                }
+                self.unlatch(position);
+                return Err(self.conflict(Reason::StaleRead, place, Some(group.record)));
             }
         }
         Ok(())
-    }
-
-    /// The tombstone on which a row was to be written has left the index meanwhile. That was background work and must not
-    /// abort anybody: the key is inserted anew. `false`: another transaction was faster.
-    fn insert_again(&mut self, position: usize) -> Result<bool, Error> {
-        let group = self.state.buffers.groups[position];
-        let first = *self.write_at(group.first);
-        let (tables, sets) = (&self.state.tables, &mut self.state.sets);
-        let store = tables[first.place.table.position()].as_ref().and_then(|table| table.store(first.place.index));
-        let (Some(store), Kind::Put) = (store, first.kind) else { return Ok(false) };
-        let record = Record::latched(self.state.worker, sets.writes.words(first.data), &self.guard)?;
-        let inserted = store.index.insert(sets.writes.key_bytes(&first), record.handle(), &mut sets.nodes, &self.guard);
-        if !matches!(inserted, Ok(polychron_index::Inserted::New)) {
-            // SAFETY: the index did not take the record, so it is still ours alone.
-            unsafe { self.guard.free(record.memory(), record.bytes()) };
-            inserted?;
-            return Ok(false);
-        }
-        for at in group.first..group.end {
-            let position = sets.order[at as usize];
-            sets.writes.move_to(position, record);
-        }
-        self.state.buffers.groups[position] = Group { record, own_record: true, ..group };
-        Ok(true)
     }
 
     /// Gives back the latches of the first `groups` groups; own records keep theirs until they are taken out.
@@ -179,7 +149,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             if state.latched_by_other(worker) {
                 return Err(self.conflict(Reason::BeingWritten, read.place, Some(read.record)));
             }
-            if read.record.tid() != read.tid || (state.unlinked() && !state.absent()) {
+            if read.record.tid() != read.tid || state.moved() {
                 return Err(self.conflict(Reason::StaleRead, read.place, Some(read.record)));
             }
         }
@@ -197,12 +167,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     fn prepare(&mut self, tid: Tid) -> Result<(), Error> {
         for position in 0..self.state.buffers.groups.len() {
             let mut group = self.state.buffers.groups[position];
-            let longest = (group.first..group.end)
-                .map(|at| self.write_at(at))
-                .filter(|write| write.kind == Kind::Put)
-                .map(|write| write.data.words as usize)
-                .max();
-            let made = self.prepare_group(&mut group, longest.unwrap_or(0), tid);
+            let made = self.prepare_group(&mut group, tid);
             self.state.buffers.groups[position] = group;
             if let Err(error) = made {
                 self.discard_prepared();
@@ -213,11 +178,22 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     }
 
     #[inline]
-    fn prepare_group(&self, group: &mut Group, longest: usize, tid: Tid) -> Result<(), Error> {
+    fn prepare_group(&self, group: &mut Group, tid: Tid) -> Result<(), Error> {
+        let writes = &self.state.sets.writes;
+        let deleted = writes.get(group.latest).kind == Kind::Delete;
+        let longest = if deleted { 0 } else { writes.longest_put(group.latest) };
         if longest > group.record.capacity() {
             group.replacement = Some(Record::latched_empty(self.state.worker, longest, &self.guard)?);
         } else if !group.own_record && self.keeps_version(group.record, tid) {
-            group.version = Some(group.record.copy_as_version(&self.guard)?);
+            match group.record.copy_as_version(&self.guard) {
+                Ok(version) => group.version = Some(version),
+                // At the memory limit deletions must go on: the row stays where it is as the older version, and a record
+                // of a few words takes its place.
+                Err(_) if deleted => {
+                    group.replacement = Some(Record::latched_empty(self.state.worker, 0, &self.guard)?);
+                }
+                Err(refused) => return Err(refused.into()),
+            }
         }
         Ok(())
     }
@@ -244,17 +220,23 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         let target = group.replacement.unwrap_or(group.record);
         let mut present = !target_is_absent(group);
         target.begin_write();
-        for at in group.first..group.end {
-            let write = self.write_at(at);
+        let Sets { writes, order, .. } = &mut self.state.sets;
+        writes.chain(group.latest, order);
+        // What is deleted in the end need not be written first, and may have no room.
+        if writes.get(group.latest).kind == Kind::Delete {
+            order.truncate(1);
+        }
+        for &position in order.iter().rev() {
+            let write = writes.get(position);
             match write.kind {
                 Kind::Insert => present = true,
                 Kind::Put => {
-                    let row = self.state.sets.writes.words(write.data);
+                    let row = writes.words(write.data);
                     target.write_words(0, row);
                     target.set_length(row.len());
                     present = true;
                 }
-                Kind::Patch => target.write_words(write.start as usize, self.state.sets.writes.words(write.data)),
+                Kind::Patch => target.write_words(write.start as usize, writes.words(write.data)),
                 Kind::Delete => present = false,
             }
         }
@@ -274,7 +256,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             self.move_record(group, target, tid, chained);
         }
         if !present {
-            let write = *self.write_at(group.end - 1);
+            let write = *self.state.sets.writes.get(group.latest);
             let tombstone = Tombstone::new(write.place, self.state.sets.writes.key_bytes(&write), target, tid);
             self.state.reclaimer.push(tombstone);
         }
@@ -282,16 +264,21 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
 
     /// The index leads to the larger record from now on (§5, updates that do not fit).
     fn move_record(&mut self, group: Group, target: Record, tid: Tid, chained: bool) {
-        let put = (group.first..group.end).map(|at| *self.write_at(at)).find(|write| write.kind == Kind::Put);
-        let put = put.expect("only a whole row outgrows its record");
-        let store =
-            self.state.tables[put.place.table.position()].as_ref().and_then(|table| table.store(put.place.index));
+        let Sets { writes, order, .. } = &mut self.state.sets;
+        writes.chain(group.latest, order);
+        // A whole row, which had no room, or a deletion, which wanted none: both keep their key.
+        let moves = |write: &super::sets::Write| matches!(write.kind, Kind::Put | Kind::Delete);
+        let write = order.iter().rev().map(|&position| *writes.get(position)).find(moves);
+        let write = write.expect("patches fit where the row is");
+        let store = self.state.tables[write.place.table.position()]
+            .as_ref()
+            .and_then(|table| table.store(write.place.index).ok());
         if let Some(store) = store {
-            let key = self.state.sets.writes.key_bytes(&put);
-            let replaced = store.index.replace(key, group.record.handle(), target.handle(), &self.guard);
+            let key = self.state.sets.writes.key_bytes(&write);
+            let replaced = store.index().replace(key, group.record.handle(), target.handle(), &self.guard);
             debug_assert!(replaced, "the record was linked and latched");
         }
-        group.record.unlink();
+        group.record.move_away();
         let (memory, bytes) = (group.record.memory(), group.record.bytes());
         if chained {
             // SAFETY: snapshots reach it through the new record's chain, others not any more.
@@ -308,14 +295,20 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             return;
         }
         let (redo, worker) = (&self.shared.redo, self.state.worker);
-        for &position in &self.state.sets.order {
-            let write = self.state.sets.writes.get(position);
+        for write in self.state.sets.writes.iter() {
             if write.place.index != IndexId::PRIMARY {
                 continue;
             }
             let data = self.state.sets.writes.words(write.data);
+            let inserted;
             let change = match write.kind {
-                Kind::Insert | Kind::Put => redo::Change::Put(data),
+                // The row of an own record lies in the record alone; nobody else can change it.
+                Kind::Insert => {
+                    let words = &write.record.words()[..write.record.length()];
+                    inserted = words.iter().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<_>>();
+                    redo::Change::Put(&inserted)
+                }
+                Kind::Put => redo::Change::Put(data),
                 Kind::Patch => redo::Change::Patch { word: write.start as usize, words: data },
                 Kind::Delete => redo::Change::Delete,
             };
@@ -324,21 +317,22 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         redo.committed(worker, tid.0);
     }
 
-    #[inline]
-    fn write_at(&self, order: u32) -> &Write {
-        self.state.sets.writes.get(self.state.sets.order[order as usize])
-    }
-
     /// Takes the transaction's own records out of the indexes again, from the given write on, and forgets the writes.
+    ///
+    /// That a key could be inserted told that it was absent, and the transaction may go on: the node's stamp, taken while
+    /// the record still keeps others from inserting the key, goes on guarding that.
     pub(super) fn undo_writes(&mut self, from: usize) {
-        let (tables, sets, guard) = (&self.state.tables, &mut self.state.sets, &self.guard);
-        sets.writes.truncate(from, |writes, write| {
+        let (tables, guard) = (&self.state.tables, &self.guard);
+        let Sets { writes, nodes, .. } = &mut self.state.sets;
+        writes.truncate(from, |writes, write| {
             if !write.own_record || write.prior.is_some() {
                 return;
             }
-            let store = tables[write.place.table.position()].as_ref().and_then(|table| table.store(write.place.index));
+            let store =
+                tables[write.place.table.position()].as_ref().and_then(|table| table.store(write.place.index).ok());
             if let Some(store) = store {
-                let removed = store.index.remove(writes.key_bytes(write), write.record.handle(), guard);
+                nodes.add(store.index().get(writes.key_bytes(write), guard).stamp, write.place);
+                let removed = store.index().remove(writes.key_bytes(write), write.record.handle(), guard);
                 debug_assert!(removed, "an own record stays linked until it is taken out here");
             }
             write.record.unlink();
@@ -365,11 +359,13 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     }
 
     /// The key of a row, best effort: the record may be changing.
-    fn key_of(&self, place: Place, record: Record) -> Option<KeyPreview> {
-        let table = self.state.tables.get(place.table.position())?.as_ref()?;
-        let mut row = vec![0; record.capacity()];
-        record.read(0..record.capacity(), &mut row);
-        self.key_in(table, place.index, &row)
+    fn key_of(&mut self, place: Place, record: Record) -> Option<KeyPreview> {
+        let mut row = std::mem::take(&mut self.state.buffers.old);
+        let seen = record.read(0..record.capacity(), row.overwrite_words(record.capacity()));
+        let table = self.state.tables.get(place.table.position()).and_then(Option::as_deref);
+        let key = table.filter(|_| seen.present).and_then(|table| self.key_in(table, place.index, row.as_words()));
+        self.state.buffers.old = row;
+        key
     }
 }
 

@@ -18,13 +18,13 @@
 
 mod commit;
 mod fill;
-mod keeper;
 mod options;
 mod prefetch;
 mod protocol;
 mod reclaim;
 mod record;
 mod rows;
+mod scan;
 mod sets;
 mod table;
 #[cfg(test)]
@@ -38,5 +38,3 @@ pub use protocol::Maflingo;
 pub use tid::{GlobalTid, LocalTid, TidSource};
 pub use transaction::MaflingoTransaction;
 pub use worker::MaflingoWorker;
-
-use keeper::Keeper;

@@ -8,17 +8,15 @@ use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Catalog;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::statistics::Registry;
+use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
 use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, TableDefinition, Versions};
 use polychron_memory::Memory;
-use polychron_schema::KeyExtractor;
 use polychron_sync::CachePadded;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::keeper::Keeper;
 use super::options::Options;
-use super::reclaim::Orphans;
+use super::reclaim::{Orphans, Reclaimer};
 use super::record::Tid;
-use super::sets::Place;
 use super::table::{MaflingoTable, Store};
 use super::tid::{LocalTid, TidSource};
 use super::worker::MaflingoWorker;
@@ -66,7 +64,10 @@ impl<T: TidSource, R: Redo> Shared<T, R> {
         self.began_ns[next as usize % REMEMBERED_EPOCHS].store(self.clock.now_ns(), Ordering::Relaxed);
         epochs.advance();
         let (_, tables) = self.catalog.snapshot();
-        self.keeper.tidy(&self.orphans, &tables);
+        self.keeper.with_guard(|guard| {
+            Reclaimer::default().drain(&self.orphans, &tables, guard.worker_id().position(), guard);
+        });
+        self.keeper.collect();
     }
 }
 
@@ -109,17 +110,8 @@ impl<T: TidSource, R: Redo> Maflingo<T, R> {
         self.shared.tick();
     }
 
-    fn make_store(&self, definition: &TableDefinition, place: Place, ready: bool) -> Result<Arc<Store>, Error> {
-        let (kind, extractor) = match place.index {
-            IndexId::PRIMARY => (definition.primary_kind, KeyExtractor::primary(definition)?),
-            _ => {
-                let position = definition.indexes.len() - 1;
-                (definition.indexes[position].kind, KeyExtractor::secondary(definition, position)?)
-            }
-        };
-        let (keeper, rows) = (&self.shared.keeper, definition.expected_rows);
-        let store = keeper.with_guard(|guard| Store::new(place, kind, extractor, rows, ready, keeper, guard))?;
-        Ok(Arc::new(store))
+    fn make(&self, blueprint: &Blueprint, ready: bool) -> Result<Store, Error> {
+        self.shared.keeper.with_guard(|guard| Store::new(blueprint, ready, &self.shared.keeper, guard))
     }
 }
 
@@ -169,19 +161,7 @@ impl<T: TidSource, R: Redo + Default> Protocol for Maflingo<T, R> {
     }
 
     fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
-        definition.validate()?;
-        let name = definition.name.clone();
-        self.shared.catalog.create(&name, |id| {
-            let mut growing = TableDefinition { indexes: Vec::new(), ..definition.clone() };
-            let primary = self.make_store(&growing, Place { table: id, index: IndexId::PRIMARY }, true)?;
-            let mut secondaries = Vec::new();
-            for index in definition.indexes.clone() {
-                growing.indexes.push(index);
-                let place = Place { table: id, index: IndexId(growing.indexes.len() as u32) };
-                secondaries.push(Some(self.make_store(&growing, place, true)?));
-            }
-            MaflingoTable::new(id, growing, primary, secondaries)
-        })
+        StoreTable::create(&self.shared.catalog, &definition, |_, blueprint| self.make(blueprint, true))
     }
 
     fn drop_table(&self, table: TableId) -> Result<(), Error> {
@@ -189,22 +169,11 @@ impl<T: TidSource, R: Redo + Default> Protocol for Maflingo<T, R> {
     }
 
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        let (index, store) = self.shared.catalog.replace(table, |present| {
-            if present.definition.indexes.iter().any(|other| other.name == definition.name) {
-                return Err(Error::NameTaken(definition.name.clone()));
-            }
-            let changed = TableDefinition::clone(&present.definition).with_index(definition.clone());
-            changed.validate()?;
-            let index = IndexId(present.secondaries.len() as u32 + 1);
-            let store = self.make_store(&changed, Place { table, index }, false)?;
-            let mut secondaries = present.secondaries.clone();
-            secondaries.push(Some(Arc::clone(&store)));
-            let changed = MaflingoTable::new(table, changed, Arc::clone(&present.primary), secondaries)?;
-            Ok((changed, (index, store)))
-        })?;
+        let make = |_: &TableDefinition, blueprint: &Blueprint| self.make(blueprint, false);
+        let (index, store) = StoreTable::add_index(&self.shared.catalog, table, &definition, make)?;
         match super::fill::fill(self, table, index) {
-            Ok(()) => {
-                store.set_ready();
+            Ok(epoch) => {
+                store.set_ready_from(epoch);
                 Ok(index)
             }
             Err(error) => {
@@ -215,16 +184,7 @@ impl<T: TidSource, R: Redo + Default> Protocol for Maflingo<T, R> {
     }
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        self.shared.catalog.replace(table, |present| {
-            let mut secondaries = present.secondaries.clone();
-            let position = index.position().wrapping_sub(1);
-            let dropped = secondaries.get_mut(position).and_then(Option::take);
-            dropped.ok_or(Error::NoSuchIndex(table, index))?;
-            let mut definition = TableDefinition::clone(&present.definition);
-            // The definition lists the indexes that exist, so the dropped one's place is counted among those.
-            definition.indexes.remove(present.secondaries[..position].iter().flatten().count());
-            Ok((MaflingoTable::new(table, definition, Arc::clone(&present.primary), secondaries)?, ()))
-        })
+        StoreTable::remove_index(&self.shared.catalog, table, index)
     }
 
     fn find_table(&self, name: &str) -> Option<TableId> {
@@ -245,25 +205,5 @@ impl<T: TidSource, R: Redo + Default> Protocol for Maflingo<T, R> {
 
     fn versions(&self) -> Option<Versions> {
         self.shared.options.snapshots.then(|| super::fill::count_versions(&self.shared))
-    }
-}
-
-impl MaflingoTable {
-    fn new(
-        id: TableId,
-        definition: TableDefinition,
-        primary: Arc<Store>,
-        secondaries: Vec<Option<Arc<Store>>>,
-    ) -> Result<Self, Error> {
-        let layout = definition.layout()?;
-        Ok(Self {
-            id,
-            lines: (layout.shape().fixed_bytes as usize + 32).div_ceil(64),
-            has_secondaries: secondaries.iter().any(Option::is_some),
-            layout,
-            definition: Arc::new(definition),
-            primary,
-            secondaries,
-        })
     }
 }

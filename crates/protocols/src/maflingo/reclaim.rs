@@ -8,6 +8,10 @@
 //! * Taking a record out aborts nobody: stamps do not change with removals, and a transaction that read the tombstone
 //!   holds the node's stamp beside it, so an *absent* record that is unlinked still validates (`commit.rs`).
 //!
+//! * A transaction that writes on a tombstone claims it first. A claimed tombstone stays; the claim is taken back, and the
+//!   tombstone looked at again when every transaction of that moment has ended. So a transaction that runs finds what it
+//!   wrote under the key where it wrote it.
+//!
 //! Superseded versions need no step of their own: they are given to the memory's epochs when they are made, and nobody
 //! follows a link to a version whose successor is old enough (`Record::read_at`), so links are never cut.
 
@@ -15,11 +19,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use polychron_base::key::{EncodedKey, Key16};
+use polychron_engine::stores::Place;
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
 use super::record::{Record, Tid};
-use super::sets::Place;
 use super::table::MaflingoTable;
 
 /// A worker with more tombstones than this shares them, in case it has nothing to do for a while.
@@ -38,12 +42,14 @@ pub(super) struct Tombstone {
     key: OwnedKey,
     record: Record,
     tid: Tid,
+    /// The epoch in which a claim was taken back: transactions of that epoch may still rely on it.
+    disclaimed: u64,
 }
 
 impl Tombstone {
     pub(super) fn new(place: Place, key: &[u8], record: Record, tid: Tid) -> Self {
         let key = Key16::from_key(key).map_or_else(|| OwnedKey::Long(key.into()), OwnedKey::Short);
-        Self { place, key, record, tid }
+        Self { place, key, record, tid, disclaimed: 0 }
     }
 }
 
@@ -108,17 +114,21 @@ impl Reclaimer {
         if self.queue.is_empty() {
             return;
         }
-        let collectable = guard.epochs().collectable();
+        let (collectable, readonly) = (guard.epochs().collectable(), guard.epochs().readonly());
         for _ in 0..limit {
-            match self.queue.front() {
-                Some(tombstone) if tombstone.tid.epoch() <= collectable => {}
-                _ => return,
-            }
-            if let Some(tombstone) = self.queue.pop_front()
-                && !unlink(&tombstone, tables, worker, guard)
-            {
-                self.queue.push_back(tombstone);
-                return;
+            let due =
+                |tombstone: &mut Tombstone| tombstone.tid.epoch() <= collectable && tombstone.disclaimed <= readonly;
+            let Some(mut tombstone) = self.queue.pop_front_if(due) else { return };
+            match unlink(&tombstone, tables, worker, guard) {
+                Unlinked::Done => {}
+                Unlinked::Latched => {
+                    self.queue.push_back(tombstone);
+                    return;
+                }
+                Unlinked::Claimed => {
+                    tombstone.disclaimed = guard.epochs().current();
+                    self.queue.push_back(tombstone);
+                }
             }
         }
     }
@@ -138,12 +148,22 @@ impl Reclaimer {
     }
 }
 
-/// Takes one record out of its index. `false`: a transaction holds its latch just now.
-fn unlink(tombstone: &Tombstone, tables: &[Option<Arc<MaflingoTable>>], worker: usize, guard: &Guard<'_>) -> bool {
+/// What came of taking a tombstone out.
+enum Unlinked {
+    /// It is out, or something else stands for its key by now.
+    Done,
+    /// A transaction holds its latch just now.
+    Latched,
+    /// A transaction had claimed it; the claim is taken back.
+    Claimed,
+}
+
+/// Takes one record out of its index.
+fn unlink(tombstone: &Tombstone, tables: &[Option<Arc<MaflingoTable>>], worker: usize, guard: &Guard<'_>) -> Unlinked {
     let Place { table, index } = tombstone.place;
-    let store = tables.get(table.position()).and_then(Option::as_ref).and_then(|table| table.store(index));
+    let store = tables.get(table.position()).and_then(Option::as_ref).and_then(|table| table.store(index).ok());
     // A dropped table or index gives its records back as a whole.
-    let Some(store) = store else { return true };
+    let Some(store) = store else { return Unlinked::Done };
     match &tombstone.key {
         OwnedKey::Short(key) => unlink_key(tombstone, store, *key, worker, guard),
         OwnedKey::Long(key) => unlink_key(tombstone, store, &**key, worker, guard),
@@ -156,22 +176,27 @@ fn unlink_key<K: EncodedKey>(
     key: K,
     worker: usize,
     guard: &Guard<'_>,
-) -> bool {
+) -> Unlinked {
     let record = tombstone.record;
     // The key may have been used again, and deleted again: then a later tombstone stands for it, perhaps on another
     // record, and this one's memory must not be touched before the index has confirmed it.
-    if store.index.get(key, guard).handle != Some(record.handle()) {
-        return true;
+    if store.index().get(key, guard).handle != Some(record.handle()) {
+        return Unlinked::Done;
     }
-    let Some(state) = record.latch(worker) else { return false };
+    let Some(state) = record.latch(worker) else { return Unlinked::Latched };
     if !state.absent() || state.unlinked() || record.tid() != tombstone.tid {
         record.unlatch();
-        return true;
+        return Unlinked::Done;
     }
-    let removed = store.index.remove(key, record.handle(), guard);
+    if state.claimed() {
+        record.disclaim();
+        record.unlatch();
+        return Unlinked::Claimed;
+    }
+    let removed = store.index().remove(key, record.handle(), guard);
     debug_assert!(removed, "the record was linked and latched");
     record.unlink();
     // SAFETY: the index has forgotten the record, so only guards that exist now can reach it.
     unsafe { guard.retire(record.memory(), record.bytes()) };
-    true
+    Unlinked::Done
 }

@@ -1,8 +1,8 @@
 //! Records: the header words of §4.1 and §5, the row in the same allocation, and the rules for touching them.
 //!
 //! ```text
-//!  word 0  data version   15 … 0 latch (owner + 1, 0 = free) │ counter │ unlinked │ absent │ dirty
-//!  word 1  transaction id epoch (34) │ counter (20) │ worker (10)
+//!  word 0  data version   15 … 0 latch (owner + 1, 0 = free) │ counter │ claimed │ moved │ unlinked │ absent │ dirty
+//!  word 1  transaction id epoch (38) │ counter (16) │ worker (10)
 //!  word 2  previous version
 //!  word 3  length in words (32) │ capacity in words (32)
 //!  word 4… the row, or a secondary entry's primary key
@@ -13,7 +13,9 @@
 //!   aside. The owner sets *dirty* first and stores every further word with a release, so a reader that saw any of the new
 //!   words also sees *dirty* or a later counter, and tries again.
 //! * A record that serves as an older version never changes any more.
-//! * *Unlinked* is set once, after the index has forgotten the record, and never taken back.
+//! * *Unlinked* is set once, after the index has forgotten the record, and never taken back. *Moved* comes with it when
+//!   the key leads to a larger record instead: what was read here, a row or its absence, has then been superseded.
+//! * *Claimed* keeps a tombstone in the index while a transaction that is going to write on it runs (`reclaim.rs`).
 
 use std::ptr::NonNull;
 
@@ -27,7 +29,9 @@ use polychron_sync::spin_hint;
 const DIRTY: u64 = 1;
 const ABSENT: u64 = 2;
 const UNLINKED: u64 = 4;
-const COUNTER: u64 = 8;
+const MOVED: u64 = 8;
+const CLAIMED: u64 = 16;
+const COUNTER: u64 = 32;
 const LATCH_SHIFT: u32 = 48;
 const LATCH_MASK: u64 = !0 << LATCH_SHIFT;
 
@@ -42,7 +46,9 @@ impl Tid {
     /// The id with which every record begins.
     pub(super) const ZERO: Self = Self(0);
     const WORKER_BITS: u32 = 10;
-    const COUNTER_BITS: u32 = 20;
+    /// Epochs of 2 ms take 17 years to use up the 38 bits above. A worker, or a chain of dependent transactions, that uses
+    /// up the counter within an epoch ends the epoch early.
+    const COUNTER_BITS: u32 = 16;
     const EPOCH_SHIFT: u32 = Self::WORKER_BITS + Self::COUNTER_BITS;
     /// Workers that the id can tell apart.
     pub(super) const MAX_WORKERS: usize = 1 << Self::WORKER_BITS;
@@ -72,7 +78,7 @@ struct Header {
     capacity: u32,
 }
 
-const HEADER_BYTES: usize = 32;
+pub(super) const HEADER_BYTES: usize = 32;
 const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
 
 /// A record that the guard of the running transaction keeps alive.
@@ -84,7 +90,7 @@ unsafe impl Send for Record {}
 
 impl Default for Seen {
     fn default() -> Self {
-        Self { tid: Tid::ZERO, present: false, unlinked: false, words: 0 }
+        Self { tid: Tid::ZERO, present: false, moved: false, words: 0 }
     }
 }
 
@@ -95,8 +101,8 @@ pub(super) struct Seen {
     pub(super) tid: Tid,
     /// Whether there is a row: the record is neither a tombstone nor an insertion that has not committed.
     pub(super) present: bool,
-    /// Whether the index has forgotten the record.
-    pub(super) unlinked: bool,
+    /// Whether the key leads to a larger record by now.
+    pub(super) moved: bool,
     /// The row's length in words.
     pub(super) words: usize,
 }
@@ -118,12 +124,35 @@ impl State {
         self.0 & UNLINKED != 0
     }
 
+    /// Whether the key leads to a larger record by now.
+    #[inline]
+    pub(super) fn moved(self) -> bool {
+        self.0 & MOVED != 0
+    }
+
+    /// Whether a transaction may be about to write on the tombstone.
+    #[inline]
+    pub(super) fn claimed(self) -> bool {
+        self.0 & CLAIMED != 0
+    }
+
     /// Whether a worker other than `worker` holds the latch.
     #[inline]
     pub(super) fn latched_by_other(self, worker: usize) -> bool {
         let owner = self.0 >> LATCH_SHIFT;
         owner != 0 && owner != worker as u64 + 1
     }
+}
+
+/// What came of claiming a tombstone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// It stays in the index for as long as the caller is pinned.
+    Held,
+    /// The index has forgotten the record already.
+    Gone,
+    /// Somebody kept the latch.
+    Latched,
 }
 
 #[inline]
@@ -298,7 +327,7 @@ impl Record {
                 // The loads above acquire, so this one is not taken before them.
                 let after = header.version.load(Ordering::Relaxed);
                 if (before ^ after) & !LATCH_MASK == 0 {
-                    return Seen { tid, present, unlinked: before & UNLINKED != 0, words };
+                    return Seen { tid, present, moved: before & MOVED != 0, words };
                 }
             }
             spin_hint();
@@ -341,6 +370,34 @@ impl Record {
         None
     }
 
+    /// Claims a tombstone. The word is only changed while the latch is free, so its owner sees a settled claim.
+    #[cold]
+    pub(super) fn claim(self) -> Claim {
+        let version = &self.header().version;
+        for _ in 0..LATCH_SPINS {
+            let free = version.load(Ordering::Relaxed);
+            if free & UNLINKED != 0 {
+                return Claim::Gone;
+            }
+            if free & LATCH_MASK == 0 {
+                // Even a claim that stands already is made anew: pairs with the acquire of the latch in `latch`, so that
+                // who takes the claim back does so before this or sees the epoch in which the caller is pinned.
+                if version.compare_exchange_weak(free, free | CLAIMED, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+                    return Claim::Held;
+                }
+            }
+            spin_hint();
+        }
+        Claim::Latched
+    }
+
+    /// Takes all claims of a latched record back.
+    pub(super) fn disclaim(self) {
+        let version = &self.header().version;
+        // The latch's end, which follows, releases this.
+        version.store(version.load(Ordering::Relaxed) & !CLAIMED, Ordering::Relaxed);
+    }
+
     /// Gives the latch back with nothing changed.
     #[inline]
     pub(super) fn unlatch(self) {
@@ -355,6 +412,14 @@ impl Record {
         let unlinked = (version.load(Ordering::Relaxed) | UNLINKED) & !LATCH_MASK;
         // Pairs with the acquiring load of the next reader.
         version.store(unlinked, Ordering::Release);
+    }
+
+    /// Marks a latched record as superseded by a larger one to which the index leads now, and unlatches it.
+    pub(super) fn move_away(self) {
+        let version = &self.header().version;
+        let moved = (version.load(Ordering::Relaxed) | UNLINKED | MOVED) & !LATCH_MASK;
+        // Pairs with the acquiring load of the next reader.
+        version.store(moved, Ordering::Release);
     }
 
     /// Begins changing a latched record (Figure 5-1, steps 1 and 2).

@@ -3,44 +3,20 @@
 //!
 //! An entry is a record like any other; its words are the primary key's length in bytes and the key itself.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Stop};
 use polychron_engine::redo::Redo;
+use polychron_engine::stores::{check_row, entry_words, key_in_entry, words_of};
 use polychron_engine::{Insertion, Projection, Scan};
-use polychron_schema::{Changes, KeyScratch, MAX_ROW_BYTES, RowBuffer, RowMut, RowRef};
+use polychron_schema::{Changes, KeyScratch, RowBuffer, RowMut, RowRef};
 
 use super::sets::Kind;
 use super::table::{MaflingoTable, Store};
 use super::tid::TidSource;
 use super::transaction::{Found, MaflingoTransaction};
-
-/// The words in which the columns of a projection lie.
-#[inline]
-pub(super) fn words_of(projection: &Projection) -> Range<usize> {
-    let end = if projection.end == u32::MAX { usize::MAX } else { projection.end as usize / 8 };
-    projection.start as usize / 8..end
-}
-
-/// A secondary entry's words for a primary key.
-fn entry_words<'b>(key: &[u8], buffer: &'b mut RowBuffer) -> &'b [u64] {
-    let words = buffer.overwrite_words(1 + key.len().div_ceil(8));
-    words[0] = key.len() as u64;
-    for (word, chunk) in words[1..].iter_mut().zip(key.chunks(8)) {
-        let mut bytes = [0; 8];
-        bytes[..chunk.len()].copy_from_slice(chunk);
-        *word = u64::from_ne_bytes(bytes);
-    }
-    words
-}
-
-/// The primary key in a secondary entry; empty when the words were read while they changed.
-fn key_in_entry(words: &[u64]) -> &[u8] {
-    let Some((&len, rest)) = words.split_first() else { return &[] };
-    RowRef::from_words(rest).as_bytes().get(..len as usize).unwrap_or_default()
-}
 
 impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     /// Changes a row in place.
@@ -58,8 +34,10 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         if changes.is_empty() {
             return Ok(true);
         }
-        if table.has_secondaries && table.indexes_columns(changes.columns()) {
-            self.change_entries(table, key, changes)?;
+        if table.has_secondaries && table.affected(changes.columns()).next().is_some() {
+            let before = self.state.sets.writes.len();
+            let moved = self.change_entries(table, key, changes);
+            self.all_or_nothing(before, moved)?;
         }
         let buffer = &self.state.buffers.row;
         let writes = &mut self.state.sets.writes;
@@ -103,10 +81,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             new.words_mut()[words.clone()].copy_from_slice(&changed.as_words()[words]);
         }
         let primary = table.primary.extractor.extract(old.as_row(), &mut primary).map_err(Error::from)?;
-        for store in table.secondaries() {
-            if !store.extractor.affects(changes.columns()) {
-                continue;
-            }
+        for store in table.affected(changes.columns()) {
             let (mut before, mut after) = (KeyScratch::new(), KeyScratch::new());
             let before = store.extractor.extract(old.as_row(), &mut before).map_err(Error::from)?;
             let after = store.extractor.extract(new.as_row(), &mut after).map_err(Error::from)?;
@@ -139,14 +114,25 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     ) -> Result<Insertion, Stop> {
         check_row(table, row)?;
         let before = self.state.sets.writes.len();
-        let words = words_in(row);
+        let words = row.as_words();
         if !self.insert_entry(&table.primary, key, words)? {
             return Ok(Insertion::Duplicate(IndexId::PRIMARY));
         }
         if table.has_secondaries {
-            return self.add_entries(table, row, before);
+            let outcome = self.add_entries(table, row, before);
+            return self.all_or_nothing(before, outcome);
         }
         Ok(Insertion::Inserted)
+    }
+
+    /// Undoes the writes from `before` on when an operation failed on its way: the caller may catch the error and go on,
+    /// and must then find nothing of it.
+    #[inline]
+    fn all_or_nothing<O>(&mut self, before: usize, outcome: Result<O, Stop>) -> Result<O, Stop> {
+        if outcome.is_err() && !self.doomed {
+            self.undo_writes(before);
+        }
+        outcome
     }
 
     /// Adds the entries of a row whose record was written at `before`; takes all back when a unique key is taken.
@@ -190,14 +176,16 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         check_row(table, row)?;
         if table.has_secondaries {
             let before = self.state.sets.writes.len();
-            self.remove_row(table, key)?;
-            let outcome = self.add_row(table, key, row)?;
-            if outcome != Insertion::Inserted {
+            let outcome = match self.remove_row(table, key) {
+                Ok(_) => self.add_row(table, key, row),
+                Err(stop) => Err(stop),
+            };
+            if matches!(outcome, Ok(Insertion::Duplicate(_))) {
                 self.undo_writes(before);
             }
-            return Ok(outcome);
+            return self.all_or_nothing(before, outcome);
         }
-        self.put_entry(&table.primary, key, words_in(row))?;
+        self.put_entry(&table.primary, key, row.as_words())?;
         Ok(Insertion::Inserted)
     }
 
@@ -281,22 +269,4 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         let mut scratch = KeyScratch::new();
         table.primary.extractor.extract(RowRef::from_words(words), &mut scratch).ok().map(KeyPreview::new)
     }
-}
-
-/// The words of a row.
-#[inline]
-fn words_in(row: RowRef<'_>) -> &[u64] {
-    row.as_words()
-}
-
-#[inline]
-fn check_row(table: &MaflingoTable, row: RowRef<'_>) -> Result<(), Error> {
-    let bytes = row.as_bytes().len();
-    if bytes > MAX_ROW_BYTES {
-        return Err(Error::RowTooLong { bytes, limit: MAX_ROW_BYTES });
-    }
-    if bytes < table.layout.shape().fixed_bytes as usize {
-        return Err(Error::Definition(format!("a row of {bytes} bytes is too short for `{}`", table.definition.name)));
-    }
-    Ok(())
 }

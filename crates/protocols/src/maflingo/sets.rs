@@ -4,17 +4,10 @@
 //! The write set is a list that only grows: every write is an entry of its own, linked to the entry before it for the same
 //! record. So a savepoint is a length, undoing to it is a truncation, and commit applies the entries of a record in order.
 
-use polychron_base::{IndexId, TableId};
+use polychron_engine::stores::Place;
 use polychron_index::{Change, Changes, Stamp};
 
 use super::record::{Record, Tid};
-
-/// Where a record or node stands, for explaining an abort.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) table: TableId,
-    pub(super) index: IndexId,
-}
 
 /// A record that was read, and the id it had then.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +32,17 @@ impl NodeSet {
         }
     }
 
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Forgets the nodes from `len` on.
+    #[inline]
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.nodes.truncate(len);
+    }
+
     /// The first node whose stamp does not hold any more.
     ///
     /// # Safety
@@ -50,19 +54,28 @@ impl NodeSet {
     }
 }
 
+/// Whether a stamp in the set is the one that an insertion reports. The node may have been taken out since, in the
+/// background; then the stamp stands for its range in the node that took it over.
+#[inline]
+fn same(stamp: &Stamp, reported: &Stamp) -> bool {
+    // SAFETY: insertions happen under the guard under which the transaction took its stamps.
+    stamp == reported || unsafe { stamp.settled() } == *reported
+}
+
 impl Changes for NodeSet {
-    /// §4.5: the transaction's own insertions must not abort it.
+    /// §4.5: the transaction's own insertions must not abort it. A stamp of a node that was taken out meanwhile, by itself
+    /// or by others, is known by what it has settled to.
     fn change(&mut self, change: Change) {
         match change {
             Change::Moved { before, after } => {
                 for (stamp, _) in &mut self.nodes {
-                    if *stamp == before {
+                    if same(stamp, &before) {
                         *stamp = after;
                     }
                 }
             }
             Change::Added { of, new } => {
-                if let Some(&(_, place)) = self.nodes.iter().find(|(stamp, _)| *stamp == of) {
+                if let Some(&(_, place)) = self.nodes.iter().find(|(stamp, _)| same(stamp, &of)) {
                     self.nodes.push((new, place));
                 }
             }
@@ -117,11 +130,13 @@ pub(super) struct WriteSet {
     writes: Vec<Write>,
     arena: Vec<u64>,
     slots: Vec<u32>,
+    /// Whether a record was written more than once.
+    repeats: bool,
 }
 
 impl Default for WriteSet {
     fn default() -> Self {
-        Self { writes: Vec::new(), arena: Vec::new(), slots: vec![EMPTY; FIRST_SLOTS] }
+        Self { writes: Vec::new(), arena: Vec::new(), slots: vec![EMPTY; FIRST_SLOTS], repeats: false }
     }
 }
 
@@ -139,6 +154,51 @@ impl WriteSet {
     #[inline]
     pub(super) fn get(&self, position: u32) -> &Write {
         &self.writes[position as usize]
+    }
+
+    /// All writes, oldest first.
+    #[inline]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Write> {
+        self.writes.iter()
+    }
+
+    /// Each written record, own or not, and the position of its latest write.
+    #[inline]
+    pub(super) fn firsts(&self, own_record: bool) -> impl Iterator<Item = (Record, u32)> {
+        let firsts = self
+            .writes
+            .iter()
+            .enumerate()
+            .filter(move |(_, write)| write.own_record == own_record && write.prior.is_none());
+        firsts.map(|(position, write)| {
+            let latest = if self.repeats { self.latest(write.record) } else { None };
+            (write.record, latest.unwrap_or(position as u32))
+        })
+    }
+
+    /// Puts the positions of a record's writes into `chain`, latest first.
+    #[inline]
+    pub(super) fn chain(&self, latest: u32, chain: &mut Vec<u32>) {
+        chain.clear();
+        let mut at = Some(latest);
+        while let Some(position) = at {
+            chain.push(position);
+            at = self.writes[position as usize].prior;
+        }
+    }
+
+    /// The length in words of the longest row among a record's writes; 0 when none is a whole row.
+    #[inline]
+    pub(super) fn longest_put(&self, latest: u32) -> usize {
+        let (mut longest, mut at) = (0, Some(latest));
+        while let Some(position) = at {
+            let write = &self.writes[position as usize];
+            if write.kind == Kind::Put {
+                longest = longest.max(write.data.words as usize);
+            }
+            at = write.prior;
+        }
+        longest
     }
 
     #[inline]
@@ -206,15 +266,9 @@ impl WriteSet {
         }
         let at = self.slot(write.record);
         let prior = (self.slots[at] != EMPTY).then_some(self.slots[at]);
+        self.repeats |= prior.is_some();
         self.slots[at] = self.writes.len() as u32;
         self.writes.push(Write { prior, ..write });
-    }
-
-    /// Moves a write to the record that took its record's place.
-    pub(super) fn move_to(&mut self, position: u32, record: Record) {
-        let write = &mut self.writes[position as usize];
-        write.record = record;
-        write.own_record = true;
     }
 
     fn rehash(&mut self, slots: usize) {
@@ -227,12 +281,19 @@ impl WriteSet {
     }
 
     /// Forgets the writes from `len` on and hands each to `undo`, newest first.
+    ///
+    /// Taking the newest write out leaves the hash table as it was before that write: it had either changed its record's
+    /// slot or filled the last one of a run of slots.
     pub(super) fn truncate(&mut self, len: usize, mut undo: impl FnMut(&Self, &Write)) {
-        for position in (len..self.writes.len()).rev() {
-            undo(self, &self.writes[position]);
+        while self.writes.len() > len {
+            let Some(&write) = self.writes.last() else { return };
+            undo(self, &write);
+            let at = self.slot(write.record);
+            self.slots[at] = write.prior.unwrap_or(EMPTY);
+            self.writes.pop();
+            let kept = if write.data.words > 0 { write.data.offset } else { write.key.offset };
+            self.arena.truncate(kept as usize);
         }
-        self.writes.truncate(len);
-        self.rehash(self.slots.len());
     }
 
     /// Forgets everything and keeps the memory, unless one huge transaction had inflated it.
@@ -241,6 +302,7 @@ impl WriteSet {
             return;
         }
         self.writes.clear();
+        self.repeats = false;
         self.arena.clear();
         self.arena.shrink_to(1 << 20);
         if self.slots.len() > 1 << 12 {
@@ -257,7 +319,7 @@ pub(super) struct Sets {
     pub(super) reads: Vec<Read>,
     pub(super) nodes: NodeSet,
     pub(super) writes: WriteSet,
-    /// Positions of writes in latching order.
+    /// Positions of one record's writes.
     pub(super) order: Vec<u32>,
 }
 

@@ -2,21 +2,22 @@
 //!
 //! This file knows records and indexes; `rows.rs` makes rows of them and keeps secondary indexes up; `commit.rs` ends it.
 
-use std::ops::{Bound, ControlFlow, Range};
+use std::ops::{ControlFlow, Range};
 
-use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
+use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::redo::Redo;
-use polychron_engine::{Commit, Direction, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
-use polychron_index::{Handle, Inserted, Lookup, Stamp, ordered};
+use polychron_engine::stores::{Place, check_key, words_of};
+use polychron_engine::{Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_index::{Inserted, Lookup, Stamp};
 use polychron_memory::{Guard, Snapshot};
 use polychron_schema::{RowBuffer, RowMut, RowRef};
 
 use super::commit::Group;
 use super::protocol::Shared;
-use super::record::{Record, Seen};
-use super::rows::words_of;
-use super::sets::{Kind, Place, Read, Span, Write};
+use super::record::{Claim, HEADER_BYTES, Record, Seen};
+use super::scan::ScanBatch;
+use super::sets::{Kind, Read, Span, Write};
 use super::table::{MaflingoTable, Store};
 use super::tid::TidSource;
 use super::worker::State;
@@ -49,7 +50,7 @@ pub struct MaflingoTransaction<'w, T: TidSource, R: Redo> {
     /// After a conflict every call conflicts.
     pub(super) doomed: bool,
     ended: bool,
-    until_check: u32,
+    pub(super) until_check: u32,
 }
 
 /// What a look-up of a record came to.
@@ -120,8 +121,13 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     /// Finds the record of a key and reads words `range` of its row into the row buffer; the reading is protected.
     #[inline]
     pub(super) fn find<K: EncodedKey>(&mut self, store: &Store, key: K, range: Range<usize>) -> Result<Found, Stop> {
+        if self.state.hints.any()
+            && let Some(record) = self.find_hinted(store, key, range.clone())
+        {
+            return Ok(Found::Row(record));
+        }
         loop {
-            let Lookup { handle, stamp } = store.index.get(key, &self.guard);
+            let Lookup { handle, stamp } = store.index().get(key, &self.guard);
             let Some(handle) = handle else {
                 if self.snapshot.is_none() {
                     self.state.sets.nodes.add(stamp, store.place);
@@ -131,7 +137,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
             // SAFETY: the handle was found under this transaction's guard.
             let record = unsafe { Record::from_handle(handle) };
             let seen = self.read_record(record, stamp, store.place, range.clone());
-            if seen.present && seen.unlinked && self.snapshot.is_none() {
+            if seen.moved && self.snapshot.is_none() {
                 // The row moved to a larger record just now; the index leads there.
                 self.state.sets.reads.pop();
                 continue;
@@ -140,9 +146,37 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         }
     }
 
-    /// Reads a record as this transaction sees it, and remembers that it did.
+    /// As [`Self::find`], by a hint of the batch; `None` when there is none or it does not lead to a row.
     #[inline]
-    fn read_record(&mut self, record: Record, stamp: Stamp, place: Place, range: Range<usize>) -> Seen {
+    fn find_hinted<K: EncodedKey>(&mut self, store: &Store, key: K, range: Range<usize>) -> Option<Record> {
+        if store.place.index != IndexId::PRIMARY || self.snapshot.is_some() {
+            return None;
+        }
+        let handle = self.state.hints.find(store.place.table, key)?;
+        // SAFETY: the batch found the handle under a guard that it still holds.
+        let record = unsafe { Record::from_handle(handle) };
+        let reads = self.state.sets.reads.len();
+        let seen = self.read_protected(record, store.place, range);
+        if seen.present && !seen.moved {
+            return Some(record);
+        }
+        self.state.sets.reads.truncate(reads);
+        None
+    }
+
+    /// Reads a record as this transaction sees it, and remembers that it did: for a record without a row, the node too.
+    #[inline]
+    pub(super) fn read_record(&mut self, record: Record, stamp: Stamp, place: Place, range: Range<usize>) -> Seen {
+        let seen = self.read_protected(record, place, range);
+        if !seen.present && self.snapshot.is_none() {
+            self.state.sets.nodes.add(stamp, place);
+        }
+        seen
+    }
+
+    /// Reads a record as this transaction sees it, and adds it to the read set.
+    #[inline]
+    fn read_protected(&mut self, record: Record, place: Place, range: Range<usize>) -> Seen {
         let row = &mut self.state.buffers.row;
         if let Some(epoch) = self.snapshot {
             return record.read_at(epoch, range, row);
@@ -154,9 +188,6 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         }
         let seen = read_into(row, record, |row| record.read(range, row));
         self.state.sets.reads.push(Read { record, tid: seen.tid, place });
-        if !seen.present {
-            self.state.sets.nodes.add(stamp, place);
-        }
         seen
     }
 
@@ -188,13 +219,13 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
             Some((Kind::Put, data)) => {
                 let words = writes.words(data);
                 row.overwrite_words(words.len()).copy_from_slice(words);
-                Seen { tid: record.tid(), present: true, unlinked: false, words: words.len() }
+                Seen { tid: record.tid(), present: true, moved: false, words: words.len() }
             }
             // An own insertion is still absent for everybody else, so it is copied without asking.
             Some(_) => {
                 let length = record.length();
                 polychron_sync::load_words(&record.words()[..length], row.overwrite_words(length));
-                Seen { tid: record.tid(), present: true, unlinked: false, words: length }
+                Seen { tid: record.tid(), present: true, moved: false, words: length }
             }
             None => read_into(row, record, |row| record.read(range, row)),
         };
@@ -207,7 +238,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
                 row.words_mut()[start..end].copy_from_slice(&data[..end - start]);
             }
         }
-        seen.unlinked = false;
+        seen.moved = false;
         seen
     }
 
@@ -236,7 +267,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     #[inline]
     pub(super) fn insert_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<bool, Stop> {
         let record = Record::latched(self.state.worker, row, &self.guard).map_err(Error::from)?;
-        let inserted = store.index.insert(key, record.handle(), &mut self.state.sets.nodes, &self.guard);
+        let inserted = store.index().insert(key, record.handle(), &mut self.state.sets.nodes, &self.guard);
         if matches!(inserted, Ok(Inserted::New)) {
             self.push_write(record, store.place, Kind::Insert, key, 0, Span::default());
             return Ok(true);
@@ -247,6 +278,9 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         match self.find(store, key, 0..0)? {
             Found::Row(_) => Ok(false),
             Found::Empty(record) => {
+                if !self.keep_linked(record, store.place)? {
+                    return self.insert_entry(store, key, row);
+                }
                 let data = self.state.sets.writes.keep(row);
                 self.push_write(record, store.place, Kind::Put, key, 0, data);
                 Ok(true)
@@ -258,7 +292,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
 
     /// Writes an entry whatever is there.
     pub(super) fn put_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<(), Stop> {
-        let Lookup { handle, .. } = store.index.get(key, &self.guard);
+        let Lookup { handle, .. } = store.index().get(key, &self.guard);
         let Some(handle) = handle else {
             if self.insert_entry(store, key, row)? {
                 return Ok(());
@@ -267,9 +301,29 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         };
         // SAFETY: the handle was found under this transaction's guard.
         let record = unsafe { Record::from_handle(handle) };
+        if !self.keep_linked(record, store.place)? {
+            return self.put_entry(store, key, row);
+        }
         let data = self.state.sets.writes.keep(row);
         self.push_write(record, store.place, Kind::Put, key, 0, data);
         Ok(())
+    }
+
+    /// Makes sure that a record that is to be written stays in the index until this transaction ends, so that it finds
+    /// its own write there. `false`: it has left already.
+    ///
+    /// A record with a row needs nothing: whoever deletes it from now on does so in this epoch or a later one, and such
+    /// tombstones are not taken out while this transaction is pinned.
+    #[inline]
+    fn keep_linked(&mut self, record: Record, place: Place) -> Result<bool, Stop> {
+        if !record.state().absent() || self.state.sets.writes.latest(record).is_some() {
+            return Ok(true);
+        }
+        match record.claim() {
+            Claim::Held => Ok(true),
+            Claim::Gone => Ok(false),
+            Claim::Latched => Err(self.conflict(Reason::InsertedFirst, place, None)),
+        }
     }
 
     /// Deletes an entry. `false`: the key has no row.
@@ -278,106 +332,6 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         let Found::Row(record) = self.find(store, key, 0..0)? else { return Ok(false) };
         self.push_write(record, store.place, Kind::Delete, key, 0, Span::default());
         Ok(true)
-    }
-
-    /// The ordered index behind a scan.
-    fn ordered<'t>(
-        &self,
-        table: &'t MaflingoTable,
-        index: IndexId,
-    ) -> Result<(&'t Store, &'t ordered::OrderedIndex), Stop> {
-        let store = table.store(index).filter(|store| store.is_ready());
-        let store = store.ok_or(Error::NoSuchIndex(table.id, index))?;
-        match &*store.index {
-            polychron_index::AnyIndex::Ordered(ordered) => Ok((store, ordered)),
-            polychron_index::AnyIndex::Hash(_) => Err(Error::NoOrder(table.id, index).into()),
-        }
-    }
-
-    /// Visits the records of a range, as handles first: the records of a batch are fetched into the caches together.
-    pub(super) fn scan_entries(
-        &mut self,
-        scan: &Scan<'_>,
-        table: &MaflingoTable,
-        range: Range<usize>,
-        visitor: &mut impl FnMut(&mut Self) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<(), Stop> {
-        let (store, index) = self.ordered(table, scan.index)?;
-        let direction = match scan.direction {
-            Direction::Forward => ordered::Direction::Forward,
-            Direction::Backward => ordered::Direction::Backward,
-        };
-        let mut batch = std::mem::take(&mut self.state.buffers.batch);
-        batch.resume.clear();
-        let mut bounds = (scan.lower, scan.upper);
-        let mut size = scan.limit.clamp(1, ScanBatch::FIRST);
-        let outcome = loop {
-            let resumed = std::mem::take(&mut batch.resume);
-            if !resumed.is_empty() {
-                match direction {
-                    ordered::Direction::Forward => bounds.0 = Bound::Excluded(&resumed[..]),
-                    ordered::Direction::Backward => bounds.1 = Bound::Excluded(&resumed[..]),
-                }
-            }
-            batch.begin(size);
-            index.scan(bounds.0, bounds.1, direction, &mut batch, &self.guard);
-            let outcome = self.visit_batch(&mut batch, store.place, range.clone(), visitor);
-            bounds = (scan.lower, scan.upper);
-            match outcome {
-                Ok(ControlFlow::Continue(())) if batch.full => size = ScanBatch::LARGEST,
-                other => break other.map(|_| ()),
-            }
-        };
-        self.state.buffers.batch = batch;
-        outcome
-    }
-
-    fn visit_batch(
-        &mut self,
-        batch: &mut ScanBatch,
-        place: Place,
-        range: Range<usize>,
-        visitor: &mut impl FnMut(&mut Self) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<ControlFlow<()>, Stop> {
-        let mut next_stamp = 0;
-        let lines = (range.end.min(56) + 4).div_ceil(8);
-        for &(handle, _) in batch.entries.iter().take(ScanBatch::AHEAD) {
-            // SAFETY: the handle was found under this transaction's guard.
-            unsafe { Record::from_handle(handle) }.prefetch(lines);
-        }
-        for position in 0..batch.entries.len() {
-            let (handle, node) = batch.entries[position];
-            if let Some(&(ahead, _)) = batch.entries.get(position + ScanBatch::AHEAD) {
-                // SAFETY: as above.
-                unsafe { Record::from_handle(ahead) }.prefetch(lines);
-            }
-            // Only nodes that were needed are remembered: those up to the entry at which the visitor stops.
-            next_stamp = self.remember_nodes(batch, next_stamp, node as usize + 1, place);
-            // SAFETY: as above.
-            let record = unsafe { Record::from_handle(handle) };
-            self.step()?;
-            let stamp = batch.stamps[node as usize];
-            let seen = self.read_record(record, stamp, place, range.clone());
-            if seen.present && seen.unlinked && self.snapshot.is_none() {
-                // The row moved to a larger record after the leaf was read; its old record does not validate.
-                return Err(self.conflict(Reason::StaleRead, place, Some(record)));
-            }
-            if seen.present && visitor(self)?.is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        self.remember_nodes(batch, next_stamp, batch.stamps.len(), place);
-        Ok(ControlFlow::Continue(()))
-    }
-
-    #[inline]
-    fn remember_nodes(&mut self, batch: &ScanBatch, from: usize, to: usize, place: Place) -> usize {
-        if self.snapshot.is_none() {
-            for &stamp in &batch.stamps[from.min(to)..to] {
-                self.state.sets.nodes.add(stamp, place);
-            }
-        }
-        from.max(to)
     }
 
     /// The row that was read last.
@@ -402,52 +356,6 @@ fn read_into(row: &mut RowBuffer, record: Record, read: impl FnOnce(&mut [u64]) 
         row.overwrite_words(seen.words);
     }
     seen
-}
-
-/// Entries of a range, collected leaf by leaf up to a number.
-#[derive(Debug, Default)]
-pub(super) struct ScanBatch {
-    stamps: Vec<Stamp>,
-    entries: Vec<(Handle, u32)>,
-    /// The last key taken, when the batch is full.
-    resume: Vec<u8>,
-    size: usize,
-    full: bool,
-}
-
-impl ScanBatch {
-    /// Entries collected at first: few, for scans that stop early.
-    const FIRST: usize = 64;
-    /// Entries collected at a time later on.
-    const LARGEST: usize = 1024;
-    /// How many records ahead of the visit are being fetched.
-    const AHEAD: usize = 8;
-
-    fn begin(&mut self, size: usize) {
-        self.stamps.clear();
-        self.entries.clear();
-        self.size = size;
-        self.full = false;
-    }
-}
-
-impl ordered::Visitor for ScanBatch {
-    #[inline]
-    fn node(&mut self, stamp: Stamp) {
-        self.stamps.push(stamp);
-    }
-
-    #[inline]
-    fn entry(&mut self, key: &[u8], handle: Handle) -> ControlFlow<()> {
-        self.entries.push((handle, self.stamps.len() as u32 - 1));
-        if self.entries.len() < self.size {
-            return ControlFlow::Continue(());
-        }
-        self.full = true;
-        self.resume.clear();
-        self.resume.extend_from_slice(key);
-        ControlFlow::Break(())
-    }
 }
 
 impl<T: TidSource, R: Redo> Commit for MaflingoTransaction<'_, T, R> {
@@ -483,12 +391,6 @@ impl<T: TidSource, R: Redo> Drop for MaflingoTransaction<'_, T, R> {
     }
 }
 
-/// A key must be short enough for the indexes.
-#[inline]
-pub(super) fn check_key<K: EncodedKey>(key: K) -> Result<(), Error> {
-    if key.len() > MAX_KEY_BYTES { Err(Error::KeyTooLong) } else { Ok(()) }
-}
-
 impl<T: TidSource, R: Redo> Transaction for MaflingoTransaction<'_, T, R> {
     #[inline]
     fn read_row<K: EncodedKey>(
@@ -511,15 +413,11 @@ impl<T: TidSource, R: Redo> Transaction for MaflingoTransaction<'_, T, R> {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Stop> {
-        self.step()?;
-        let table = self.table(table)?;
-        let Lookup { handle, .. } = table.primary.index.get(key, &self.guard);
-        let Some(handle) = handle else { return Ok(None) };
-        // SAFETY: the handle was found under this transaction's guard.
-        let record = unsafe { Record::from_handle(handle) };
-        let range = words_of(projection);
-        let seen = read_into(&mut self.state.buffers.row, record, |row| record.read(range, row));
-        Ok(seen.present.then(|| self.row()))
+        let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
+        let found = self.read_row(table, key, projection)?.is_some();
+        self.state.sets.reads.truncate(reads);
+        self.state.sets.nodes.truncate(nodes);
+        Ok(found.then(|| self.row()))
     }
 
     #[inline]
@@ -579,10 +477,15 @@ impl<T: TidSource, R: Redo> Transaction for MaflingoTransaction<'_, T, R> {
         Ok(())
     }
 
+    /// Looks the key up at once: nothing waits for the answer, so the processor runs the look-ups of several keys into one
+    /// another. The answer is kept as a hint, so that the key is not looked up again when its row is asked for.
     #[inline]
-    fn prefetch_row<K: EncodedKey>(&self, table: TableId, key: K) {
-        if let Ok(table) = self.table(table) {
-            table.primary.index.prefetch(key, &self.guard);
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        let Ok(table) = self.table(table) else { return };
+        if let Some(handle) = table.primary.index().get(key, &self.guard).handle {
+            // SAFETY: the handle was found under this transaction's guard.
+            unsafe { Record::from_handle(handle) }.prefetch(table.lines(HEADER_BYTES).min(2));
+            self.state.hints.add(table.id, key, handle);
         }
     }
 

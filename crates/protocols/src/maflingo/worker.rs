@@ -10,6 +10,7 @@ use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
 use polychron_memory::Local;
 use polychron_sync::spin_hint;
 
+use super::prefetch::Hints;
 use super::protocol::Shared;
 use super::reclaim::Reclaimer;
 use super::record::Tid;
@@ -34,6 +35,7 @@ pub struct MaflingoWorker<T: TidSource = LocalTid, R: Redo = NoRedo> {
 pub(super) struct State {
     pub(super) sets: Sets,
     pub(super) buffers: Buffers,
+    pub(super) hints: Hints,
     pub(super) reclaimer: Reclaimer,
     pub(super) tables: Tables<MaflingoTable>,
     pub(super) catalog_version: u64,
@@ -52,6 +54,7 @@ impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
         let state = State {
             sets: Sets::default(),
             buffers: Buffers::default(),
+            hints: Hints::default(),
             reclaimer: Reclaimer::default(),
             tables,
             catalog_version,
@@ -89,6 +92,8 @@ impl<T: TidSource, R: Redo> Worker for MaflingoWorker<T, R> {
     fn tidy_up(&mut self) {
         let guard = self.local.pin();
         self.state.reclaimer.drain(&self.shared.orphans, &self.state.tables, self.state.worker, &guard);
+        drop(guard);
+        self.local.collect();
     }
 }
 
@@ -97,24 +102,59 @@ impl<T: TidSource, R: Redo> Interactive for MaflingoWorker<T, R> {
 
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
-        let Self { local, state, shared } = self;
-        // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
-        let guard = local.pin();
-        if shared.catalog.version() != state.catalog_version {
-            (state.catalog_version, state.tables) = shared.catalog.snapshot();
-        }
-        state.reclaimer.step(&state.tables, state.worker, RECLAIM_STEP, &guard);
-        Ok(MaflingoTransaction::new(shared, state, guard, mode))
+        Ok(self.session().begin_transaction(mode))
     }
 
     fn last_abort(&self) -> Option<Abort> {
         self.state.last_abort
     }
 
+    fn back_off(&mut self, attempts: u64) {
+        self.session().wait(attempts);
+    }
+
+    fn retry(&self) -> &Retry {
+        &self.shared.common.retry
+    }
+}
+
+/// A worker's parts, borrowed one by one: a batch holds an epoch of its own while the session runs transactions.
+pub(super) struct Session<'w, T: TidSource, R: Redo> {
+    pub(super) local: &'w Local,
+    pub(super) state: &'w mut State,
+    pub(super) shared: &'w Shared<T, R>,
+    /// Whether a batch keeps the epoch, and the hints that were found in it, from one transaction to the next.
+    pub(super) in_batch: bool,
+}
+
+impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
+    #[inline]
+    pub(super) fn session(&mut self) -> Session<'_, T, R> {
+        Session { local: &self.local, state: &mut self.state, shared: &self.shared, in_batch: false }
+    }
+}
+
+impl<'w, T: TidSource, R: Redo> Session<'w, T, R> {
+    #[inline]
+    fn begin_transaction(self, mode: Mode) -> MaflingoTransaction<'w, T, R> {
+        let Session { local, state, shared, in_batch } = self;
+        if !in_batch {
+            // A batch that a panic ended may have left some.
+            state.hints.clear();
+        }
+        // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
+        let guard = local.pin();
+        if shared.catalog.version() != state.catalog_version {
+            (state.catalog_version, state.tables) = shared.catalog.snapshot();
+        }
+        state.reclaimer.step(&state.tables, state.worker, RECLAIM_STEP, &guard);
+        MaflingoTransaction::new(shared, state, guard, mode)
+    }
+
     /// Waits for a random time below a bound that doubles with each conflict in a row, so that two transactions that
     /// met once do not meet again in step.
-    fn back_off(&mut self, attempts: u64) {
-        let state = &mut self.state;
+    fn wait(&mut self, attempts: u64) {
+        let state = &mut *self.state;
         state.backoff_seed ^= state.backoff_seed << 13;
         state.backoff_seed ^= state.backoff_seed >> 7;
         state.backoff_seed ^= state.backoff_seed << 17;
@@ -129,9 +169,34 @@ impl<T: TidSource, R: Redo> Interactive for MaflingoWorker<T, R> {
             polychron_sync::thread::yield_now();
         }
     }
+}
+
+impl<T: TidSource, R: Redo> drive::Driven for Session<'_, T, R> {
+    type Transaction<'t>
+        = MaflingoTransaction<'t, T, R>
+    where
+        Self: 't;
+
+    #[inline]
+    fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
+        let Session { local, state, shared, in_batch } = self;
+        Ok(Session { local, state, shared, in_batch: *in_batch }.begin_transaction(mode))
+    }
+
+    fn last_abort(&self) -> Option<Abort> {
+        self.state.last_abort
+    }
+
+    fn back_off(&mut self, attempts: u64) {
+        self.wait(attempts);
+    }
 
     fn retry(&self) -> &Retry {
         &self.shared.common.retry
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.state.counters
     }
 }
 

@@ -42,7 +42,10 @@ impl Serial {
         let database = std::ptr::from_ref(self).addr();
         HELD.with_borrow_mut(|held| {
             if held.contains(&database) {
-                return Err(Error::Unsupported { protocol: Self::NAME, what: "a call from inside a transaction of the same thread" });
+                return Err(Error::Unsupported {
+                    protocol: Self::NAME,
+                    what: "a call from inside a transaction of the same thread",
+                });
             }
             held.push(database);
             Ok(())

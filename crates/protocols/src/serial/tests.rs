@@ -6,8 +6,8 @@ use std::sync::Arc;
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
-    Common, Direction, Insertion, Interactive, Mode, Operations, Procedure, Projection, Protocol, Restriction, Scan, Table,
-    TableDefinition, Transaction, Worker, drive,
+    Common, Direction, Insertion, Interactive, Mode, Operations, Procedure, Projection, Protocol, Restriction, Scan,
+    Table, TableDefinition, Transaction, Worker, drive,
 };
 use polychron_schema::{ColumnType, IndexDefinition, IndexKind, Key, KeyScratch, Row, RowBuffer, Value, build_row};
 
@@ -109,7 +109,8 @@ fn a_roll_back_leaves_no_trace() {
         transaction.upsert(&table, &person(2, "Kyiv", Some("a@x")))?;
         transaction.insert(&table, &person(4, "Lima", None))
     };
-    let error = transact(&mut worker, |transaction| changes(transaction).and_then(|()| Err::<(), _>(Stop::roll_back())));
+    let error =
+        transact(&mut worker, |transaction| changes(transaction).and_then(|()| Err::<(), _>(Stop::roll_back())));
     assert!(matches!(error, Err(Error::RolledBack)));
     let panicked = transact(&mut worker, |transaction| -> Result<(), Stop> {
         changes(transaction)?;
@@ -152,9 +153,8 @@ fn duplicates_change_nothing() {
     .unwrap();
     let put = transact(&mut worker, |transaction| transaction.upsert(&table, &person(3, "Bern", Some("a@x"))));
     assert!(matches!(put, Err(Error::Duplicate { index: IndexId(2), .. })));
-    let updated = transact(&mut worker, |transaction| {
-        transaction.update(&table, 2, |row| row.set_email(Some("a@x")).unwrap())
-    });
+    let updated =
+        transact(&mut worker, |transaction| transaction.update(&table, 2, |row| row.set_email(Some("a@x")).unwrap()));
     assert!(matches!(updated, Err(Error::Duplicate { index: IndexId(2), .. })));
     assert_eq!(counts(&database, table.id()), [3, 3, 3]);
     // A row is no duplicate of itself.
@@ -173,7 +173,11 @@ fn scans_obey_direction_limit_bounds_and_restrictions() {
         let older = restriction(3, Comparison::Greater, 10_u32.into());
         assert_eq!(ids(transaction, &Scan { restrictions: &older, limit: 1, ..all.clone() })?, [2]);
         let unknown = restriction(2, Comparison::NotEqual, "b@x".into());
-        assert_eq!(ids(transaction, &Scan { restrictions: &unknown, ..all.clone() })?, [1], "NULL compares with nothing");
+        assert_eq!(
+            ids(transaction, &Scan { restrictions: &unknown, ..all.clone() })?,
+            [1],
+            "NULL compares with nothing"
+        );
         let (mut two, mut one) = (KeyScratch::new(), KeyScratch::new());
         let bounds = (2_u64.encode_prefix(&mut two), 1_u64.encode_prefix(&mut one));
         let inverted = Scan { lower: Bound::Included(bounds.0), upper: Bound::Excluded(bounds.1), ..all.clone() };

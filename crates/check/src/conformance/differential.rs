@@ -1,0 +1,266 @@
+//! Random operations beside a model that is right by construction: a map, and a copy of it for each savepoint.
+//!
+//! Run one transaction at a time, every answer must be the model's. Run interleaved, the answers of those that committed
+//! must be the model's in one of the serial orders. The model of a snapshot is any state between two commits.
+
+use polychron_base::IndexId;
+use polychron_base::error::Stopped;
+use polychron_base::random::Random;
+use polychron_engine::{
+    Error, Insertion, Interactive, Mode, Operations, Protocol, Savepoint, Stop, Table, Transaction, Worker,
+};
+
+use crate::Setup;
+use crate::model::{Answer, Model, Operation};
+use crate::party::Party;
+use crate::rows::Person;
+use crate::setup::{Tx, all, begin, persons, snapshot};
+
+/// Does what `operation` says; violations of unique indexes are answers.
+fn apply<T: Transaction>(
+    t: &mut T,
+    table: &Table<Person>,
+    operation: &Operation,
+    savepoints: &mut Vec<Savepoint>,
+) -> Result<Answer, Stop> {
+    let flag = |outcome: Result<bool, Stop>| match outcome.map_err(Stop::into_parts) {
+        Ok(found) => Ok(Answer::Flag(found)),
+        Err(Stopped::Failed(Error::Duplicate { index, .. })) => Ok(Answer::Duplicate(index)),
+        Err(Stopped::Failed(error)) => Err(error.into()),
+        Err(Stopped::Conflict) => Err(Stop::conflict()),
+    };
+    Ok(match operation {
+        Operation::Get(id) => Answer::Row(t.get(table, *id)?.map(crate::rows::own)),
+        Operation::Insert(row) => match t.try_insert(table, row)? {
+            Insertion::Inserted => Answer::Flag(true),
+            Insertion::Duplicate(index) => Answer::Duplicate(index),
+        },
+        Operation::Upsert(row) => flag(t.upsert(table, row).map(|()| true))?,
+        Operation::SetNumber(id, number) => flag(t.update(table, *id, |row| row.set_number(*number)))?,
+        Operation::SetText(id, text) => flag(t.update(table, *id, |row| row.set_text(text).unwrap_or_default()))?,
+        Operation::SetTeam(id, team) => flag(t.update(table, *id, |row| row.set_team(*team)))?,
+        Operation::SetCode(id, code) => flag(t.update(table, *id, |row| row.set_code(*code)))?,
+        Operation::Delete(id) => flag(t.delete(table, *id))?,
+        Operation::Scan { from, to, backward, limit } => {
+            let range = t.scan(table, *from..*to).limit(*limit);
+            Answer::Rows(if *backward { range.reverse().rows()? } else { range.rows()? })
+        }
+        Operation::ByTeam { team, backward, limit } => {
+            let range = t.scan_by(table, Person::BY_TEAM, *team).limit(*limit);
+            Answer::Rows(if *backward { range.reverse().rows()? } else { range.rows()? })
+        }
+        Operation::ByCode(code) => Answer::Rows(t.scan_by(table, Person::BY_CODE, *code).rows()?),
+        Operation::Savepoint => {
+            savepoints.push(t.savepoint());
+            Answer::Flag(true)
+        }
+        Operation::RollBackTo(position) => {
+            if *position < savepoints.len() {
+                t.roll_back_to(savepoints[*position])?;
+                savepoints.truncate(*position + 1);
+            }
+            Answer::Flag(true)
+        }
+    })
+}
+
+/// Transactions one after the other, some rolled back: every answer and every end state is the model's.
+pub fn one_by_one<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    for seed in 0..12 {
+        let mut random = Random::stream(11, seed);
+        let (database, table) = persons(setup, &[]);
+        let mut worker = database.worker().unwrap();
+        let mut model = Model::default();
+        for round in 0..120 {
+            let mut party = begin(&mut worker);
+            let (mut trial, mut savepoints) = (model.clone(), Vec::new());
+            for _ in 0..random.range_inclusive(1, 14) {
+                let operation = Operation::draw(&mut random, 12);
+                let expected = trial.apply(&operation);
+                let answer = party.step(|t| apply(t, &table, &operation, &mut savepoints));
+                assert_eq!(answer, Some(expected), "seed {seed}, round {round}: {operation:?}");
+            }
+            if random.below(4) == 0 {
+                party.roll_back();
+            } else {
+                assert!(party.commit(), "nobody was there to conflict with");
+                model = trial.committed();
+            }
+            if random.below(3) == 0 {
+                (setup.tick)(&database);
+                worker.tidy_up();
+            }
+            if round % 10 == 0 {
+                assert_eq!(all(&mut worker, &table), model.rows());
+            }
+        }
+        assert_eq!(all(&mut worker, &table), model.rows());
+    }
+}
+
+/// One of several interleaved transactions: what it did and was answered.
+struct Trace {
+    steps: Vec<(Operation, Answer)>,
+    committed: bool,
+}
+
+/// Whether the committed traces, in this order, give their answers and this end.
+fn explains(order: &[usize], traces: &[Trace], start: &Model, end: &[Person]) -> bool {
+    let mut model = start.clone();
+    for &position in order {
+        let trace = &traces[position];
+        for (operation, answer) in &trace.steps {
+            if model.apply(operation) != *answer {
+                return false;
+            }
+        }
+        model = model.committed();
+    }
+    model.rows() == end
+}
+
+fn orders(of: &[usize]) -> Vec<Vec<usize>> {
+    if of.is_empty() {
+        return vec![Vec::new()];
+    }
+    let mut all = Vec::new();
+    for (at, &first) in of.iter().enumerate() {
+        let rest: Vec<_> = of.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, &one)| one).collect();
+        all.extend(orders(&rest).into_iter().map(|mut order| {
+            order.insert(0, first);
+            order
+        }));
+    }
+    all
+}
+
+/// Runs one round of interleaved transactions. `None`: some serial order explains it. Otherwise what happened.
+fn interleave<P: Protocol<Worker: Interactive>>(
+    setup: &Setup<P>,
+    random: &mut Random,
+    database: &std::sync::Arc<P>,
+    table: &Table<Person>,
+    workers: &mut [P::Worker],
+) -> Result<usize, String> {
+    let (watcher, workers) = workers.split_first_mut().expect("there is a worker that watches");
+    let start = Model::of(all(watcher, table));
+    let count = workers.len();
+    let mut traces: Vec<Trace> = (0..count).map(|_| Trace { steps: Vec::new(), committed: false }).collect();
+    let mut parties: Vec<Option<Party<Tx<'_, P>>>> = workers.iter_mut().map(|worker| Some(begin(worker))).collect();
+    let mut savepoints: Vec<Vec<Savepoint>> = vec![Vec::new(); count];
+    let mut left: Vec<u64> = (0..count).map(|_| random.range_inclusive(1, 6)).collect();
+    while parties.iter().any(Option::is_some) {
+        let turn = random.below(count as u64) as usize;
+        if random.below(6) == 0 {
+            (setup.tick)(database);
+            watcher.tidy_up();
+        }
+        let Some(party) = &mut parties[turn] else { continue };
+        if left[turn] > 0 {
+            left[turn] -= 1;
+            let operation = Operation::draw(random, 6);
+            if let Some(answer) = party.step(|t| apply(t, table, &operation, &mut savepoints[turn])) {
+                traces[turn].steps.push((operation, answer));
+            }
+        } else if let Some(party) = parties[turn].take() {
+            traces[turn].committed = party.commit();
+        }
+    }
+    let end = all(watcher, table);
+    let committed: Vec<_> = (0..count).filter(|&at| traces[at].committed).collect();
+    if orders(&committed).iter().any(|order| explains(order, &traces, &start, &end)) {
+        return Ok(committed.len());
+    }
+    let mut story = format!("no serial order explains this. Start: {:?}\n", start.rows());
+    for &at in &committed {
+        story += &format!("transaction {at}:\n");
+        traces[at].steps.iter().for_each(|step| story += &format!("  {step:?}\n"));
+    }
+    Err(story + &format!("end: {end:?}"))
+}
+
+/// Interleaved rounds from a seed, until one is found that no serial order explains.
+pub fn find_anomaly<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, seed: u64, rounds: usize) -> Option<String> {
+    let mut random = Random::stream(12, seed);
+    let (database, table) = persons(setup, &[]);
+    let mut workers: Vec<_> = (0..4).map(|_| database.worker().expect("a slot is free")).collect();
+    let mut commits = 0;
+    for round in 0..rounds {
+        match interleave(setup, &mut random, &database, &table, &mut workers) {
+            Ok(committed) => commits += committed,
+            Err(story) => return Some(format!("seed {seed}, round {round}: {story}")),
+        }
+    }
+    assert!(commits >= rounds, "hardly anything commits: {commits} in {rounds} rounds");
+    None
+}
+
+/// Three transactions at a time, step by step in random turns: those that commit have a serial order.
+///
+/// `POLYCHRON_CHECK_SEEDS` sets how many seeds are tried.
+pub fn interleaved<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.interleaves {
+        return;
+    }
+    let seeds = std::env::var("POLYCHRON_CHECK_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(6);
+    for seed in 0..seeds {
+        if let Some(story) = find_anomaly(setup, seed, 400) {
+            panic!("{story}");
+        }
+    }
+}
+
+/// Snapshots of all ages show the state after some commit, by every index, and go on showing it.
+pub fn snapshots_are_past_states<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.interleaves {
+        return;
+    }
+    for seed in 0..4 {
+        let mut random = Random::stream(13, seed);
+        let (database, table) = persons(setup, &[]);
+        let mut writer = database.worker().unwrap();
+        let mut readers: Vec<_> = (0..6).map(|_| database.worker().unwrap()).collect();
+        let mut open: Vec<(Party<Tx<'_, P>>, Vec<Person>)> = Vec::new();
+        let mut idle: Vec<_> = readers.iter_mut().collect();
+        let (mut model, mut history) = (Model::default(), vec![Vec::new()]);
+        for _ in 0..250 {
+            let operations: Vec<_> = (0..4).map(|_| Operation::draw(&mut random, 10)).collect();
+            let mut party = begin(&mut writer);
+            let mut savepoints = Vec::new();
+            for operation in &operations {
+                party.step(|t| apply(t, &table, operation, &mut savepoints));
+                model.apply(operation);
+            }
+            assert!(party.commit());
+            model = model.committed();
+            history.push(model.rows());
+            if random.below(2) == 0 {
+                (setup.tick)(&database);
+                writer.tidy_up();
+            }
+            if random.below(3) == 0
+                && let Some(reader) = idle.pop()
+            {
+                let mut party = Party::begin(reader, Mode::Snapshot);
+                let seen = party.step(|t| t.scan(&table, ..).rows()).expect("a snapshot does not conflict");
+                assert!(history.contains(&seen), "seed {seed}: this never was: {seen:?}");
+                open.push((party, seen));
+            }
+            for (party, first) in &mut open {
+                let now = party.step(|t| {
+                    let mut by_team = t.scan_range_by::<_, _, u16>(&table, Person::BY_TEAM, ..).rows()?;
+                    by_team.sort_by_key(|row| row.id);
+                    Ok((t.scan(&table, ..).rows()?, by_team, t.get(&table, 3)?.map(crate::rows::own)))
+                });
+                let third = first.iter().find(|row| row.id == 3).cloned();
+                assert_eq!(now, Some((first.clone(), first.clone(), third)), "seed {seed}: a snapshot changed");
+            }
+        }
+        drop(open);
+        setup.pass(&database, 3);
+        assert_eq!(snapshot(&mut writer, |t| t.scan(&table, ..).rows()), model.rows());
+    }
+}
+
+/// The id of the unique index of persons, as the model answers it.
+pub(crate) const BY_CODE: IndexId = IndexId(2);

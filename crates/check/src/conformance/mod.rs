@@ -1,0 +1,72 @@
+//! The behaviours, and the macro that makes tests of them.
+
+pub mod anomalies;
+pub mod background;
+pub mod changes;
+pub mod differential;
+pub mod limits;
+pub mod phantoms;
+pub mod points;
+pub mod reclamation;
+pub mod savepoints;
+pub mod scans;
+pub mod secondaries;
+pub mod snapshots;
+pub mod stress;
+
+/// Makes a test of every behaviour for one protocol: `conformance!(name, setup)`, where `setup` is an expression that
+/// makes a [`Setup`](crate::Setup).
+#[macro_export]
+macro_rules! conformance {
+    ($name:ident, $setup:expr) => {
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+
+            $crate::conformance!(@group $setup, points: reads_and_writes, duplicates, upserts, fixed_updates,
+                growing_rows, deleted_keys_come_back, many_changes_of_one_row, nulls, projections,
+                roll_back_undoes_everything, panics_are_reported_and_undone, foreign_errors_are_passed_on);
+            $crate::conformance!(@group $setup, scans: bounds, inverted_bounds, limits_and_stops, own_writes,
+                own_insertions_do_not_abort, restrictions, long_keys);
+            $crate::conformance!(@group $setup, secondaries: entries_follow_rows, entries_of_growing_rows,
+                violations_change_nothing, too_long_entries_change_nothing, unique_values_change_hands,
+                hash_entries, hash_look_up, definitions);
+            $crate::conformance!(@group $setup, savepoints: undo_writes, nest, undo_entries, undo_everything);
+            $crate::conformance!(@group $setup, limits: keys, raw_keys, rows, workers, memory);
+            $crate::conformance!(@group $setup, background: tombstones_that_were_read, absent_keys_that_were_read,
+                insertion_on_a_tombstone, upsert_on_a_tombstone, ranges_that_were_read, own_rows_that_move);
+            $crate::conformance!(@group $setup, snapshots: see_no_later_change, are_consistent_under_writers,
+                keep_deleted_rows, keep_many_versions, many_at_once, are_counted, scan_while_memory_is_used_again,
+                by_secondary_index);
+            $crate::conformance!(@group $setup, reclamation: updates, growing_updates, deletions_and_insertions,
+                secondary_entries, rolled_back_insertions, dropped_tables, workers_that_leave);
+            $crate::conformance!(@group $setup, changes: tables_come_and_go, names_are_taken, tables_under_transactions,
+                new_index_on_a_full_table, new_index_is_seen_by_snapshots, new_unique_index_on_duplicates,
+                new_index_under_writers, dropped_index);
+            $crate::conformance!(@group $setup, stress: bank, audited_by_snapshots, counters, secondaries_agree,
+                queue_of_one_key);
+            $crate::conformance!(@group $setup, differential: one_by_one, interleaved, snapshots_are_past_states);
+            $crate::conformance!(@group $setup, anomalies: dirty_write, aborted_read, intermediate_read,
+                circular_flow, lost_update, blind_lost_update, read_skew, read_skew_before_a_write, write_skew,
+                write_skew_by_update, write_skew_of_three, insert_insert, insert_insert_in_a_hash_table,
+                delete_and_update, delete_and_upsert, delete_and_delete, read_only_anomaly,
+                read_only_anomaly_with_a_snapshot, write_after_delete);
+            $crate::conformance!(@group $setup, phantoms: absent_key, absent_key_in_a_hash_table, count, empty_range,
+                minimum, maximum, backward_scan, stopped_scan, secondary_look_up, secondary_range, unique_secondary,
+                updated_into_a_range, deleted_out_of_a_range, tombstone, tombstone_that_grows,
+                tombstone_that_grows_in_a_range, insertion_given_up, insertion_refused);
+        }
+    };
+    (@group $setup:expr, $group:ident: $($behaviour:ident),* $(,)?) => {
+        mod $group {
+            #[allow(unused_imports)]
+            use super::*;
+            $(
+                #[test]
+                fn $behaviour() {
+                    $crate::conformance::$group::$behaviour(&$setup);
+                }
+            )*
+        }
+    };
+}

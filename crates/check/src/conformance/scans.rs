@@ -1,0 +1,200 @@
+//! Ranges: bounds, directions, limits, early stops, and own writes inside them.
+
+use std::ops::{Bound, ControlFlow};
+
+use polychron_engine::scan::Comparison;
+use polychron_engine::{
+    Direction, Interactive, Operations, Projection, Protocol, Restriction, Row, Scan, Stop, Table, Transaction, Worker,
+};
+use polychron_schema::Value;
+
+use crate::Setup;
+use crate::rows::{Item, Page, Person, person};
+use crate::setup::{create, done, items, persons, run};
+
+fn ids<T: Transaction>(range: polychron_engine::typed::Range<'_, T, Item>) -> Result<Vec<u64>, Stop> {
+    range.map(|row| row.id()).collect()
+}
+
+/// Bounds of all kinds, forward and backward, over enough rows to cross nodes of any index.
+pub fn bounds<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let rows: Vec<_> = (0..500).map(|id| (id * 2, 0)).collect();
+    let (database, table) = items(setup, &rows);
+    let mut worker = database.worker().unwrap();
+    let even = |from: u64, to: u64| (from..to).filter(|id| id % 2 == 0 && *id < 1000).collect::<Vec<_>>();
+    done(&mut worker, |t| {
+        assert_eq!(ids(t.scan(&table, ..))?, even(0, 1000));
+        assert_eq!(ids(t.scan(&table, 100..200))?, even(100, 200));
+        assert_eq!(ids(t.scan(&table, 100..=200))?, even(100, 201));
+        assert_eq!(ids(t.scan(&table, 99..=201))?, even(99, 202));
+        assert_eq!(ids(t.scan(&table, ..50))?, even(0, 50));
+        assert_eq!(ids(t.scan(&table, 950..))?, even(950, 1000));
+        assert_eq!(ids(t.scan(&table, (Bound::Excluded(100), Bound::Included(200))))?, even(101, 201));
+        assert_eq!(ids(t.scan(&table, 7..8))?, []);
+        assert_eq!(ids(t.scan(&table, 2000..))?, []);
+        assert_eq!(ids(t.scan(&table, (Bound::Excluded(100), Bound::Excluded(100))))?, []);
+        for range in [0..1000, 3..997, 500..501, 100..300] {
+            let mut backward = ids(t.scan(&table, range.clone()).reverse())?;
+            backward.reverse();
+            assert_eq!(backward, even(range.start, range.end));
+        }
+        Ok(())
+    });
+}
+
+/// A range whose lower bound lies above its upper one is empty.
+pub fn inverted_bounds<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, table) = items(setup, &[(1, 0), (5, 0), (9, 0)]);
+    let mut worker = database.worker().unwrap();
+    done(&mut worker, |t| {
+        let inverted = (Bound::Included(8), Bound::Excluded(2));
+        assert_eq!(ids(t.scan(&table, inverted))?, []);
+        assert_eq!(ids(t.scan(&table, inverted).reverse())?, []);
+        assert_eq!(ids(t.scan(&table, (Bound::Excluded(5), Bound::Excluded(5))).reverse())?, []);
+        Ok(())
+    });
+}
+
+/// Limits, visitors that stop, minimum and maximum.
+pub fn limits_and_stops<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let rows: Vec<_> = (0..300).map(|id| (id, 0)).collect();
+    let (database, table) = items(setup, &rows);
+    let mut worker = database.worker().unwrap();
+    done(&mut worker, |t| {
+        for limit in [0, 1, 2, 63, 64, 65, 150, 299, 300, 301] {
+            let expected = limit.min(300) as u64;
+            assert_eq!(ids(t.scan(&table, ..).limit(limit))?, (0..expected).collect::<Vec<_>>());
+            let backward: Vec<_> = (300 - expected..300).rev().collect();
+            assert_eq!(ids(t.scan(&table, ..).reverse().limit(limit))?, backward);
+            let mut seen = 0;
+            t.scan(&table, ..).try_for_each(|_| {
+                seen += 1;
+                if seen >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            assert_eq!(seen, limit.clamp(1, 300));
+        }
+        assert_eq!(t.scan(&table, 10..20).first(|row| row.id())?, Some(10));
+        assert_eq!(t.scan(&table, 10..20).reverse().first(|row| row.id())?, Some(19));
+        assert_eq!(t.scan(&table, 1000..).first(|row| row.id())?, None);
+        assert_eq!(t.scan(&table, ..).count()?, 300);
+        Ok(())
+    });
+}
+
+/// Insertions, updates and deletions of the transaction itself show in its scans.
+pub fn own_writes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, table) = items(setup, &[(10, 1), (20, 2), (30, 3)]);
+    let mut worker = database.worker().unwrap();
+    done(&mut worker, |t| {
+        t.insert(&table, &Item { id: 5, value: 0 })?;
+        t.insert(&table, &Item { id: 25, value: 4 })?;
+        t.insert(&table, &Item { id: 35, value: 5 })?;
+        t.delete(&table, 20)?;
+        t.delete(&table, 25)?;
+        t.update(&table, 30, |row| row.set_value(33))?;
+        assert_eq!(ids(t.scan(&table, ..))?, [5, 10, 30, 35]);
+        assert_eq!(ids(t.scan(&table, ..).reverse())?, [35, 30, 10, 5]);
+        assert_eq!(ids(t.scan(&table, 11..).limit(1))?, [30]);
+        assert_eq!(t.scan(&table, ..).first(|row| row.id())?, Some(5));
+        assert_eq!(t.scan(&table, ..).reverse().first(|row| row.id())?, Some(35));
+        assert_eq!(t.scan(&table, ..).map(|row| row.value()).sum::<i64>()?, 39);
+        t.insert(&table, &Item { id: 20, value: 2 })?;
+        assert_eq!(ids(t.scan(&table, 11..=30))?, [20, 30]);
+        Ok(())
+    });
+    assert_eq!(done(&mut worker, |t| ids(t.scan(&table, ..))), [5, 10, 20, 30, 35]);
+}
+
+/// Own insertions into ranges that were scanned before, so many that nodes divide, do not abort the transaction.
+pub fn own_insertions_do_not_abort<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, table) = items(setup, &[(0, 0), (1000, 0)]);
+    let mut worker = database.worker().unwrap();
+    done(&mut worker, |t| {
+        for id in 1..400 {
+            assert!(t.get(&table, id)?.is_none());
+            assert_eq!(t.scan(&table, id..).count()?, 1);
+            t.insert(&table, &Item { id, value: 0 })?;
+        }
+        assert_eq!(t.scan(&table, ..).count()?, 401);
+        Ok(())
+    });
+    let statistics = database.statistics();
+    assert_eq!(statistics.conflicts(), 0, "{:?}", statistics.aborts_by_reason().collect::<Vec<_>>());
+}
+
+/// Restrictions filter rows, before the limit counts them; NULL satisfies none.
+pub fn restrictions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let rows: Vec<_> = (0..100u64)
+        .map(|id| Person { code: (id % 3 != 0).then_some(id as u32), ..person(id, (id % 10) as u16, 0) })
+        .collect();
+    let (database, table) = persons(setup, &rows);
+    let mut worker = database.worker().unwrap();
+    let team = |comparison, team: i64| Restriction { column: 1, comparison, value: Value::Integer(team) };
+    let code = |comparison, code: i64| Restriction { column: 2, comparison, value: Value::Integer(code) };
+    let count = |worker: &mut P::Worker, restrictions: &[Restriction], limit| {
+        done(worker, |t| {
+            let mut found = Vec::new();
+            let scan = Scan {
+                table: table.id(),
+                index: polychron_base::IndexId::PRIMARY,
+                lower: Bound::Unbounded,
+                upper: Bound::Unbounded,
+                direction: Direction::Forward,
+                limit,
+                projection: Projection::ALL,
+                restrictions,
+            };
+            t.scan_rows(&scan, &mut |row| {
+                found.push(Person::view(row).id());
+                ControlFlow::Continue(())
+            })?;
+            Ok(found)
+        })
+    };
+    assert_eq!(count(&mut worker, &[team(Comparison::Equal, 3)], usize::MAX).len(), 10);
+    assert_eq!(count(&mut worker, &[team(Comparison::Equal, 3)], 4), [3, 13, 23, 33]);
+    let both = [team(Comparison::AtLeast, 8), team(Comparison::NotEqual, 9)];
+    assert_eq!(count(&mut worker, &both, 2), [8, 18]);
+    assert_eq!(count(&mut worker, &[code(Comparison::Less, 5)], usize::MAX), [1, 2, 4]);
+    assert_eq!(count(&mut worker, &[code(Comparison::NotEqual, 1)], usize::MAX).len(), 65);
+}
+
+/// Keys of any length, with zero bytes and common beginnings, come in order and by prefix.
+pub fn long_keys<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let database = setup.open();
+    let table: Table<Page> = create::<P, Page>(&database);
+    let mut worker = database.worker().unwrap();
+    let mut paths: Vec<String> =
+        vec![String::new(), "\0".into(), "\0\0".into(), "a".into(), "a\0".into(), "a\0b".into()];
+    paths.extend((0..40).map(|length| "same".repeat(length)));
+    paths.extend((0..20).map(|last| format!("{}{last}", "deep/".repeat(60))));
+    paths.sort();
+    paths.dedup();
+    let page = |path: &String| Page { path: path.clone(), title: path.chars().rev().take(9).collect(), visits: 1 };
+    done(&mut worker, |t| paths.iter().rev().try_for_each(|path| t.insert(&table, &page(path))));
+    done(&mut worker, |t| {
+        let found: Vec<String> = t.scan(&table, ..).map(|row| row.path().to_owned()).collect()?;
+        assert_eq!(found, paths);
+        let mut backward: Vec<String> = t.scan(&table, ..).reverse().map(|row| row.path().to_owned()).collect()?;
+        backward.reverse();
+        assert_eq!(backward, paths);
+        for path in &paths {
+            assert_eq!(t.get(&table, path)?.map(|row| row.path() == path), Some(true));
+            let from: Vec<String> =
+                t.scan(&table, path.as_str()..).limit(3).map(|row| row.path().to_owned()).collect()?;
+            let expected: Vec<_> = paths.iter().filter(|other| *other >= path).take(3).cloned().collect();
+            assert_eq!(from, expected);
+        }
+        Ok(())
+    });
+    done(&mut worker, |t| paths.iter().try_for_each(|path| t.delete(&table, path).map(drop)));
+    setup.pass(&database, 6);
+    worker.tidy_up();
+    done(&mut worker, |t| {
+        assert_eq!(t.scan(&table, ..).count()?, 0);
+        paths.iter().try_for_each(|path| t.insert(&table, &page(path)))
+    });
+    assert_eq!(done(&mut worker, |t| t.scan(&table, ..).count()), paths.len() as u64);
+    let gone = run(&mut worker, |t| t.scan(&Table::<Page>::from_id(polychron_base::TableId(99)), ..).count());
+    assert!(matches!(gone, Err(polychron_base::Error::NoSuchTable(_))), "{gone:?}");
+}

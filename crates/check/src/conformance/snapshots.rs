@@ -1,0 +1,255 @@
+//! Snapshots: consistent, unchanging, never refused, however long they are open and whatever happens meanwhile.
+
+use std::sync::Arc;
+
+use polychron_engine::{Interactive, Mode, Operations, Protocol, Table, Worker};
+
+use crate::Setup;
+use crate::party::Party;
+use crate::rows::{Item, Person, person, set};
+use crate::setup::{done, items, persons, snapshot};
+
+/// Lets changes become visible to snapshots that begin from now on.
+fn settle<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, database: &Arc<P>) {
+    setup.pass(database, 3);
+}
+
+/// What a snapshot saw first it sees to its end; a later one sees the changes.
+pub fn see_no_later_change<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, table) = items(setup, &[(1, 10), (2, 20)]);
+    let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
+    settle(setup, &database);
+    if setup.interleaves {
+        let mut party = Party::begin(&mut left, Mode::Snapshot);
+        assert!(party.is_running());
+        for round in 0..5 {
+            let seen = party.step(|t| t.scan(&table, ..).map(|row| (row.id(), row.value())).collect::<Vec<_>>());
+            assert_eq!(seen, Some(vec![(1, 10), (2, 20)]), "round {round}");
+            done(&mut right, |t| {
+                set(t, &table, 1, round)?;
+                t.insert(&table, &Item { id: 3 + round as u64, value: 0 })
+            });
+            settle(setup, &database);
+            right.tidy_up();
+        }
+        assert!(party.commit());
+    }
+    done(&mut right, |t| t.upsert(&table, &Item { id: 1, value: 99 }));
+    settle(setup, &database);
+    assert_eq!(snapshot(&mut left, |t| Ok(t.get(&table, 1)?.map(|row| row.value()))), Some(99));
+}
+
+/// Two rows that always change together are never seen apart.
+pub fn are_consistent_under_writers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, table) = items(setup, &[(1, 0), (2, 0)]);
+    settle(setup, &database);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut worker = database.worker().unwrap();
+            for round in 1..2000 {
+                done(&mut worker, |t| {
+                    t.update(&table, 1, |row| row.set_value(round))?;
+                    t.update(&table, 2, |row| row.set_value(-round))
+                });
+                if round % 16 == 0 {
+                    (setup.tick)(&database);
+                }
+            }
+        });
+        let mut worker = database.worker().unwrap();
+        let (mut latest, mut rounds) = (0, 0);
+        while !writer.is_finished() || rounds < 10 {
+            let (one, two) = snapshot(&mut worker, |t| {
+                let one = t.get(&table, 1)?.map_or(0, |row| row.value());
+                Ok((one, t.get(&table, 2)?.map_or(0, |row| row.value())))
+            });
+            assert_eq!(one, -two, "half of a transaction was seen");
+            assert!(one >= latest, "time went back from {latest} to {one}");
+            latest = one;
+            rounds += 1;
+        }
+    });
+}
+
+/// Rows that are deleted, and deleted keys that are used again, stay as they were for a snapshot that began before.
+pub fn keep_deleted_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.interleaves {
+        return;
+    }
+    let rows: Vec<_> = (0..50).map(|id| person(id, (id % 3) as u16, id as u32)).collect();
+    let (database, table) = persons(setup, &rows);
+    let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
+    settle(setup, &database);
+    let mut party = Party::begin(&mut left, Mode::Snapshot);
+    let check = |party: &mut Party<_>| {
+        let seen = party.step(|t: &mut crate::setup::Tx<'_, P>| {
+            assert_eq!(t.scan_by(&table, Person::BY_TEAM, 1).count()?, 17);
+            assert_eq!(t.scan_by(&table, Person::BY_CODE, Some(7)).first(|row| row.id())?, Some(7));
+            assert_eq!(t.get(&table, 7)?.map(|row| row.text().to_owned()).as_deref(), Some("person 7"));
+            assert_eq!(t.scan(&table, ..).reverse().count()?, 50);
+            t.scan(&table, ..).rows()
+        });
+        assert!(seen.as_ref() == Some(&rows), "the snapshot changed");
+    };
+    check(&mut party);
+    for round in 0..4 {
+        done(&mut right, |t| (0..50).try_for_each(|id| t.delete(&table, id).map(drop)));
+        settle(setup, &database);
+        right.tidy_up();
+        check(&mut party);
+        done(&mut right, |t| {
+            (0..50).try_for_each(|id| {
+                let text = "longer".repeat(round * 20);
+                t.insert(&table, &Person { text, ..person(id, 1, 1000 + id as u32) })
+            })
+        });
+        settle(setup, &database);
+        right.tidy_up();
+        check(&mut party);
+    }
+    assert!(party.commit());
+}
+
+/// Snapshots of many ages are open at once, and each keeps seeing its own version of every row.
+pub fn keep_many_versions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.interleaves {
+        return;
+    }
+    let (database, table) = persons(setup, &[person(1, 0, 1)]);
+    let mut writer = database.worker().unwrap();
+    let mut readers: Vec<_> = (0..12).map(|_| database.worker().unwrap()).collect();
+    let mut parties = Vec::new();
+    for (round, reader) in (0..).zip(&mut readers) {
+        done(&mut writer, |t| {
+            t.update(&table, 1, |row| {
+                row.set_team(round);
+                row.set_text(&"v".repeat(usize::from(round) * 37 % 400)).unwrap();
+            })
+        });
+        settle(setup, &database);
+        writer.tidy_up();
+        let mut party = Party::begin(reader, Mode::Snapshot);
+        let first = party.step(|t| t.scan(&table, ..).rows()).unwrap();
+        parties.push((party, first));
+        for (party, first) in &mut parties {
+            let again = party.step(|t| t.scan(&table, ..).rows()).unwrap();
+            assert_eq!(again, *first);
+        }
+    }
+    // The newest ends first, then the oldest, so that what lies in the middle must stay.
+    while !parties.is_empty() {
+        let (party, _) = if parties.len() % 2 == 0 { parties.remove(0) } else { parties.pop().unwrap() };
+        assert!(party.commit());
+        settle(setup, &database);
+        writer.tidy_up();
+        done(&mut writer, |t| t.update(&table, 1, |row| row.set_number(row.number() + 1)));
+        for (party, first) in &mut parties {
+            let again = party.step(|t| t.scan(&table, ..).rows()).unwrap();
+            assert_eq!(again, *first);
+        }
+    }
+}
+
+/// Readers on snapshots and a writer that touches everything get along; nobody conflicts.
+pub fn many_at_once<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let rows: Vec<_> = (0..40).map(|id| (id, 1)).collect();
+    let (database, table) = items(setup, &rows);
+    settle(setup, &database);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut worker = database.worker().unwrap();
+            for round in 0..300u64 {
+                done(&mut worker, |t| {
+                    let from = round % 40;
+                    t.delete(&table, from)?;
+                    t.insert(&table, &Item { id: from, value: 1 })
+                });
+                if round % 8 == 0 {
+                    (setup.tick)(&database);
+                    worker.tidy_up();
+                }
+            }
+        });
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut worker = database.worker().unwrap();
+                for _ in 0..150 {
+                    let sum: i64 = snapshot(&mut worker, |t| t.scan(&table, ..).map(|row| row.value()).sum());
+                    assert_eq!(sum, 40);
+                }
+            });
+        }
+    });
+    assert_eq!(database.statistics().conflicts(), 0);
+}
+
+/// Snapshots and their staleness are counted.
+pub fn are_counted<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, table) = items(setup, &[(1, 10)]);
+    let mut worker = database.worker().unwrap();
+    let before = database.statistics();
+    for _ in 0..3 {
+        snapshot(&mut worker, |t| t.scan(&table, ..).count());
+    }
+    let after = database.statistics();
+    assert_eq!((after.snapshots - before.snapshots, after.commits), (3, before.commits));
+    assert!(after.staleness_max_us <= after.staleness_sum_us);
+}
+
+/// While a snapshot visits a range, tombstones in it leave and their memory is used again. The visit must not notice.
+pub fn scan_while_memory_is_used_again<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.interleaves {
+        return;
+    }
+    let rows: Vec<_> = (0..60).map(|id| (id, id as i64)).collect();
+    let (database, table): (_, Table<Item>) = items(setup, &rows);
+    let (mut reader, mut writer) = (database.worker().unwrap(), database.worker().unwrap());
+    done(&mut writer, |t| (0..60).filter(|id| id % 2 == 1).try_for_each(|id| t.delete(&table, id).map(drop)));
+    settle(setup, &database);
+    let seen = snapshot(&mut reader, |t| {
+        let mut seen = Vec::new();
+        t.scan(&table, ..).for_each(|row| {
+            seen.push((row.id(), row.value()));
+            setup.pass(&database, 2);
+            writer.tidy_up();
+            setup.pass(&database, 2);
+            writer.tidy_up();
+            // Each update leaves a version behind that is old enough for the snapshot.
+            done(&mut writer, |t| (0..60).step_by(2).try_for_each(|id| set(t, &table, id, -1)));
+        })?;
+        Ok(seen)
+    });
+    assert_eq!(seen, (0..60).step_by(2).map(|id| (id, id as i64)).collect::<Vec<_>>());
+}
+
+/// A snapshot finds rows by the secondary values they had.
+pub fn by_secondary_index<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.interleaves {
+        return;
+    }
+    let rows: Vec<_> = (0..20).map(|id| person(id, (id % 4) as u16, id as u32)).collect();
+    let (database, table) = persons(setup, &rows);
+    let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
+    settle(setup, &database);
+    let mut party = Party::begin(&mut left, Mode::Snapshot);
+    for round in 0..6u16 {
+        let teams = party.step(|t| {
+            let mut teams = Vec::new();
+            for team in 0..6 {
+                teams.push(t.scan_by(&table, Person::BY_TEAM, team).map(|row| row.id()).collect::<Vec<_>>()?);
+            }
+            Ok(teams)
+        });
+        let expected: Vec<Vec<u64>> = (0..6).map(|team| (0..20).filter(|id| id % 4 == team).collect()).collect();
+        assert_eq!(teams, Some(expected), "round {round}");
+        done(&mut right, |t| {
+            for id in 0..20 {
+                t.update(&table, id, |row| row.set_team((row.team() + 1 + round) % 6))?;
+            }
+            Ok(())
+        });
+        settle(setup, &database);
+        right.tidy_up();
+    }
+    assert!(party.commit());
+}

@@ -1,0 +1,17 @@
+//! What every protocol must pass: behaviour, anomalies, snapshots, reclamation, each as a function generic over the
+//! protocol, and one macro, [`conformance!`], that makes a test of each.
+//!
+//! ```ignore
+//! polychron_check::conformance!(maflingo, setup::maflingo());
+//! ```
+//!
+//! Transactions are driven step by step by one thread, so that an interleaving is what the test's text says and nothing
+//! depends on time. Where threads run freely, invariants are checked at the end.
+
+pub mod conformance;
+mod model;
+mod party;
+mod rows;
+mod setup;
+
+pub use setup::Setup;

@@ -1,0 +1,57 @@
+//! A transaction driven by hand, which may conflict at any step.
+
+use polychron_base::Error;
+use polychron_base::error::Stopped;
+use polychron_engine::{Commit, Interactive, Mode, Stop};
+
+/// One of several transactions that a test interleaves.
+///
+/// A protocol may find a conflict early or late. From then on the party has lost: its steps do nothing and answer `None`.
+pub(crate) struct Party<T> {
+    transaction: Option<T>,
+}
+
+impl<T: Commit> Party<T> {
+    /// Begins; where the protocol cannot run two transactions in one thread the party has lost already.
+    pub(crate) fn begin<'w, W: Interactive<Transaction<'w> = T>>(worker: &'w mut W, mode: Mode) -> Self {
+        match worker.begin(mode) {
+            Ok(transaction) => Self { transaction: Some(transaction) },
+            Err(Error::Unsupported { .. }) => Self { transaction: None },
+            Err(error) => panic!("a transaction cannot begin: {error}"),
+        }
+    }
+
+    /// Whether no step has conflicted so far.
+    pub(crate) fn is_running(&self) -> bool {
+        self.transaction.is_some()
+    }
+
+    /// Takes a step.
+    pub(crate) fn step<O>(&mut self, step: impl FnOnce(&mut T) -> Result<O, Stop>) -> Option<O> {
+        match step(self.transaction.as_mut()?) {
+            Ok(output) => Some(output),
+            Err(stop) => {
+                assert!(stop.is_conflict(), "a step failed: {:?}", stop.into_parts());
+                self.transaction = None;
+                None
+            }
+        }
+    }
+
+    /// Commits, and says whether that worked.
+    pub(crate) fn commit(self) -> bool {
+        let Some(transaction) = self.transaction else { return false };
+        match transaction.commit().map_err(Stop::into_parts) {
+            Ok(()) => true,
+            Err(Stopped::Conflict) => false,
+            Err(Stopped::Failed(error)) => panic!("a commit failed: {error}"),
+        }
+    }
+
+    /// Rolls back.
+    pub(crate) fn roll_back(self) {
+        if let Some(transaction) = self.transaction {
+            transaction.roll_back();
+        }
+    }
+}

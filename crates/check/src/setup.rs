@@ -1,0 +1,135 @@
+//! How a protocol is opened for the tests, and what they do with it most often.
+
+use std::sync::Arc;
+
+use polychron_base::{Error, Stop};
+use polychron_engine::{Common, Interactive, Mode, Operations, Protocol, Row, Table, drive};
+
+use crate::party::Party;
+use crate::rows::{Item, Person};
+
+/// How a protocol is tested.
+#[derive(Debug)]
+pub struct Setup<P: Protocol> {
+    /// The protocol's options. Clocks should stand still where [`Setup::tick`] can move them.
+    pub options: P::Options,
+    /// The common options.
+    pub common: Common,
+    /// Lets time pass and background work be done, once.
+    pub tick: fn(&Arc<P>),
+    /// Whether two transactions can be open at the same time in one thread. Where they cannot, tests that need it pass
+    /// without having shown anything.
+    pub interleaves: bool,
+    /// Whether [`polychron_engine::Statistics::memory`] tells what rows need.
+    pub measures_memory: bool,
+}
+
+impl<P: Protocol> Clone for Setup<P> {
+    fn clone(&self) -> Self {
+        Self { options: self.options.clone(), common: self.common.clone(), ..*self }
+    }
+}
+
+impl<P: Protocol> Setup<P> {
+    /// A protocol with its clock and nothing else.
+    pub fn new(options: P::Options, tick: fn(&Arc<P>)) -> Self {
+        let memory = polychron_memory::Options {
+            huge_pages: false,
+            region_bytes: 16 << 20,
+            limit_bytes: Some(1 << 30),
+            max_workers: 32,
+            ..polychron_memory::Options::default()
+        };
+        // A test that can never commit fails instead of trying for ever.
+        let retry = polychron_engine::options::Retry { attempts: 100_000, ..Default::default() };
+        let common = Common { memory, retry };
+        Self { options, common, tick, interleaves: true, measures_memory: true }
+    }
+
+    /// The same for a protocol that runs one transaction at a time, or does not use the engine's memory for rows.
+    pub fn alone(self) -> Self {
+        Self { interleaves: false, measures_memory: false, ..self }
+    }
+
+    /// Opens an empty database.
+    pub(crate) fn open(&self) -> Arc<P> {
+        P::open(self.options.clone(), self.common.clone()).expect("the options are sound")
+    }
+
+    /// Lets `ticks` units of time pass.
+    pub(crate) fn pass(&self, database: &Arc<P>, ticks: usize) {
+        for _ in 0..ticks {
+            (self.tick)(database);
+        }
+    }
+}
+
+/// A running transaction of a protocol.
+pub(crate) type Tx<'w, P> = <<P as Protocol>::Worker as Interactive>::Transaction<'w>;
+
+/// Creates the table of `R`.
+pub(crate) fn create<P: Protocol, R: Row>(database: &Arc<P>) -> Table<R> {
+    Table::from_id(database.create_table(R::definition()).expect("the definition is sound"))
+}
+
+/// Runs a body in transactions until one commits.
+pub(crate) fn run<W: Interactive + 'static, O>(
+    worker: &mut W,
+    mut body: impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
+) -> Result<O, Error> {
+    drive::transact(worker, Mode::ReadWrite, &mut body)
+}
+
+/// As [`run`], where nothing may go wrong.
+pub(crate) fn done<W: Interactive + 'static, O>(
+    worker: &mut W,
+    body: impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
+) -> O {
+    run(worker, body).expect("the transaction commits")
+}
+
+/// As [`done`], on a snapshot.
+pub(crate) fn snapshot<W: Interactive + 'static, O>(
+    worker: &mut W,
+    mut body: impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
+) -> O {
+    drive::transact(worker, Mode::Snapshot, &mut body).expect("a snapshot ends well")
+}
+
+/// All rows of a table in the order of their keys.
+pub(crate) fn all<W: Interactive + 'static, R: Row>(worker: &mut W, table: &Table<R>) -> Vec<R> {
+    done(worker, |transaction| transaction.scan(table, ..).rows())
+}
+
+/// A database with the items `(id, value)`.
+pub(crate) fn items<P>(setup: &Setup<P>, rows: &[(u64, i64)]) -> (Arc<P>, Table<Item>)
+where
+    P: Protocol,
+    P::Worker: Interactive,
+{
+    let database = setup.open();
+    let table = create::<P, Item>(&database);
+    let mut worker = database.worker().expect("a slot is free");
+    done(&mut worker, |transaction| {
+        rows.iter().try_for_each(|&(id, value)| transaction.insert(&table, &Item { id, value }))
+    });
+    (database, table)
+}
+
+/// A database with these persons.
+pub(crate) fn persons<P>(setup: &Setup<P>, rows: &[Person]) -> (Arc<P>, Table<Person>)
+where
+    P: Protocol,
+    P::Worker: Interactive,
+{
+    let database = setup.open();
+    let table = create::<P, Person>(&database);
+    let mut worker = database.worker().expect("a slot is free");
+    done(&mut worker, |transaction| rows.iter().try_for_each(|row| transaction.insert(&table, row)));
+    (database, table)
+}
+
+/// Begins a read-write transaction that is driven by hand.
+pub(crate) fn begin<W: Interactive>(worker: &mut W) -> Party<W::Transaction<'_>> {
+    Party::begin(worker, Mode::ReadWrite)
+}

@@ -1,0 +1,32 @@
+//! Every protocol, one line each.
+
+use std::time::Duration;
+
+use polychron_check::{Setup, conformance};
+use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, Options, TidSource};
+use polychron_protocols::serial::Serial;
+
+/// Maflingo with a clock that the tests move.
+fn maflingo<T: TidSource>() -> Setup<Maflingo<T>> {
+    let options = Options { epoch_interval: Duration::from_secs(3600), ..Options::default() };
+    Setup::new(options, |database| database.tick())
+}
+
+conformance!(maflingo, maflingo::<LocalTid>());
+conformance!(global_tid, maflingo::<GlobalTid>());
+
+/// Maflingo that looks after every operation whether its reads still stand together.
+fn watchful() -> Setup<Maflingo> {
+    let mut setup = maflingo();
+    setup.options.check_every = 1;
+    setup
+}
+
+conformance!(watchful_maflingo, watchful());
+
+/// The oracle; it has no clock, and its rows lie on the common heap.
+fn serial() -> Setup<Serial> {
+    Setup::new(polychron_protocols::serial::Options::default(), |_| ()).alone()
+}
+
+conformance!(serial, serial());

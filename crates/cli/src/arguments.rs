@@ -1,0 +1,144 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ErrorKind};
+use clap::{Args, Parser, Subcommand};
+use polychron::{DefaultProtocol, Protocol};
+use polychron_workloads::increment::IncrementOptions;
+use polychron_workloads::smallbank::SmallBankOptions;
+use polychron_workloads::tatp::TatpOptions;
+use polychron_workloads::tpcc::TpccOptions;
+use polychron_workloads::ycsb::YcsbArguments;
+
+/// Polychron: a main-memory transactional database with a choice of concurrency-control protocols
+#[derive(Debug, Parser)]
+#[command(name = "polychron", version, about)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Load a workload, run it, and report throughput, latencies and consistency
+    Bench(Bench),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    pub(crate) workload: WorkloadCommand,
+}
+
+/// The workloads. Each brings options of its own beside the common ones.
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkloadCommand {
+    /// Name the workloads and the protocols
+    List,
+    /// Orders, payments and deliveries of a wholesale supplier
+    Tpcc(Workload<TpccOptions>),
+    /// Reads and writes of a few rows of one table, by key
+    Ycsb(Workload<YcsbArguments>),
+    /// Increments of random integers
+    Increment(Workload<IncrementOptions>),
+    /// The short transactions of a bank
+    Smallbank(Workload<SmallBankOptions>),
+    /// A mobile network's register of subscribers
+    Tatp(Workload<TatpOptions>),
+}
+
+/// The options of one workload and the common ones.
+#[derive(Debug, Args)]
+pub(crate) struct Workload<A: Args> {
+    #[command(flatten)]
+    pub(crate) common: Common,
+
+    #[command(flatten)]
+    pub(crate) options: A,
+}
+
+/// Options of every benchmark.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Run")]
+#[group(skip)]
+pub(crate) struct Common {
+    /// Concurrency-control protocol; `polychron bench list` names them
+    #[arg(long, default_value = DefaultProtocol::NAME)]
+    pub(crate) protocol: String,
+
+    /// Threads that execute transactions [default: one for each core]
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+
+    /// Seconds that are measured
+    #[arg(long, default_value_t = 10.0, allow_negative_numbers = true)]
+    pub(crate) seconds: f64,
+
+    /// Seconds of ramp-up before
+    #[arg(long, default_value_t = 2.0, allow_negative_numbers = true)]
+    pub(crate) warmup: f64,
+
+    /// Seed of all inputs
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Procedures handed over at once; 1 is one by one
+    #[arg(long, default_value_t = 1)]
+    pub(crate) batch: usize,
+
+    /// Draw so many transactions a thread beforehand, and go through them again and again
+    #[arg(long, default_value_t = 0)]
+    pub(crate) pregenerate: usize,
+
+    /// Bind each thread to a core
+    #[arg(long)]
+    pub(crate) pin: bool,
+
+    /// Most memory for rows, versions and indexes, in MiB [default: what the machine has]
+    #[arg(long)]
+    pub(crate) memory_limit: Option<usize>,
+
+    /// Write everything measured to this file as JSON
+    #[arg(long)]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// Answers a command line that cannot be parsed: help where it was asked for, otherwise one line.
+pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // Printing fails when nobody reads; there is nobody to tell.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("{}", one_line(error));
+    ExitCode::from(2)
+}
+
+fn one_line(error: &clap::Error) -> String {
+    if error.kind() == ErrorKind::InvalidSubcommand
+        && let Some(name) = error.get(ContextKind::InvalidSubcommand)
+    {
+        let names = crate::bench::workload_names().join(", ");
+        return format!("error: there is no command or workload `{name}`; the workloads are {names}");
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "error: a workload is missing; try `polychron bench list` or `polychron bench --help`".to_owned();
+    }
+    let text = error.render().to_string();
+    let useful = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let useful: Vec<_> = useful.filter(|line| !line.is_empty() && !line.starts_with("For more information")).collect();
+    useful.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_fit_together() {
+        Arguments::command().debug_assert();
+    }
+}

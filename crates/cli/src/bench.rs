@@ -1,0 +1,215 @@
+//! `polychron bench`.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use polychron::{PROTOCOLS, Protocol, ProtocolVisitor, for_protocol};
+use polychron_engine::Common as Shared;
+use polychron_workloads::Workload;
+use polychron_workloads::increment::Increment;
+use polychron_workloads::run::{self, Report, Settings, available_bytes};
+use polychron_workloads::smallbank::SmallBank;
+use polychron_workloads::tatp::Tatp;
+use polychron_workloads::tpcc::Tpcc;
+use polychron_workloads::ycsb::Ycsb;
+
+use crate::arguments::{Bench, Common, WorkloadCommand};
+use crate::interrupt;
+use crate::progress::Progress;
+use crate::report::{render, two_columns};
+
+/// Name and summary of each workload.
+const WORKLOADS: &[(&str, &str)] = &[
+    (Tpcc::NAME, Tpcc::SUMMARY),
+    (Ycsb::NAME, Ycsb::SUMMARY),
+    (Increment::NAME, Increment::SUMMARY),
+    (SmallBank::NAME, SmallBank::SUMMARY),
+    (Tatp::NAME, Tatp::SUMMARY),
+];
+
+/// The names of the workloads.
+pub(crate) fn workload_names() -> Vec<&'static str> {
+    WORKLOADS.iter().map(|&(name, _)| name).collect()
+}
+
+/// Why a benchmark was not run, or came to no end.
+enum Refusal {
+    /// Bad input, found before anything was loaded.
+    Input(String),
+    /// A failure while loading, running or reporting.
+    Failure(String),
+}
+
+/// Runs the command.
+pub(crate) fn run(bench: Bench) -> ExitCode {
+    let outcome = match bench.workload {
+        WorkloadCommand::List => {
+            println!("{}\n{}", list_workloads(), list_protocols());
+            return ExitCode::SUCCESS;
+        }
+        WorkloadCommand::Tpcc(given) => bench_workload::<Tpcc>(&given.common, given.options),
+        WorkloadCommand::Ycsb(given) => bench_workload::<Ycsb>(&given.common, given.options.into()),
+        WorkloadCommand::Increment(given) => bench_workload::<Increment>(&given.common, given.options),
+        WorkloadCommand::Smallbank(given) => bench_workload::<SmallBank>(&given.common, given.options),
+        WorkloadCommand::Tatp(given) => bench_workload::<Tatp>(&given.common, given.options),
+    };
+    let (code, line) = verdict(&outcome);
+    if let Some(line) = line {
+        eprintln!("error: {line}");
+    }
+    ExitCode::from(code)
+}
+
+/// The exit code, and what is to be said about it.
+fn verdict(outcome: &Result<Report, Refusal>) -> (u8, Option<String>) {
+    match outcome {
+        Ok(report) if report.passed() => (0, None),
+        Ok(report) => (1, Some(format!("the consistency check failed: {}", report.checks))),
+        Err(Refusal::Failure(line)) => (1, Some(line.clone())),
+        Err(Refusal::Input(line)) => (2, Some(line.clone())),
+    }
+}
+
+fn list_workloads() -> String {
+    two_columns(["workload", ""], WORKLOADS.iter().copied())
+}
+
+fn list_protocols() -> String {
+    two_columns(["protocol", ""], PROTOCOLS.iter().map(|protocol| (protocol.name, protocol.summary)))
+}
+
+/// The run, once the protocol's name has become a type.
+struct Run<'a, W: Workload> {
+    options: &'a W::Options,
+    settings: &'a Settings,
+    shared: Shared,
+}
+
+impl<W: Workload> ProtocolVisitor for Run<'_, W> {
+    type Output = Result<Report, Refusal>;
+
+    fn visit<P: Protocol>(self) -> Self::Output {
+        let database =
+            P::open(P::Options::default(), self.shared).map_err(|error| Refusal::Input(error.to_string()))?;
+        // Protocols may keep worker slots for themselves, so whether there are enough shows only here.
+        let workers: Result<Vec<_>, _> = (0..self.settings.threads).map(|_| database.worker()).collect();
+        workers.map_err(|error| Refusal::Input(format!("--threads is {}: {error}", self.settings.threads)))?;
+        let report = run::run::<P, W>(&database, self.options, self.settings, &interrupt::STOP, &Progress::new());
+        report.map_err(|error| Refusal::Failure(error.to_string()))
+    }
+}
+
+fn bench_workload<W: Workload>(common: &Common, options: W::Options) -> Result<Report, Refusal> {
+    let settings = settings(common).map_err(Refusal::Input)?;
+    let shared = shared_options(common, &settings).map_err(Refusal::Input)?;
+    W::validate(&options, settings.threads).map_err(Refusal::Input)?;
+    check_memory(W::estimated_bytes(&options), &shared).map_err(Refusal::Input)?;
+    let known = PROTOCOLS.iter().any(|protocol| protocol.name == common.protocol);
+    // The file is opened beforehand, so that nobody waits for a result that cannot be written; but not for a bad name.
+    let json = match &common.json {
+        Some(path) if known => Some(open_json(path).map_err(Refusal::Input)?),
+        _ => None,
+    };
+    interrupt::listen();
+    let run = Run::<W> { options: &options, settings: &settings, shared };
+    let report = for_protocol(&common.protocol, run).map_err(|unknown| Refusal::Input(unknown.to_string()))??;
+    println!("{}", render(&report));
+    if let Some(file) = json {
+        write_json(file, &report)
+            .map_err(|error| Refusal::Failure(format!("the JSON could not be written: {error}")))?;
+    }
+    Ok(report)
+}
+
+fn settings(common: &Common) -> Result<Settings, String> {
+    let threads = common.threads.unwrap_or_else(|| Settings::default().threads);
+    if threads == 0 {
+        return Err("--threads is 0; transactions need a thread to run on".to_owned());
+    }
+    if common.batch == 0 {
+        return Err("--batch is 0; 1 hands procedures over one by one".to_owned());
+    }
+    let is_duration = |seconds: f64| seconds.is_finite() && (0.0..=1e6).contains(&seconds);
+    if !is_duration(common.seconds) || common.seconds == 0.0 {
+        return Err(format!("--seconds is {}; it lies above 0 and up to 1000000", common.seconds));
+    }
+    if !is_duration(common.warmup) {
+        return Err(format!("--warmup is {}; it lies between 0 and 1000000", common.warmup));
+    }
+    Ok(Settings {
+        threads,
+        warmup_seconds: common.warmup,
+        seconds: common.seconds,
+        seed: common.seed,
+        batch: common.batch,
+        pregenerate: common.pregenerate,
+        pin: common.pin,
+        commit: env!("POLYCHRON_COMMIT").to_owned(),
+    })
+}
+
+/// Memory and worker slots.
+fn shared_options(common: &Common, settings: &Settings) -> Result<Shared, String> {
+    let mut shared = Shared::default();
+    let slots = shared.memory.max_workers;
+    if settings.threads > slots {
+        return Err(format!("--threads is {}, but there are {slots} worker slots", settings.threads));
+    }
+    if let Some(mebibytes) = common.memory_limit {
+        let bytes = mebibytes.checked_mul(1 << 20).filter(|&bytes| bytes > 0);
+        shared.memory.limit_bytes = Some(bytes.ok_or(format!("--memory-limit is {mebibytes} MiB; that is no size"))?);
+    }
+    Ok(shared)
+}
+
+/// Refuses what cannot fit.
+fn check_memory(needed: u64, shared: &Shared) -> Result<(), String> {
+    let limit = shared.memory.limit_bytes.map(|bytes| bytes as u64);
+    let Some(bytes) = limit.into_iter().chain(available_bytes()).min() else { return Ok(()) };
+    if needed > bytes {
+        let (needed, bytes) = (needed.div_ceil(1 << 20), bytes >> 20);
+        return Err(format!("this needs about {needed} MiB of memory, and {bytes} MiB are available"));
+    }
+    Ok(())
+}
+
+fn open_json(path: &Path) -> Result<File, String> {
+    // What an earlier run wrote stays until this one has something to put in its place.
+    let opened = OpenOptions::new().create(true).write(true).truncate(false).open(path);
+    opened.map_err(|error| format!("--json {}: {error}", path.display()))
+}
+
+fn write_json(mut file: File, report: &Report) -> std::io::Result<()> {
+    let mut text = serde_json::to_vec_pretty(report)?;
+    text.push(b'\n');
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use polychron::DefaultProtocol;
+    use polychron_workloads::increment::IncrementOptions;
+
+    #[test]
+    fn a_failed_check_is_a_failed_run() {
+        let settings = Settings { threads: 1, warmup_seconds: 0.0, seconds: 0.01, ..Settings::default() };
+        let options = IncrementOptions { records: 100, ..IncrementOptions::default() };
+        let database = DefaultProtocol::open(Default::default(), Shared::default()).unwrap();
+        let stop = polychron_sync::atomic::AtomicBool::new(false);
+        let report =
+            run::run::<DefaultProtocol, Increment>(&database, &options, &settings, &stop, &run::Unobserved).unwrap();
+        assert_eq!(verdict(&Ok(report.clone())), (0, None));
+        let broken = Report { checks: "condition 3 does not hold: warehouse 1".to_owned(), ..report };
+        assert!(render(&broken).ends_with("consistency: condition 3 does not hold: warehouse 1"));
+        let (code, line) = verdict(&Ok(broken));
+        assert_eq!(code, 1);
+        assert!(line.is_some_and(|line| line.contains("condition 3") && line.contains("warehouse 1")));
+        assert_eq!(verdict(&Err(Refusal::Input("no".to_owned()))).0, 2);
+        assert_eq!(verdict(&Err(Refusal::Failure("no".to_owned()))).0, 1);
+    }
+}

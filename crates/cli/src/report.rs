@@ -1,0 +1,105 @@
+//! The final report.
+
+use comfy_table::presets::UTF8_BORDERS_ONLY;
+use comfy_table::{CellAlignment, Table};
+use polychron_workloads::run::Report;
+
+/// A number with its thousands set apart.
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", thousands(bytes >> 20))
+}
+
+/// An empty table in our style.
+fn table() -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY);
+    table
+}
+
+/// Two columns of text.
+pub(crate) fn two_columns<'t>(header: [&str; 2], rows: impl IntoIterator<Item = (&'t str, &'t str)>) -> String {
+    let mut table = table();
+    table.set_header(header);
+    for (left, right) in rows {
+        table.add_row([left, right]);
+    }
+    table.to_string()
+}
+
+/// The report as text, the verdict in its last line.
+pub(crate) fn render(report: &Report) -> String {
+    let mut rows: Vec<(String, String)> = Vec::new();
+    let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
+    let interrupted = if report.interrupted { ", ended early" } else { "" };
+    row("measured", format!("{:.1} s on {} threads{interrupted}", report.seconds, report.threads));
+    row("throughput", format!("{} transactions/s", thousands(report.committed_tps as u64)));
+    for (kind, &count) in report.completed_by_kind.iter().filter(|&(_, &count)| count > 0) {
+        let share = count as f64 * 100.0 / report.completed.max(1) as f64;
+        row(&format!("  {kind}"), format!("{} ({share:.1} %)", thousands(count)));
+    }
+    if report.rolled_back > 0 {
+        row("rolled back by themselves", thousands(report.rolled_back));
+    }
+    row("aborts", format!("{:.2} % of all attempts", report.abort_rate * 100.0));
+    for (reason, &count) in &report.aborts {
+        row(&format!("  {reason}"), thousands(count));
+    }
+    let latency = &report.latency_us;
+    row("latency p50", format!("{:.1} µs", latency.p50));
+    row("latency p99", format!("{:.1} µs", latency.p99));
+    row("latency p99.9", format!("{:.1} µs", latency.p999));
+    if let Some(bytes) = report.peak_rss_bytes {
+        row("peak memory of the process", mebibytes(bytes));
+    }
+    if let Some(memory) = &report.memory {
+        row("memory of the database", format!("{} used", mebibytes(memory.used_bytes as u64)));
+    }
+    if let Some(versions) = &report.versions {
+        row("records by extra versions", versions_text(&versions.records));
+        // Behind the most that a record has, every share is the whole.
+        let most = versions.records.iter().rposition(|&count| count > 0).unwrap_or(0);
+        let shares = versions.cumulative[..=most].iter().map(|share| format!("{:.2} %", share * 100.0));
+        row("  at most 0, 1, 2, …", shares.collect::<Vec<_>>().join(", "));
+    }
+    if let Some(staleness) = &report.staleness_us {
+        row("snapshot staleness", format!("{:.0} µs on average, {} µs at most", staleness.mean, staleness.max));
+    }
+    let mut table = table();
+    table.set_header([format!("{} on {}", report.workload, report.protocol), String::new()]);
+    for (name, value) in rows {
+        table.add_row([name, value]);
+    }
+    if let Some(column) = table.column_mut(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("{table}\nconsistency: {}", report.checks)
+}
+
+fn versions_text(records: &[u64]) -> String {
+    let last = records.iter().rposition(|&count| count > 0).unwrap_or(0);
+    let counts = records[..=last].iter().enumerate().map(|(extra, &count)| format!("{extra}: {}", thousands(count)));
+    counts.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::thousands;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        let texts = [0, 999, 1000, 1_234_567].map(thousands);
+        assert_eq!(texts, ["0", "999", "1,000", "1,234,567"]);
+    }
+}

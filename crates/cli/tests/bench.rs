@@ -1,0 +1,181 @@
+//! The command line as a user meets it: exit codes, messages, and the JSON.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use polychron::PROTOCOLS;
+
+fn polychron(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_polychron")).args(arguments).output().expect("the binary was built for this test")
+}
+
+/// A tiny run of each workload, in ways that reach every kind of its transactions.
+const TINY: &[&[&str]] = &[
+    &["ycsb", "--records", "500", "--record-size", "20", "--requests", "4", "--theta", "0.9"],
+    &["ycsb", "--records", "500", "--record-size", "9", "--requests", "80", "--blind-write", "--batch", "8"],
+    &["ycsb", "--records", "300", "--index", "ordered", "--scan-share", "0.2", "--insert-delete-share", "0.3"],
+    &[
+        "ycsb",
+        "--preset",
+        "2rmw8r",
+        "--records",
+        "400",
+        "--read-only-share",
+        "0.1",
+        "--read-only-length",
+        "100",
+        "--batch",
+        "4",
+    ],
+    &["increment", "--records", "50", "--batch", "16", "--pregenerate", "100"],
+    &["smallbank", "--customers", "10", "--spin-us", "5"],
+    &["smallbank", "--customers", "100", "--index", "ordered"],
+    &["tatp", "--subscribers", "100"],
+    &["tpcc", "--scale", "tiny", "--warehouses", "2", "--read-only-percent", "10", "--top-customer-percent", "5"],
+    &["tpcc", "--scale", "tiny", "--index", "ordered", "--snapshots", "--batch", "4"],
+];
+
+fn tiny_run(workload: &[&str], protocol: &str, json: &Path) -> Output {
+    let json = json.to_str().expect("temporary paths are text");
+    let common = [
+        "--protocol",
+        protocol,
+        "--threads",
+        "2",
+        "--seconds",
+        "0.3",
+        "--warmup",
+        "0.05",
+        "--seed",
+        "7",
+        "--json",
+        json,
+    ];
+    polychron(&[&["bench"], workload, &common].concat())
+}
+
+#[test]
+fn every_workload_runs_on_every_protocol() {
+    let directory = tempfile::tempdir().unwrap();
+    for protocol in PROTOCOLS {
+        for (number, workload) in TINY.iter().enumerate() {
+            let path = directory.path().join(format!("{}-{number}.json", protocol.name));
+            let output = tiny_run(workload, protocol.name, &path);
+            let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            assert!(output.status.success(), "{workload:?} on {}: {err}", protocol.name);
+            let promised = if protocol.name == "key-value" { "not promised by this protocol" } else { "passed" };
+            assert!(out.contains(&format!("consistency: {promised}")), "{out}");
+            let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            assert_eq!(report["checks"], promised);
+            check_report(&report, workload[0], protocol.name);
+        }
+    }
+}
+
+fn check_report(report: &serde_json::Value, workload: &str, protocol: &str) {
+    assert_eq!((&report["workload"], &report["protocol"]), (&workload.into(), &protocol.into()));
+    assert_eq!((&report["threads"], &report["seed"]), (&2.into(), &7.into()));
+    assert!(report["seconds"].as_f64().unwrap() >= 0.3);
+    assert!(report["committed_tps"].as_f64().unwrap() > 0.0, "{report}");
+    assert!((0.0..1.0).contains(&report["abort_rate"].as_f64().unwrap()));
+    assert!(report["options"].is_object() && report["aborts"].is_object() && report["machine"].is_object());
+    assert!(report["commit"].is_string());
+    for percentile in ["p50", "p99", "p999"] {
+        assert!(report["latency_us"][percentile].as_f64().unwrap() > 0.0, "{report}");
+    }
+    for may_be_null in ["peak_rss_bytes", "versions", "staleness_us"] {
+        assert!(report.get(may_be_null).is_some(), "{may_be_null}");
+    }
+    let kinds: u64 = report["completed_by_kind"].as_object().unwrap().values().filter_map(|count| count.as_u64()).sum();
+    assert_eq!(Some(kinds), report["completed"].as_u64());
+}
+
+#[test]
+fn an_earlier_result_is_replaced_as_a_whole() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "x".repeat(100_000)).unwrap();
+    assert!(tiny_run(&["increment", "--records", "100"], PROTOCOLS[0].name, file.path()).status.success());
+    assert!(serde_json::from_slice::<serde_json::Value>(&std::fs::read(file.path()).unwrap()).is_ok());
+}
+
+#[test]
+fn list_names_workloads_and_protocols() {
+    let output = polychron(&["bench", "list"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success());
+    for name in ["tpcc", "ycsb", "increment", "smallbank", "tatp"].into_iter().chain(PROTOCOLS.iter().map(|it| it.name))
+    {
+        assert!(text.contains(name), "{name} is missing in\n{text}");
+    }
+}
+
+#[test]
+fn bad_input_gets_one_line_and_code_2() {
+    let refusals: &[(&[&str], &str)] = &[
+        (&["bench"], "workload is missing"),
+        (&["bench", "nothing"], "no command or workload `nothing`; the workloads are tpcc"),
+        (&["bench", "ycsb", "--protocol", "nothing"], "no protocol `nothing`"),
+        (&["bench", "ycsb", "--threads", "0"], "--threads"),
+        (&["bench", "ycsb", "--threads", "100000"], "worker slots"),
+        (&["bench", "ycsb", "--protocol", "serial", "--threads", "257"], "worker slots"),
+        (&["bench", "ycsb", "--threads", "many"], "--threads"),
+        (&["bench", "ycsb", "--batch", "0"], "--batch"),
+        (&["bench", "ycsb", "--seconds", "-1"], "--seconds"),
+        (&["bench", "ycsb", "--seconds", "NaN"], "--seconds"),
+        (&["bench", "ycsb", "--records", "0"], "--records"),
+        (&["bench", "ycsb", "--record-size", "4"], "--record-size"),
+        (&["bench", "ycsb", "--theta", "3"], "--theta"),
+        (&["bench", "ycsb", "--read-share", "1.5"], "--read-share"),
+        (&["bench", "ycsb", "--scan-share", "0.5"], "--index ordered"),
+        (&["bench", "ycsb", "--index", "heap"], "hash, ordered"),
+        (&["bench", "ycsb", "--records", "4000000000", "--record-size", "1000000"], "MiB"),
+        (&["bench", "ycsb", "--memory-limit", "1"], "1 MiB are available"),
+        (&["bench", "ycsb", "--json", "/no/such/folder/result.json"], "/no/such/folder/result.json"),
+        (&["bench", "ycsb", "--unheard-of"], "--unheard-of"),
+        (&["bench", "increment", "--requests", "0"], "--requests"),
+        (&["bench", "smallbank", "--customers", "1"], "--customers"),
+        (&["bench", "tatp", "--subscribers", "0"], "--subscribers"),
+    ];
+    for (arguments, expected) in refusals {
+        let output = polychron(arguments);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.starts_with("error: ") && text.contains(expected), "{arguments:?}: {text}");
+        assert_eq!(text.lines().count(), 1, "{arguments:?}: {text}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn help_is_no_error() {
+    for arguments in [&["--help"][..], &["bench", "--help"], &["bench", "ycsb", "--help"], &["--version"]] {
+        let output = polychron(arguments);
+        assert!(output.status.success() && !output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+/// Ctrl-C as a terminal sends it.
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_the_run_and_reports() {
+    use std::io::{BufRead, BufReader, Read};
+    use std::process::Stdio;
+
+    let arguments = ["bench", "increment", "--records", "100", "--threads", "1", "--seconds", "600", "--warmup", "0"];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_polychron"))
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let running = lines.by_ref().map_while(Result::ok).any(|line| line.starts_with("running"));
+    assert!(running, "the run tells each second");
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    lines.for_each(drop);
+    let mut out = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(out.contains("ended early") && out.contains("consistency: passed"), "{out}");
+}

@@ -1,0 +1,173 @@
+//! Answers over the rows of a range: counts, sums, smallest and largest values.
+
+use std::fmt;
+use std::ops::ControlFlow;
+
+use polychron_base::{Stop, TableId};
+use polychron_schema::{ColumnSpan, ColumnType, Layout, LayoutColumn, Projection, Value, ValueRef};
+
+use crate::{Scan, Transaction};
+
+/// What is wanted of a range. Columns are named by position; NULLs do not count, as in SQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aggregate {
+    /// How many rows there are, as [`Value::Unsigned`].
+    Rows,
+    /// How many rows have a value in the column, as [`Value::Unsigned`].
+    Count(usize),
+    /// The sum of the column's values in the column's own type (integers as the widest of their kind), or NULL of none.
+    Sum(usize),
+    /// The smallest value, or NULL of none.
+    Min(usize),
+    /// The largest value, or NULL of none.
+    Max(usize),
+}
+
+impl Aggregate {
+    /// The column that is looked at.
+    pub fn column(self) -> Option<usize> {
+        match self {
+            Self::Rows => None,
+            Self::Count(column) | Self::Sum(column) | Self::Min(column) | Self::Max(column) => Some(column),
+        }
+    }
+}
+
+/// Why there is no answer. Ends the procedure as [`crate::Error::Procedure`], from which it can be downcast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AggregateError {
+    /// The table has no such column.
+    NoSuchColumn(TableId, usize),
+    /// Values of this type have no sum.
+    NoSum(ColumnType),
+    /// The sum does not fit in 64 bits.
+    Overflow(TableId, usize),
+}
+
+impl fmt::Display for AggregateError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchColumn(table, column) => write!(out, "{table} has no column {column}"),
+            Self::NoSum(column_type) => write!(out, "values of type {column_type} have no sum"),
+            Self::Overflow(table, column) => {
+                write!(out, "the sum of column {column} of {table} needs more than 64 bits")
+            }
+        }
+    }
+}
+
+impl std::error::Error for AggregateError {}
+
+/// The column at a position.
+pub(crate) fn column_of(layout: &Layout, table: TableId, column: usize) -> Result<&LayoutColumn, AggregateError> {
+    layout.columns().get(column).ok_or(AggregateError::NoSuchColumn(table, column))
+}
+
+/// The columns at these positions, as a projection.
+pub(crate) fn projection_of(layout: &Layout, columns: &[usize]) -> Projection {
+    let span = |column: &usize| ColumnSpan { index: *column as u16, slot: layout.columns()[*column].slot };
+    Projection::of(&columns.iter().map(span).collect::<Vec<_>>())
+}
+
+/// The default of [`Transaction::aggregate`].
+pub(crate) fn over_rows<T: Transaction + ?Sized>(
+    transaction: &mut T,
+    scan: &Scan<'_>,
+    wanted: Aggregate,
+) -> Result<Value, Stop> {
+    let layout = transaction.definition(scan.table)?.layout().map_err(polychron_base::Error::from)?;
+    let mut projection = Projection::NONE;
+    if let Some(column) = wanted.column() {
+        column_of(&layout, scan.table, column)?;
+        projection = projection_of(&layout, &[column]);
+    }
+    let mut state = State::new(&layout, wanted)?;
+    transaction.scan_rows(&Scan { projection, ..scan.clone() }, &mut |row| {
+        state.add(wanted.column().map_or(ValueRef::Null, |column| row.value_ref(&layout, column)));
+        ControlFlow::Continue(())
+    })?;
+    let column = wanted.column().unwrap_or_default();
+    Ok(state.finish(&layout, column).ok_or(AggregateError::Overflow(scan.table, column))?)
+}
+
+/// An aggregate under way.
+enum State {
+    Rows(u64),
+    Count(u64),
+    /// Wide enough for as many 64-bit numbers as there can be rows.
+    Whole(Option<i128>),
+    Float(Option<f64>),
+    Min(Option<Value>),
+    Max(Option<Value>),
+}
+
+impl State {
+    fn new(layout: &Layout, wanted: Aggregate) -> Result<Self, AggregateError> {
+        Ok(match wanted {
+            Aggregate::Rows => Self::Rows(0),
+            Aggregate::Count(_) => Self::Count(0),
+            Aggregate::Min(_) => Self::Min(None),
+            Aggregate::Max(_) => Self::Max(None),
+            Aggregate::Sum(column) => match layout.columns()[column].column_type {
+                ColumnType::F64 => Self::Float(None),
+                ColumnType::I8 | ColumnType::I16 | ColumnType::I32 | ColumnType::I64 => Self::Whole(None),
+                ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64 => Self::Whole(None),
+                ColumnType::Decimal { .. } => Self::Whole(None),
+                other => return Err(AggregateError::NoSum(other)),
+            },
+        })
+    }
+
+    fn add(&mut self, value: ValueRef<'_>) {
+        if let Self::Rows(rows) = self {
+            *rows += 1;
+            return;
+        }
+        if value.is_null() {
+            return;
+        }
+        match self {
+            Self::Rows(_) => {}
+            Self::Count(count) => *count += 1,
+            Self::Whole(sum) => {
+                let number = match value {
+                    ValueRef::Integer(number) | ValueRef::Decimal { units: number, .. } => number.into(),
+                    ValueRef::Unsigned(number) => number.into(),
+                    _ => 0,
+                };
+                *sum = Some(sum.unwrap_or(0) + number);
+            }
+            Self::Float(sum) => {
+                if let ValueRef::Float(number) = value {
+                    *sum = Some(sum.unwrap_or(0.0) + number);
+                }
+            }
+            Self::Min(least) => keep(least, value, |new, old| new < old),
+            Self::Max(most) => keep(most, value, |new, old| new > old),
+        }
+    }
+
+    /// The answer, or `None` when it does not fit.
+    fn finish(self, layout: &Layout, column: usize) -> Option<Value> {
+        Some(match self {
+            Self::Rows(count) | Self::Count(count) => Value::Unsigned(count),
+            Self::Whole(None) | Self::Float(None) => Value::Null,
+            Self::Whole(Some(sum)) => match layout.columns()[column].column_type {
+                ColumnType::Decimal { scale } => Value::Decimal { units: sum.try_into().ok()?, scale },
+                ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64 => {
+                    Value::Unsigned(sum.try_into().ok()?)
+                }
+                _ => Value::Integer(sum.try_into().ok()?),
+            },
+            Self::Float(Some(sum)) => Value::Float(sum),
+            Self::Min(value) | Self::Max(value) => value.unwrap_or_default(),
+        })
+    }
+}
+
+fn keep(kept: &mut Option<Value>, value: ValueRef<'_>, better: fn(&ValueRef<'_>, &ValueRef<'_>) -> bool) {
+    if kept.as_ref().is_none_or(|kept| better(&value, &kept.as_value_ref())) {
+        *kept = Some(value.to_value());
+    }
+}

@@ -1,0 +1,30 @@
+//! One read as a transaction of its own: what [`crate::Worker::read_one`] does where a protocol knows nothing better.
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{Stop, TableId};
+use polychron_schema::{Projection, RowRef};
+
+use crate::{Access, Declare, Procedure, Transaction};
+
+/// Reads one row.
+pub(crate) struct ReadOne<'p, K, F> {
+    pub(crate) table: TableId,
+    pub(crate) key: K,
+    pub(crate) projection: &'p Projection,
+    pub(crate) read: F,
+}
+
+impl<K: EncodedKey, O, F: FnMut(Option<RowRef<'_>>) -> O> Procedure for ReadOne<'_, K, F> {
+    type Output = O;
+
+    #[inline]
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<O, Stop> {
+        let row = transaction.read_row(self.table, self.key, self.projection)?;
+        Ok((self.read)(row))
+    }
+
+    #[inline]
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        declaration.key(self.table, self.key, Access::Read);
+    }
+}

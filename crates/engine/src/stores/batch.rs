@@ -1,0 +1,125 @@
+//! Ranges of an ordered index, as handles, some at a time: their records can be fetched into the caches together, and a
+//! visitor of rows does not run inside the index.
+
+use std::ops::{Bound, ControlFlow};
+
+use polychron_index::{AnyIndex, Handle, Stamp, ordered};
+use polychron_memory::Guard;
+
+use super::keeper::Keys;
+use crate::{Direction, Scan};
+
+/// Handles of a range.
+#[derive(Debug, Default)]
+pub struct Batch {
+    handles: Vec<Handle>,
+    keys: Keys,
+    with_keys: bool,
+    resume: Vec<u8>,
+    size: usize,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Fresh,
+    More,
+    Last,
+}
+
+impl Batch {
+    /// Handles collected at first: few, for scans that stop early.
+    const FIRST: usize = 64;
+    /// Handles collected at a time later on.
+    const LARGEST: usize = 1024;
+    /// How many records ahead of the visit are worth fetching.
+    pub const AHEAD: usize = 8;
+
+    /// Begins a scan of at most `limit` entries, as far as is known. Keys are kept when they are asked for.
+    pub fn begin(&mut self, limit: usize, with_keys: bool) {
+        self.size = limit.clamp(1, Self::FIRST);
+        self.with_keys = with_keys;
+        self.state = State::Fresh;
+    }
+
+    /// Collects the next entries of the range. `false`: there are no more.
+    pub fn fill(&mut self, index: &AnyIndex, scan: &Scan<'_>, guard: &Guard<'_>) -> bool {
+        self.handles.clear();
+        self.keys.clear();
+        if self.state == State::Last {
+            return false;
+        }
+        let index = match index {
+            AnyIndex::Ordered(index) => index,
+            AnyIndex::Hash(index) => {
+                let found = scan.point().and_then(|key| Some((key, index.get(key, guard).handle?)));
+                if let Some((key, handle)) = found {
+                    let _ = ordered::Visitor::entry(self, key, handle);
+                }
+                self.state = State::Last;
+                return found.is_some();
+            }
+        };
+        let resumed = std::mem::take(&mut self.resume);
+        let (mut lower, mut upper) = (scan.lower, scan.upper);
+        let direction = match scan.direction {
+            Direction::Forward => ordered::Direction::Forward,
+            Direction::Backward => ordered::Direction::Backward,
+        };
+        if self.state == State::More {
+            match scan.direction {
+                Direction::Forward => lower = Bound::Excluded(&resumed[..]),
+                Direction::Backward => upper = Bound::Excluded(&resumed[..]),
+            }
+            self.size = Self::LARGEST;
+        }
+        self.state = State::Last;
+        index.scan(lower, upper, direction, self, guard);
+        !self.handles.is_empty()
+    }
+
+    /// How many handles there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.handles.len()
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.handles.is_empty()
+    }
+
+    /// The handle at a position, if there are so many.
+    #[inline]
+    pub fn get(&self, position: usize) -> Option<Handle> {
+        self.handles.get(position).copied()
+    }
+
+    /// The key at a position; only when keys are kept.
+    #[inline]
+    pub fn key(&self, position: usize) -> &[u8] {
+        self.keys.get(position)
+    }
+}
+
+impl ordered::Visitor for Batch {
+    #[inline]
+    fn node(&mut self, _: Stamp) {}
+
+    #[inline]
+    fn entry(&mut self, key: &[u8], handle: Handle) -> ControlFlow<()> {
+        self.handles.push(handle);
+        if self.with_keys {
+            self.keys.push(key);
+        }
+        if self.handles.len() < self.size {
+            return ControlFlow::Continue(());
+        }
+        self.state = State::More;
+        self.resume.clear();
+        self.resume.extend_from_slice(key);
+        ControlFlow::Break(())
+    }
+}

@@ -1,0 +1,133 @@
+//! Who gives back the memory of dropped stores, and walks over whole indexes.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use polychron_base::Error;
+use polychron_base::key::EncodedKey;
+use polychron_index::{AnyIndex, Handle, Stamp, ordered};
+use polychron_memory::{Epochs, Guard, Local, Memory};
+use polychron_sync::atomic::{AtomicBool, Ordering};
+
+/// A database's own place in the epochs, which belongs to no worker.
+#[derive(Debug)]
+pub struct Keeper {
+    local: Mutex<Local>,
+    closing: AtomicBool,
+}
+
+impl Keeper {
+    /// Claims a slot.
+    ///
+    /// # Errors
+    /// [`Error::TooManyWorkers`].
+    pub fn new(memory: &Arc<Memory>) -> Result<Self, Error> {
+        Ok(Self { local: Mutex::new(memory.register()?), closing: AtomicBool::new(false) })
+    }
+
+    /// From now on dropped stores leave their memory to the memory's own end.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
+    }
+
+    /// Runs `work` inside an epoch. `work` must not drop a store, which would come here again.
+    pub fn with_guard<O>(&self, work: impl FnOnce(&Guard<'_>) -> O) -> O {
+        let local = self.local.lock().unwrap_or_else(PoisonError::into_inner);
+        work(&local.pin())
+    }
+
+    /// Gives back what waits and no guard holds any more.
+    pub fn collect(&self) {
+        self.local.lock().unwrap_or_else(PoisonError::into_inner).collect();
+    }
+}
+
+/// Ends epochs until no transaction of `epoch`, or of one before, runs any more.
+pub fn wait_for(epochs: &Epochs, epoch: u64) {
+    while epochs.readonly() < epoch {
+        epochs.advance();
+        polychron_sync::thread::yield_now();
+    }
+}
+
+/// Visits every key and handle of an index: in order when it has one.
+pub fn for_each(index: &AnyIndex, guard: &Guard<'_>, visitor: &mut dyn FnMut(&[u8], Handle)) {
+    match index {
+        AnyIndex::Ordered(index) => {
+            let mut all = All { visitor };
+            index.scan(Bound::Unbounded, Bound::Unbounded, ordered::Direction::Forward, &mut all, guard);
+        }
+        AnyIndex::Hash(index) => {
+            let mut bytes = Vec::new();
+            index.for_each(
+                |_, entries| {
+                    for entry in entries {
+                        bytes.resize(EncodedKey::len(&entry.key), 0);
+                        EncodedKey::write_to(&entry.key, &mut bytes);
+                        visitor(&bytes, entry.handle);
+                    }
+                },
+                guard,
+            );
+        }
+    }
+}
+
+struct All<'v> {
+    visitor: &'v mut dyn FnMut(&[u8], Handle),
+}
+
+impl ordered::Visitor for All<'_> {
+    fn node(&mut self, _: Stamp) {}
+
+    fn entry(&mut self, key: &[u8], handle: Handle) -> ControlFlow<()> {
+        (self.visitor)(key, handle);
+        ControlFlow::Continue(())
+    }
+}
+
+/// Many keys, one after the other in one allocation.
+#[derive(Debug, Default)]
+pub struct Keys {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Keys {
+    /// Forgets all keys.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Adds a key.
+    #[inline]
+    pub fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The key at a position.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    #[inline]
+    pub fn get(&self, position: usize) -> &[u8] {
+        let start = if position == 0 { 0 } else { self.ends[position - 1] };
+        &self.bytes[start..self.ends[position]]
+    }
+}

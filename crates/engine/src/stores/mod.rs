@@ -1,0 +1,162 @@
+//! Stores: what protocols share whose rows are records behind an index. Offered, never required.
+//!
+//! A [`Store`] is an index and the records it leads to; a [`StoreTable`] has one for its primary key and one for each
+//! secondary index, whose records hold primary keys as words ([`entry_words`]). What a record is, and who may see it, is
+//! the protocol's own.
+
+mod batch;
+mod keeper;
+mod prefetch;
+mod rows;
+mod table;
+
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+use polychron_base::{Error, IndexId, TableId};
+use polychron_index::hash::HashIndex;
+use polychron_index::ordered::OrderedIndex;
+use polychron_index::{AnyIndex, Handle};
+use polychron_memory::Guard;
+use polychron_schema::{IndexKind, KeyExtractor};
+use polychron_sync::atomic::{AtomicU64, Ordering};
+
+use crate::Scan;
+
+pub use batch::Batch;
+pub use keeper::{Keeper, Keys, for_each, wait_for};
+pub use prefetch::{Arrival, Prefetched, Walks};
+pub use rows::{check_key, check_row, entry_words, key_in_entry, words_of};
+pub use table::{Blueprint, Keyed, StoreTable};
+
+/// An index of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The table.
+    pub table: TableId,
+    /// The index.
+    pub index: IndexId,
+}
+
+/// What a store must know of a protocol's records: where their rows begin, and how their memory is given back.
+pub trait Records: 'static {
+    /// Bytes before the row.
+    const HEADER_BYTES: usize;
+
+    /// Retires the record behind a handle.
+    ///
+    /// # Safety
+    /// The handle is one of this protocol's records, retired once; threads that pin from now on cannot reach it.
+    unsafe fn retire(handle: Handle, guard: &Guard<'_>);
+}
+
+/// The epoch that an index has which is not filled yet.
+const UNREADY: u64 = u64::MAX;
+
+/// One index and the records it leads to.
+#[derive(Debug)]
+pub struct Store<R: Records> {
+    /// Which index it is.
+    pub place: Place,
+    /// Makes the index's key of a row.
+    pub extractor: KeyExtractor,
+    /// Given back by hand, because that takes a guard.
+    index: ManuallyDrop<AnyIndex>,
+    /// The epoch from which on the index leads to every row; a new secondary index has none until it is filled.
+    ready: AtomicU64,
+    keeper: Arc<Keeper>,
+    records: PhantomData<fn() -> R>,
+}
+
+impl<R: Records> Store<R> {
+    /// An empty store.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn new(blueprint: &Blueprint, ready: bool, keeper: &Arc<Keeper>, guard: &Guard<'_>) -> Result<Self, Error> {
+        let index = match blueprint.kind {
+            IndexKind::Ordered => OrderedIndex::new(guard).map(AnyIndex::Ordered)?,
+            IndexKind::Hash => HashIndex::new(blueprint.expected_rows, guard).map(AnyIndex::Hash)?,
+        };
+        Ok(Self {
+            place: blueprint.place,
+            extractor: blueprint.extractor.clone(),
+            index: ManuallyDrop::new(index),
+            ready: AtomicU64::new(if ready { 0 } else { UNREADY }),
+            keeper: Arc::clone(keeper),
+            records: PhantomData,
+        })
+    }
+
+    /// The index.
+    #[inline]
+    pub fn index(&self) -> &AnyIndex {
+        &self.index
+    }
+
+    /// The index, when it may be read and can answer the scan: one without order answers ranges of one key only.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchIndex`] while it is being filled, [`Error::NoOrder`].
+    #[inline]
+    pub fn scanned(&self, scan: &Scan<'_>) -> Result<&AnyIndex, Error> {
+        let Place { table, index } = self.place;
+        if !self.is_ready() {
+            return Err(Error::NoSuchIndex(table, index));
+        }
+        match &*self.index {
+            AnyIndex::Hash(_) if scan.point().is_none() => Err(Error::NoOrder(table, index)),
+            index => Ok(index),
+        }
+    }
+
+    /// Whether the index may be read in the present.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.ready() != UNREADY
+    }
+
+    /// Whether the index may be read as of the end of an epoch in the past.
+    #[inline]
+    pub fn is_ready_at(&self, epoch: u64) -> bool {
+        // No epoch ever comes to be `UNREADY`.
+        epoch >= self.ready()
+    }
+
+    #[inline]
+    fn ready(&self) -> u64 {
+        // Pairs with the release in `set_ready_from`: who sees it set sees every entry that filling made.
+        self.ready.load(Ordering::Acquire)
+    }
+
+    /// The index leads to every row, whenever it is read from now on: for protocols that read the present only.
+    pub fn set_ready(&self) {
+        self.set_ready_from(0);
+    }
+
+    /// The index leads to every row from now on; who reads the past finds them all from the end of `epoch` on.
+    pub fn set_ready_from(&self, epoch: u64) {
+        // Pairs with the acquire in `ready`.
+        self.ready.store(epoch, Ordering::Release);
+    }
+}
+
+impl<R: Records> Drop for Store<R> {
+    /// The last user of a dropped table or index gives its memory back; when the whole database goes, its memory goes at
+    /// once and nothing is walked.
+    fn drop(&mut self) {
+        if self.keeper.is_closing() {
+            return;
+        }
+        self.keeper.with_guard(|guard| {
+            for_each(&self.index, guard, &mut |_, handle| {
+                // A running transaction may still hold the record: it is retired, not freed.
+                // SAFETY: the index goes with its last user, so nobody finds the record from now on.
+                unsafe { R::retire(handle, guard) };
+            });
+            // SAFETY: the store is being dropped, so no thread uses the index, and nobody looks at the field again.
+            unsafe { ManuallyDrop::take(&mut self.index).destroy(guard) };
+        });
+    }
+}

@@ -1,0 +1,188 @@
+//! A table of stores, and its changes in the catalog.
+
+use std::sync::Arc;
+
+use polychron_base::{Error, IndexId, TableId};
+use polychron_schema::{ColumnSet, IndexDefinition, IndexKind, KeyExtractor, Layout, TableDefinition};
+
+use super::Place;
+use crate::catalog::{Catalog, Described};
+
+/// What is needed to make the store of an index.
+#[derive(Clone, Debug)]
+pub struct Blueprint {
+    /// Which index it is.
+    pub place: Place,
+    /// Ordered or hash.
+    pub kind: IndexKind,
+    /// Whether a key occurs once at most.
+    pub unique: bool,
+    /// Makes the index's key of a row.
+    pub extractor: KeyExtractor,
+    /// How many rows to make room for.
+    pub expected_rows: usize,
+}
+
+/// Something that stands for one index.
+pub trait Keyed {
+    /// Makes the index's key of a row.
+    fn extractor(&self) -> &KeyExtractor;
+}
+
+impl<R: super::Records> Keyed for super::Store<R> {
+    #[inline]
+    fn extractor(&self) -> &KeyExtractor {
+        &self.extractor
+    }
+}
+
+/// A table as one catalog entry; adding or dropping an index makes a new entry around the same stores.
+#[derive(Debug)]
+pub struct StoreTable<S> {
+    /// The table's id.
+    pub id: TableId,
+    /// What users see: the indexes that exist.
+    pub definition: Arc<TableDefinition>,
+    /// Where the columns lie.
+    pub layout: Layout,
+    /// Whether there are secondary indexes.
+    pub has_secondaries: bool,
+    /// The primary index.
+    pub primary: Arc<S>,
+    /// Secondary indexes by id − 1; dropped ones leave a hole.
+    secondaries: Vec<Option<Arc<S>>>,
+}
+
+impl<S> Described for StoreTable<S> {
+    fn definition(&self) -> &Arc<TableDefinition> {
+        &self.definition
+    }
+}
+
+fn blueprint(definition: &TableDefinition, place: Place) -> Result<Blueprint, Error> {
+    let (kind, unique, extractor) = match definition.indexes.last() {
+        Some(index) if place.index != IndexId::PRIMARY => {
+            let extractor = KeyExtractor::secondary(definition, definition.indexes.len() - 1)?;
+            // Equal keys of such an index differ in the primary key behind them, so finding them is a range: it is ordered,
+            // whatever kind was asked for.
+            let kind = if definition.appends_primary_key(index) { IndexKind::Ordered } else { index.kind };
+            (kind, index.unique, extractor)
+        }
+        _ => (definition.primary_kind, true, KeyExtractor::primary(definition)?),
+    };
+    Ok(Blueprint { place, kind, unique, extractor, expected_rows: definition.expected_rows })
+}
+
+impl<S: Keyed> StoreTable<S> {
+    fn new(
+        id: TableId,
+        definition: TableDefinition,
+        primary: Arc<S>,
+        secondaries: Vec<Option<Arc<S>>>,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            id,
+            layout: definition.layout()?,
+            has_secondaries: secondaries.iter().any(Option::is_some),
+            definition: Arc::new(definition),
+            primary,
+            secondaries,
+        })
+    }
+
+    /// Adds a table to the catalog; `make` builds its stores.
+    ///
+    /// # Errors
+    /// [`Error::NameTaken`], [`Error::Definition`], or what `make` answers.
+    pub fn create(
+        catalog: &Catalog<Self>,
+        definition: &TableDefinition,
+        mut make: impl FnMut(&TableDefinition, &Blueprint) -> Result<S, Error>,
+    ) -> Result<TableId, Error> {
+        definition.validate()?;
+        catalog.create(&definition.name, |table| {
+            let mut growing = TableDefinition { indexes: Vec::new(), ..definition.clone() };
+            let primary = blueprint(&growing, Place { table, index: IndexId::PRIMARY })?;
+            let primary = Arc::new(make(&growing, &primary)?);
+            let mut secondaries = Vec::new();
+            for index in &definition.indexes {
+                growing.indexes.push(index.clone());
+                let place = Place { table, index: IndexId(growing.indexes.len() as u32) };
+                secondaries.push(Some(Arc::new(make(&growing, &blueprint(&growing, place)?)?)));
+            }
+            Self::new(table, growing, primary, secondaries)
+        })
+    }
+
+    /// Adds a secondary index to a table of the catalog.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`], [`Error::NameTaken`], [`Error::Definition`], or what `make` answers.
+    pub fn add_index(
+        catalog: &Catalog<Self>,
+        table: TableId,
+        definition: &IndexDefinition,
+        make: impl FnOnce(&TableDefinition, &Blueprint) -> Result<S, Error>,
+    ) -> Result<(IndexId, Arc<S>), Error> {
+        catalog.replace(table, |present| {
+            if present.definition.indexes.iter().any(|other| other.name == definition.name) {
+                return Err(Error::NameTaken(definition.name.clone()));
+            }
+            let changed = TableDefinition::clone(&present.definition).with_index(definition.clone());
+            changed.validate()?;
+            let index = IndexId(present.secondaries.len() as u32 + 1);
+            let store = Arc::new(make(&changed, &blueprint(&changed, Place { table, index })?)?);
+            let mut secondaries = present.secondaries.clone();
+            secondaries.push(Some(Arc::clone(&store)));
+            let changed = Self::new(table, changed, Arc::clone(&present.primary), secondaries)?;
+            Ok((changed, (index, store)))
+        })
+    }
+
+    /// Takes a secondary index out of a table of the catalog.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`], [`Error::NoSuchIndex`].
+    pub fn remove_index(catalog: &Catalog<Self>, table: TableId, index: IndexId) -> Result<(), Error> {
+        catalog.replace(table, |present| {
+            let mut secondaries = present.secondaries.clone();
+            let position = index.position().wrapping_sub(1);
+            let dropped = secondaries.get_mut(position).and_then(Option::take);
+            dropped.ok_or(Error::NoSuchIndex(table, index))?;
+            let mut definition = TableDefinition::clone(&present.definition);
+            // The definition lists the indexes that exist, so the dropped one's place is counted among those.
+            definition.indexes.remove(present.secondaries[..position].iter().flatten().count());
+            Ok((Self::new(table, definition, Arc::clone(&present.primary), secondaries)?, ()))
+        })
+    }
+
+    /// The store of an index.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchIndex`].
+    #[inline]
+    pub fn store(&self, index: IndexId) -> Result<&Arc<S>, Error> {
+        if index == IndexId::PRIMARY {
+            return Ok(&self.primary);
+        }
+        let store = self.secondaries.get(index.position() - 1).and_then(Option::as_ref);
+        store.ok_or(Error::NoSuchIndex(self.id, index))
+    }
+
+    /// The stores of the secondary indexes.
+    #[inline]
+    pub fn secondaries(&self) -> impl Iterator<Item = &Arc<S>> {
+        self.secondaries.iter().flatten()
+    }
+
+    /// The stores of the secondary indexes whose entries a change of these columns moves.
+    #[inline]
+    pub fn affected(&self, columns: ColumnSet) -> impl Iterator<Item = &Arc<S>> {
+        self.secondaries().filter(move |store| store.extractor().affects(columns))
+    }
+
+    /// Cache lines of a row's fixed part behind a header of `header_bytes`.
+    pub fn lines(&self, header_bytes: usize) -> usize {
+        (self.layout.shape().fixed_bytes as usize + header_bytes).div_ceil(64)
+    }
+}

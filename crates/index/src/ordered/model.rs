@@ -1,0 +1,136 @@
+//! Every interleaving of a leaf's readers, writers and validators, under loom:
+//! `RUSTFLAGS="--cfg loom" cargo test -p polychron-index --lib --release ordered::model`.
+//!
+//! Loom takes sequentially consistent accesses for acquire and release ones, so the crossing of two insertions (claim 3 of
+//! `docs/ordered-index.md`) is not modelled here; a stress test covers it.
+
+use super::lookup::{handle_of, value_of};
+use super::node::{Entry, Leaf};
+use super::stamps::stamp_holds;
+use super::version::Latched;
+use crate::Handle;
+use polychron_sync::{Arc, thread};
+
+fn entry(slice: u64) -> Entry {
+    Entry { slice, kind: 8, value: value_of(Handle::new(slice * 10).expect("slices are not zero here")) }
+}
+
+fn leaf(slices: &[u64]) -> Arc<Leaf> {
+    let entries: Vec<_> = slices.iter().map(|slice| entry(*slice)).collect();
+    let leaf = Arc::new(Leaf::new(0, &entries));
+    drop(Latched::newborn(leaf.node()));
+    leaf
+}
+
+fn insert(leaf: &Leaf, slice: u64) {
+    let mut latched = Latched::wait(leaf.node());
+    latched.change_content();
+    leaf.insert_entry(leaf.rank(slice, 8), entry(slice));
+    leaf.count_insertion();
+}
+
+fn remove(leaf: &Leaf, slot: usize) {
+    let mut latched = Latched::wait(leaf.node());
+    latched.change_content();
+    leaf.remove_entry(slot);
+}
+
+fn holds(leaf: &Leaf, state: u64) -> bool {
+    // SAFETY: the leaves of a model live as long as the model.
+    unsafe { stamp_holds(leaf.node().pointer().cast(), state) }
+}
+
+fn explore(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.max_branches = 10_000;
+    let executions = std::sync::Arc::new(std::sync::Mutex::new(0));
+    let counter = executions.clone();
+    builder.check(move || {
+        *counter.lock().expect("nobody panics with the counter") += 1;
+        model();
+    });
+    let executions = *executions.lock().expect("nobody panics with the counter");
+    assert!(executions > 10, "{executions} interleavings are not all");
+}
+
+/// Starts a thread. Loom considers other orders only after this thread gave way once.
+fn spawn(work: impl FnOnce() + 'static) -> thread::JoinHandle<()> {
+    let handle = thread::spawn(work);
+    thread::yield_now();
+    handle
+}
+
+/// A reader that validates never takes the handle of one key for that of another that reuses the slot.
+#[test]
+fn a_reused_slot_deceives_nobody() {
+    explore(|| {
+        let shared = leaf(&[1]);
+        let writer = {
+            let shared = shared.clone();
+            spawn(move || {
+                remove(&shared, 0);
+                insert(&shared, 2);
+            })
+        };
+        let version = shared.version().stable();
+        for slice in [1, 2] {
+            let found = shared.find(slice, 8).map(|(slot, _)| shared.value(slot));
+            if shared.version().is(version) {
+                if let Some(value) = found {
+                    assert_eq!(handle_of(value).get(), slice * 10);
+                }
+            }
+        }
+        writer.join().expect("the writer does not panic");
+    });
+}
+
+/// A validated copy has the entries that belong to its state, and its stamp fails once there are more.
+#[test]
+fn a_copy_and_its_state_belong_together() {
+    explore(|| {
+        let shared = leaf(&[]);
+        let writer = {
+            let shared = shared.clone();
+            spawn(move || insert(&shared, 3))
+        };
+        let version = shared.version().stable();
+        let state = shared.state();
+        let count = shared.permutation().count();
+        if shared.version().is(version) {
+            assert_eq!(state, 1 + count as u64);
+        }
+        writer.join().expect("the writer does not panic");
+        assert!(!holds(&shared, 1));
+        assert!(holds(&shared, 2));
+    });
+}
+
+/// Taking a leaf out fails no stamp at any moment; an insertion into the heir does.
+#[test]
+fn forwards_keep_stamps_until_an_insertion() {
+    for inserts in [false, true] {
+        explore(move || {
+            let (empty, heir) = (leaf(&[]), leaf(&[]));
+            let writer = {
+                let (empty, heir) = (empty.clone(), heir.clone());
+                spawn(move || {
+                    let mut doomed = Latched::wait(empty.node());
+                    let mut heir_latched = Latched::wait(heir.node());
+                    doomed.delete();
+                    heir_latched.change_structure();
+                    empty.set_forward(&heir);
+                    drop(heir_latched);
+                    drop(doomed);
+                    if inserts {
+                        insert(&heir, 4);
+                    }
+                })
+            };
+            assert!(holds(&empty, 1) || inserts);
+            writer.join().expect("the writer does not panic");
+            assert_eq!(holds(&empty, 1), !inserts);
+        });
+    }
+}

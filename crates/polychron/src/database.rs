@@ -1,0 +1,403 @@
+//! The database as users see it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use polychron_engine::{
+    Common, Error, IndexDefinition, IndexId, Interactive, Mode, Procedure, Protocol, Row, Statistics, Stop, Table,
+    TableDefinition, TableId, Versions, Worker, drive,
+};
+use polychron_schema::{ColumnDefinition, Index, OwnedKey};
+
+use crate::list::DefaultProtocol;
+use crate::pool::Pool;
+
+/// How a database is opened.
+///
+/// ```
+/// use polychron::{Database, Options};
+///
+/// let mut options = Options::default();
+/// options.common.memory.limit_bytes = Some(1 << 30);
+/// options.common.retry.attempts = 1000;
+/// let database = Database::open(options)?;
+/// # Ok::<(), polychron::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Options<O = <DefaultProtocol as Protocol>::Options> {
+    /// The protocol's own knobs.
+    pub protocol: O,
+    /// What every protocol shares: memory, worker slots, retry.
+    pub common: Common,
+}
+
+/// A transaction of the protocol `P`, as [`Database::transact`] lends it.
+///
+/// What can be done with it is in the traits [`crate::Operations`] (typed rows) and [`crate::Transaction`] (bytes).
+pub type TransactionOf<'w, P> = <<P as Protocol>::Worker as Interactive>::Transaction<'w>;
+
+/// A main-memory database with the concurrency-control protocol `P`. Any thread may use it at any time.
+///
+/// ```
+/// use polychron::{Database, Operations, Options, Row};
+///
+/// #[derive(Row)]
+/// struct Account {
+///     #[key]
+///     id: u64,
+///     balance: i64,
+/// }
+///
+/// let database = Database::open(Options::default())?;
+/// let accounts = database.create_table::<Account>()?;
+/// database.transact(|transaction| {
+///     transaction.insert(&accounts, &Account { id: 1, balance: 100 })?;
+///     transaction.insert(&accounts, &Account { id: 2, balance: 0 })
+/// })?;
+/// // Retried until it commits, undone when it fails.
+/// database.transact(|transaction| {
+///     transaction.update(&accounts, 1, |row| row.set_balance(row.balance() - 10))?;
+///     transaction.update(&accounts, 2, |row| row.set_balance(row.balance() + 10))
+/// })?;
+/// let total: i64 = database.transact(|transaction| transaction.scan(&accounts, ..).map(|row| row.balance()).sum())?;
+/// assert_eq!(total, 100);
+/// // A consistent view of the recent past, for free.
+/// let rich = database.snapshot(|transaction| {
+///     transaction.scan(&accounts, ..).fold(0, |count, row| count + u32::from(row.balance() > 50))
+/// })?;
+/// assert!(rich <= 1);
+/// # Ok::<(), polychron::Error>(())
+/// ```
+pub struct Database<P: Protocol = DefaultProtocol> {
+    protocol: Arc<P>,
+    pool: Pool<P>,
+}
+
+impl<P: Protocol> fmt::Debug for Database<P> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Database").field("protocol", &P::NAME).finish_non_exhaustive()
+    }
+}
+
+impl<P: Protocol> fmt::Debug for Session<P> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Session").field("protocol", &P::NAME).finish_non_exhaustive()
+    }
+}
+
+impl Database {
+    /// Opens an empty database in memory, with the default protocol.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] when the memory limit leaves no room to start; [`Error::Definition`] when options contradict
+    /// each other.
+    pub fn open(options: Options) -> Result<Self, Error> {
+        Self::open_with(options)
+    }
+}
+
+impl<P: Protocol> Database<P> {
+    /// Opens an empty database in memory, with the protocol `P`.
+    ///
+    /// ```
+    /// use polychron::protocols::serial::Serial;
+    /// use polychron::{Database, Options};
+    ///
+    /// let database = Database::<Serial>::open_with(Options::default())?;
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    pub fn open_with(options: Options<P::Options>) -> Result<Self, Error> {
+        let protocol = P::open(options.protocol, options.common)?;
+        Ok(Self { protocol, pool: Pool::new() })
+    }
+
+    /// The protocol itself, for code that is generic over protocols.
+    pub fn protocol(&self) -> &Arc<P> {
+        &self.protocol
+    }
+
+    /// Creates the table of the rows `R`, with the indexes that `R` declares.
+    ///
+    /// # Errors
+    /// [`Error::NameTaken`], [`Error::Definition`], [`Error::OutOfMemory`].
+    pub fn create_table<R: Row>(&self) -> Result<Table<R>, Error> {
+        self.protocol.create_table(R::definition()).map(Table::from_id)
+    }
+
+    /// Creates a table from a definition made at run time.
+    ///
+    /// ```
+    /// use polychron::schema::{ColumnType, TableDefinition};
+    /// # use polychron::{Database, Options};
+    /// # let database = Database::open(Options::default())?;
+    /// let definition = TableDefinition::new("note")
+    ///     .with_column("id", ColumnType::U64)
+    ///     .with_column("text", ColumnType::String { max: 1000 })
+    ///     .with_key([0]);
+    /// let table = database.create_table_with(definition)?;
+    /// assert_eq!(database.definition(table)?.name, "note");
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Database::create_table`].
+    pub fn create_table_with(&self, definition: TableDefinition) -> Result<TableId, Error> {
+        self.protocol.create_table(definition)
+    }
+
+    /// The table of the rows `R`, by its name; `None` when there is no such table.
+    ///
+    /// ```
+    /// # use polychron::{Database, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// assert!(database.table::<Account>()?.is_none());
+    /// database.create_table::<Account>()?;
+    /// assert!(database.table::<Account>()?.is_some());
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Definition`] when the table of that name has other columns than `R`.
+    pub fn table<R: Row>(&self) -> Result<Option<Table<R>>, Error> {
+        let Some(id) = self.protocol.find_table(R::NAME) else { return Ok(None) };
+        let (present, wanted) = (self.protocol.definition(id)?, R::definition());
+        if present.columns != wanted.columns || present.key != wanted.key {
+            return Err(Error::Definition(format!("the table `{}` has other columns than asked for", R::NAME)));
+        }
+        Ok(Some(Table::from_id(id)))
+    }
+
+    /// The id of the table of this name.
+    pub fn find_table(&self, name: &str) -> Option<TableId> {
+        self.protocol.find_table(name)
+    }
+
+    /// The definition of a table, with the indexes it has now.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`].
+    pub fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
+        self.protocol.definition(table)
+    }
+
+    /// Drops a table.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`].
+    pub fn drop_table(&self, table: TableId) -> Result<(), Error> {
+        self.protocol.drop_table(table)
+    }
+
+    /// Adds a secondary index over columns of the types `K` to a table that may be in use, and returns when it can be
+    /// read. Indexes that `R` declares exist from the table's creation on.
+    ///
+    /// ```
+    /// # use polychron::schema::IndexDefinition;
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// let accounts = database.create_table::<Account>()?;
+    /// let definition = IndexDefinition::new("by_balance", [Account::BALANCE.index.into()]);
+    /// let by_balance = database.create_index::<Account, i64>(&accounts, definition)?;
+    /// let richest = database.transact(|transaction| {
+    ///     transaction.scan_range_by(&accounts, by_balance, 0_i64..).reverse().first(|row| row.id())
+    /// })?;
+    /// assert_eq!(richest, None);
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Database::create_index_with`], and [`Error::Definition`] when the index's columns are not of the types `K`, as
+    /// far as their widths tell.
+    pub fn create_index<R: Row, K: OwnedKey>(
+        &self,
+        table: &Table<R>,
+        definition: IndexDefinition,
+    ) -> Result<Index<R, K>, Error> {
+        let columns = self.protocol.definition(table.id())?.columns.clone();
+        let indexed = || definition.columns.iter().filter_map(|&position| columns.get(position));
+        let width = |column: &ColumnDefinition| Some(column.column_type.key_width()? + usize::from(column.nullable));
+        if indexed().map(width).sum::<Option<usize>>() != K::FIXED_BYTES {
+            return Err(Error::Definition(format!("the index `{}` has other columns than its type", definition.name)));
+        }
+        let (unique, nullable) = (definition.unique, indexed().any(|column| column.nullable));
+        let id = self.protocol.create_index(table.id(), definition)?;
+        Ok(Index::new("made at run time", id.position() - 1, unique, nullable))
+    }
+
+    /// Adds a secondary index to a table that may be in use, and returns when it can be read.
+    ///
+    /// # Errors
+    /// As [`Protocol::create_index`].
+    pub fn create_index_with(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+        self.protocol.create_index(table, definition)
+    }
+
+    /// Drops a secondary index.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`], [`Error::NoSuchIndex`].
+    pub fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
+        self.protocol.drop_index(table, index)
+    }
+
+    /// Executes a procedure as one serializable transaction, retried until it commits.
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// struct Deposit { accounts: Table<Account>, id: u64, amount: i64 }
+    ///
+    /// impl Procedure for Deposit {
+    ///     type Output = bool;
+    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<bool, Stop> {
+    ///         transaction.update(&self.accounts, self.id, |row| row.set_balance(row.balance() + self.amount))
+    ///     }
+    /// }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let found = database.execute(&mut Deposit { accounts, id: 1, amount: 5 })?;
+    /// assert!(!found, "there is no account yet");
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What stopped it; whatever it had done is undone.
+    pub fn execute<R: Procedure>(&self, procedure: &mut R) -> Result<R::Output, Error> {
+        self.pool.borrow(&self.protocol)?.worker().execute(procedure)
+    }
+
+    /// A worker of its own for one thread: the fast way for threads that execute many transactions.
+    ///
+    /// # Errors
+    /// [`Error::TooManyWorkers`] when all slots are taken.
+    pub fn session(&self) -> Result<Session<P>, Error> {
+        self.pool.take(&self.protocol).map(|worker| Session { worker })
+    }
+
+    /// Counts since the database was opened.
+    ///
+    /// ```
+    /// # let database = polychron::Database::open(polychron::Options::default())?;
+    /// database.transact(|_| Ok(()))?;
+    /// assert_eq!(database.statistics().commits, 1);
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    pub fn statistics(&self) -> Statistics {
+        self.protocol.statistics()
+    }
+
+    /// How many versions records have; `None` where they have one only. Walks every table.
+    pub fn versions(&self) -> Option<Versions> {
+        self.protocol.versions()
+    }
+}
+
+impl<P: Protocol<Worker: Interactive>> Database<P> {
+    /// Runs `body` as one serializable transaction: again and again until it commits, or until `body` returns an error,
+    /// which undoes everything. `body` must not have effects outside of the transaction.
+    ///
+    /// ```
+    /// # use polychron::{Database, Error, Operations, Options, Row, Stop};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let outcome = database.transact(|transaction| {
+    ///     transaction.insert(&accounts, &Account { id: 1, balance: -5 })?;
+    ///     let balance = transaction.get(&accounts, 1)?.map_or(0, |row| row.balance());
+    ///     if balance < 0 { Err(Stop::roll_back()) } else { Ok(balance) }
+    /// });
+    /// assert!(matches!(outcome, Err(Error::RolledBack)));
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What `body` returned, a panic as [`Error::Panicked`], and refusals of the engine.
+    pub fn transact<O>(&self, mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, Stop>) -> Result<O, Error> {
+        drive::transact(self.pool.borrow(&self.protocol)?.worker(), Mode::ReadWrite, &mut body)
+    }
+
+    /// Runs `body` on a consistent snapshot, which may lie slightly in the past: it only reads, never conflicts, and
+    /// neither waits for writers nor makes them wait (where the protocol keeps versions).
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] when `body` writes; otherwise as [`Database::transact`].
+    pub fn snapshot<O>(&self, mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, Stop>) -> Result<O, Error> {
+        drive::transact(self.pool.borrow(&self.protocol)?.worker(), Mode::Snapshot, &mut body)
+    }
+}
+
+/// A worker of its own for one thread; see [`Database::session`].
+///
+/// ```
+/// # use polychron::{Database, Operations, Options, Row};
+/// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+/// # let database = Database::open(Options::default())?;
+/// # let accounts = database.create_table::<Account>()?;
+/// std::thread::scope(|scope| {
+///     for id in 0..4 {
+///         let mut session = database.session().unwrap();
+///         scope.spawn(move || {
+///             session.transact(|transaction| transaction.insert(&accounts, &Account { id, balance: 10 })).unwrap();
+///         });
+///     }
+/// });
+/// assert_eq!(database.transact(|transaction| transaction.scan(&accounts, ..).count())?, 4);
+/// # Ok::<(), polychron::Error>(())
+/// ```
+pub struct Session<P: Protocol = DefaultProtocol> {
+    worker: P::Worker,
+}
+
+impl<P: Protocol> Session<P> {
+    /// As [`Database::execute`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn execute<R: Procedure>(&mut self, procedure: &mut R) -> Result<R::Output, Error> {
+        self.worker.execute(procedure)
+    }
+
+    /// Executes independent procedures, each as a transaction of its own, in any order; `done` is told each procedure's
+    /// position and outcome. Faster than one by one where the protocol looks ahead.
+    pub fn execute_batch<R: Procedure>(
+        &mut self,
+        procedures: &mut [R],
+        mut done: impl FnMut(usize, Result<R::Output, Error>),
+    ) {
+        self.worker.execute_batch(procedures, &mut done);
+    }
+
+    /// The worker itself.
+    pub fn worker(&mut self) -> &mut P::Worker {
+        &mut self.worker
+    }
+}
+
+impl<P: Protocol<Worker: Interactive>> Session<P> {
+    /// As [`Database::transact`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn transact<O>(
+        &mut self,
+        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, Stop>,
+    ) -> Result<O, Error> {
+        drive::transact(&mut self.worker, Mode::ReadWrite, &mut body)
+    }
+
+    /// As [`Database::snapshot`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn snapshot<O>(
+        &mut self,
+        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, Stop>,
+    ) -> Result<O, Error> {
+        drive::transact(&mut self.worker, Mode::Snapshot, &mut body)
+    }
+}

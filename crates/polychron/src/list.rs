@@ -1,0 +1,105 @@
+//! The list of protocols. It stands here once; the command line, the server and the tests go by it.
+
+use polychron_engine::Protocol;
+
+/// A protocol's name and what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProtocolInfo {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// One line: what it is and when to take it.
+    pub summary: &'static str,
+}
+
+/// Code that is compiled once for each protocol; see [`for_protocol`].
+pub trait ProtocolVisitor {
+    /// What it answers with.
+    type Output;
+
+    /// Does its work with the protocol `P`.
+    fn visit<P: Protocol>(self) -> Self::Output;
+}
+
+/// There is no protocol of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no protocol `{name}`; the protocols are {}", names())]
+pub struct UnknownProtocol {
+    /// The name.
+    pub name: String,
+}
+
+fn names() -> String {
+    PROTOCOLS.iter().map(|protocol| protocol.name).collect::<Vec<_>>().join(", ")
+}
+
+macro_rules! protocols {
+    ($default:ty; $($protocol:ty),+ $(,)?) => {
+        /// The protocol of a database that does not choose.
+        pub type DefaultProtocol = $default;
+
+        /// Every protocol there is.
+        pub const PROTOCOLS: &[ProtocolInfo] = &[
+            $(ProtocolInfo { name: <$protocol as Protocol>::NAME, summary: <$protocol as Protocol>::SUMMARY }),+
+        ];
+
+        /// Calls the visitor with the protocol of this name: the one place where a name becomes a type.
+        ///
+        /// ```
+        /// use polychron::{Options, Protocol, ProtocolVisitor, for_protocol};
+        ///
+        /// struct CountTables;
+        /// impl ProtocolVisitor for CountTables {
+        ///     type Output = bool;
+        ///     fn visit<P: Protocol>(self) -> bool {
+        ///         let database = P::open(P::Options::default(), Default::default()).unwrap();
+        ///         database.find_table("account").is_some()
+        ///     }
+        /// }
+        /// assert!(!for_protocol("serial", CountTables).unwrap());
+        /// assert!(for_protocol("parallel", CountTables).is_err());
+        /// ```
+        ///
+        /// # Errors
+        /// [`UnknownProtocol`], which names all there are.
+        pub fn for_protocol<V: ProtocolVisitor>(name: &str, visitor: V) -> Result<V::Output, UnknownProtocol> {
+            $(
+                if name == <$protocol as Protocol>::NAME {
+                    return Ok(visitor.visit::<$protocol>());
+                }
+            )+
+            Err(UnknownProtocol { name: name.to_owned() })
+        }
+    };
+}
+
+protocols! {
+    polychron_protocols::maflingo::Maflingo;
+    polychron_protocols::maflingo::Maflingo,
+    polychron_protocols::maflingo::Maflingo<polychron_protocols::maflingo::GlobalTid>,
+    polychron_protocols::key_value::KeyValue,
+    polychron_protocols::partitioned_store::PartitionedStore,
+    polychron_protocols::serial::Serial,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_listed_in_refusals() {
+        struct Name;
+        impl ProtocolVisitor for Name {
+            type Output = &'static str;
+            fn visit<P: Protocol>(self) -> &'static str {
+                P::NAME
+            }
+        }
+        for (position, protocol) in PROTOCOLS.iter().enumerate() {
+            assert_eq!(for_protocol(protocol.name, Name), Ok(protocol.name));
+            assert!(PROTOCOLS[..position].iter().all(|other| other.name != protocol.name));
+            assert!(!protocol.summary.contains('\n'));
+        }
+        let refusal = for_protocol("nothing", Name).unwrap_err().to_string();
+        assert!(refusal.contains("`nothing`") && refusal.contains("serial"), "{refusal}");
+    }
+}

@@ -1,0 +1,123 @@
+//! The database as a whole.
+
+use std::sync::Arc;
+
+use polychron_base::{Error, IndexId, TableId};
+use polychron_engine::catalog::{self, Catalog};
+use polychron_engine::statistics::Registry;
+use polychron_engine::stores::{Blueprint, Keeper, Keys, Store, StoreTable, for_each, wait_for};
+use polychron_engine::{Common, IndexDefinition, Isolation, Protocol, Statistics, Stop, TableDefinition};
+use polychron_memory::Memory;
+
+use super::options::Options;
+use super::rows;
+use super::table::{Entries, Table};
+use super::worker::KeyValueWorker;
+
+/// Rows whose entries are made under one guard.
+const ROWS_AT_ONCE: usize = 64;
+
+/// The protocol. See the module.
+#[derive(Debug)]
+pub struct KeyValue {
+    pub(super) memory: Arc<Memory>,
+    pub(super) common: Common,
+    pub(super) catalog: Catalog<Table>,
+    pub(super) counters: Registry,
+    pub(super) keeper: Arc<Keeper>,
+}
+
+impl KeyValue {
+    fn make(&self, blueprint: &Blueprint, ready: bool) -> Result<Entries, Error> {
+        self.keeper.with_guard(|guard| Store::new(blueprint, ready, &self.keeper, guard))
+    }
+
+    /// Makes the entries of a new index that the catalog shows already, but that is not read yet: see
+    /// [`rows::fill_entry`] for the races with writers of the same row.
+    fn fill(&self, table: TableId, store: &Entries) -> Result<(), Error> {
+        let epochs = self.memory.epochs();
+        wait_for(epochs, epochs.current());
+        let (_, tables) = self.catalog.snapshot();
+        let table = catalog::get(&tables, table)?;
+        let mut keys = Keys::default();
+        self.keeper.with_guard(|guard| for_each(table.primary.index(), guard, &mut |key, _| keys.push(key)));
+        for first in (0..keys.len()).step_by(ROWS_AT_ONCE) {
+            let mut rows = first..keys.len().min(first + ROWS_AT_ONCE);
+            let filled: Result<(), Stop> = self
+                .keeper
+                .with_guard(|guard| rows.try_for_each(|row| rows::fill_entry(table, store, keys.get(row), guard)));
+            if let Err(stop) = filled
+                && let polychron_base::error::Stopped::Failed(error) = stop.into_parts()
+            {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Protocol for KeyValue {
+    const NAME: &'static str = "key-value";
+    const SUMMARY: &'static str =
+        "no transactions: atomic gets and puts of single keys, the upper bound for every other protocol";
+
+    const ISOLATION: Isolation = Isolation::Nothing;
+
+    type Options = Options;
+    type Worker = KeyValueWorker;
+
+    fn open(_options: Options, common: Common) -> Result<Arc<Self>, Error> {
+        let memory = Memory::new(common.memory.clone())?;
+        let keeper = Arc::new(Keeper::new(&memory)?);
+        Ok(Arc::new(Self { memory, common, catalog: Catalog::default(), counters: Registry::default(), keeper }))
+    }
+
+    fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
+        StoreTable::create(&self.catalog, &definition, |_, blueprint| self.make(blueprint, true))
+    }
+
+    fn drop_table(&self, table: TableId) -> Result<(), Error> {
+        self.catalog.remove(table).map(drop)
+    }
+
+    fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+        let make = |_: &TableDefinition, blueprint: &Blueprint| self.make(blueprint, false);
+        let (index, store) = StoreTable::add_index(&self.catalog, table, &definition, make)?;
+        if let Err(error) = self.fill(table, &store) {
+            self.drop_index(table, index)?;
+            return Err(error);
+        }
+        store.set_ready();
+        Ok(index)
+    }
+
+    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
+        StoreTable::remove_index(&self.catalog, table, index)
+    }
+
+    fn find_table(&self, name: &str) -> Option<TableId> {
+        self.catalog.find(name)
+    }
+
+    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
+        self.catalog.definition(table)
+    }
+
+    fn worker(self: &Arc<Self>) -> Result<KeyValueWorker, Error> {
+        KeyValueWorker::new(self)
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics { memory: Some(self.memory.statistics()), ..self.counters.sum() }
+    }
+}
+
+impl Drop for KeyValue {
+    fn drop(&mut self) {
+        self.keeper.close();
+    }
+}

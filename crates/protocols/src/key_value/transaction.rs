@@ -1,0 +1,259 @@
+//! What a procedure may ask for: a sequence of operations, each atomic by itself.
+
+use std::ops::ControlFlow;
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_engine::stores::{Batch, check_key, check_row, key_in_entry, words_of};
+use polychron_engine::{Commit, Insertion, Mode, Projection, Protocol, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_memory::Guard;
+use polychron_schema::{Changes, RowBuffer, RowMut, RowRef};
+
+use super::protocol::KeyValue;
+use super::record::{HEADER_BYTES, Record};
+use super::rows::{self, Changed};
+use super::table::Table;
+use super::worker::State;
+
+/// Memory that operations use one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    /// The row that was read last.
+    row: RowBuffer,
+    /// A row as it was before a change, or a secondary entry.
+    other: RowBuffer,
+    batch: Batch,
+}
+
+/// A running procedure.
+#[derive(Debug)]
+pub struct KeyValueTransaction<'w> {
+    pub(super) state: &'w mut State,
+    pub(super) guard: Guard<'w>,
+    pub(super) read_only: bool,
+    /// Operations that wrote.
+    pub(super) writes: usize,
+}
+
+impl<'w> KeyValueTransaction<'w> {
+    #[inline]
+    fn table(&self, id: TableId) -> Result<&'w Table, Error> {
+        let table = polychron_engine::catalog::get(&self.state.tables, id)?;
+        // SAFETY: the worker's list of tables changes only between transactions, and this transaction borrows the worker,
+        // so the table outlives it.
+        Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
+    }
+
+    #[inline]
+    fn writable(&mut self) -> Result<(), Error> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        self.writes += 1;
+        Ok(())
+    }
+
+    /// Changes a row with entries: the whole row is read, so that its entries can follow.
+    #[cold]
+    fn update_indexed<K: EncodedKey>(
+        &mut self,
+        table: &Table,
+        key: K,
+        change: impl FnOnce(&mut RowMut<'_>),
+    ) -> Result<bool, Stop> {
+        let Self { state, guard, .. } = self;
+        let Buffers { row, other: seen, .. } = &mut state.buffers;
+        let Some(record) = rows::get(&table.primary, key, 0..usize::MAX, row, guard) else { return Ok(false) };
+        seen.copy_from(row.as_bytes());
+        let mut changes = Changes::NONE;
+        change(&mut RowMut::new(row, &mut changes, table.layout.shape()));
+        if changes.is_empty() {
+            return Ok(true);
+        }
+        match rows::change_row(table, key, record, changes, seen, row, guard)? {
+            Changed::Done => Ok(true),
+            Changed::Gone => Ok(false),
+            Changed::Duplicate(index) => Err(Error::Duplicate { table: table.id, index }.into()),
+        }
+    }
+
+    /// Visits one record of a scan.
+    #[inline]
+    fn visit(
+        &mut self,
+        table: &Table,
+        scan: &Scan<'_>,
+        record: Record,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Option<ControlFlow<()>> {
+        let Buffers { row, other, .. } = &mut self.state.buffers;
+        let range = if scan.restrictions.is_empty() { words_of(&scan.projection) } else { 0..usize::MAX };
+        if scan.index == IndexId::PRIMARY {
+            if !rows::read_into(record, range.clone(), row) {
+                // The row may have moved to a larger record; that is found by its key, which the old record still has.
+                let mut scratch = polychron_schema::KeyScratch::new();
+                record.last_words(row);
+                let key = table.primary.extractor.extract(row.as_row(), &mut scratch).ok()?;
+                rows::get(&table.primary, key, range, row, &self.guard)?;
+            }
+        } else {
+            if !rows::read_into(record, 0..usize::MAX, other) {
+                return None;
+            }
+            rows::get(&table.primary, key_in_entry(other.as_words()), range, row, &self.guard)?;
+        }
+        let row = row.as_row();
+        let wanted = scan.restrictions.iter().all(|restriction| restriction.holds(&table.layout, row));
+        wanted.then(|| visitor(row))
+    }
+}
+
+impl Transaction for KeyValueTransaction<'_> {
+    #[inline]
+    fn read_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        let table = self.table(table)?;
+        let row = &mut self.state.buffers.row;
+        let found = rows::get(&table.primary, key, words_of(projection), row, &self.guard);
+        Ok(found.map(|_| row.as_row()))
+    }
+
+    #[inline]
+    fn read_row_unvalidated<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        self.read_row(table, key, projection)
+    }
+
+    #[inline]
+    fn update_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+        change: impl FnOnce(&mut RowMut<'_>),
+    ) -> Result<bool, Stop> {
+        self.writable()?;
+        let table = self.table(table)?;
+        if table.has_secondaries && table.affected(projection.columns).next().is_some() {
+            return self.update_indexed(table, key, change);
+        }
+        let row = &mut self.state.buffers.row;
+        let found = rows::get(&table.primary, key, words_of(projection), row, &self.guard);
+        let Some(record) = found else { return Ok(false) };
+        let mut changes = Changes::NONE;
+        change(&mut RowMut::new(row, &mut changes, table.layout.shape()));
+        if changes.is_empty() {
+            return Ok(true);
+        }
+        Ok(rows::patch(&table.primary, key, record, changes, row, None, &self.guard)?)
+    }
+
+    #[inline]
+    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.writable()?;
+        check_key(key)?;
+        let table = self.table(table)?;
+        check_row(table, row)?;
+        Ok(rows::insert_row(table, key, row, &self.guard)?)
+    }
+
+    #[inline]
+    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.writable()?;
+        check_key(key)?;
+        let table = self.table(table)?;
+        check_row(table, row)?;
+        Ok(rows::put_row(table, key, row, &self.guard)?)
+    }
+
+    #[inline]
+    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+        self.writable()?;
+        Ok(rows::delete_row(self.table(table)?, key, &self.guard)?)
+    }
+
+    fn scan_rows(
+        &mut self,
+        scan: &Scan<'_>,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        let table = self.table(scan.table)?;
+        let index = table.store(scan.index)?.scanned(scan)?;
+        let mut left = scan.limit;
+        if left == 0 {
+            return Ok(());
+        }
+        let lines = (words_of(&scan.projection).end.min(56) * 8 + HEADER_BYTES).div_ceil(64);
+        let mut batch = std::mem::take(&mut self.state.buffers.batch);
+        batch.begin(left, false);
+        'scan: while batch.fill(index, scan, &self.guard) {
+            for position in 0..batch.len() + Batch::AHEAD {
+                // SAFETY: the handles were found under this procedure's guard.
+                let record = |position| batch.get(position).map(|handle| unsafe { Record::from_handle(handle) });
+                if let Some(record) = record(position) {
+                    record.prefetch(lines);
+                }
+                let Some(record) = position.checked_sub(Batch::AHEAD).and_then(record) else { continue };
+                if let Some(flow) = self.visit(table, scan, record, visitor) {
+                    left -= 1;
+                    if flow.is_break() || left == 0 {
+                        break 'scan;
+                    }
+                }
+            }
+        }
+        self.state.buffers.batch = batch;
+        Ok(())
+    }
+
+    fn savepoint(&mut self) -> Savepoint {
+        Savepoint { position: self.writes }
+    }
+
+    /// Works only when nothing was written since.
+    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+        if self.writes > savepoint.position {
+            return Err(Error::Unsupported { protocol: KeyValue::NAME, what: "undoing writes" }.into());
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        if let Ok(table) = self.table(table) {
+            table.primary.index().prefetch(key, &self.guard);
+        }
+    }
+
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+        Ok(&self.table(table)?.definition)
+    }
+}
+
+impl Commit for KeyValueTransaction<'_> {
+    /// Nothing: every write was visible at once.
+    #[inline]
+    fn commit(self) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    /// Undoes nothing. The procedure's own answer is reported, so that a workload whose procedures roll back by design can
+    /// be run; what it had written stays.
+    fn roll_back(self) -> bool {
+        true
+    }
+}
+
+impl KeyValueTransaction<'_> {
+    pub(super) fn new<'w>(state: &'w mut State, guard: Guard<'w>, mode: Mode) -> KeyValueTransaction<'w> {
+        KeyValueTransaction { state, guard, read_only: mode == Mode::Snapshot, writes: 0 }
+    }
+}

@@ -1,0 +1,117 @@
+//! A worker: a slot in the epochs, and buffers that its procedures use one after the other.
+
+use std::sync::Arc;
+
+use polychron_base::{Abort, Error};
+use polychron_engine::catalog::Tables;
+use polychron_engine::options::Retry;
+use polychron_engine::stores::Walks;
+use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
+use polychron_memory::Local;
+
+use super::protocol::KeyValue;
+use super::table::Table;
+use super::transaction::{Buffers, KeyValueTransaction};
+
+/// Procedures whose keys are walked together.
+const GROUP: usize = 8;
+
+/// One thread's way into the database.
+#[derive(Debug)]
+pub struct KeyValueWorker {
+    pub(super) local: Local,
+    pub(super) state: State,
+    database: Arc<KeyValue>,
+}
+
+/// What a worker keeps from one procedure to the next.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) buffers: Buffers,
+    pub(super) tables: Tables<Table>,
+    catalog_version: u64,
+    walks: Walks,
+    counters: Arc<Counters>,
+}
+
+impl KeyValueWorker {
+    pub(super) fn new(database: &Arc<KeyValue>) -> Result<Self, Error> {
+        let local = database.memory.register()?;
+        let (catalog_version, tables) = database.catalog.snapshot();
+        let counters = database.counters.register();
+        let state = State { buffers: Buffers::default(), walks: Walks::default(), tables, catalog_version, counters };
+        Ok(Self { local, state, database: Arc::clone(database) })
+    }
+}
+
+impl Worker for KeyValueWorker {
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        drive::execute(self, Mode::ReadWrite, procedure)
+    }
+
+    fn execute_batch<P: Procedure>(
+        &mut self,
+        procedures: &mut [P],
+        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+    ) {
+        let mut first = 0;
+        for group in procedures.chunks_mut(GROUP) {
+            if group.len() > 1 {
+                let State { walks, tables, .. } = &mut self.state;
+                walks.prefetch_declared(&tables[..], group, &self.local.pin(), &mut |_| ());
+            }
+            for (position, procedure) in group.iter_mut().enumerate() {
+                let outcome = self.execute(procedure);
+                done(first + position, outcome);
+            }
+            first += group.len();
+        }
+    }
+
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        drive::execute(self, Mode::Snapshot, procedure)
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.state.counters
+    }
+
+    fn tidy_up(&mut self) {
+        self.local.collect();
+    }
+}
+
+impl Interactive for KeyValueWorker {
+    type Transaction<'w> = KeyValueTransaction<'w>;
+
+    #[inline]
+    fn begin(&mut self, mode: Mode) -> Result<KeyValueTransaction<'_>, Error> {
+        let Self { local, state, database } = self;
+        // Pinned first: who waits for the procedures that know an old catalog waits for their epochs.
+        let guard = local.pin();
+        if database.catalog.version() != state.catalog_version {
+            (state.catalog_version, state.tables) = database.catalog.snapshot();
+        }
+        if mode == Mode::Snapshot {
+            state.counters.snapshot(0);
+        }
+        Ok(KeyValueTransaction::new(state, guard, mode))
+    }
+
+    /// Nothing ever conflicts.
+    fn last_abort(&self) -> Option<Abort> {
+        None
+    }
+
+    fn back_off(&mut self, _attempts: u64) {}
+
+    fn retry(&self) -> &Retry {
+        &self.database.common.retry
+    }
+}
+
+impl Drop for KeyValueWorker {
+    fn drop(&mut self) {
+        self.database.counters.leave(&self.state.counters);
+    }
+}

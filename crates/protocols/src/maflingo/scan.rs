@@ -1,0 +1,174 @@
+//! Scans (§4.3): leaves are collected in batches, whose records are fetched into the caches together and then visited.
+
+use std::ops::{Bound, ControlFlow, Range};
+
+use polychron_base::{Error, Reason, Stop};
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::Place;
+use polychron_engine::{Direction, Scan};
+use polychron_index::{AnyIndex, Handle, Stamp, ordered};
+
+use super::record::Record;
+use super::table::{MaflingoTable, Store};
+use super::tid::TidSource;
+use super::transaction::{Found, MaflingoTransaction};
+
+/// Entries of a range, collected leaf by leaf up to a number.
+#[derive(Debug, Default)]
+pub(super) struct ScanBatch {
+    stamps: Vec<Stamp>,
+    entries: Vec<(Handle, u32)>,
+    /// The last key taken, when the batch is full.
+    resume: Vec<u8>,
+    size: usize,
+    full: bool,
+}
+
+impl ScanBatch {
+    /// Entries collected at first, however few are wanted: some may be tombstones.
+    const LEAST: usize = 4;
+    /// Entries collected at first, however many are wanted: the visitor may stop early.
+    const FIRST: usize = 64;
+    /// Entries collected at a time, at most.
+    const LARGEST: usize = 1024;
+    /// How many records ahead of the visit are being fetched.
+    const AHEAD: usize = 8;
+
+    fn begin(&mut self, size: usize) {
+        self.stamps.clear();
+        self.entries.clear();
+        self.size = size;
+        self.full = false;
+    }
+}
+
+impl ordered::Visitor for ScanBatch {
+    #[inline]
+    fn node(&mut self, stamp: Stamp) {
+        self.stamps.push(stamp);
+    }
+
+    #[inline]
+    fn entry(&mut self, key: &[u8], handle: Handle) -> ControlFlow<()> {
+        self.entries.push((handle, self.stamps.len() as u32 - 1));
+        if self.entries.len() < self.size {
+            return ControlFlow::Continue(());
+        }
+        self.full = true;
+        self.resume.clear();
+        self.resume.extend_from_slice(key);
+        ControlFlow::Break(())
+    }
+}
+
+impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
+    /// Visits the records of a range, as handles first: the records of a batch are fetched into the caches together.
+    pub(super) fn scan_entries(
+        &mut self,
+        scan: &Scan<'_>,
+        table: &MaflingoTable,
+        range: Range<usize>,
+        visitor: &mut impl FnMut(&mut Self) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<(), Stop> {
+        let store: &Store = table.store(scan.index)?;
+        if !self.snapshot.map_or_else(|| store.is_ready(), |epoch| store.is_ready_at(epoch)) {
+            return Err(Error::NoSuchIndex(table.id, scan.index).into());
+        }
+        let index = match (store.index(), scan.point()) {
+            (AnyIndex::Ordered(index), _) => index,
+            (AnyIndex::Hash(_), Some(key)) => {
+                if let Found::Row(_) = self.find(store, key, range)? {
+                    // One row at most, so whether the visitor breaks makes no difference.
+                    let _ = visitor(self)?;
+                }
+                return Ok(());
+            }
+            (AnyIndex::Hash(_), None) => return Err(Error::NoOrder(table.id, scan.index).into()),
+        };
+        let direction = match scan.direction {
+            Direction::Forward => ordered::Direction::Forward,
+            Direction::Backward => ordered::Direction::Backward,
+        };
+        let mut batch = std::mem::take(&mut self.state.buffers.batch);
+        batch.resume.clear();
+        batch.entries.clear();
+        let mut bounds = (scan.lower, scan.upper);
+        let mut size = scan.limit.clamp(ScanBatch::LEAST, ScanBatch::FIRST);
+        let outcome = loop {
+            let resumed = std::mem::take(&mut batch.resume);
+            if !resumed.is_empty() {
+                match direction {
+                    ordered::Direction::Forward => bounds.0 = Bound::Excluded(&resumed[..]),
+                    ordered::Direction::Backward => bounds.1 = Bound::Excluded(&resumed[..]),
+                }
+            }
+            if self.snapshot.is_some() {
+                // Between batches a snapshot may leave its epoch; within one it holds records that only the pin keeps.
+                self.until_check = self.until_check.saturating_sub(batch.entries.len() as u32).max(1);
+                if let Err(stop) = self.step() {
+                    break Err(stop);
+                }
+            }
+            batch.begin(size);
+            index.scan(bounds.0, bounds.1, direction, &mut batch, &self.guard);
+            let outcome = self.visit_batch(&mut batch, store.place, range.clone(), visitor);
+            bounds = (scan.lower, scan.upper);
+            match outcome {
+                Ok(ControlFlow::Continue(())) if batch.full => size = (size * 4).min(ScanBatch::LARGEST),
+                other => break other.map(|_| ()),
+            }
+        };
+        self.state.buffers.batch = batch;
+        outcome
+    }
+
+    fn visit_batch(
+        &mut self,
+        batch: &mut ScanBatch,
+        place: Place,
+        range: Range<usize>,
+        visitor: &mut impl FnMut(&mut Self) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<ControlFlow<()>, Stop> {
+        let mut next_stamp = 0;
+        let lines = (range.end.min(56) + 4).div_ceil(8);
+        for &(handle, _) in batch.entries.iter().take(ScanBatch::AHEAD) {
+            // SAFETY: the handle was found under this transaction's guard.
+            unsafe { Record::from_handle(handle) }.prefetch(lines);
+        }
+        for position in 0..batch.entries.len() {
+            let (handle, node) = batch.entries[position];
+            if let Some(&(ahead, _)) = batch.entries.get(position + ScanBatch::AHEAD) {
+                // SAFETY: as above.
+                unsafe { Record::from_handle(ahead) }.prefetch(lines);
+            }
+            // Only nodes that were needed are remembered: those up to the entry at which the visitor stops.
+            next_stamp = self.remember_nodes(batch, next_stamp, node as usize + 1, place);
+            // SAFETY: as above.
+            let record = unsafe { Record::from_handle(handle) };
+            if self.snapshot.is_none() {
+                self.step()?;
+            }
+            let stamp = batch.stamps[node as usize];
+            let seen = self.read_record(record, stamp, place, range.clone());
+            if seen.moved && self.snapshot.is_none() {
+                // The row moved to a larger record after the leaf was read; its old record does not validate.
+                return Err(self.conflict(Reason::StaleRead, place, Some(record)));
+            }
+            if seen.present && visitor(self)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        self.remember_nodes(batch, next_stamp, batch.stamps.len(), place);
+        Ok(ControlFlow::Continue(()))
+    }
+
+    #[inline]
+    fn remember_nodes(&mut self, batch: &ScanBatch, from: usize, to: usize, place: Place) -> usize {
+        if self.snapshot.is_none() {
+            for &stamp in &batch.stamps[from.min(to)..to] {
+                self.state.sets.nodes.add(stamp, place);
+            }
+        }
+        from.max(to)
+    }
+}

@@ -1,0 +1,189 @@
+//! The partitions' locks.
+//!
+//! * Rows and entries of a partition are read and written only by who holds its lock.
+//! * Rows of tables that are not divided are read by who holds any lock, and written by who holds all of them; so no
+//!   transaction runs without a lock.
+//! * Locks are taken in ascending order, all of them before the first operation, so nobody waits in a circle.
+
+use polychron_base::Error;
+use polychron_engine::Protocol;
+use polychron_sync::atomic::{AtomicU64, Ordering};
+use polychron_sync::{Backoff, CachePadded};
+
+use super::protocol::PartitionedStore;
+
+/// One word for each partition, each in its own cache line: the holding thread, or 0.
+#[derive(Debug)]
+pub(super) struct Locks {
+    words: Box<[CachePadded<AtomicU64>]>,
+}
+
+/// A number that tells the calling thread from all other living ones.
+#[inline]
+fn this_thread() -> u64 {
+    thread_local! {
+        static HERE: u8 = const { 0 };
+    }
+    HERE.with(|here| std::ptr::from_ref(here).addr() as u64)
+}
+
+impl Locks {
+    pub(super) fn new(partitions: usize) -> Self {
+        Self { words: (0..partitions).map(|_| CachePadded::new(AtomicU64::new(0))).collect() }
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// The partition of a partition column's value.
+    #[inline]
+    pub(super) fn partition_of(&self, value: u64) -> usize {
+        // Most workloads number their partitions from zero; a division would cost more than the rest of this.
+        let count = self.words.len() as u64;
+        (if value < count { value } else { value % count }) as usize
+    }
+
+    #[inline]
+    fn try_lock(&self, partition: usize, thread: u64) -> bool {
+        let word = &self.words[partition];
+        // Acquire: pairs with the release in `unlock`, so that all its holder did is seen.
+        word.load(Ordering::Relaxed) == 0
+            && word.compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// # Errors
+    /// [`Error::Unsupported`] when this thread holds the lock itself, and would wait forever.
+    #[inline]
+    fn lock(&self, partition: usize, thread: u64) -> Result<(), Error> {
+        if self.try_lock(partition, thread) { Ok(()) } else { self.wait(partition, thread) }
+    }
+
+    #[cold]
+    fn wait(&self, partition: usize, thread: u64) -> Result<(), Error> {
+        let mut backoff = Backoff::new();
+        loop {
+            if self.words[partition].load(Ordering::Relaxed) == thread {
+                let what = "a call from inside a transaction of the same thread";
+                return Err(Error::Unsupported { protocol: PartitionedStore::NAME, what });
+            }
+            if self.try_lock(partition, thread) {
+                return Ok(());
+            }
+            backoff.wait();
+        }
+    }
+
+    #[inline]
+    fn unlock(&self, partition: usize) {
+        // Release: pairs with the acquire in `try_lock`.
+        self.words[partition].store(0, Ordering::Release);
+    }
+}
+
+/// Partitions: those that a transaction wants, then those whose locks it holds.
+#[derive(Debug)]
+pub(super) struct Partitions {
+    /// In the order in which they were named, or ascending once they are locked; meaningless when `all`.
+    list: Vec<u32>,
+    named: Box<[bool]>,
+    all: bool,
+}
+
+impl Partitions {
+    pub(super) fn new(count: usize) -> Self {
+        Self { list: Vec::new(), named: vec![false; count].into(), all: false }
+    }
+
+    /// Forgets everything.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        for &partition in &self.list {
+            self.named[partition as usize] = false;
+        }
+        self.list.clear();
+        self.all = false;
+    }
+
+    /// Adds a partition.
+    #[inline]
+    pub(super) fn name(&mut self, partition: usize) {
+        if !self.named[partition] {
+            self.named[partition] = true;
+            self.list.push(partition as u32);
+        }
+    }
+
+    /// Nobody named any: all are wanted.
+    #[inline]
+    pub(super) fn complete(&mut self) {
+        self.all = self.list.is_empty() || self.list.len() == self.named.len();
+    }
+
+    /// Whether all are among them.
+    #[inline]
+    pub(super) fn all(&self) -> bool {
+        self.all
+    }
+
+    /// Whether this one is.
+    #[inline]
+    pub(super) fn contains(&self, partition: usize) -> bool {
+        self.all || self.named[partition]
+    }
+
+    /// Takes the locks.
+    ///
+    /// # Errors
+    /// As [`Locks::lock`]; none is held then.
+    #[inline]
+    pub(super) fn lock(&mut self, locks: &Locks) -> Result<(), Error> {
+        let thread = this_thread();
+        if self.all {
+            return (0..locks.len()).try_for_each(|partition| {
+                locks.lock(partition, thread).inspect_err(|_| (0..partition).for_each(|held| locks.unlock(held)))
+            });
+        }
+        self.list.sort_unstable();
+        for (position, &partition) in self.list.iter().enumerate() {
+            if let Err(error) = locks.lock(partition as usize, thread) {
+                self.list[..position].iter().for_each(|&held| locks.unlock(held as usize));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the locks back.
+    #[inline]
+    pub(super) fn unlock(&self, locks: &Locks) {
+        if self.all {
+            (0..locks.len()).for_each(|partition| locks.unlock(partition));
+        } else {
+            self.list.iter().for_each(|&partition| locks.unlock(partition as usize));
+        }
+    }
+}
+
+/// All locks, held while tables change.
+#[derive(Debug)]
+pub(super) struct AllLocked<'l> {
+    locks: &'l Locks,
+    partitions: Partitions,
+}
+
+impl<'l> AllLocked<'l> {
+    pub(super) fn new(locks: &'l Locks) -> Result<Self, Error> {
+        let mut partitions = Partitions::new(locks.len());
+        partitions.complete();
+        partitions.lock(locks)?;
+        Ok(Self { locks, partitions })
+    }
+}
+
+impl Drop for AllLocked<'_> {
+    fn drop(&mut self) {
+        self.partitions.unlock(self.locks);
+    }
+}

@@ -1,0 +1,175 @@
+//! Scans: of one partition when the range names it, else of all, merged in the order of their keys.
+
+use std::ops::{Bound, ControlFlow};
+
+use polychron_base::{Error, IndexId, Stop};
+use polychron_engine::stores::{Batch, key_in_entry, words_of};
+use polychron_engine::{Direction, Scan};
+use polychron_index::Handle;
+use polychron_memory::Guard;
+use polychron_schema::RowRef;
+
+use super::record::{HEADER_BYTES, Record};
+use super::rows::{find, undeclared};
+use super::table::{Index, Table, partition_of};
+use super::transaction::PartitionedTransaction;
+
+/// The entries of all partitions in order.
+struct Merge<'i> {
+    index: &'i Index,
+    /// Partitions that have entries left: which one, its latest entries, and how far it was visited.
+    runs: Vec<(usize, Batch, usize)>,
+}
+
+impl<'i> Merge<'i> {
+    fn new(index: &'i Index, scan: &Scan<'_>, guard: &Guard<'_>) -> Result<Self, Error> {
+        let mut merge = Self { index, runs: Vec::new() };
+        for (partition, store) in index.stores.iter().enumerate() {
+            let mut batch = Batch::default();
+            batch.begin(scan.limit, true);
+            if batch.fill(store.scanned(scan)?, scan, guard) {
+                merge.runs.push((partition, batch, 0));
+            }
+        }
+        Ok(merge)
+    }
+
+    fn next(&mut self, scan: &Scan<'_>, guard: &Guard<'_>) -> Result<Option<Handle>, Error> {
+        let by_key = |left: &&mut (usize, Batch, usize), right: &&mut (usize, Batch, usize)| {
+            left.1.key(left.2).cmp(right.1.key(right.2))
+        };
+        let first = match scan.direction {
+            Direction::Forward => self.runs.iter_mut().min_by(by_key),
+            Direction::Backward => self.runs.iter_mut().max_by(by_key),
+        };
+        let Some((partition, batch, position)) = first else { return Ok(None) };
+        let handle = batch.get(*position);
+        *position += 1;
+        if *position == batch.len() {
+            *position = 0;
+            if !batch.fill(self.index.stores[*partition].scanned(scan)?, scan, guard) {
+                self.runs.retain(|(_, batch, _)| !batch.is_empty());
+            }
+        }
+        Ok(handle)
+    }
+}
+
+/// The part of a scan that is the same for every row.
+struct Visit<'v, V> {
+    table: &'v Table,
+    scan: &'v Scan<'v>,
+    left: usize,
+    visitor: &'v mut V,
+}
+
+impl<V: FnMut(RowRef<'_>) -> ControlFlow<()>> Visit<'_, V> {
+    /// Shows the row behind an entry to the visitor, if it is wanted.
+    #[inline]
+    fn entry(&mut self, handle: Handle, transaction: &PartitionedTransaction<'_>) -> ControlFlow<()> {
+        // SAFETY: the scan holds the locks of the partitions it visits, for reading and as long as it lasts.
+        let mut record = unsafe { Record::from_handle(handle) };
+        if record.is_deleted() {
+            return ControlFlow::Continue(());
+        }
+        if self.scan.index != IndexId::PRIMARY {
+            // SAFETY: as above; a scan writes nothing.
+            let key = key_in_entry(unsafe { record.words() });
+            let partition = partition_of(self.table, key, transaction.locks).unwrap_or(0);
+            let row = find(&self.table.primary.stores[partition], key, &transaction.guard);
+            debug_assert!(row.is_some(), "an entry leads to a row");
+            let Some(row) = row else { return ControlFlow::Continue(()) };
+            record = row;
+        }
+        // SAFETY: as above.
+        let row = RowRef::from_words(unsafe { record.words() });
+        if !self.scan.restrictions.iter().all(|restriction| restriction.holds(&self.table.layout, row)) {
+            return ControlFlow::Continue(());
+        }
+        self.left -= 1;
+        let flow = (self.visitor)(row);
+        if self.left == 0 { ControlFlow::Break(()) } else { flow }
+    }
+}
+
+impl PartitionedTransaction<'_> {
+    /// Visits the rows of a range of any index.
+    pub(super) fn visit_rows(
+        &mut self,
+        scan: &Scan<'_>,
+        table: &Table,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        let index = &**table.store(scan.index)?;
+        index.stores[0].scanned(scan)?;
+        if scan.limit == 0 {
+            return Ok(());
+        }
+        let mut visit = Visit { table, scan, left: scan.limit, visitor };
+        let one = index.column.and_then(|column| column.value_of_range(scan.lower, scan.upper));
+        let partition = match one {
+            _ if !table.primary.is_divided() => Some(0),
+            Some(value) => Some(self.locks.partition_of(value)),
+            None => None,
+        };
+        let allowed = match partition {
+            Some(partition) => !table.primary.is_divided() || self.state.partitions.contains(partition),
+            None => self.state.partitions.all(),
+        };
+        if !allowed {
+            let (Bound::Included(key) | Bound::Excluded(key)) = scan.lower else {
+                return Err(undeclared(table, &[][..]).into());
+            };
+            return Err(undeclared(table, key).into());
+        }
+        match partition {
+            Some(partition) => self.visit_partition(index, partition, &mut visit),
+            None => self.visit_all(index, &mut visit),
+        }
+    }
+
+    fn visit_partition<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
+        &mut self,
+        index: &Index,
+        partition: usize,
+        visit: &mut Visit<'_, V>,
+    ) -> Result<(), Stop> {
+        let scan = visit.scan;
+        let ordered = index.stores[partition].scanned(scan)?;
+        let lines = (words_of(&scan.projection).end.min(56) * 8 + HEADER_BYTES).div_ceil(64);
+        let mut batch = std::mem::take(&mut self.state.buffers.batch);
+        batch.begin(scan.limit, false);
+        'scan: while batch.fill(ordered, scan, &self.guard) {
+            for position in 0..batch.len() + Batch::AHEAD {
+                if let Some(ahead) = batch.get(position) {
+                    // SAFETY: the partition's lock is held; a prefetch does not even read.
+                    unsafe { Record::from_handle(ahead) }.prefetch(lines);
+                }
+                let Some(handle) = position.checked_sub(Batch::AHEAD).and_then(|position| batch.get(position)) else {
+                    continue;
+                };
+                if visit.entry(handle, self).is_break() {
+                    break 'scan;
+                }
+            }
+        }
+        self.state.buffers.batch = batch;
+        Ok(())
+    }
+
+    #[cold]
+    fn visit_all<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
+        &mut self,
+        index: &Index,
+        visit: &mut Visit<'_, V>,
+    ) -> Result<(), Stop> {
+        let scan = visit.scan;
+        let mut merge = Merge::new(index, scan, &self.guard)?;
+        while let Some(handle) = merge.next(scan, &self.guard)? {
+            if visit.entry(handle, self).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

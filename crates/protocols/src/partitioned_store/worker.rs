@@ -1,0 +1,164 @@
+//! A worker: asks a procedure for its partitions, takes their locks, and runs it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{Abort, Error, TableId};
+use polychron_engine::catalog::Tables;
+use polychron_engine::options::Retry;
+use polychron_engine::stores::Walks;
+use polychron_engine::{Access, Counters, Declare, Interactive, Mode, Procedure, Worker, drive};
+use polychron_memory::Local;
+
+use super::locks::{Locks, Partitions};
+use super::protocol::PartitionedStore;
+use super::table::{Declared, Table};
+use super::transaction::{Buffers, PartitionedTransaction};
+use super::undo::Log;
+
+/// Procedures whose keys are walked together.
+const GROUP: usize = 8;
+
+/// One thread's way into the database.
+#[derive(Debug)]
+pub struct PartitionedWorker {
+    pub(super) local: Local,
+    pub(super) state: State,
+    database: Arc<PartitionedStore>,
+}
+
+/// What a worker keeps from one transaction to the next.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) buffers: Buffers,
+    pub(super) log: Log,
+    /// Between transactions: what the next one wants. In a transaction: what it holds.
+    pub(super) partitions: Partitions,
+    pub(super) tables: Tables<Table>,
+    catalog_version: u64,
+    walks: Walks,
+    counters: Arc<Counters>,
+}
+
+/// Receives the partitions that a procedure names.
+struct Naming<'p> {
+    locks: &'p Locks,
+    partitions: &'p mut Partitions,
+}
+
+impl Declare for Naming<'_> {
+    #[inline]
+    fn key<K: EncodedKey>(&mut self, _: TableId, _: K, _: Access) {}
+
+    #[inline]
+    fn partition(&mut self, partition: u64) {
+        self.partitions.name(self.locks.partition_of(partition));
+    }
+}
+
+impl PartitionedWorker {
+    pub(super) fn new(database: &Arc<PartitionedStore>) -> Result<Self, Error> {
+        let local = database.memory.register()?;
+        let (catalog_version, tables) = database.catalog.snapshot();
+        let counters = database.counters.register();
+        let partitions = Partitions::new(database.locks.len());
+        let (buffers, log) = (Buffers::default(), Log::default());
+        let walks = Walks::default();
+        let state = State { buffers, log, partitions, tables, catalog_version, walks, counters };
+        Ok(Self { local, state, database: Arc::clone(database) })
+    }
+
+    /// Asks a procedure which partitions it wants. One that panics here will get all of them, and panic again where
+    /// it is caught and reported.
+    #[inline]
+    fn ask<P: Procedure>(&mut self, procedure: &P) {
+        let partitions = &mut self.state.partitions;
+        partitions.clear();
+        let mut naming = Naming { locks: &self.database.locks, partitions };
+        if catch_unwind(AssertUnwindSafe(|| procedure.declare(&mut naming))).is_err() {
+            self.state.partitions.clear();
+        }
+    }
+}
+
+impl Worker for PartitionedWorker {
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        self.ask(procedure);
+        drive::execute(self, Mode::ReadWrite, procedure)
+    }
+
+    fn execute_batch<P: Procedure>(
+        &mut self,
+        procedures: &mut [P],
+        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+    ) {
+        let mut first = 0;
+        for group in procedures.chunks_mut(GROUP) {
+            if group.len() > 1 {
+                // No lock is needed: indexes may be read by anyone, and the records are not read here.
+                let State { walks, tables, .. } = &mut self.state;
+                let declared = Declared { tables, locks: &self.database.locks };
+                walks.prefetch_declared(&declared, group, &self.local.pin(), &mut |_| ());
+            }
+            for (position, procedure) in group.iter_mut().enumerate() {
+                let outcome = self.execute(procedure);
+                done(first + position, outcome);
+            }
+            first += group.len();
+        }
+    }
+
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        self.ask(procedure);
+        drive::execute(self, Mode::Snapshot, procedure)
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.state.counters
+    }
+
+    fn tidy_up(&mut self) {
+        self.local.collect();
+    }
+}
+
+impl Interactive for PartitionedWorker {
+    type Transaction<'w> = PartitionedTransaction<'w>;
+
+    /// Takes the partitions that a procedure named just before, and all when none did.
+    #[inline]
+    fn begin(&mut self, mode: Mode) -> Result<PartitionedTransaction<'_>, Error> {
+        let Self { local, state, database } = self;
+        state.partitions.complete();
+        if let Err(error) = state.partitions.lock(&database.locks) {
+            state.partitions.clear();
+            return Err(error);
+        }
+        // Looked at under the locks: who changes tables holds all of them, so the list cannot change any more.
+        if database.catalog.version() != state.catalog_version {
+            (state.catalog_version, state.tables) = database.catalog.snapshot();
+        }
+        if mode == Mode::Snapshot {
+            state.counters.snapshot(0);
+        }
+        Ok(PartitionedTransaction::new(&database.locks, state, local.pin(), mode))
+    }
+
+    /// Nothing ever conflicts.
+    fn last_abort(&self) -> Option<Abort> {
+        None
+    }
+
+    fn back_off(&mut self, _attempts: u64) {}
+
+    fn retry(&self) -> &Retry {
+        &self.database.common.retry
+    }
+}
+
+impl Drop for PartitionedWorker {
+    fn drop(&mut self) {
+        self.database.counters.leave(&self.state.counters);
+    }
+}

@@ -1,0 +1,452 @@
+//! The provided methods of the plug point, on protocols that override none or some of them: futures, aggregates, column
+//! batches, and single reads.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use polychron_base::key::{EncodedKey, Key16};
+use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_engine::aggregate::AggregateError;
+use polychron_engine::batch::{self, NotNumeric};
+use polychron_engine::futures::{Expression, FutureColumn, FutureError, Operand, Scalar};
+use polychron_engine::scan::Comparison;
+use polychron_engine::{
+    Aggregate, ColumnBatch, ColumnValues, Commit, Common, Direction, Futures, Insertion, Interactive, Mode, Operations,
+    Projection, Protocol, Restriction, RowMut, RowRef, Savepoint, Scan, Table, TableDefinition, Transaction, Worker,
+    drive,
+};
+use polychron_protocols::{maflingo::Maflingo, serial::Serial};
+use polychron_schema::{Decimal, Key, KeyScratch, Row, Value};
+
+#[derive(Row, Clone, Debug, PartialEq)]
+#[row(name = "item")]
+#[index(name = "by_stock", columns(stock))]
+struct Item {
+    #[key]
+    id: u64,
+    stock: i64,
+    small: i8,
+    price: Decimal<2>,
+    weight: Option<f64>,
+    open: bool,
+    name: String,
+}
+
+impl Item {
+    fn new(id: u64, stock: i64) -> Self {
+        let weight = (!id.is_multiple_of(3)).then_some(id as f64 / 2.0);
+        let price = Decimal::from_units(100 * id as i64);
+        Self { id, stock, small: -1, price, weight, open: true, name: format!("item {id}") }
+    }
+}
+
+struct Shop<P: Protocol> {
+    database: Arc<P>,
+    items: Table<Item>,
+    worker: P::Worker,
+}
+
+impl<P: Protocol<Worker: Interactive>> Shop<P> {
+    /// A database with the items `1..=items`, the stock of each ten times its id.
+    fn open(items: u64) -> Self {
+        let database = P::open(P::Options::default(), Common::default()).unwrap();
+        let table = Table::from_id(database.create_table(Item::definition()).unwrap());
+        let worker = database.worker().unwrap();
+        let mut shop = Self { database, items: table, worker };
+        for id in 1..=items {
+            shop.transact(|transaction, items| transaction.insert(items, &Item::new(id, 10 * id as i64))).unwrap();
+        }
+        shop
+    }
+
+    fn transact<O>(
+        &mut self,
+        mut body: impl FnMut(&mut <P::Worker as Interactive>::Transaction<'_>, &Table<Item>) -> Result<O, Stop>,
+    ) -> Result<O, Error> {
+        let items = self.items;
+        drive::transact(&mut self.worker, Mode::ReadWrite, &mut |transaction| body(transaction, &items))
+    }
+
+    fn stock(&mut self, id: u64) -> i64 {
+        self.transact(|transaction, items| Ok(transaction.get(items, id)?.unwrap().stock())).unwrap()
+    }
+
+    fn all(&self) -> Scan<'static> {
+        Scan {
+            table: self.items.id(),
+            index: IndexId::PRIMARY,
+            lower: Bound::Unbounded,
+            upper: Bound::Unbounded,
+            direction: Direction::Forward,
+            limit: usize::MAX,
+            projection: Projection::NONE,
+            restrictions: &[],
+        }
+    }
+}
+
+/// The paper's running example: take from the stock if there is enough, else fill it up first.
+fn futures_compute<P: Protocol<Worker: Interactive>>() {
+    let mut shop = Shop::<P>::open(3);
+    let taken = shop.transact(|transaction, items| {
+        let stock = transaction.future(items, 2, Item::STOCK)?;
+        let enough = transaction.compare(stock, Comparison::AtLeast, 15)?;
+        if !transaction.is_true(enough)? {
+            return Ok(false);
+        }
+        let left = transaction.subtract(stock, 15)?;
+        transaction.set_future(items, 2, Item::STOCK, left)?;
+        // A transaction sees its own writes through futures too.
+        let again = transaction.future(items, 2, Item::STOCK)?;
+        assert_eq!(transaction.resolve(again)?, 5);
+        Ok(true)
+    });
+    assert!(taken.unwrap());
+    assert_eq!(shop.stock(2), 5);
+
+    shop.transact(|transaction, items| {
+        let (one, two) = (transaction.future(items, 1, Item::STOCK)?, transaction.future(items, 2, Item::STOCK)?);
+        let larger = transaction.max(one, two)?;
+        let doubled = transaction.multiply(larger, 2)?;
+        let condition = transaction.compare(one, Comparison::Less, two)?;
+        let chosen = transaction.choose(condition, 0, doubled)?;
+        transaction.set_future(items, 3, Item::STOCK, chosen)?;
+        let price = transaction.future(items, 1, Item::PRICE)?;
+        let price = transaction.add(price, Decimal::from_units(5))?;
+        transaction.set_future(items, 1, Item::PRICE, price)?;
+        let (open, small) = (transaction.future(items, 1, Item::OPEN)?, transaction.future(items, 1, Item::SMALL)?);
+        let negative = transaction.compare(small, Comparison::Less, 0)?;
+        let both = transaction.min(open, negative)?;
+        assert!(transaction.is_true(both)?);
+        transaction.set_future(items, 1, Item::OPEN, false)
+    })
+    .unwrap();
+    assert_eq!(shop.stock(3), 20, "the larger stock is 10");
+    let item = shop.transact(|transaction, items| Ok(transaction.get(items, 1)?.map(Item::from_ref))).unwrap().unwrap();
+    assert_eq!((item.price.units(), item.open), (105, false));
+    // The secondary index followed the writes.
+    let found = shop.transact(|transaction, items| transaction.scan_by(items, Item::BY_STOCK, 20).count()).unwrap();
+    assert_eq!(found, 1);
+}
+
+fn futures_that_have_no_value_undo_the_transaction<P: Protocol<Worker: Interactive>>() {
+    let mut shop = Shop::<P>::open(1);
+    let overflow = shop.transact(|transaction, items| {
+        transaction.set_future(items, 1, Item::STOCK, 7)?;
+        let small = transaction.future(items, 1, Item::SMALL)?;
+        let product = transaction.multiply(small, i8::MIN)?;
+        transaction.set_future(items, 1, Item::SMALL, product)
+    });
+    assert!(matches!(cause(overflow), FutureError::Overflow { left: -1, right: -128, .. }));
+    assert_eq!(shop.stock(1), 10, "nothing of it remains");
+    let absent = shop.transact(|transaction, items| transaction.future(items, 9, Item::STOCK).map(drop));
+    assert!(matches!(cause(absent), FutureError::NoRow(_)));
+    let absent = shop.transact(|transaction, items| transaction.set_future(items, 9, Item::STOCK, 1));
+    assert!(matches!(cause(absent), FutureError::NoRow(_)));
+}
+
+fn cause<O: std::fmt::Debug, E: std::error::Error + Copy + 'static>(outcome: Result<O, Error>) -> E {
+    match outcome {
+        Err(Error::Procedure(error)) => *error.downcast_ref::<E>().expect("the typed error"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Two workers: what a future stood for is protected like any other read, unless the protocol runs transactions alone.
+fn futures_conflict_like_reads<P: Protocol<Worker: Interactive>>() {
+    let mut shop = Shop::<P>::open(1);
+    let items = shop.items;
+    let mut other = shop.database.worker().unwrap();
+    let mut slow = shop.worker.begin(Mode::ReadWrite).unwrap();
+    let stock = slow.future(&items, 1, Item::STOCK).unwrap();
+    drive::transact(&mut other, Mode::ReadWrite, &mut |transaction| transaction.set_future(&items, 1, Item::STOCK, 50))
+        .unwrap();
+    let more = slow.add(stock, 1).unwrap();
+    let outcome = slow.set_future(&items, 1, Item::STOCK, more).and_then(|()| slow.commit());
+    assert!(outcome.is_err_and(|stop| stop.is_conflict()));
+    assert_eq!(shop.stock(1), 50);
+}
+
+fn aggregates_agree_with_rows<P: Protocol<Worker: Interactive>>() {
+    let mut shop = Shop::<P>::open(10);
+    let all = shop.all();
+    let position = |name| Item::definition().column_index(name).unwrap();
+    let (stock, weight, name) = (position("stock"), position("weight"), position("name"));
+    let below = [Restriction { column: stock, comparison: Comparison::AtMost, value: Value::Integer(40) }];
+    let mut ask = |scan: &Scan<'_>, wanted| shop.transact(|transaction, _| transaction.aggregate(scan, wanted));
+    assert_eq!(ask(&all, Aggregate::Rows).unwrap(), Value::Unsigned(10));
+    assert_eq!(ask(&all, Aggregate::Count(weight)).unwrap(), Value::Unsigned(7));
+    assert_eq!(ask(&all, Aggregate::Sum(stock)).unwrap(), Value::Integer(550));
+    assert_eq!(ask(&all, Aggregate::Sum(position("price"))).unwrap(), Value::Decimal { units: 5500, scale: 2 });
+    assert_eq!(ask(&all, Aggregate::Sum(weight)).unwrap(), Value::Float(18.5));
+    assert_eq!(ask(&all, Aggregate::Min(weight)).unwrap(), Value::Float(0.5));
+    assert_eq!(ask(&all, Aggregate::Max(name)).unwrap(), Value::String("item 9".into()));
+    let small = Scan { restrictions: &below, ..all.clone() };
+    assert_eq!(ask(&small, Aggregate::Max(stock)).unwrap(), Value::Integer(40));
+    assert_eq!(ask(&small, Aggregate::Rows).unwrap(), Value::Unsigned(4));
+    let mut scratch = KeyScratch::new();
+    let mut bytes = [0; 8];
+    EncodedKey::write_to(&99u64.encode(&mut scratch), &mut bytes);
+    let none = Scan { lower: Bound::Included(&bytes), ..all.clone() };
+    assert_eq!(ask(&none, Aggregate::Sum(stock)).unwrap(), Value::Null);
+    assert_eq!(ask(&none, Aggregate::Min(stock)).unwrap(), Value::Null);
+    assert_eq!(ask(&none, Aggregate::Rows).unwrap(), Value::Unsigned(0));
+    assert!(matches!(cause(ask(&all, Aggregate::Sum(name))), AggregateError::NoSum(_)));
+    assert!(matches!(cause(ask(&all, Aggregate::Min(99))), AggregateError::NoSuchColumn(_, 99)));
+    shop.transact(|transaction, items| transaction.insert(items, &Item::new(11, i64::MAX))).unwrap();
+    let sum = shop.transact(|transaction, _| transaction.aggregate(&all, Aggregate::Sum(stock)));
+    assert!(matches!(cause(sum), AggregateError::Overflow(..)));
+}
+
+fn batches_hold_what_the_rows_hold<P: Protocol<Worker: Interactive>>() {
+    let rows = batch::ROWS as u64 + 100;
+    let mut shop = Shop::<P>::open(rows);
+    let all = shop.all();
+    let position = |name| Item::definition().column_index(name).unwrap();
+    let columns = ["id", "stock", "small", "weight", "open"].map(position);
+    let (mut batches, mut seen) = (Vec::new(), 0);
+    let mut look = |batch: &ColumnBatch<'_>| {
+        batches.push(batch.rows);
+        let [id, stock, small, weight, open] = batch.columns else { panic!("five columns") };
+        let ColumnValues::U64(ids) = id.values else { panic!("{id:?}") };
+        let ColumnValues::I64(stocks) = stock.values else { panic!("{stock:?}") };
+        let ColumnValues::F64(weights) = weight.values else { panic!("{weight:?}") };
+        assert!(matches!(small.values, ColumnValues::I8(values) if values.iter().all(|value| *value == -1)));
+        assert!(matches!(open.values, ColumnValues::U8(values) if values.iter().all(|value| *value == 1)));
+        for position in batch.positions() {
+            let item = Item::new(ids[position], stocks[position]);
+            assert_eq!(item.stock, 10 * item.id as i64);
+            assert_eq!((!weight.is_null(position)).then_some(weights[position]), item.weight);
+            seen += 1;
+        }
+        ControlFlow::Continue(())
+    };
+    shop.transact(|transaction, _| transaction.scan_columns(&all, &columns, &mut look)).unwrap();
+    assert_eq!((seen, batches), (rows, vec![batch::ROWS, 100]));
+
+    let mut first = 0;
+    let mut stop_at_once = |batch: &ColumnBatch<'_>| {
+        first += batch.rows;
+        ControlFlow::Break(())
+    };
+    shop.transact(|transaction, _| transaction.scan_columns(&all, &[0], &mut stop_at_once)).unwrap();
+    assert_eq!(first, batch::ROWS);
+    let mut never = |_: &ColumnBatch<'_>| panic!("nothing comes");
+    let text = shop.transact(|transaction, _| transaction.scan_columns(&all, &[position("name")], &mut never));
+    let NotNumeric(_) = cause(text);
+}
+
+fn one_row_is_read_without_a_transaction<P: Protocol<Worker: Interactive>>() {
+    let mut shop = Shop::<P>::open(2);
+    let table = shop.items.id();
+    let mut read = |id: u64| {
+        let mut scratch = KeyScratch::new();
+        let key = id.encode(&mut scratch);
+        shop.worker.read_one(table, key, &Item::STOCK.projection(), |row| row.map(|row| Item::STOCK.get(row))).unwrap()
+    };
+    assert_eq!((read(2), read(3)), (Some(20), None));
+}
+
+/// A transaction that leaves futures open until it is told to resolve them, around one of any protocol: shows that the five
+/// methods are all that a lazy path needs.
+struct Lazy<'t, T> {
+    inner: &'t mut T,
+    arena: Vec<Node>,
+    conditions: Vec<(Operand, bool)>,
+    writes: Vec<(TableId, Key16, FutureColumn, Operand)>,
+}
+
+#[derive(Clone, Copy)]
+enum Node {
+    Column(TableId, Key16, FutureColumn),
+    Expression(Expression),
+}
+
+impl<'t, T: Transaction> Lazy<'t, T> {
+    fn new(inner: &'t mut T) -> Self {
+        Self { inner, arena: Vec::new(), conditions: Vec::new(), writes: Vec::new() }
+    }
+
+    fn push(&mut self, node: Node) -> Operand {
+        self.arena.push(node);
+        Operand::Pending(self.arena.len() as u32 - 1)
+    }
+
+    /// The values of the first `count` nodes as they are now.
+    fn values(&mut self, count: usize) -> Result<Vec<Scalar>, Stop> {
+        let mut values = Vec::new();
+        for node in &self.arena[..count] {
+            let value = match *node {
+                Node::Column(table, key, column) => match self.inner.read_future(table, key, column)? {
+                    Operand::Known(value) => value,
+                    Operand::Pending(_) => panic!("the protocol inside is eager"),
+                },
+                Node::Expression(expression) => expression.evaluate(|place| Ok(values[place as usize]))?,
+            };
+            values.push(value);
+        }
+        Ok(values)
+    }
+
+    /// What commit does first: `false` when a condition that was told to be true or false is not so any more.
+    fn settle(mut self) -> Result<bool, Stop> {
+        let values = self.values(self.arena.len())?;
+        let value = |operand| match operand {
+            Operand::Known(value) => value,
+            Operand::Pending(place) => values[place as usize],
+        };
+        if self.conditions.iter().any(|(condition, told)| (value(*condition) != 0) != *told) {
+            return Ok(false);
+        }
+        for (table, key, column, operand) in self.writes {
+            self.inner.write_future(table, key, column, Operand::Known(value(operand)))?;
+        }
+        Ok(true)
+    }
+}
+
+fn short<K: EncodedKey>(key: K) -> Key16 {
+    Key16::from_key(key).expect("the test's keys are short")
+}
+
+impl<T: Transaction> Transaction for Lazy<'_, T> {
+    fn read_future<K: EncodedKey>(&mut self, table: TableId, key: K, column: FutureColumn) -> Result<Operand, Stop> {
+        Ok(self.push(Node::Column(table, short(key), column)))
+    }
+
+    fn combine_futures(&mut self, expression: Expression) -> Result<Operand, Stop> {
+        Ok(self.push(Node::Expression(expression)))
+    }
+
+    fn test_future(&mut self, condition: Operand) -> Result<bool, Stop> {
+        let told = self.resolve_future(condition)? != 0;
+        self.conditions.push((condition, told));
+        Ok(told)
+    }
+
+    fn write_future<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        column: FutureColumn,
+        value: Operand,
+    ) -> Result<(), Stop> {
+        self.writes.push((table, short(key), column, value));
+        Ok(())
+    }
+
+    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop> {
+        match future {
+            Operand::Known(value) => Ok(value),
+            Operand::Pending(place) => Ok(self.values(place as usize + 1)?[place as usize]),
+        }
+    }
+
+    fn read_row<K: EncodedKey>(&mut self, t: TableId, key: K, p: &Projection) -> Result<Option<RowRef<'_>>, Stop> {
+        self.inner.read_row(t, key, p)
+    }
+
+    fn read_row_unvalidated<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        self.inner.read_row_unvalidated(table, key, projection)
+    }
+
+    fn update_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+        change: impl FnOnce(&mut RowMut<'_>),
+    ) -> Result<bool, Stop> {
+        self.inner.update_row(table, key, projection, change)
+    }
+
+    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.inner.insert_row(table, key, row)
+    }
+
+    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.inner.put_row(table, key, row)
+    }
+
+    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+        self.inner.delete_row(table, key)
+    }
+
+    fn scan_rows(
+        &mut self,
+        scan: &Scan<'_>,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.inner.scan_rows(scan, visitor)
+    }
+
+    fn savepoint(&mut self) -> Savepoint {
+        self.inner.savepoint()
+    }
+
+    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+        self.inner.roll_back_to(savepoint)
+    }
+
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+        self.inner.definition(table)
+    }
+}
+
+/// The stock may change between the reading of a future and the commit, as long as what was told about it stays true.
+fn a_lazy_path_needs_no_more_than_the_five_methods<P: Protocol<Worker: Interactive>>() {
+    for (meanwhile, stays_true, left) in [(30, true, 15), (12, false, 12)] {
+        let mut shop = Shop::<P>::open(2);
+        let settled = shop.transact(|transaction, items| {
+            let mut lazy = Lazy::new(transaction);
+            let stock = lazy.future(items, 2, Item::STOCK)?;
+            let enough = lazy.compare(stock, Comparison::AtLeast, 15)?;
+            assert!(lazy.is_true(enough)?);
+            let left = lazy.subtract(stock, 15)?;
+            lazy.set_future(items, 2, Item::STOCK, left)?;
+            // What another transaction might do, seen from here.
+            lazy.inner.set_future(items, 2, Item::STOCK, meanwhile)?;
+            lazy.settle()
+        });
+        assert_eq!((settled.unwrap(), shop.stock(2)), (stays_true, left));
+    }
+}
+
+macro_rules! for_protocols {
+    ($($test:ident),*; $($module:ident: $protocol:ty),*) => {
+        for_protocols!(@each [$($test)*] $($module: $protocol),*);
+    };
+    (@each $tests:tt $($module:ident: $protocol:ty),*) => {$(
+        mod $module {
+            use super::*;
+            for_protocols!(@tests $protocol, $tests);
+        }
+    )*};
+    (@tests $protocol:ty, [$($test:ident)*]) => {$(
+        #[test]
+        fn $test() {
+            super::$test::<$protocol>();
+        }
+    )*};
+}
+
+for_protocols!(
+    futures_compute,
+    futures_that_have_no_value_undo_the_transaction,
+    aggregates_agree_with_rows,
+    batches_hold_what_the_rows_hold,
+    a_lazy_path_needs_no_more_than_the_five_methods,
+    one_row_is_read_without_a_transaction;
+    serial: Serial,
+    maflingo: Maflingo
+);
+
+#[test]
+fn maflingo_protects_what_futures_stood_for() {
+    futures_conflict_like_reads::<Maflingo>();
+}

@@ -1,0 +1,114 @@
+//! The workloads: written once, as procedures over the public transaction API, and run unchanged on every protocol.
+
+pub mod increment;
+pub mod run;
+pub mod smallbank;
+pub mod tatp;
+pub mod tpcc;
+pub mod ycsb;
+
+use std::sync::Arc;
+
+use polychron_base::Error;
+use polychron_engine::{Mode, Procedure, Protocol};
+
+/// A workload: tables, their first contents, a mix of procedures, and checks of what is left at the end.
+pub trait Workload: Sized + Send + Sync + 'static {
+    /// The name on the command line.
+    const NAME: &'static str;
+    /// One line for lists.
+    const SUMMARY: &'static str;
+    /// The names of the kinds of transactions, by [`Client::Procedure`]'s kind.
+    const KINDS: &'static [&'static str];
+
+    /// The workload's own options, as the command line has them.
+    type Options: Clone + std::fmt::Debug + Send + Sync + serde::Serialize;
+    /// What one thread draws its transactions with.
+    type Client: Client;
+
+    /// Checks the options before anything is made.
+    ///
+    /// # Errors
+    /// One line that says what is wrong.
+    fn validate(options: &Self::Options, threads: usize) -> Result<(), String>;
+
+    /// Bytes that the loaded database will need, roughly (rows and indexes), for refusing what cannot fit.
+    fn estimated_bytes(options: &Self::Options) -> u64;
+
+    /// Creates the tables.
+    ///
+    /// # Errors
+    /// What the database refuses.
+    fn create<P: Protocol>(options: &Self::Options, database: &Arc<P>) -> Result<Self, Error>;
+
+    /// How many rows [`Workload::load_part`] will insert in all.
+    fn rows_to_load(&self) -> u64;
+
+    /// Loads one of `parts` equal parts; parts are loaded by several threads at once.
+    ///
+    /// # Errors
+    /// What the database refuses.
+    fn load_part<W: polychron_engine::Worker>(
+        &self,
+        worker: &mut W,
+        part: usize,
+        parts: usize,
+        seed: u64,
+        progress: &dyn Fn(u64),
+    ) -> Result<(), Error>;
+
+    /// The source of transactions of one of `threads` threads.
+    fn client(&self, seed: u64, thread: usize, threads: usize) -> Self::Client;
+
+    /// Checks what must hold after any number of transactions. The database is at rest.
+    ///
+    /// # Errors
+    /// The first condition that fails, with the rows that show it.
+    fn check<P: Protocol>(&self, database: &Arc<P>) -> Result<Checked, CheckError>;
+}
+
+/// Draws transactions.
+pub trait Client: Send {
+    /// A transaction with its inputs.
+    type Procedure: Transact;
+
+    /// The next transaction.
+    fn next(&mut self) -> Self::Procedure;
+
+    /// Told when a transaction has committed (or rolled itself back), with its answer.
+    fn finished(&mut self, _procedure: &Self::Procedure) {}
+}
+
+/// A procedure of a workload.
+pub trait Transact: Procedure {
+    /// Which kind it is: a position in [`Workload::KINDS`].
+    fn kind(&self) -> usize;
+
+    /// How it wants to run.
+    fn mode(&self) -> Mode {
+        Mode::ReadWrite
+    }
+}
+
+/// What was checked, one line each.
+#[derive(Clone, Debug, Default)]
+pub struct Checked {
+    /// Names of the conditions that hold.
+    pub conditions: Vec<String>,
+}
+
+/// Why a check did not pass.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// A condition does not hold.
+    #[error("{condition} does not hold: {rows}")]
+    Broken {
+        /// The condition.
+        condition: String,
+        /// The rows that show it.
+        rows: String,
+    },
+    /// The check itself could not be done.
+    #[error("the check could not be done: {0}")]
+    Engine(#[from] Error),
+}

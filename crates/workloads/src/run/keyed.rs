@@ -1,0 +1,140 @@
+//! What workloads over tables with the keys 0, 1, 2, … share: filling them and looking through them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use polychron_base::Error;
+use polychron_base::key::Key8;
+use polychron_engine::{Insertion, Procedure, Protocol, Stop, TableId, Transaction, Worker};
+use polychron_schema::{ColumnSpan, IndexKind, Layout, Projection, RowBuffer, RowRef};
+
+/// The kind of index on the command line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IndexChoice {
+    /// Points only, one cache line a look-up
+    #[default]
+    Hash,
+    /// Points and ranges
+    Ordered,
+}
+
+impl From<IndexChoice> for IndexKind {
+    fn from(choice: IndexChoice) -> Self {
+        match choice {
+            IndexChoice::Hash => Self::Hash,
+            IndexChoice::Ordered => Self::Ordered,
+        }
+    }
+}
+
+/// Rows that one transaction of a load inserts, or of a check reads.
+const CHUNK: u64 = 100;
+
+/// Position and place of a column.
+pub fn span(layout: &Layout, column: usize) -> ColumnSpan {
+    ColumnSpan { index: column as u16, slot: layout.columns()[column].slot }
+}
+
+/// Part number `part` of `parts` nearly equal parts of `0..count`.
+fn share(count: u64, part: usize, parts: usize) -> Range<u64> {
+    let at = |part: usize| (u128::from(count) * part as u128 / parts as u128) as u64;
+    at(part)..at(part + 1)
+}
+
+/// Inserts one part of the rows with the keys `0..count`, each as `build` makes it.
+///
+/// # Errors
+/// What the database refuses.
+pub fn load_rows<W: Worker>(
+    worker: &mut W,
+    table: TableId,
+    count: u64,
+    (part, parts): (usize, usize),
+    progress: &dyn Fn(u64),
+    build: impl FnMut(u64, &mut RowBuffer),
+) -> Result<(), Error> {
+    let mut chunk = LoadChunk { table, keys: 0..0, buffer: RowBuffer::new(), build };
+    let keys = share(count, part, parts);
+    for start in keys.clone().step_by(CHUNK as usize) {
+        chunk.keys = start..keys.end.min(start + CHUNK);
+        worker.execute(&mut chunk)?;
+        progress(chunk.keys.end - start);
+    }
+    Ok(())
+}
+
+struct LoadChunk<B> {
+    table: TableId,
+    keys: Range<u64>,
+    buffer: RowBuffer,
+    build: B,
+}
+
+impl<B: FnMut(u64, &mut RowBuffer)> Procedure for LoadChunk<B> {
+    type Output = ();
+
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+        for key in self.keys.clone() {
+            (self.build)(key, &mut self.buffer);
+            match transaction.insert_row(self.table, Key8::new(key, 8), self.buffer.as_row())? {
+                Insertion::Inserted => {}
+                Insertion::Duplicate(index) => return Err(Error::Duplicate { table: self.table, index }.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Shows `visit` the rows with the keys `0..count` of a database at rest, by point reads, so that any index will do; keys
+/// without a row are left out.
+///
+/// # Errors
+/// What the database refuses.
+pub fn for_each_row<P: Protocol>(
+    database: &Arc<P>,
+    table: TableId,
+    count: u64,
+    visit: impl FnMut(u64, RowRef<'_>),
+) -> Result<(), Error> {
+    let mut worker = database.worker()?;
+    let mut chunk = ReadChunk { table, keys: 0..0, visit };
+    for start in (0..count).step_by(CHUNK as usize) {
+        chunk.keys = start..count.min(start + CHUNK);
+        worker.execute(&mut chunk)?;
+    }
+    Ok(())
+}
+
+struct ReadChunk<V> {
+    table: TableId,
+    keys: Range<u64>,
+    visit: V,
+}
+
+impl<V: FnMut(u64, RowRef<'_>)> Procedure for ReadChunk<V> {
+    type Output = ();
+
+    /// Runs once: a database at rest has no conflicts.
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+        for key in self.keys.clone() {
+            if let Some(row) = transaction.read_row(self.table, Key8::new(key, 8), &Projection::ALL)? {
+                (self.visit)(key, row);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn parts_cover_all() {
+        for (count, parts) in [(0, 3), (2, 3), (10, 3), (10, 1)] {
+            let all: Vec<u64> = (0..parts).flat_map(|part| share(count, part, parts)).collect();
+            assert_eq!(all, (0..count).collect::<Vec<_>>());
+        }
+    }
+}

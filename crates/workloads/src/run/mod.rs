@@ -1,0 +1,357 @@
+//! Running a workload on a protocol: load, warm up, measure, check.
+
+mod client;
+mod keyed;
+mod machine;
+mod report;
+mod settle;
+mod totals;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use polychron_base::Error;
+use polychron_base::clock::{Clock, SystemClock};
+use polychron_engine::{Isolation, Protocol, Statistics};
+use polychron_sync::CachePadded;
+use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::{CheckError, Workload};
+use client::{Counts, Failure, Loop, MAX_KINDS, Phase, Tally};
+
+pub use keyed::{IndexChoice, for_each_row, load_rows, span};
+pub use machine::{Machine, available_bytes, peak_rss_bytes};
+pub use report::{Latencies, Load, MemoryReport, Report, Staleness, VersionReport};
+pub use totals::{Part, Totals};
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Threads that execute transactions.
+    pub threads: usize,
+    /// Seconds of ramp-up that are not measured.
+    pub warmup_seconds: f64,
+    /// Seconds that are measured.
+    pub seconds: f64,
+    /// The seed of all inputs.
+    pub seed: u64,
+    /// Procedures handed over at once; 1 is one by one.
+    pub batch: usize,
+    /// So many transactions are drawn beforehand by each thread, which then goes through them again and again; 0 draws
+    /// each when it is wanted.
+    pub pregenerate: usize,
+    /// Whether each thread is bound to a core.
+    pub pin: bool,
+    /// The commit that was built, for the report.
+    pub commit: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            warmup_seconds: 2.0,
+            seconds: 10.0,
+            seed: 1,
+            batch: 1,
+            pregenerate: 0,
+            pin: false,
+            commit: "unknown".to_owned(),
+        }
+    }
+}
+
+/// Watches a run. Every method may be left out.
+pub trait Observer {
+    /// So many of all rows are loaded.
+    fn loading(&self, _rows: u64, _of: u64) {}
+
+    /// All rows are loaded.
+    fn loaded(&self, _load: Load) {}
+
+    /// A second has passed.
+    fn live(&self, _live: &Live) {}
+
+    /// The transactions have ended; the checks begin.
+    fn checking(&self) {}
+}
+
+/// Watches nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {}
+
+/// The last second of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Live {
+    /// Whether the ramp-up still goes on.
+    pub warmup: bool,
+    /// Seconds since the ramp-up or the measured interval began.
+    pub elapsed_seconds: f64,
+    /// Seconds that it will take.
+    pub of_seconds: f64,
+    /// Completed transactions a second, lately.
+    pub tps: f64,
+    /// Conflicts as a share of all attempts, lately.
+    pub abort_rate: f64,
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The tables could not be made or filled.
+    #[error("loading failed: {0}")]
+    Load(#[source] Error),
+    /// A thread did not get a worker.
+    #[error("a thread could not begin: {0}")]
+    Worker(#[source] Error),
+    /// A transaction failed.
+    #[error("a {kind} transaction failed: {error}")]
+    Transaction {
+        /// Which kind.
+        kind: &'static str,
+        /// How.
+        error: Error,
+    },
+    /// The check could not be done.
+    #[error("{0}")]
+    Check(#[source] CheckError),
+}
+
+/// How often the reporting thread looks around.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Loads, runs, measures and checks a workload on a fresh database. Setting `stop` ends the run early; what was measured
+/// until then is reported.
+///
+/// # Errors
+/// When loading, a transaction or the reading for a check fails. A check that does not hold is no error here: the report
+/// says so.
+///
+/// # Panics
+/// When the workload has more than 16 kinds of transactions.
+pub fn run<P: Protocol, W: Workload>(
+    database: &Arc<P>,
+    options: &W::Options,
+    settings: &Settings,
+    stop: &AtomicBool,
+    observer: &dyn Observer,
+) -> Result<Report, RunError> {
+    assert!(W::KINDS.len() <= MAX_KINDS, "a workload has at most {MAX_KINDS} kinds");
+    let workload = W::create(options, database).map_err(RunError::Load)?;
+    let load = load(&workload, database, settings, observer).map_err(RunError::Load)?;
+    settle::settle(database).map_err(RunError::Load)?;
+    observer.loaded(load);
+    let measured = measure(&workload, database, settings, stop, observer)?;
+    observer.checking();
+    let (checks, conditions) = match workload.check(database) {
+        _ if P::ISOLATION == Isolation::Nothing => (Report::NOT_PROMISED.to_owned(), Vec::new()),
+        Ok(checked) => (Report::PASSED.to_owned(), checked.conditions),
+        Err(broken @ CheckError::Broken { .. }) => (broken.to_string(), Vec::new()),
+        Err(other) => return Err(RunError::Check(other)),
+    };
+    let Measured { counts, seconds, before, after, latencies, interrupted } = measured;
+    let conflicts = after.conflicts() - before.conflicts();
+    let of_before: BTreeMap<_, _> = before.aborts_by_reason().collect();
+    let since = |(reason, count): (&'static str, u64)| (reason.to_owned(), count - of_before.get(reason).unwrap_or(&0));
+    let by_kind = W::KINDS.iter().zip(counts.completed).map(|(&kind, count)| (kind.to_owned(), count));
+    Ok(Report {
+        workload: W::NAME.to_owned(),
+        protocol: P::NAME.to_owned(),
+        options: serde_json::to_value(options).unwrap_or_default(),
+        threads: settings.threads,
+        batch: settings.batch,
+        seconds,
+        interrupted,
+        seed: settings.seed,
+        completed: counts.total(),
+        rolled_back: counts.rolled_back,
+        committed_tps: counts.total() as f64 / seconds.max(1e-9),
+        completed_by_kind: by_kind.collect(),
+        abort_rate: abort_rate(conflicts, counts.total()),
+        aborts: after.aborts_by_reason().map(since).filter(|&(_, count)| count > 0).collect(),
+        latency_us: Latencies::of(&latencies),
+        peak_rss_bytes: peak_rss_bytes(),
+        memory: MemoryReport::of(&database.statistics()),
+        versions: database.versions().map(VersionReport::from),
+        staleness_us: Staleness::between(&before, &after),
+        load,
+        checks,
+        conditions,
+        machine: Machine::this(),
+        commit: settings.commit.clone(),
+    })
+}
+
+fn abort_rate(conflicts: u64, completed: u64) -> f64 {
+    conflicts as f64 / (conflicts + completed).max(1) as f64
+}
+
+/// Fills the tables, on as many threads as the run will have or the machine has cores.
+fn load<P: Protocol, W: Workload>(
+    workload: &W,
+    database: &Arc<P>,
+    settings: &Settings,
+    observer: &dyn Observer,
+) -> Result<Load, Error> {
+    let clock = SystemClock::new();
+    let loaders = std::thread::available_parallelism().map_or(1, usize::from).max(settings.threads).min(MAX_LOADERS);
+    let workers = (0..loaders).map(|_| database.worker()).collect::<Result<Vec<_>, _>>()?;
+    let (done, rows) = (AtomicU64::new(0), workload.rows_to_load());
+    std::thread::scope(|scope| {
+        let loading: Vec<_> = (workers.into_iter().enumerate())
+            .map(|(part, mut worker)| {
+                let done = &done;
+                scope.spawn(move || {
+                    let progress = |rows| {
+                        done.fetch_add(rows, Ordering::Relaxed);
+                    };
+                    workload.load_part(&mut worker, part, loaders, settings.seed, &progress)
+                })
+            })
+            .collect();
+        while loading.iter().any(|thread| !thread.is_finished()) {
+            std::thread::sleep(TICK);
+            observer.loading(done.load(Ordering::Relaxed).min(rows), rows);
+        }
+        loading.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(loaded) => loaded,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    })?;
+    Ok(Load { rows, seconds: clock.now_ns() as f64 / 1e9 })
+}
+
+/// More threads than this do not load faster.
+const MAX_LOADERS: usize = 64;
+
+/// What the measured interval gave.
+struct Measured {
+    counts: Counts,
+    seconds: f64,
+    before: Statistics,
+    after: Statistics,
+    latencies: Histogram<u64>,
+    interrupted: bool,
+}
+
+fn measure<P: Protocol, W: Workload>(
+    workload: &W,
+    database: &Arc<P>,
+    settings: &Settings,
+    stop: &AtomicBool,
+    observer: &dyn Observer,
+) -> Result<Measured, RunError> {
+    let threads = settings.threads;
+    let workers = (0..threads).map(|_| database.worker()).collect::<Result<Vec<_>, _>>().map_err(RunError::Worker)?;
+    let tallies: Vec<CachePadded<Tally>> = (0..threads).map(|_| CachePadded::default()).collect();
+    let phase = Phase::default();
+    let failure: Mutex<Option<Failure>> = Mutex::new(None);
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (workers.into_iter().enumerate())
+            .map(|(thread, mut worker)| {
+                let (tally, phase, failure) = (&*tallies[thread], &phase, &failure);
+                scope.spawn(move || {
+                    if settings.pin {
+                        polychron_memory::pin_thread(thread);
+                    }
+                    let client = workload.client(settings.seed, thread, threads);
+                    let ended = Loop::new(client, tally, phase, settings, P::ISOLATION).run(&mut worker);
+                    ended.map_err(|failed| {
+                        failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failed);
+                    })
+                })
+            })
+            .collect();
+        // A failed or panicking thread ends the run as a whole.
+        let over = || stop.load(Ordering::Relaxed) || running.iter().any(|thread| thread.is_finished());
+        let conductor = Conductor { database, tallies: &tallies, settings, observer, clock: SystemClock::new() };
+        let mut measured = conductor.conduct(&phase, &over);
+        for thread in running {
+            match thread.join() {
+                Ok(Ok(latencies)) => measured.latencies.add(latencies).expect("all histograms have the same bounds"),
+                Ok(Err(())) => {}
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        match failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(Failure { kind, error }) => Err(RunError::Transaction { kind: W::KINDS[kind], error }),
+            None => Ok(measured),
+        }
+    })
+}
+
+/// Leads the threads through the phases and takes the counts between them.
+struct Conductor<'r, P> {
+    database: &'r Arc<P>,
+    tallies: &'r [CachePadded<Tally>],
+    settings: &'r Settings,
+    observer: &'r dyn Observer,
+    clock: SystemClock,
+}
+
+/// Counts at one moment.
+struct Moment {
+    ns: u64,
+    counts: Counts,
+    statistics: Statistics,
+}
+
+impl<P: Protocol> Conductor<'_, P> {
+    fn conduct(&self, phase: &Phase, over: &dyn Fn() -> bool) -> Measured {
+        let start = self.now();
+        let warmed = self.wait(true, self.settings.warmup_seconds, over);
+        // A run that is ended during its ramp-up has nothing else to show than that.
+        let begin = if warmed { self.now() } else { start };
+        let finished = warmed && {
+            phase.set(Phase::MEASURED);
+            self.wait(false, self.settings.seconds, over)
+        };
+        let end = self.now();
+        phase.set(Phase::OVER);
+        Measured {
+            counts: end.counts.since(&begin.counts),
+            seconds: (end.ns - begin.ns) as f64 / 1e9,
+            before: begin.statistics,
+            after: end.statistics,
+            latencies: Histogram::new(3).expect("three digits are possible"),
+            interrupted: !finished,
+        }
+    }
+
+    fn now(&self) -> Moment {
+        Moment { counts: Counts::of(self.tallies), statistics: self.database.statistics(), ns: self.clock.now_ns() }
+    }
+
+    /// Waits for so many seconds, and tells each of them; `false` when the run was over before.
+    fn wait(&self, warmup: bool, seconds: f64, over: &dyn Fn() -> bool) -> bool {
+        let mut last = self.now();
+        let begin_ns = last.ns;
+        let end_ns = begin_ns + (seconds * 1e9) as u64;
+        loop {
+            let now_ns = self.clock.now_ns();
+            if over() {
+                return false;
+            }
+            if now_ns >= end_ns {
+                return true;
+            }
+            if now_ns >= last.ns + 1_000_000_000 {
+                let now = self.now();
+                let completed = now.counts.since(&last.counts).total();
+                self.observer.live(&Live {
+                    warmup,
+                    elapsed_seconds: (now.ns - begin_ns) as f64 / 1e9,
+                    of_seconds: seconds,
+                    tps: completed as f64 / ((now.ns - last.ns) as f64 / 1e9),
+                    abort_rate: abort_rate(now.statistics.conflicts() - last.statistics.conflicts(), completed),
+                });
+                last = now;
+            }
+            std::thread::sleep(TICK.min(Duration::from_nanos(end_ns - now_ns)));
+        }
+    }
+}

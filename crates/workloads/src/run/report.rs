@@ -1,0 +1,168 @@
+//! What a run found out.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use polychron_engine::{Statistics, Versions};
+use serde::Serialize;
+
+use super::machine::Machine;
+
+/// All that a run measured, as it is written to JSON.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The workload's name.
+    pub workload: String,
+    /// The protocol's name.
+    pub protocol: String,
+    /// The workload's options.
+    pub options: serde_json::Value,
+    /// Threads that executed transactions.
+    pub threads: usize,
+    /// Procedures handed over at once.
+    pub batch: usize,
+    /// Length of the measured interval in seconds.
+    pub seconds: f64,
+    /// Whether the run was ended before its time.
+    pub interrupted: bool,
+    /// The seed of all inputs.
+    pub seed: u64,
+    /// Transactions completed in the measured interval: committed, or rolled back because their procedure wanted that.
+    pub completed: u64,
+    /// The part of `completed` that rolled itself back.
+    pub rolled_back: u64,
+    /// Completed transactions a second, over all threads.
+    pub committed_tps: f64,
+    /// Completed transactions by kind.
+    pub completed_by_kind: BTreeMap<String, u64>,
+    /// Conflicts as a share of all attempts.
+    pub abort_rate: f64,
+    /// Conflicts by reason.
+    pub aborts: BTreeMap<String, u64>,
+    /// Latencies in microseconds, from handing a transaction (or its batch) over to its completion.
+    pub latency_us: Latencies,
+    /// The most memory the process has had at once, where the system tells it.
+    pub peak_rss_bytes: Option<u64>,
+    /// Memory of the database at the end, where the protocol uses the engine's.
+    pub memory: Option<MemoryReport>,
+    /// Records by extra versions, where records can have them.
+    pub versions: Option<VersionReport>,
+    /// How old snapshots were when they began, where there were any.
+    pub staleness_us: Option<Staleness>,
+    /// Rows loaded, and how long that took.
+    pub load: Load,
+    /// `passed`, or the condition that does not hold and its rows, or that the protocol promises nothing to check.
+    pub checks: String,
+    /// The conditions that hold.
+    pub conditions: Vec<String>,
+    /// The machine.
+    pub machine: Machine,
+    /// The commit that was built, as far as known.
+    pub commit: String,
+}
+
+impl Report {
+    /// Whether every check held that the protocol's promises make hold.
+    pub fn passed(&self) -> bool {
+        self.checks == Self::PASSED || self.checks == Self::NOT_PROMISED
+    }
+
+    /// What [`Report::checks`] says when all is well.
+    pub const PASSED: &'static str = "passed";
+
+    /// What [`Report::checks`] says of a protocol without isolation, for which nothing is checked.
+    pub const NOT_PROMISED: &'static str = "not promised by this protocol";
+}
+
+/// Percentiles of latencies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Latencies {
+    /// Half of the transactions were faster.
+    pub p50: f64,
+    /// 99 % were faster.
+    pub p99: f64,
+    /// 99.9 % were faster.
+    pub p999: f64,
+    /// The slowest that was timed.
+    pub max: f64,
+    /// How many were timed.
+    pub samples: u64,
+}
+
+impl Latencies {
+    /// The percentiles of latencies in nanoseconds.
+    pub(super) fn of(histogram: &Histogram<u64>) -> Self {
+        let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
+        Self {
+            p50: at(0.5),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: histogram.max() as f64 / 1e3,
+            samples: histogram.len(),
+        }
+    }
+}
+
+/// Rows loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Load {
+    /// How many.
+    pub rows: u64,
+    /// In how many seconds.
+    pub seconds: f64,
+}
+
+/// The database's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct MemoryReport {
+    /// Bytes allocated and not freed.
+    pub used_bytes: usize,
+    /// Bytes taken from the system for rows, versions and indexes.
+    pub reserved_bytes: usize,
+    /// Bytes that wait until no snapshot or reader can see them.
+    pub retired_bytes: usize,
+}
+
+impl MemoryReport {
+    pub(super) fn of(statistics: &Statistics) -> Option<Self> {
+        let memory = statistics.memory.as_ref()?;
+        Some(Self {
+            used_bytes: memory.used_bytes,
+            reserved_bytes: memory.reserved_bytes,
+            retired_bytes: memory.retired_bytes,
+        })
+    }
+}
+
+/// Extra versions.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct VersionReport {
+    /// `records[n]` records have `n` versions besides the newest; the last entry counts all with as many or more.
+    pub records: Vec<u64>,
+    /// The share of records with at most 0, 1, 2, … extra versions.
+    pub cumulative: Vec<f64>,
+}
+
+impl From<Versions> for VersionReport {
+    fn from(versions: Versions) -> Self {
+        Self { records: versions.records.to_vec(), cumulative: versions.cumulative() }
+    }
+}
+
+/// How old snapshots were when they began, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Staleness {
+    /// On average.
+    pub mean: f64,
+    /// At most, since the database was opened.
+    pub max: u64,
+}
+
+impl Staleness {
+    /// Of the snapshots between two moments.
+    pub(super) fn between(before: &Statistics, after: &Statistics) -> Option<Self> {
+        let snapshots = after.snapshots - before.snapshots;
+        let sum = after.staleness_sum_us - before.staleness_sum_us;
+        (snapshots > 0).then(|| Self { mean: sum as f64 / snapshots as f64, max: after.staleness_max_us })
+    }
+}

@@ -1,0 +1,96 @@
+//! Delivery (clause 2.7): the oldest undelivered order of every district goes out.
+//!
+//! Orders of a district are numbered in the order in which they commit, and Delivery takes them in that order. So once a
+//! committed transaction has delivered an order, neither it nor one below it will ever wait again, and a client that
+//! remembers it can begin to search behind it, instead of among the keys of orders that went out a moment ago.
+
+use polychron_engine::{Declare, Operations, Procedure, Stop, Transaction};
+use polychron_schema::Timestamp;
+
+use super::{add, found};
+use crate::tpcc::schema::{Customer, Money, Order, OrderLine, Tables, Undelivered};
+
+/// The most districts of a warehouse.
+pub const MOST_DISTRICTS: usize = 10;
+
+/// Delivers one order a district, all in one transaction.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the inputs of clause 2.7.1")]
+pub struct Delivery {
+    pub tables: Tables,
+    pub warehouse: u16,
+    pub districts: u8,
+    pub carrier: u8,
+    pub date: Timestamp,
+    /// For each district, an order below which none waits.
+    pub search_from: [u32; MOST_DISTRICTS],
+    /// The same after this transaction has committed.
+    pub search_next: [u32; MOST_DISTRICTS],
+    /// Shown: how many orders went out; fewer than there are districts when some had none.
+    pub delivered: u8,
+}
+
+impl Delivery {
+    #[inline]
+    fn deliver<T: Transaction>(&self, transaction: &mut T, district: u8, from: u32) -> Result<Option<u32>, Stop> {
+        let Self { tables, warehouse, carrier, date, .. } = *self;
+        let waiting =
+            transaction.scan(&tables.undelivered, (warehouse, district, from)..=(warehouse, district, u32::MAX));
+        let oldest = waiting.columns(Undelivered::ORDER).first(|row| row.order())?;
+        let Some(order) = oldest else { return Ok(None) };
+        let key = (warehouse, district, order);
+        let is_there = transaction.delete(&tables.undelivered, key)?;
+        found::<Undelivered>(is_there, key)?;
+
+        let (mut customer, mut line_count) = (0, 0);
+        let columns = (Order::CUSTOMER, Order::LINE_COUNT, Order::CARRIER);
+        let is_there = transaction.update_columns(&tables.order, key, columns, |row| {
+            row.set_carrier(Some(carrier));
+            (customer, line_count) = (row.customer(), row.line_count());
+        })?;
+        found::<Order>(is_there, key)?;
+
+        // The lines of an order are numbered from 1 without gaps, and never change in number.
+        let mut sum = Money::ZERO;
+        for number in 1..=line_count {
+            let key = (warehouse, district, order, number);
+            let columns = (OrderLine::AMOUNT, OrderLine::DELIVERED);
+            let is_there = transaction.update_columns(&tables.order_line, key, columns, |line| {
+                line.set_delivered(Some(date));
+                sum = add(sum, line.amount());
+            })?;
+            found::<OrderLine>(is_there, key)?;
+        }
+
+        let key = (warehouse, district, customer);
+        let columns = (Customer::BALANCE, Customer::DELIVERY_COUNT);
+        let is_there = transaction.update_columns(&tables.customer, key, columns, |row| {
+            row.set_balance(add(row.balance(), sum));
+            row.set_delivery_count(row.delivery_count().wrapping_add(1));
+        })?;
+        found::<Customer>(is_there, key)?;
+        Ok(Some(order))
+    }
+}
+
+impl Procedure for Delivery {
+    type Output = ();
+
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+        self.delivered = 0;
+        self.search_next = self.search_from;
+        let districts = usize::from(self.districts).min(MOST_DISTRICTS);
+        for (district, from) in (1..).zip(self.search_from).take(districts) {
+            if let Some(order) = self.deliver(transaction, district, from)? {
+                self.search_next[usize::from(district) - 1] = order.wrapping_add(1);
+                self.delivered += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        declaration.partition(u64::from(self.warehouse));
+        declaration.unknown();
+    }
+}
