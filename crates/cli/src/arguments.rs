@@ -100,6 +100,10 @@ pub(crate) struct Common {
     #[arg(long)]
     pub(crate) memory_limit: Option<usize>,
 
+    /// Memory to touch before loading, in MiB, so that the run meets no page faults
+    #[arg(long, default_value_t = 0)]
+    pub(crate) prefault: usize,
+
     /// Write everything measured to this file as JSON
     #[arg(long)]
     pub(crate) json: Option<PathBuf>,

@@ -146,6 +146,7 @@ fn settings(common: &Common) -> Result<Settings, String> {
         batch: common.batch,
         pregenerate: common.pregenerate,
         pin: common.pin,
+        prefault_bytes: common.prefault.saturating_mul(1 << 20),
         commit: env!("POLYCHRON_COMMIT").to_owned(),
     })
 }
@@ -161,6 +162,7 @@ fn shared_options(common: &Common, settings: &Settings) -> Result<Shared, String
         let bytes = mebibytes.checked_mul(1 << 20).filter(|&bytes| bytes > 0);
         shared.memory.limit_bytes = Some(bytes.ok_or(format!("--memory-limit is {mebibytes} MiB; that is no size"))?);
     }
+    check_memory(settings.prefault_bytes as u64, &shared).map_err(|line| format!("--prefault: {line}"))?;
     Ok(shared)
 }
 

@@ -44,6 +44,8 @@ pub struct Settings {
     pub pregenerate: usize,
     /// Whether each thread is bound to a core.
     pub pin: bool,
+    /// Bytes of memory touched before loading, so that no page fault falls into the measured interval; the papers do so.
+    pub prefault_bytes: usize,
     /// The commit that was built, for the report.
     pub commit: String,
 }
@@ -58,6 +60,7 @@ impl Default for Settings {
             batch: 1,
             pregenerate: 0,
             pin: false,
+            prefault_bytes: 0,
             commit: "unknown".to_owned(),
         }
     }
@@ -141,6 +144,9 @@ pub fn run<P: Protocol, W: Workload>(
     observer: &dyn Observer,
 ) -> Result<Report, RunError> {
     assert!(W::KINDS.len() <= MAX_KINDS, "a workload has at most {MAX_KINDS} kinds");
+    if settings.prefault_bytes > 0 {
+        database.memory().prefault(settings.prefault_bytes);
+    }
     let workload = W::create(options, database).map_err(RunError::Load)?;
     let load = load(&workload, database, settings, observer).map_err(RunError::Load)?;
     settle::settle(database).map_err(RunError::Load)?;
