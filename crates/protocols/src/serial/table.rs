@@ -83,7 +83,10 @@ impl Tables {
 impl Secondary {
     /// The index at `position` of the definition, without entries.
     fn new(definition: &TableDefinition, position: usize) -> Result<Self, Error> {
-        let IndexDefinition { name, kind, .. } = definition.indexes[position].clone();
+        let index = &definition.indexes[position];
+        let IndexDefinition { name, kind, .. } = index.clone();
+        // Entries that carry the primary key are found by what they begin with, which hashing cannot do.
+        let kind = if definition.appends_primary_key(index) { IndexKind::Ordered } else { kind };
         let extractor = KeyExtractor::secondary(definition, position).map_err(Error::from)?;
         Ok(Self { kind, name, extractor, entries: BTreeMap::new() })
     }

@@ -203,12 +203,15 @@ fn indexes_come_and_go_under_ids_of_their_own() {
     assert!(matches!(database.drop_index(id, IndexId(1)), Err(Error::NoSuchIndex(..))));
     let hash = IndexDefinition::new("by_city", [1]).with_kind(IndexKind::Hash);
     assert_eq!(database.create_index(id, hash).unwrap(), IndexId(4));
+    let unique = IndexDefinition::new("by_id", [0]).with_unique(true).with_kind(IndexKind::Hash);
+    assert_eq!(database.create_index(id, unique).unwrap(), IndexId(5));
     let names: Vec<_> = database.definition(id).unwrap().indexes.iter().map(|index| index.name.clone()).collect();
-    assert_eq!(names, ["by_email", "by_age", "by_city"]);
+    assert_eq!(names, ["by_email", "by_age", "by_city", "by_id"]);
     transact(&mut worker, |transaction| {
         assert_eq!(ids(transaction, &whole(id, IndexId(3)))?, [1, 2, 3]);
         assert!(ids(transaction, &whole(id, IndexId(1))).is_err());
-        assert!(ids(transaction, &whole(id, IndexId(4))).is_err(), "a hash index has no order");
+        assert_eq!(ids(transaction, &whole(id, IndexId(4)))?.len(), 3, "an index with equal keys is ordered");
+        assert!(ids(transaction, &whole(id, IndexId(5))).is_err(), "a hash index has no order");
         Ok(())
     })
     .unwrap();
