@@ -5,7 +5,7 @@ mod ordered_common;
 use ordered_common::{Collect, NodeSet, Random, handle};
 use polychron_base::key::Key8;
 use polychron_index::Inserted;
-use polychron_index::ordered::{Direction, OrderedIndex, Step};
+use polychron_index::ordered::{Direction, Finger, OrderedIndex, Step};
 use polychron_memory::{Guard, Local, Memory, Options};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::ops::Bound;
@@ -109,10 +109,14 @@ fn come_and_go(spread: fn(u64) -> Vec<u8>, numbers: u64, rounds: u64) {
             let first = random.below(numbers as usize) as u64;
             let insert = random.below(2) == 0;
             let guard = &local.pin();
+            let mut finger = Finger::default();
             for number in (first..(first + 40).min(numbers)).filter(|number| number % 7 != 0) {
                 let key = spread(number);
                 if insert {
-                    put(index, &key, 2 + seed + round, guard);
+                    // SAFETY: the finger was set under this guard by this index.
+                    let put =
+                        unsafe { index.insert_near(&key[..], handle(2 + seed + round), &mut finger, &mut (), guard) };
+                    put.expect("memory is there");
                 } else if let Some(present) = index.get(&key[..], guard).handle {
                     index.remove(&key[..], present, guard);
                 }
@@ -120,8 +124,12 @@ fn come_and_go(spread: fn(u64) -> Vec<u8>, numbers: u64, rounds: u64) {
         }
     };
     let find = |guard: &Guard<'_>| {
+        let mut finger = Finger::default();
         for key in &stable {
             assert_eq!(index.get(&key[..], guard).handle, Some(handle(1)), "{key:?}");
+            // SAFETY: as above.
+            let near = unsafe { index.get_near(&key[..], &mut finger, guard) };
+            assert_eq!(near.handle, Some(handle(1)), "{key:?}");
         }
         let mut cursors: Vec<_> = stable.iter().map(|key| index.start(&key[..], guard)).collect();
         while !cursors.is_empty() {

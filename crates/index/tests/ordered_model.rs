@@ -4,7 +4,7 @@ mod ordered_common;
 
 use ordered_common::{Collect, NodeSet, Random, handle, memory};
 use polychron_base::key::{EncodedKey, Key8, Key16};
-use polychron_index::ordered::{BulkLoadError, Direction, OrderedIndex, Step, Visitor};
+use polychron_index::ordered::{BulkLoadError, Direction, Finger, OrderedIndex, Step, Visitor};
 use polychron_index::{Handle, Inserted, Stamp};
 use polychron_memory::Guard;
 use std::collections::BTreeMap;
@@ -27,6 +27,20 @@ fn get<K: EncodedKey>(index: &OrderedIndex, key: K, guard: &Guard<'_>) -> Option
 
 fn put<K: EncodedKey>(index: &OrderedIndex, key: K, value: u64, guard: &Guard<'_>) -> bool {
     matches!(index.insert(key, handle(value), &mut (), guard), Ok(Inserted::New))
+}
+
+/// As [`get`], and the same from where the finger is.
+fn get_near<K: EncodedKey>(index: &OrderedIndex, key: K, finger: &mut Finger, guard: &Guard<'_>) -> Option<u64> {
+    let found = index.get(key, guard);
+    // SAFETY: a test keeps one guard and one finger for an index.
+    let near = unsafe { index.get_near(key, finger, guard) };
+    assert_eq!((found.handle, found.stamp), (near.handle, near.stamp));
+    get(index, key, guard)
+}
+
+fn put_near<K: EncodedKey>(index: &OrderedIndex, key: K, value: u64, finger: &mut Finger, guard: &Guard<'_>) -> bool {
+    // SAFETY: as above.
+    matches!(unsafe { index.insert_near(key, handle(value), finger, &mut (), guard) }, Ok(Inserted::New))
 }
 
 fn as_slices(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
@@ -89,13 +103,14 @@ fn agrees_with_a_model() {
         let index = OrderedIndex::new(&guard).expect("memory is there");
         let mut random = Random::new(seed);
         let mut model = Model::new();
+        let finger = &mut Finger::default();
         for step in 0..4000u64 {
             let key = random.key();
             let growing = (step / 1000) % 2 == 0;
             match random.below(10) {
                 0..=4 if growing => {
                     let absent = !model.contains_key(&key);
-                    assert_eq!(put(&index, &key[..], step + 1, &guard), absent);
+                    assert_eq!(put_near(&index, &key[..], step + 1, finger, &guard), absent);
                     model.entry(key).or_insert(step + 1);
                 }
                 0..=6 => {
@@ -106,7 +121,7 @@ fn agrees_with_a_model() {
                         assert!(index.remove(&chosen[..], handle(value), &guard));
                         model.remove(&chosen);
                     }
-                    assert_eq!(get(&index, &chosen[..], &guard), None);
+                    assert_eq!(get_near(&index, &chosen[..], finger, &guard), None);
                 }
                 7 => {
                     if let Some((chosen, value)) = model.iter_mut().nth(random.below(1 + step as usize % 50)) {
@@ -119,13 +134,13 @@ fn agrees_with_a_model() {
                     let limit = (random.below(2) == 0).then(|| 1 + random.below(20));
                     check_scan(&index, &model, &lower, &upper, limit, &guard);
                 }
-                _ => assert_eq!(get(&index, &key[..], &guard), model.get(&key).copied()),
+                _ => assert_eq!(get_near(&index, &key[..], finger, &guard), model.get(&key).copied()),
             }
         }
         check_scan(&index, &model, &Bound::Unbounded, &Bound::Unbounded, None, &guard);
         assert_eq!(index.statistics(&guard).keys, model.len());
         for (key, value) in &model {
-            assert_eq!(get(&index, &key[..], &guard), Some(*value));
+            assert_eq!(get_near(&index, &key[..], finger, &guard), Some(*value));
             assert!(index.remove(&key[..], handle(*value), &guard));
         }
         let rest = index.statistics(&guard);
@@ -169,6 +184,31 @@ fn ascending_and_descending_insertions_fill_leaves() {
         assert!(statistics.leaves as u64 <= count / 14, "{statistics:?}");
         index.retire(&guard);
     }
+}
+
+/// Several ascending runs inside of the key space, entered in turn: fingers lose their leaf again and again, and the runs
+/// leave full leaves behind although keys of other runs lie to the right.
+#[test]
+fn runs_inside_the_key_space_fill_leaves() {
+    let (_memory, local) = memory();
+    let guard = local.pin();
+    let index = OrderedIndex::new(&guard).expect("memory is there");
+    let (runs, length) = (10u64, 3000u64);
+    let mut fingers = vec![Finger::default(); runs as usize];
+    let key = |run: u64, number: u64| Key8::new((run << 40) | (number * 256), 8);
+    for number in 0..length {
+        for run in 0..runs {
+            let finger = &mut fingers[run as usize];
+            assert_eq!(get_near(&index, key(run, number), finger, &guard), None);
+            assert!(put_near(&index, key(run, number), number + 1, finger, &guard));
+            assert!(!put_near(&index, key(run, number), number + 2, finger, &guard));
+            assert_eq!(get_near(&index, key(run, number), finger, &guard), Some(number + 1));
+        }
+    }
+    let statistics = index.statistics(&guard);
+    assert_eq!(statistics.keys as u64, runs * length);
+    assert!(statistics.leaves as u64 <= runs * (length / 14 + 2), "{statistics:?}");
+    index.retire(&guard);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Insertion: into a free slot, by dividing a leaf (`split.rs`), or by making layers for keys that share a slice.
 
+use super::finger::Finger;
 use super::lookup::{Hit, Place, stamp_of, value_of};
 use super::node::{Entry, KIND_LAYER, KIND_SUFFIX, LEAF_WIDTH, Leaf, Node, class};
 use super::suffix::Suffix;
@@ -23,10 +24,27 @@ impl OrderedIndex {
         changes: &mut impl Changes,
         guard: &Guard<'_>,
     ) -> Result<Inserted, OutOfMemory> {
+        // SAFETY: the finger is empty.
+        unsafe { self.insert_near(key, handle, &mut Finger::default(), changes, guard) }
+    }
+
+    /// As [`OrderedIndex::insert`]; begins at the finger, and leaves it at the key's leaf.
+    ///
+    /// # Safety
+    /// As for [`OrderedIndex::get_near`].
+    pub unsafe fn insert_near<K: EncodedKey>(
+        &self,
+        key: K,
+        handle: Handle,
+        finger: &mut Finger,
+        changes: &mut impl Changes,
+        guard: &Guard<'_>,
+    ) -> Result<Inserted, OutOfMemory> {
         debug_assert!(key.len() <= MAX_KEY_BYTES);
         let mut backoff = Backoff::new();
         loop {
-            let place = self.locate(key, guard);
+            // SAFETY: passed on from the caller.
+            let place = unsafe { self.locate_near(key, finger, guard) };
             if let Some(present) = place.handle(key) {
                 return Ok(Inserted::Existing(Lookup { handle: Some(present), stamp: place.stamp() }));
             }

@@ -5,6 +5,7 @@
 //! followed. When a validation fails the step is repeated, or the walk starts over.
 
 use super::OrderedIndex;
+use super::finger::Finger;
 use super::node::{Header, KIND_LAYER, KIND_SUFFIX, Leaf, Node, Value, prefetch_node};
 use super::suffix::Suffix;
 use super::version::{DELETED, INTERIOR, same_structure};
@@ -203,6 +204,16 @@ impl OrderedIndex {
     #[inline]
     pub fn get<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) -> Lookup {
         self.locate(key, guard).lookup(key)
+    }
+
+    /// As [`OrderedIndex::get`]; begins at the finger, and leaves it at the key's leaf.
+    ///
+    /// # Safety
+    /// The finger is empty, or only this index has set it, under a guard that has been alive ever since.
+    #[inline]
+    pub unsafe fn get_near<K: EncodedKey>(&self, key: K, finger: &mut Finger, guard: &Guard<'_>) -> Lookup {
+        // SAFETY: passed on from the caller.
+        unsafe { self.locate_near(key, finger, guard) }.lookup(key)
     }
 
     /// Begins a look-up that is carried on with [`OrderedIndex::advance`], and prefetches the root. The cursor ends with

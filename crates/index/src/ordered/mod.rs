@@ -8,6 +8,7 @@
 //! Readers write nothing shared: they validate node versions. Writers latch leaves, and for splits and removals the nodes
 //! above. `docs/ordered-index.md` states who may change what under which latch, and why stamps tell the truth.
 
+mod finger;
 mod insert;
 mod interior;
 mod load;
@@ -24,6 +25,7 @@ mod statistics;
 mod suffix;
 mod version;
 
+pub use finger::Finger;
 pub use load::BulkLoadError;
 pub use lookup::{Cursor, Step};
 pub use scan::{Direction, Visitor};

@@ -25,7 +25,9 @@ pub(super) const KIND_SUFFIX: usize = 9;
 pub(super) const KIND_LAYER: usize = 10;
 /// The slot is free.
 const KIND_FREE: u64 = 15;
-const ALL_FREE: u64 = u64::MAX >> 4;
+/// The highest nibble of the kinds: the slot of the entry that came last, or that of none.
+const LATEST_SHIFT: usize = 4 * LEAF_WIDTH;
+const ALL_FREE: u64 = u64::MAX;
 
 /// The place of a kind in the order of the keys with one slice.
 #[inline]
@@ -383,6 +385,13 @@ impl Leaf {
         self.values[slot].store(value, Ordering::Release);
     }
 
+    /// The slice of the last entry; that of the first place in a leaf without entries.
+    #[inline]
+    pub(super) fn last_slice(&self) -> u64 {
+        let permutation = self.permutation();
+        self.slices[permutation.slot(permutation.count().saturating_sub(1))].load(Ordering::Acquire)
+    }
+
     /// The entry for a key that has `remaining` bytes from this slice on: its slot and kind.
     #[inline]
     pub(super) fn find(&self, slice: u64, remaining: usize) -> Option<(usize, usize)> {
@@ -459,8 +468,16 @@ impl Leaf {
         let (permutation, slot) = self.permutation().insert(position);
         self.slices[slot].store(entry.slice, Ordering::Release);
         self.set_value(slot, entry.value);
-        self.set_kind(slot, entry.kind as u64);
+        let kinds = self.kinds.load(Ordering::Relaxed) & !(15 << (4 * slot) | 15 << LATEST_SHIFT);
+        self.kinds.store(kinds | (entry.kind as u64) << (4 * slot) | (slot as u64) << LATEST_SHIFT, Ordering::Release);
         self.permutation.store(permutation.0, Ordering::Release);
+    }
+
+    /// Whether an entry at `position` goes on where the one that came last ended: the insertions are probably ascending.
+    /// Under the latch.
+    pub(super) fn continues_run(&self, position: usize) -> bool {
+        let latest = (self.kinds.load(Ordering::Relaxed) >> LATEST_SHIFT) as usize;
+        position > 0 && self.permutation().slot(position - 1) == latest
     }
 
     /// Makes the entry in `slot` another one with the same slice. Under the latch, marked dirty.

@@ -164,7 +164,6 @@ fn divide_interior(
             (interior.slice(source), interior.child(source + 1))
         };
     }
-    // Ascending insertions leave full nodes behind.
     let kept = if append && at == INTERIOR_WIDTH { INTERIOR_WIDTH - 1 } else { INTERIOR_WIDTH / 2 };
     // SAFETY: all children are nodes of the tree, and both nodes are latched.
     unsafe {
@@ -174,11 +173,17 @@ fn divide_interior(
     slices[kept]
 }
 
+/// Whether an insertion of rank `rank` belongs to an ascending run, which leaves full nodes behind.
+fn ascends(rank: usize, behind_last: bool, leaf: &Leaf) -> bool {
+    leaf.continues_run(rank) || (behind_last && leaf.next().is_none())
+}
+
 /// Where to divide a full leaf's entries, the new one among them: never between two with the same slice.
 fn division(merged: &[Entry], rank: usize, leaf: &Leaf) -> usize {
     let last = merged.len() - 1;
-    let wanted = if rank == last && leaf.next().is_none() {
-        last
+    let wanted = if ascends(rank, rank == last, leaf) {
+        // Behind the new entry, so that the run has no other keys to its right in the leaf where it goes on.
+        (rank + 1).min(last)
     } else if rank == 0 && leaf.prev().is_none() {
         1
     } else {
@@ -212,7 +217,7 @@ impl OrderedIndex {
         merged.push(entry);
         old[rank..].iter().for_each(|kept| merged.push(*kept));
         let at = division(&merged, rank, left);
-        let append = rank == old.len() && left.next().is_none();
+        let append = ascends(rank, rank == old.len(), left);
 
         // SAFETY: the entry was not published.
         let right = Leaf::allocate(merged[at].slice, &merged[at..], guard)

@@ -1,0 +1,101 @@
+//! A finger: the leaf where the last key of several was found, as the place to begin for the next.
+//!
+//! Keys that are asked for one after the other often lie side by side: the lines of one order, entries that are put in
+//! in ascending order. A leaf tells by itself whether it covers a key: its range is from its low to its right
+//! neighbour's. So the walk from the root can be left out, and what is found is validated like the end of a walk.
+
+use super::OrderedIndex;
+use super::lookup::{Hit, Place};
+use super::node::{KIND_LAYER, Leaf};
+use super::version::{DELETED, DIRTY, LATCHED};
+use polychron_base::key::EncodedKey;
+use polychron_memory::Guard;
+use std::ptr::NonNull;
+
+/// Remembers a leaf of the first layer of one index. Empty by default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Finger {
+    leaf: Option<NonNull<Leaf>>,
+    /// The beginning of the leaf's range.
+    low: u64,
+    /// How far beyond it a key may lie for the leaf to be worth a look. A guess.
+    reach: u64,
+}
+
+// SAFETY: the pointer is followed only by methods whose caller promises that the leaf still lives.
+unsafe impl Send for Finger {}
+
+/// What a leaf with a single entry is taken to reach.
+const SHORTEST_REACH: u64 = 255;
+
+impl Finger {
+    /// Remembers the leaf of a place in the first layer.
+    #[inline]
+    fn set(&mut self, place: &Place<'_>) {
+        if place.depth > 0 {
+            return;
+        }
+        let low = place.leaf.low();
+        let width = place.leaf.last_slice().wrapping_sub(low);
+        *self = Self {
+            leaf: Some(NonNull::from(place.leaf)),
+            low,
+            // As far again as its entries go, for keys that come behind the last.
+            reach: width.saturating_mul(2).saturating_add(SHORTEST_REACH),
+        };
+    }
+
+    /// The place of the key, if the leaf covers it and is not being changed.
+    ///
+    /// # Safety
+    /// As for [`OrderedIndex::get_near`].
+    #[inline]
+    unsafe fn place<'g, K: EncodedKey>(&self, key: K, _guard: &'g Guard<'_>) -> Option<Place<'g>> {
+        let slice = key.slice(0);
+        if slice.wrapping_sub(self.low) > self.reach {
+            return None;
+        }
+        // SAFETY: the caller promises that the leaf lives as long as the guard.
+        let leaf: &'g Leaf = unsafe { self.leaf?.as_ref() };
+        let version = leaf.version().load();
+        if version & (DIRTY | DELETED) != 0 || slice < leaf.low() {
+            return None;
+        }
+        let state = leaf.state();
+        let hit = leaf.find(slice, key.len()).map(|(slot, kind)| Hit { slot, kind, value: leaf.value(slot) });
+        match hit {
+            Some(Hit { kind: KIND_LAYER, .. }) => return None,
+            Some(_) => {}
+            // The neighbour's low is read before the leaf's own version is found unchanged, so it was the end of the range.
+            None => {
+                if leaf.next().is_some_and(|next| next.low() <= slice) {
+                    return None;
+                }
+            }
+        }
+        let version = version & !LATCHED;
+        leaf.version().is(version).then_some(Place { leaf, version, state, depth: 0, hit })
+    }
+}
+
+impl OrderedIndex {
+    /// The leaf that covers the key, tried at the finger first.
+    ///
+    /// # Safety
+    /// As for [`OrderedIndex::get_near`].
+    #[inline]
+    pub(super) unsafe fn locate_near<'g, K: EncodedKey>(
+        &self,
+        key: K,
+        finger: &mut Finger,
+        guard: &'g Guard<'_>,
+    ) -> Place<'g> {
+        // SAFETY: passed on from the caller.
+        if let Some(place) = unsafe { finger.place(key, guard) } {
+            return place;
+        }
+        let place = self.locate(key, guard);
+        finger.set(&place);
+        place
+    }
+}
