@@ -24,6 +24,9 @@ use super::worker::{MaflingoWorker, Session, State};
 /// nothing more and begins to push lines out of the first-level cache again.
 const GROUP: usize = 8;
 
+/// Hints that are looked at for a key, ahead and from the first on: a key without a hint must not cost a walk over all.
+const WINDOW: usize = 4;
+
 /// Where the record of a declared key was.
 #[derive(Clone, Copy, Debug)]
 struct Hint {
@@ -41,6 +44,8 @@ pub(super) struct Hints {
     first: usize,
     next: usize,
     end: usize,
+    /// From here on up to `end`, hints wait for their look-ups.
+    asked: usize,
     /// Memory of the walks that find them.
     walks: Walks,
 }
@@ -52,11 +57,12 @@ impl Hints {
         self.first < self.end
     }
 
-    /// The hint for a key.
+    /// The hint for a key, if it is among the next ones, or among the first ones that were passed by.
     #[inline]
     pub(super) fn find<K: EncodedKey>(&mut self, table: TableId, key: K) -> Option<Handle> {
         let key = Key16::from_key(key)?;
-        let positions = (self.next..self.end).chain(self.first..self.next);
+        let ahead = self.next..self.end.min(self.next + WINDOW);
+        let positions = ahead.chain(self.first..self.next.min(self.first + WINDOW));
         for position in positions {
             let hint = &self.all[position];
             if hint.table == table && hint.key == key {
@@ -67,15 +73,30 @@ impl Hints {
         None
     }
 
-    /// Adds a hint to those in force. The transaction holds the epoch in which it was found.
+    /// Adds a hint to those in force, of which more is to be found out; `false` when there is no room behind them, or the
+    /// key is too long. The transaction holds the epoch in which the key will be looked up.
     #[inline]
-    pub(super) fn add<K: EncodedKey>(&mut self, table: TableId, key: K, handle: Handle) {
-        if self.end == self.all.len()
-            && let Some(key) = Key16::from_key(key)
-        {
-            self.all.push(Hint { table, key, handle: Some(handle) });
-            self.end += 1;
+    pub(super) fn ask<K: EncodedKey>(&mut self, table: TableId, key: K) -> bool {
+        if self.end < self.all.len() {
+            return false;
         }
+        let Some(key) = Key16::from_key(key) else { return false };
+        self.all.push(Hint { table, key, handle: None });
+        self.end += 1;
+        true
+    }
+
+    /// The next key that was asked for and not looked up yet.
+    #[inline]
+    pub(super) fn next_asked(&self) -> Option<(TableId, Key16)> {
+        (self.asked < self.end).then(|| (self.all[self.asked].table, self.all[self.asked].key))
+    }
+
+    /// Answers it.
+    #[inline]
+    pub(super) fn answer(&mut self, handle: Option<Handle>) {
+        self.all[self.asked].handle = handle;
+        self.asked += 1;
     }
 
     /// Forgets all hints, before the epoch ends in which they were found.
@@ -88,7 +109,7 @@ impl Hints {
     }
 
     fn put_in_force(&mut self, range: std::ops::Range<usize>) {
-        (self.first, self.next, self.end) = (range.start, range.start, range.end);
+        (self.first, self.next, self.end, self.asked) = (range.start, range.start, range.end, range.end);
     }
 }
 

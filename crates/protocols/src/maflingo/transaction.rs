@@ -9,7 +9,8 @@ use polychron_base::{Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Place, check_key, words_of};
 use polychron_engine::{Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
-use polychron_index::{Inserted, Lookup, Stamp};
+use polychron_index::ordered::Finger;
+use polychron_index::{AnyIndex, Handle, Inserted, Lookup, Stamp};
 use polychron_memory::{Guard, Snapshot};
 use polychron_schema::{RowBuffer, RowMut, RowRef};
 
@@ -21,6 +22,10 @@ use super::sets::{Kind, Read, Span, Write};
 use super::table::{MaflingoTable, Store};
 use super::tid::TidSource;
 use super::worker::State;
+
+/// Lines of a record that are fetched ahead. An update reads the whole row for the older version, so more than the first few
+/// are worth it: measured on TPC-C, 6 lines are 4 % ahead of 2.
+const MOST_LINES: usize = 6;
 
 /// Memory that operations use one after the other.
 #[derive(Debug, Default)]
@@ -51,6 +56,24 @@ pub struct MaflingoTransaction<'w, T: TidSource, R: Redo> {
     pub(super) doomed: bool,
     ended: bool,
     pub(super) until_check: u32,
+    fingers: Fingers,
+}
+
+/// Where the last keys of some ordered indexes were found.
+#[derive(Debug, Default)]
+struct Fingers([(Option<Place>, Finger); 4]);
+
+impl Fingers {
+    /// The finger of an index; an empty one when another index had its room.
+    #[inline]
+    fn of(&mut self, place: Place) -> &mut Finger {
+        let room = (place.table.position() ^ (place.index.position() << 1)) % self.0.len();
+        let (of, finger) = &mut self.0[room];
+        if *of != Some(place) {
+            (*of, *finger) = (Some(place), Finger::default());
+        }
+        finger
+    }
 }
 
 /// What a look-up of a record came to.
@@ -74,7 +97,18 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
             state.counters.snapshot(shared.staleness_us(epoch));
         }
         let until_check = shared.options.check_every;
-        Self { shared, state, guard, open, snapshot, read_only, doomed: false, ended: false, until_check }
+        Self {
+            shared,
+            state,
+            guard,
+            open,
+            snapshot,
+            read_only,
+            doomed: false,
+            ended: false,
+            until_check,
+            fingers: Fingers::default(),
+        }
     }
 
     #[inline]
@@ -101,6 +135,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     fn check(&mut self) -> Result<(), Stop> {
         self.until_check = self.shared.options.check_every;
         if self.snapshot.is_some() {
+            self.fingers = Fingers::default();
             self.guard.refresh();
             return Ok(());
         }
@@ -127,7 +162,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
             return Ok(Found::Row(record));
         }
         loop {
-            let Lookup { handle, stamp } = store.index().get(key, &self.guard);
+            let Lookup { handle, stamp } = self.look_up(store, key);
             let Some(handle) = handle else {
                 if self.snapshot.is_none() {
                     self.state.sets.nodes.add(stamp, store.place);
@@ -146,11 +181,38 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         }
     }
 
+    /// Asks an index; an ordered one near where its last key was.
+    #[inline]
+    fn look_up<K: EncodedKey>(&mut self, store: &Store, key: K) -> Lookup {
+        match store.index() {
+            AnyIndex::Ordered(index) => {
+                let finger = self.fingers.of(store.place);
+                // SAFETY: fingers are set under this transaction's guard, forgotten when it is renewed, and kept by
+                // index; no index gets the place of another while a transaction that knew that one runs.
+                unsafe { index.get_near(key, finger, &self.guard) }
+            }
+            AnyIndex::Hash(index) => index.get(key, &self.guard),
+        }
+    }
+
+    /// Looks a key up and starts bringing its record into the cache.
+    #[inline]
+    fn fetch_record<K: EncodedKey>(&mut self, table: &MaflingoTable, key: K) -> Option<Handle> {
+        let handle = self.look_up(&table.primary, key).handle?;
+        // SAFETY: the handle was found under this transaction's guard.
+        unsafe { Record::from_handle(handle) }.prefetch(table.lines(HEADER_BYTES).min(MOST_LINES));
+        Some(handle)
+    }
+
     /// As [`Self::find`], by a hint of the batch; `None` when there is none or it does not lead to a row.
     #[inline]
     fn find_hinted<K: EncodedKey>(&mut self, store: &Store, key: K, range: Range<usize>) -> Option<Record> {
         if store.place.index != IndexId::PRIMARY || self.snapshot.is_some() {
             return None;
+        }
+        while let Some((table, key)) = self.state.hints.next_asked() {
+            let handle = self.table(table).ok().and_then(|table| self.fetch_record(table, key));
+            self.state.hints.answer(handle);
         }
         let handle = self.state.hints.find(store.place.table, key)?;
         // SAFETY: the batch found the handle under a guard that it still holds.
@@ -267,7 +329,15 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     #[inline]
     pub(super) fn insert_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<bool, Stop> {
         let record = Record::latched(self.state.worker, row, &self.guard).map_err(Error::from)?;
-        let inserted = store.index().insert(key, record.handle(), &mut self.state.sets.nodes, &self.guard);
+        let nodes = &mut self.state.sets.nodes;
+        let inserted = match store.index() {
+            AnyIndex::Ordered(index) => {
+                let finger = self.fingers.of(store.place);
+                // SAFETY: as in `look_up`.
+                unsafe { index.insert_near(key, record.handle(), finger, nodes, &self.guard) }
+            }
+            AnyIndex::Hash(index) => index.insert(key, record.handle(), nodes, &self.guard),
+        };
         if matches!(inserted, Ok(Inserted::New)) {
             self.push_write(record, store.place, Kind::Insert, key, 0, Span::default());
             return Ok(true);
@@ -292,7 +362,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
 
     /// Writes an entry whatever is there.
     pub(super) fn put_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<(), Stop> {
-        let Lookup { handle, .. } = store.index().get(key, &self.guard);
+        let Lookup { handle, .. } = self.look_up(store, key);
         let Some(handle) = handle else {
             if self.insert_entry(store, key, row)? {
                 return Ok(());
@@ -477,15 +547,16 @@ impl<T: TidSource, R: Redo> Transaction for MaflingoTransaction<'_, T, R> {
         Ok(())
     }
 
-    /// Looks the key up at once: nothing waits for the answer, so the processor runs the look-ups of several keys into one
-    /// another. The answer is kept as a hint, so that the key is not looked up again when its row is asked for.
+    /// Fetches the line at which a look-up in a hash index begins, and keeps the key. The look-ups themselves follow when the
+    /// first row is asked for, so that those of several keys overlap, and so do the misses on their records. What they find
+    /// stays as a hint, and the key is not looked up again.
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         let Ok(table) = self.table(table) else { return };
-        if let Some(handle) = table.primary.index().get(key, &self.guard).handle {
-            // SAFETY: the handle was found under this transaction's guard.
-            unsafe { Record::from_handle(handle) }.prefetch(table.lines(HEADER_BYTES).min(2));
-            self.state.hints.add(table.id, key, handle);
+        if !self.state.hints.ask(table.id, key) {
+            self.fetch_record(table, key);
+        } else if let AnyIndex::Hash(index) = table.primary.index() {
+            index.prefetch(key, &self.guard);
         }
     }
 

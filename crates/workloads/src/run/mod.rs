@@ -260,7 +260,9 @@ fn measure<P: Protocol, W: Workload>(
         let running: Vec<_> = (workers.into_iter().enumerate())
             .map(|(thread, mut worker)| {
                 let (tally, phase, failure) = (&*tallies[thread], &phase, &failure);
-                scope.spawn(move || {
+                // The name tells profilers the run from the loading and the checks.
+                let named = std::thread::Builder::new().name(format!("client-{thread}"));
+                let spawned = named.spawn_scoped(scope, move || {
                     if settings.pin {
                         polychron_memory::pin_thread(thread);
                     }
@@ -269,7 +271,8 @@ fn measure<P: Protocol, W: Workload>(
                     ended.map_err(|failed| {
                         failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failed);
                     })
-                })
+                });
+                spawned.expect("the system gives a thread")
             })
             .collect();
         // A failed or panicking thread ends the run as a whole.

@@ -30,26 +30,50 @@ pub struct Delivery {
     pub delivered: u8,
 }
 
+/// An order that goes out.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outgoing {
+    order: u32,
+    customer: u32,
+    line_count: u8,
+}
+
 impl Delivery {
+    /// The oldest order of a district that waits.
     #[inline]
-    fn deliver<T: Transaction>(&self, transaction: &mut T, district: u8, from: u32) -> Result<Option<u32>, Stop> {
-        let Self { tables, warehouse, carrier, date, .. } = *self;
-        let waiting =
-            transaction.scan(&tables.undelivered, (warehouse, district, from)..=(warehouse, district, u32::MAX));
-        let oldest = waiting.columns(Undelivered::ORDER).first(|row| row.order())?;
-        let Some(order) = oldest else { return Ok(None) };
+    fn oldest<T: Transaction>(&self, transaction: &mut T, district: u8, from: u32) -> Result<Option<u32>, Stop> {
+        let (first, last) = ((self.warehouse, district, from), (self.warehouse, district, u32::MAX));
+        let waiting = transaction.scan(&self.tables.undelivered, first..=last);
+        waiting.columns(Undelivered::ORDER).first(|row| row.order())
+    }
+
+    /// Takes the order from the waiting ones and gives it a carrier; asks for its lines and its customer.
+    #[inline]
+    fn send<T: Transaction>(&self, transaction: &mut T, district: u8, order: u32) -> Result<Outgoing, Stop> {
+        let Self { tables, warehouse, carrier, .. } = *self;
         let key = (warehouse, district, order);
         let is_there = transaction.delete(&tables.undelivered, key)?;
         found::<Undelivered>(is_there, key)?;
 
-        let (mut customer, mut line_count) = (0, 0);
+        let mut outgoing = Outgoing { order, ..Outgoing::default() };
         let columns = (Order::CUSTOMER, Order::LINE_COUNT, Order::CARRIER);
         let is_there = transaction.update_columns(&tables.order, key, columns, |row| {
             row.set_carrier(Some(carrier));
-            (customer, line_count) = (row.customer(), row.line_count());
+            (outgoing.customer, outgoing.line_count) = (row.customer(), row.line_count());
         })?;
         found::<Order>(is_there, key)?;
+        for number in 1..=outgoing.line_count {
+            transaction.prefetch(&tables.order_line, (warehouse, district, order, number));
+        }
+        transaction.prefetch(&tables.customer, (warehouse, district, outgoing.customer));
+        Ok(outgoing)
+    }
 
+    /// Dates the lines, and adds their amounts to what the customer owes.
+    #[inline]
+    fn charge<T: Transaction>(&self, transaction: &mut T, district: u8, outgoing: Outgoing) -> Result<(), Stop> {
+        let Self { tables, warehouse, date, .. } = *self;
+        let Outgoing { order, customer, line_count } = outgoing;
         // The lines of an order are numbered from 1 without gaps, and never change in number.
         let mut sum = Money::ZERO;
         for number in 1..=line_count {
@@ -68,22 +92,36 @@ impl Delivery {
             row.set_balance(add(row.balance(), sum));
             row.set_delivery_count(row.delivery_count().wrapping_add(1));
         })?;
-        found::<Customer>(is_there, key)?;
-        Ok(Some(order))
+        found::<Customer>(is_there, key)
     }
 }
 
 impl Procedure for Delivery {
     type Output = ();
 
+    /// Each step is taken for all districts before the next, so that what a step asks for is on its way while the step is
+    /// taken for the other districts.
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
         self.delivered = 0;
         self.search_next = self.search_from;
-        let districts = usize::from(self.districts).min(MOST_DISTRICTS);
-        for (district, from) in (1..).zip(self.search_from).take(districts) {
-            if let Some(order) = self.deliver(transaction, district, from)? {
-                self.search_next[usize::from(district) - 1] = order.wrapping_add(1);
-                self.delivered += 1;
+        let districts = 1..=self.districts.min(MOST_DISTRICTS as u8);
+        let mut oldest = [None; MOST_DISTRICTS];
+        for ((district, oldest), from) in districts.clone().zip(&mut oldest).zip(self.search_from) {
+            *oldest = self.oldest(transaction, district, from)?;
+            if let Some(order) = *oldest {
+                transaction.prefetch(&self.tables.order, (self.warehouse, district, order));
+            }
+        }
+        let mut outgoing = [None; MOST_DISTRICTS];
+        for ((district, outgoing), oldest) in districts.clone().zip(&mut outgoing).zip(oldest) {
+            let Some(order) = oldest else { continue };
+            *outgoing = Some(self.send(transaction, district, order)?);
+            self.search_next[usize::from(district) - 1] = order.wrapping_add(1);
+            self.delivered += 1;
+        }
+        for (district, outgoing) in districts.zip(outgoing) {
+            if let Some(outgoing) = outgoing {
+                self.charge(transaction, district, outgoing)?;
             }
         }
         Ok(())

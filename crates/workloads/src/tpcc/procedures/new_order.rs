@@ -58,11 +58,11 @@ impl NewOrder {
 
     #[inline]
     fn prefetch<T: Transaction>(&self, transaction: &mut T) {
+        transaction.prefetch(&self.tables.customer, (self.warehouse, self.district, self.customer));
         for line in self.lines() {
             transaction.prefetch(&self.tables.item, line.item);
             transaction.prefetch(&self.tables.stock, (line.supplier, line.item));
         }
-        transaction.prefetch(&self.tables.customer, (self.warehouse, self.district, self.customer));
     }
 
     /// Takes one line's items from the stock; `None` when there is no such item.
