@@ -34,7 +34,7 @@ mod system;
 mod ticker;
 
 pub use epochs::Epochs;
-pub use local::{Guard, Local, Snapshot};
+pub use local::{Guard, Hold, Local, Snapshot};
 pub use memory::{ClassStatistics, Memory, MemoryStatistics, Pressure};
 pub use options::Options;
 

@@ -188,9 +188,7 @@ impl Worker {
         let horizon = self.shared().epochs.horizon();
         for _ in 0..limit {
             let Some(entry) = limbo.borrow_mut().pop_ready(horizon) else { break };
-            if let Some(pointer) = entry.pointer {
-                self.free_retired(pointer, entry.bytes);
-            }
+            self.free_retired(entry.pointer, entry.bytes);
         }
     }
 
@@ -377,7 +375,7 @@ impl<'l> Guard<'l> {
     /// threads that pin from now on cannot reach it.
     #[inline]
     pub unsafe fn retire(&self, pointer: NonNull<u8>, bytes: usize) {
-        let entry = Entry { pointer: Some(pointer), bytes, superseded_at: 0 };
+        let entry = Entry { pointer, bytes, superseded_at: 0 };
         self.worker.retire(&self.worker.retired, entry);
     }
 
@@ -391,42 +389,36 @@ impl<'l> Guard<'l> {
     /// from now on only snapshots older than `superseded_at` reach it, and those only while they are open.
     #[inline]
     pub unsafe fn retire_versions(&self, pointer: NonNull<u8>, bytes: usize, superseded_at: u64) {
-        let entry = Entry { pointer: Some(pointer), bytes, superseded_at };
+        let entry = Entry { pointer, bytes, superseded_at };
         self.worker.retire(&self.worker.versions, entry);
     }
 
-    /// Offers the worker's waiting versions, oldest first and at most `limit` of them, to `unlink`, which gets pointer,
-    /// size and the epoch that superseded the version. Where it answers true the version waits for guards alone from then
-    /// on. This is how versions that lie between two open snapshots ([`Epochs::open_snapshots`]) go before the older
-    /// of the two ends. Returns how many were unlinked.
+    /// Keeps every version that is not collectable now from being freed until the answer is dropped, so that chains of
+    /// versions can be walked and pruned: `None` when the clock is just being moved or the worker has a snapshot open.
     ///
-    /// # Safety
-    /// When `unlink` answers true, no thread that pins from then on reaches the version, in a snapshot or not.
-    pub unsafe fn prune_versions(
-        &self,
-        limit: usize,
-        mut unlink: impl FnMut(NonNull<u8>, usize, u64) -> bool,
-    ) -> usize {
-        let versions = &self.worker.versions;
-        let positions = versions.borrow().positions();
-        let mut unlinked = 0;
-        for position in positions.take(limit) {
-            // Taken out while it is looked at: `unlink` may allocate or retire, and that may free what waits.
-            let taken = versions.borrow_mut().at(position).and_then(|entry| {
-                let whole = *entry;
-                entry.pointer.take().map(|pointer| (pointer, whole))
-            });
-            let Some((pointer, entry)) = taken else { continue };
-            if unlink(pointer, entry.bytes, entry.superseded_at) {
-                unlinked += 1;
-            } else if let Some(place) = versions.borrow_mut().at(position) {
-                place.pointer = Some(pointer);
-                continue;
-            }
-            self.worker.retired.borrow_mut().push(Entry { superseded_at: 0, ..entry });
-            self.worker.waiting.set(true);
+    /// A moment's thing: while it lasts no version is freed that it might keep.
+    pub fn hold_versions(&self) -> Option<Hold<'l>> {
+        if self.worker.snapshots.get() > 0 {
+            return None;
         }
-        unlinked
+        let epoch = self.worker.shared().epochs.hold(self.worker.id.position())?;
+        self.worker.snapshots.set(1);
+        self.worker.snapshot.set(epoch);
+        Some(Hold { snapshot: Snapshot { worker: self.worker } })
+    }
+}
+
+/// Keeps the horizon of versions where it is. See [`Guard::hold_versions`].
+#[derive(Debug)]
+pub struct Hold<'l> {
+    snapshot: Snapshot<'l>,
+}
+
+impl Hold<'_> {
+    /// [`Epochs::collectable`] for as long as this lives: what was superseded later stays.
+    #[inline]
+    pub fn collectable(&self) -> u64 {
+        self.snapshot.epoch()
     }
 }
 

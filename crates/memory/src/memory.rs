@@ -273,9 +273,7 @@ impl Shared {
             {
                 left -= 1;
                 self.orphan_count.fetch_sub(1, Ordering::Relaxed);
-                if let Some(pointer) = entry.pointer {
-                    free(pointer, entry.bytes);
-                }
+                free(entry.pointer, entry.bytes);
             }
             !limbo.is_empty()
         });

@@ -373,41 +373,34 @@ fn versions_wait_for_guards_too() {
 }
 
 #[test]
-fn pruned_versions_leave_early_and_once() {
+fn a_hold_keeps_versions_for_a_moment() {
     let memory = tiny();
-    let (reader, writer) = (memory.register().unwrap(), memory.register().unwrap());
+    let (reader, writer, pruner) = (memory.register().unwrap(), memory.register().unwrap(), memory.register().unwrap());
     memory.epochs().advance();
     let snapshot = reader.begin_snapshot();
-    for epoch in 2..12 {
-        let guard = writer.pin();
-        let block = Owned::allocate(&guard, 300, epoch).unwrap();
-        // SAFETY: nobody else knows of the block.
-        unsafe { guard.retire_versions(block.pointer, 300, epoch) };
-        drop(guard);
-        memory.epochs().advance();
-    }
-    writer.collect();
-    assert_eq!(memory.statistics().retired_bytes, 3000);
     let guard = writer.pin();
-    let unlink = |_, _, superseded_at: u64| {
-        // What a pruner does may retire and collect in between.
-        Owned::allocate(&guard, 300, 1).unwrap().retire(&guard);
-        superseded_at.is_multiple_of(2)
-    };
-    // SAFETY: nobody but the test knows of the blocks.
-    assert_eq!(unsafe { guard.prune_versions(usize::MAX, unlink) }, 5);
-    // SAFETY: as above.
-    assert_eq!(unsafe { guard.prune_versions(3, |_, _, _| false) }, 0);
+    let block = Owned::allocate(&guard, 300, 2).unwrap();
+    // SAFETY: nobody else knows of the block.
+    unsafe { guard.retire_versions(block.pointer, 300, guard.epoch()) };
     drop(guard);
-    memory.epochs().advance();
-    writer.collect();
-    memory.epochs().advance();
-    writer.collect();
-    assert_eq!(memory.statistics().retired_bytes, 1500);
+    let guard = pruner.pin();
+    let hold = guard.hold_versions().unwrap();
+    assert_eq!(hold.collectable(), snapshot.epoch());
+    assert!(guard.hold_versions().is_none(), "one at a time");
+    drop(guard);
     drop(snapshot);
-    memory.epochs().advance();
+    for _ in 0..3 {
+        memory.epochs().advance();
+        writer.collect();
+    }
+    assert_eq!(memory.statistics().retired_bytes, 300);
+    drop(hold);
+    memory.epochs().refresh();
     writer.collect();
     assert_eq!((memory.statistics().retired_bytes, memory.statistics().used_bytes), (0, 0));
+    let snapshot = pruner.begin_snapshot();
+    assert!(pruner.pin().hold_versions().is_none(), "a snapshot is in the way");
+    drop(snapshot);
 }
 
 #[test]

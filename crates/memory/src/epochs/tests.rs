@@ -44,7 +44,7 @@ fn a_snapshot_holds_collection_alone() {
     assert_eq!((epochs.readonly(), epochs.collectable()), (4, 2));
     assert_eq!(epochs.begin_snapshot(other), 4);
     let mut open = vec![77];
-    epochs.open_snapshots(&mut open);
+    assert!(epochs.open_snapshots(&mut open));
     assert_eq!(open, [2, 4]);
     epochs.end_snapshot(reader);
     epochs.advance();
@@ -52,8 +52,45 @@ fn a_snapshot_holds_collection_alone() {
     epochs.end_snapshot(other);
     epochs.refresh();
     assert_eq!(epochs.collectable(), 5);
-    epochs.open_snapshots(&mut open);
+    assert!(epochs.open_snapshots(&mut open));
     assert!(open.is_empty());
+}
+
+#[test]
+fn a_reader_that_is_choosing_holds_everything() {
+    let epochs = Epochs::new(2);
+    let slot = epochs.claim().unwrap();
+    epochs.advance();
+    epochs.slots[slot].snapshot.store(OPENING, Ordering::Release);
+    let before = epochs.collectable();
+    epochs.advance();
+    epochs.advance();
+    assert_eq!((epochs.readonly(), epochs.collectable()), (3, before));
+    assert!(!epochs.open_snapshots(&mut Vec::new()), "nobody knows what it will read");
+    epochs.end_snapshot(slot);
+    epochs.refresh();
+    assert_eq!(epochs.collectable(), 3);
+}
+
+#[test]
+fn a_hold_keeps_the_horizon_of_versions_alone() {
+    let epochs = Epochs::new(2);
+    let (holder, reader) = (epochs.claim().unwrap(), epochs.claim().unwrap());
+    epochs.advance();
+    epochs.advance();
+    assert_eq!(epochs.begin_snapshot(reader), 2);
+    epochs.advance();
+    assert!(epochs.lead(|| assert_eq!(epochs.hold(holder), None)), "who moves the clock decides");
+    assert_eq!(epochs.hold(holder), Some(2));
+    epochs.end_snapshot(reader);
+    epochs.advance();
+    assert_eq!((epochs.readonly(), epochs.collectable()), (4, 2));
+    let mut open = Vec::new();
+    assert!(epochs.open_snapshots(&mut open));
+    assert_eq!(open, [2], "a hold counts as a snapshot");
+    epochs.end_snapshot(holder);
+    epochs.refresh();
+    assert_eq!(epochs.collectable(), 4);
 }
 
 #[test]

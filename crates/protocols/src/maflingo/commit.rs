@@ -20,6 +20,7 @@ use polychron_base::error::KeyPreview;
 use polychron_base::{Abort, Error, IndexId, Reason, Stop};
 use polychron_engine::redo::{self, Redo};
 use polychron_engine::stores::Place;
+use polychron_schema::KeyScratch;
 use polychron_sync::atomic::Ordering;
 
 use super::reclaim::Tombstone;
@@ -27,6 +28,8 @@ use super::record::{Record, Tid};
 use super::sets::{Kind, Sets};
 use super::tid::TidSource;
 use super::transaction::MaflingoTransaction;
+use super::versions::{OwnedKey, Superseded, store_at};
+use super::worker::State;
 
 /// The writes of one record.
 #[derive(Clone, Copy, Debug)]
@@ -249,8 +252,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         let chained = group.replacement.is_some() && self.keeps_version(group.record, tid);
         target.publish(tid, present);
         if let Some(version) = group.version {
-            // SAFETY: only snapshots older than this epoch follow the link to the version.
-            unsafe { self.guard.retire_versions(version.memory(), version.bytes(), tid.epoch()) };
+            self.supersede(group, version, tid);
         }
         if group.replacement.is_some() {
             self.move_record(group, target, tid, chained);
@@ -260,6 +262,37 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             let tombstone = Tombstone::new(write.place, self.state.sets.writes.key_bytes(&write), target, tid);
             self.state.reclaimer.push(tombstone);
         }
+    }
+
+    /// Sees to it that an older version goes when no snapshot sees it any more.
+    #[inline]
+    fn supersede(&mut self, group: Group, version: Record, tid: Tid) {
+        if self.state.pruner.is_active()
+            && let Some((place, key)) = self.superseded_key(group, version)
+        {
+            self.state.pruner.push(Superseded { place, key, version, superseded_at: tid.epoch() });
+            return;
+        }
+        // SAFETY: only snapshots older than this epoch follow the link to the version.
+        unsafe { self.guard.retire_versions(version.memory(), version.bytes(), tid.epoch()) };
+    }
+
+    /// The key whose record the older version belongs to.
+    #[cold]
+    fn superseded_key(&mut self, group: Group, version: Record) -> Option<(Place, OwnedKey)> {
+        let State { sets: Sets { writes, order, .. }, buffers, tables, .. } = &mut *self.state;
+        writes.chain(group.latest, order);
+        let kept = order.iter().map(|&position| writes.get(position)).find(|write| write.kind != Kind::Patch);
+        if let Some(write) = kept {
+            return Some((write.place, OwnedKey::new(writes.key_bytes(write))));
+        }
+        // Patches keep no key, but the row has it.
+        let place = writes.get(group.latest).place;
+        let length = version.length();
+        polychron_sync::load_words(&version.words()[..length], buffers.old.overwrite_words(length));
+        let mut scratch = KeyScratch::new();
+        let key = store_at(tables, place)?.extractor.extract(buffers.old.as_row(), &mut scratch).ok()?;
+        Some((place, OwnedKey::new(key)))
     }
 
     /// The index leads to the larger record from now on (§5, updates that do not fit).
@@ -279,13 +312,11 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             debug_assert!(replaced, "the record was linked and latched");
         }
         group.record.move_away();
-        let (memory, bytes) = (group.record.memory(), group.record.bytes());
         if chained {
-            // SAFETY: snapshots reach it through the new record's chain, others not any more.
-            unsafe { self.guard.retire_versions(memory, bytes, tid.epoch()) };
+            self.supersede(group, group.record, tid);
         } else {
             // SAFETY: the index has forgotten the record and no chain leads to it.
-            unsafe { self.guard.retire(memory, bytes) };
+            unsafe { self.guard.retire(group.record.memory(), group.record.bytes()) };
         }
     }
 

@@ -31,6 +31,7 @@ mod table;
 mod tests;
 mod tid;
 mod transaction;
+mod versions;
 mod worker;
 
 pub use options::Options;

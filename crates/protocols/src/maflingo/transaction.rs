@@ -36,6 +36,10 @@ pub(super) struct Buffers {
     pub(super) batch: ScanBatch,
 }
 
+/// After how many operations a snapshot leaves its epoch for the present one: often enough that a slow reader does not hold
+/// up the clock, seldom enough that the barrier costs nothing.
+const RENEW_EVERY: u32 = 64;
+
 /// A running transaction.
 #[derive(Debug)]
 pub struct MaflingoTransaction<'w, T: TidSource, R: Redo> {
@@ -73,7 +77,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         if let Some(epoch) = snapshot {
             state.counters.snapshot(shared.staleness_us(epoch));
         }
-        let until_check = shared.options.check_every;
+        let until_check = shared.options.check_every.min(if read_only { RENEW_EVERY } else { u32::MAX });
         Self { shared, state, guard, open, snapshot, read_only, doomed: false, ended: false, until_check }
     }
 
@@ -101,6 +105,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     fn check(&mut self) -> Result<(), Stop> {
         self.until_check = self.shared.options.check_every;
         if self.snapshot.is_some() {
+            self.until_check = self.until_check.min(RENEW_EVERY);
             self.guard.refresh();
             return Ok(());
         }

@@ -7,7 +7,7 @@ use polychron_engine::catalog::Tables;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
-use polychron_memory::Local;
+use polychron_memory::{Guard, Local};
 use polychron_sync::spin_hint;
 
 use super::prefetch::Hints;
@@ -18,6 +18,7 @@ use super::sets::Sets;
 use super::table::MaflingoTable;
 use super::tid::{LocalTid, TidSource};
 use super::transaction::{Buffers, MaflingoTransaction};
+use super::versions::Pruner;
 
 /// Tombstones taken out after each transaction, beside as many as it wrote itself.
 const RECLAIM_STEP: usize = 4;
@@ -37,6 +38,7 @@ pub(super) struct State {
     pub(super) buffers: Buffers,
     pub(super) hints: Hints,
     pub(super) reclaimer: Reclaimer,
+    pub(super) pruner: Pruner,
     pub(super) tables: Tables<MaflingoTable>,
     pub(super) catalog_version: u64,
     pub(super) last_tid: Tid,
@@ -44,6 +46,18 @@ pub(super) struct State {
     pub(super) counters: Arc<Counters>,
     pub(super) worker: usize,
     backoff_seed: u64,
+}
+
+impl State {
+    /// Takes out what only a long snapshot's being open keeps, and no snapshot sees.
+    #[cold]
+    fn prune(&mut self, guard: &Guard<'_>) {
+        let Self { pruner, reclaimer, tables, .. } = self;
+        if pruner.is_empty() && !reclaimer.has_fresh() {
+            return;
+        }
+        pruner.pass(tables, false, guard, |view| reclaimer.step_between(tables, false, view, guard));
+    }
 }
 
 impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
@@ -56,6 +70,7 @@ impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
             buffers: Buffers::default(),
             hints: Hints::default(),
             reclaimer: Reclaimer::default(),
+            pruner: Pruner::default(),
             tables,
             catalog_version,
             last_tid: Tid::ZERO,
@@ -91,7 +106,10 @@ impl<T: TidSource, R: Redo> Worker for MaflingoWorker<T, R> {
 
     fn tidy_up(&mut self) {
         let guard = self.local.pin();
-        self.state.reclaimer.drain(&self.shared.orphans, &self.state.tables, self.state.worker, &guard);
+        if !self.state.pruner.is_empty() {
+            self.state.pruner.pass(&self.state.tables, true, &guard, |_| {});
+        }
+        self.state.reclaimer.drain(&self.shared.orphans, &self.state.tables, &guard);
         drop(guard);
         self.local.collect();
     }
@@ -147,7 +165,10 @@ impl<'w, T: TidSource, R: Redo> Session<'w, T, R> {
         if shared.catalog.version() != state.catalog_version {
             (state.catalog_version, state.tables) = shared.catalog.snapshot();
         }
-        state.reclaimer.step(&state.tables, state.worker, RECLAIM_STEP, &guard);
+        state.reclaimer.step(&state.tables, RECLAIM_STEP, &guard);
+        if state.pruner.is_due(&guard) {
+            state.prune(&guard);
+        }
         MaflingoTransaction::new(shared, state, guard, mode)
     }
 
@@ -202,6 +223,7 @@ impl<T: TidSource, R: Redo> drive::Driven for Session<'_, T, R> {
 
 impl<T: TidSource, R: Redo> Drop for MaflingoWorker<T, R> {
     fn drop(&mut self) {
+        self.state.pruner.leave(&self.local.pin());
         self.state.reclaimer.leave(&self.shared.orphans);
         self.shared.counters.leave(&self.state.counters);
     }
