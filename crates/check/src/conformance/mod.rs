@@ -44,7 +44,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, changes: tables_come_and_go, names_are_taken, tables_under_transactions,
                 new_index_on_a_full_table, new_index_is_seen_by_snapshots, new_unique_index_on_duplicates,
                 new_index_under_writers, dropped_index);
-            $crate::conformance!(@group $setup, stress: bank, audited_by_snapshots, counters, secondaries_agree,
+            $crate::conformance!(@group $setup, stress: bank, audited_by_snapshots, audited_by_long_snapshots, counters, secondaries_agree,
                 queue_of_one_key);
             $crate::conformance!(@group $setup, differential: one_by_one, interleaved, snapshots_are_past_states);
             $crate::conformance!(@group $setup, anomalies: dirty_write, aborted_read, intermediate_read,
