@@ -217,8 +217,7 @@ struct Version {
 fn loom_a_reader_walks_a_chain_that_is_pruned() {
     model(|| {
         let epochs = Arc::new(Epochs::new(3));
-        let (snapshot, reading, pruning) =
-            (epochs.claim().unwrap(), epochs.claim().unwrap(), epochs.claim().unwrap());
+        let (snapshot, reading, pruning) = (epochs.claim().unwrap(), epochs.claim().unwrap(), epochs.claim().unwrap());
         // Open before all, and to the end.
         assert_eq!(epochs.begin_snapshot(snapshot), 0);
         for _ in 0..3 {
