@@ -19,6 +19,9 @@ const OPENING: u64 = IDLE - 1;
 /// The first epoch. What is loaded before any transaction ran counts as written in epoch 0.
 const FIRST: u64 = 1;
 
+/// How many epochs begin by the clock while a worker stays in an old one.
+const LONGEST_LAG: u64 = 16;
+
 /// The epoch clock of one database. See the head of the module.
 #[derive(Debug)]
 pub struct Epochs {
@@ -109,6 +112,22 @@ impl Epochs {
             publish(&self.horizons.current, current + 1);
             self.scan(current + 1);
         })
+    }
+
+    /// One tick, as [`Epochs::advance`] does it, unless `current` is far ahead of `readonly` already: while a worker stays in
+    /// an old epoch nothing is gained by more of them, and the horizons are only brought up to date. Returns whether an
+    /// epoch began.
+    pub fn tick(&self) -> bool {
+        if self.is_lagging() {
+            self.refresh();
+            return false;
+        }
+        self.advance()
+    }
+
+    /// Whether a worker that stays in an old epoch keeps the clock from beginning new ones.
+    pub fn is_lagging(&self) -> bool {
+        self.current() > self.readonly() + LONGEST_LAG
     }
 
     /// Brings the horizons up to date without a tick.

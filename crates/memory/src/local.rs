@@ -17,6 +17,11 @@ use crate::{Epochs, OutOfMemory};
 /// shrinks while new blocks come in.
 const STEP: usize = 4;
 
+/// A worker that retired so much in one epoch does not wait for the clock's thread to begin the next. At the default
+/// intervals a worker has to retire more than 50 MB/s, or the thread to wait for a processor, for that to happen, and a tick
+/// costs a look at every slot; so the bound is kept in the ordinary case without a shared write, and costs little beyond.
+const OVERDUE_BYTES: usize = 512 << 10;
+
 /// How many blocks of workers that left are freed in one go.
 const ORPHAN_STEP: usize = 1024;
 
@@ -43,6 +48,8 @@ struct Worker {
     orphans_seen: Cell<u64>,
     /// Whether anything waits in either limbo.
     waiting: Cell<bool>,
+    /// Bytes retired since the worker saw an epoch begin.
+    fresh: Cell<usize>,
     pool: Pool,
     /// What waits for guards alone.
     retired: RefCell<Limbo>,
@@ -72,6 +79,7 @@ impl Local {
             snapshot: Cell::new(0),
             orphans_seen: Cell::new(0),
             waiting: Cell::new(false),
+            fresh: Cell::new(0),
             pool,
             retired: RefCell::default(),
             versions: RefCell::default(),
@@ -100,6 +108,17 @@ impl Local {
     #[inline]
     pub fn begin_snapshot(&self) -> Snapshot<'_> {
         self.worker.begin_snapshot()
+    }
+
+    /// Whether the worker retired so much since it saw an epoch begin that the next one is overdue: true once, and again
+    /// after as much. For a protocol that moves the clock itself; where the memory does ([`crate::Options`]), its workers
+    /// begin the epoch when they pin.
+    #[inline]
+    pub fn is_epoch_overdue(&self) -> bool {
+        self.worker.fresh.get() >= OVERDUE_BYTES && {
+            self.worker.fresh.set(0);
+            true
+        }
     }
 
     /// The worker's slot.
@@ -146,9 +165,15 @@ impl Worker {
 
     #[inline]
     fn enter(&self) {
+        if self.fresh.get() >= OVERDUE_BYTES {
+            self.begin_overdue_epoch();
+        }
         let epochs = &self.shared().epochs;
         let epoch = epochs.pin(self.id.position());
-        self.epoch.set(epoch);
+        if epoch != self.epoch.get() {
+            self.epoch.set(epoch);
+            self.fresh.set(0);
+        }
         if self.waiting.get() {
             self.tag(epoch);
             self.collect_some();
@@ -156,6 +181,15 @@ impl Worker {
         let readonly = epochs.readonly();
         if readonly != self.orphans_seen.get() {
             self.see_to_orphans(readonly);
+        }
+    }
+
+    /// Does what the memory's own clock is late with; where a protocol moves the clock, that looks for itself.
+    #[cold]
+    fn begin_overdue_epoch(&self) {
+        if self.shared().options.epoch_interval.is_some() {
+            self.fresh.set(0);
+            self.shared().epochs.tick();
         }
     }
 
@@ -273,6 +307,7 @@ impl Worker {
     #[inline]
     fn retire(&self, limbo: &RefCell<Limbo>, entry: Entry) {
         count(&self.pool.counters.retired_bytes, entry.bytes as i64);
+        self.fresh.set(self.fresh.get() + entry.bytes);
         limbo.borrow_mut().push(entry);
         self.waiting.set(true);
         self.free_ready(limbo, STEP);

@@ -29,7 +29,7 @@ impl Ticker {
             while !*wanted {
                 let waited = seen.changed.wait_timeout(wanted, interval);
                 wanted = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
-                epochs.advance();
+                epochs.tick();
             }
         };
         let builder = std::thread::Builder::new().name("polychron-epochs".to_owned());

@@ -422,6 +422,43 @@ fn steady_retirement_keeps_memory_flat() {
     assert!(most <= 128 * 400, "{most} bytes waited");
 }
 
+/// A clock that never gets a processor does not let garbage grow: who makes it begins the epochs.
+#[test]
+fn a_late_clock_does_not_let_garbage_grow() {
+    let never = std::time::Duration::from_secs(3600);
+    let memory = Memory::new(Options { epoch_interval: Some(never), ..Options::tiny() }).unwrap();
+    let local = memory.register().unwrap();
+    let mut most = 0;
+    for round in 0..if cfg!(miri) { 400 } else { 40_000 } {
+        let guard = local.pin();
+        Owned::allocate(&guard, 4000, round).unwrap().retire(&guard);
+        drop(guard);
+        most = most.max(memory.statistics().retired_bytes);
+    }
+    assert!(most <= 4 << 20, "{most} bytes waited");
+}
+
+/// Where a protocol moves the clock, it is told, and once for each time.
+#[test]
+fn a_protocol_is_told_that_an_epoch_is_overdue() {
+    let memory = tiny();
+    let local = memory.register().unwrap();
+    let retire = |bytes: usize| {
+        for _ in 0..bytes / 4096 {
+            let guard = local.pin();
+            Owned::allocate(&guard, 4096, 1).unwrap().retire(&guard);
+        }
+    };
+    retire(400 << 10);
+    assert!(!local.is_epoch_overdue());
+    retire(200 << 10);
+    assert!(local.is_epoch_overdue() && !local.is_epoch_overdue());
+    retire(400 << 10);
+    memory.epochs().advance();
+    retire(400 << 10);
+    assert!(!local.is_epoch_overdue(), "an epoch began in between");
+}
+
 #[test]
 fn the_ticker_moves_the_epochs_on_and_stops() {
     let options = Options { epoch_interval: Some(std::time::Duration::from_millis(1)), ..Options::tiny() };

@@ -33,6 +33,19 @@ fn a_pinned_worker_holds_the_horizons_but_not_the_clock() {
 }
 
 #[test]
+fn the_clock_waits_for_a_worker_that_stays() {
+    let epochs = Epochs::new(2);
+    let slot = epochs.claim().unwrap();
+    let began = epochs.pin(slot);
+    let ticks = (0..1000).filter(|_| epochs.tick()).count() as u64;
+    assert_eq!((ticks, epochs.current(), epochs.readonly()), (LONGEST_LAG, began + LONGEST_LAG, began - 1));
+    assert!(epochs.is_lagging() && epochs.advance(), "who must have a new epoch gets one");
+    epochs.unpin(slot);
+    assert!(!epochs.tick(), "the horizons come first");
+    assert!(epochs.tick() && !epochs.is_lagging());
+}
+
+#[test]
 fn a_snapshot_holds_collection_alone() {
     let epochs = Epochs::new(4);
     let (reader, other) = (epochs.claim().unwrap(), epochs.claim().unwrap());

@@ -24,9 +24,6 @@ use super::worker::MaflingoWorker;
 /// Epochs whose beginnings are remembered, for telling how old a snapshot is.
 const REMEMBERED_EPOCHS: usize = 64;
 
-/// How many epochs begin by the clock while a transaction of an old one runs on.
-const LONGEST_LAG: u64 = 16;
-
 /// What all workers share.
 #[derive(Debug)]
 pub(super) struct Shared<T: TidSource, R: Redo> {
@@ -60,18 +57,20 @@ impl<T: TidSource, R: Redo> Shared<T, R> {
         self.clock.now_ns().saturating_sub(ended) / 1000
     }
 
-    /// Begins the next epoch, and does the background's share of reclamation.
-    fn tick(&self) {
+    /// Begins the next epoch, unless a transaction of an old one runs on: no snapshot can read what came after it began, so
+    /// epochs would divide nothing but make writers leave versions behind.
+    pub(super) fn begin_epoch(&self) {
         let epochs = self.memory.epochs();
-        if epochs.current() > epochs.readonly() + LONGEST_LAG {
-            // No snapshot can read what came after the oldest running transaction began, so epochs would divide nothing but
-            // make writers leave versions behind.
-            epochs.refresh();
-        } else {
+        if !epochs.is_lagging() {
             let next = epochs.current() + 1;
             self.began_ns[next as usize % REMEMBERED_EPOCHS].store(self.clock.now_ns(), Ordering::Relaxed);
-            epochs.advance();
         }
+        epochs.tick();
+    }
+
+    /// Begins the next epoch, and does the background's share of reclamation.
+    fn tick(&self) {
+        self.begin_epoch();
         let (_, tables) = self.catalog.snapshot();
         self.keeper.with_guard(|guard| {
             Reclaimer::default().drain(&self.orphans, &tables, guard);

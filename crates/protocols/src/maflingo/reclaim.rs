@@ -27,8 +27,10 @@ use super::record::{Record, Tid};
 use super::table::{MaflingoTable, Store};
 use super::versions::{self, OwnedKey, View};
 
-/// A worker with more tombstones than this shares them, in case it has nothing to do for a while.
-const SHARE_ABOVE: usize = 512;
+/// A worker with more tombstones than this shares them, in case it has nothing to do for a while. More than a busy worker
+/// writes in the epochs that a tombstone waits: it takes them out itself, and does not depend on when the clock's thread
+/// gets a processor.
+const SHARE_ABOVE: usize = 8192;
 
 /// Tombstones looked at in one pass with a view, beside a share of the backlog.
 const AT_ONCE: usize = 64;

@@ -160,6 +160,9 @@ impl<'w, T: TidSource, R: Redo> Session<'w, T, R> {
             // A batch that a panic ended may have left some.
             state.hints.clear();
         }
+        if local.is_epoch_overdue() {
+            shared.begin_epoch();
+        }
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
         if shared.catalog.version() != state.catalog_version {
