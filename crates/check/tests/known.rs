@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use polychron_check::Setup;
-use polychron_check::conformance::{limits, secondaries};
+use polychron_check::conformance::secondaries;
 use polychron_protocols::maflingo::{Maflingo, Options};
 
 fn maflingo() -> Setup<Maflingo> {
@@ -14,12 +14,6 @@ fn maflingo() -> Setup<Maflingo> {
 #[test]
 fn unique_text() {
     secondaries::unique_text(&maflingo());
-}
-
-#[test]
-#[ignore = "the memory keeps no reserve for deletions at its limit"]
-fn deletions_without_any_memory() {
-    limits::deletions_without_any_memory(&maflingo());
 }
 
 #[test]

@@ -43,6 +43,8 @@ struct Worker {
     orphans_seen: Cell<u64>,
     /// Whether anything waits in either limbo.
     waiting: Cell<bool>,
+    /// Whether allocations may draw on the reserve.
+    may_draw: Cell<bool>,
     pool: Pool,
     /// What waits for guards alone.
     retired: RefCell<Limbo>,
@@ -72,6 +74,7 @@ impl Local {
             snapshot: Cell::new(0),
             orphans_seen: Cell::new(0),
             waiting: Cell::new(false),
+            may_draw: Cell::new(false),
             pool,
             retired: RefCell::default(),
             versions: RefCell::default(),
@@ -231,6 +234,11 @@ impl Worker {
             count(&self.pool.counters.large_bytes, size as i64);
             return Ok(block);
         }
+        if self.may_draw.get()
+            && let Some(block) = self.pool.draw(self.shared(), bytes)
+        {
+            return Ok(block);
+        }
         let block = self.insist(|| self.pool.allocate(self.shared(), bytes));
         block.or_else(|| self.pool.scrape(self.shared(), bytes)).ok_or(refused)
     }
@@ -357,6 +365,21 @@ impl<'l> Guard<'l> {
     #[inline]
     pub fn allocate(&self, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
         self.worker.allocate(bytes)
+    }
+
+    /// Runs work that makes room in the end, and needs a little memory for it: what is used up for everybody else comes
+    /// from the reserve. Allocations of more than 4 MiB do not.
+    #[inline]
+    pub fn with_reserve<O>(&self, work: impl FnOnce(&Self) -> O) -> O {
+        /// Puts the permission back, whatever happens.
+        struct Permission<'w>(&'w Cell<bool>, bool);
+        impl Drop for Permission<'_> {
+            fn drop(&mut self) {
+                self.0.set(self.1);
+            }
+        }
+        let _permission = Permission(&self.worker.may_draw, self.worker.may_draw.replace(true));
+        work(self)
     }
 
     /// Gives memory back at once.

@@ -32,7 +32,8 @@ macro_rules! conformance {
                 violations_change_nothing, too_long_entries_change_nothing, unique_values_change_hands,
                 hash_entries, hash_look_up, definitions);
             $crate::conformance!(@group $setup, savepoints: undo_writes, nest, undo_entries, undo_everything);
-            $crate::conformance!(@group $setup, limits: keys, raw_keys, rows, workers, memory);
+            $crate::conformance!(@group $setup, limits: keys, raw_keys, rows, workers, memory,
+                deletions_without_any_memory);
             $crate::conformance!(@group $setup, background: tombstones_that_were_read, absent_keys_that_were_read,
                 insertion_on_a_tombstone, upsert_on_a_tombstone, ranges_that_were_read, own_rows_that_move);
             $crate::conformance!(@group $setup, snapshots: see_no_later_change, are_consistent_under_writers,

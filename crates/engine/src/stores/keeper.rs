@@ -17,12 +17,12 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Claims a slot.
+    /// Claims one of the slots that are not for users.
     ///
     /// # Errors
     /// [`Error::TooManyWorkers`].
     pub fn new(memory: &Arc<Memory>) -> Result<Self, Error> {
-        Ok(Self { local: Mutex::new(memory.register()?), closing: AtomicBool::new(false) })
+        Ok(Self { local: Mutex::new(memory.register_own()?), closing: AtomicBool::new(false) })
     }
 
     /// From now on dropped stores leave their memory to the memory's own end.

@@ -20,6 +20,7 @@ use polychron_base::error::KeyPreview;
 use polychron_base::{Abort, Error, IndexId, Reason, Stop};
 use polychron_engine::redo::{self, Redo};
 use polychron_engine::stores::Place;
+use polychron_memory::Guard;
 use polychron_sync::atomic::Ordering;
 
 use super::reclaim::Tombstone;
@@ -190,7 +191,8 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
                 // At the memory limit deletions must go on: the row stays where it is as the older version, and a record
                 // of a few words takes its place.
                 Err(_) if deleted => {
-                    group.replacement = Some(Record::latched_empty(self.state.worker, 0, &self.guard)?);
+                    let empty = |guard: &Guard<'_>| Record::latched_empty(self.state.worker, 0, guard);
+                    group.replacement = Some(self.guard.with_reserve(empty)?);
                 }
                 Err(refused) => return Err(refused.into()),
             }

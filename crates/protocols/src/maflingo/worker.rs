@@ -48,7 +48,15 @@ pub(super) struct State {
 
 impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
     pub(super) fn new(shared: &Arc<Shared<T, R>>) -> Result<Self, Error> {
-        let local = shared.memory.register()?;
+        Ok(Self::over(shared.memory.register()?, shared))
+    }
+
+    /// A worker for the database's own transactions.
+    pub(super) fn own(shared: &Arc<Shared<T, R>>) -> Result<Self, Error> {
+        Ok(Self::over(shared.memory.register_own()?, shared))
+    }
+
+    fn over(local: Local, shared: &Arc<Shared<T, R>>) -> Self {
         let worker = local.worker_id().position();
         let (catalog_version, tables) = shared.catalog.snapshot();
         let state = State {
@@ -64,7 +72,7 @@ impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
             worker,
             backoff_seed: worker as u64 + 1,
         };
-        Ok(Self { local, state, shared: Arc::clone(shared) })
+        Self { local, state, shared: Arc::clone(shared) }
     }
 }
 
