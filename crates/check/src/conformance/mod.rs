@@ -7,6 +7,7 @@ pub mod differential;
 pub mod limits;
 pub mod phantoms;
 pub mod points;
+pub mod ranges;
 pub mod reclamation;
 pub mod savepoints;
 pub mod scans;
@@ -31,6 +32,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, secondaries: entries_follow_rows, entries_of_growing_rows,
                 violations_change_nothing, too_long_entries_change_nothing, unique_values_change_hands,
                 hash_entries, hash_look_up, definitions);
+            $crate::conformance!(@group $setup, ranges: of_entries, refused);
             $crate::conformance!(@group $setup, savepoints: undo_writes, nest, undo_entries, undo_everything);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, rows, workers, memory,
                 deletions_without_any_memory);
