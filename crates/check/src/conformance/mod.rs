@@ -42,7 +42,8 @@ macro_rules! conformance {
                 keep_deleted_rows, keep_many_versions, many_at_once, are_counted, scan_while_memory_is_used_again,
                 by_secondary_index);
             $crate::conformance!(@group $setup, reclamation: updates, growing_updates, deletions_and_insertions,
-                secondary_entries, rolled_back_insertions, dropped_tables, workers_that_leave);
+                secondary_entries, rolled_back_insertions, dropped_tables,
+                dropped_tables_of_idle_workers, workers_that_leave);
             $crate::conformance!(@group $setup, changes: tables_come_and_go, names_are_taken, tables_under_transactions,
                 new_index_on_a_full_table, new_index_is_seen_by_snapshots, new_unique_index_on_duplicates,
                 new_index_under_writers, dropped_index);

@@ -59,6 +59,11 @@ impl<T: TidSource, R: Redo> Shared<T, R> {
         self.clock.now_ns().saturating_sub(ended) / 1000
     }
 
+    /// Gives back the memory of what was dropped.
+    fn give_back(&self) {
+        self.keeper.give_back(&self.catalog, self.memory.epochs(), || self.tick());
+    }
+
     /// Begins the next epoch, and does the background's share of reclamation.
     fn tick(&self) {
         let epochs = self.memory.epochs();
@@ -69,7 +74,7 @@ impl<T: TidSource, R: Redo> Shared<T, R> {
         self.keeper.with_guard(|guard| {
             Reclaimer::default().drain(&self.orphans, &tables, guard.worker_id().position(), guard);
         });
-        self.keeper.collect();
+        self.keeper.tidy_up(&self.catalog, epochs);
     }
 }
 
@@ -168,7 +173,9 @@ impl<T: TidSource, R: Redo + Default> Protocol for Maflingo<T, R> {
     }
 
     fn drop_table(&self, table: TableId) -> Result<(), Error> {
-        self.shared.catalog.remove(table).map(drop)
+        self.shared.catalog.remove(table).map(drop)?;
+        self.shared.give_back();
+        Ok(())
     }
 
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
@@ -187,7 +194,9 @@ impl<T: TidSource, R: Redo + Default> Protocol for Maflingo<T, R> {
     }
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        StoreTable::remove_index(&self.shared.catalog, table, index)
+        StoreTable::remove_index(&self.shared.catalog, table, index)?;
+        self.shared.give_back();
+        Ok(())
     }
 
     fn find_table(&self, name: &str) -> Option<TableId> {
