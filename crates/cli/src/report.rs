@@ -52,6 +52,9 @@ pub(crate) fn render(report: &Report) -> String {
     if report.rolled_back > 0 {
         row("rolled back by themselves", thousands(report.rolled_back));
     }
+    for (name, &figure) in &report.figures {
+        row(name, thousands(figure));
+    }
     row("aborts", format!("{:.2} % of all attempts", report.abort_rate * 100.0));
     for (reason, &count) in &report.aborts {
         row(&format!("  {reason}"), thousands(count));

@@ -175,6 +175,7 @@ pub fn run<P: Protocol, W: Workload>(
         seed: settings.seed,
         completed: counts.total(),
         rolled_back: counts.rolled_back,
+        figures: workload.figures().into_iter().map(|(name, figure)| (name.to_owned(), figure)).collect(),
         committed_tps: counts.total() as f64 / seconds.max(1e-9),
         completed_by_kind: by_kind.collect(),
         abort_rate: abort_rate(conflicts, counts.total()),

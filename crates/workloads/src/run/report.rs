@@ -35,6 +35,8 @@ pub struct Report {
     pub committed_tps: f64,
     /// Completed transactions by kind.
     pub completed_by_kind: BTreeMap<String, u64>,
+    /// What the workload counted besides.
+    pub figures: BTreeMap<String, u64>,
     /// Conflicts as a share of all attempts.
     pub abort_rate: f64,
     /// Conflicts by reason.

@@ -1,6 +1,7 @@
 //! Tests at tiny scale on the serial protocol, which is right by construction: what fails here is the workload.
 
 mod conditions;
+mod deliveries;
 mod effects;
 mod inputs;
 
@@ -95,10 +96,11 @@ fn progress_counts_the_rows() {
     let workload = Tpcc::create(&options, &database).expect("tables");
     let mut worker = database.worker().expect("a worker");
     let rows = AtomicU64::new(0);
-    workload.load_part(&mut worker, 0, 1, 7, &|count| {
-        rows.fetch_add(count, Ordering::Relaxed);
-    })
-    .expect("rows");
+    workload
+        .load_part(&mut worker, 0, 1, 7, &|count| {
+            rows.fetch_add(count, Ordering::Relaxed);
+        })
+        .expect("rows");
     let (rows, expected) = (rows.into_inner() as f64, workload.rows_to_load() as f64);
     // Lines are counted at their mean.
     assert!((rows / expected - 1.0).abs() < 0.1, "{rows} rows, {expected} announced");
