@@ -88,6 +88,11 @@ impl<P: Protocol> fmt::Debug for Session<P> {
 impl Database {
     /// Opens an empty database in memory, with the default protocol.
     ///
+    /// ```
+    /// let database = polychron::Database::open(polychron::Options::default())?;
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::OutOfMemory`] when the memory limit leaves no room to start; [`Error::Definition`] when options contradict
     /// each other.
@@ -115,11 +120,35 @@ impl<P: Protocol> Database<P> {
     }
 
     /// The protocol itself, for code that is generic over protocols.
+    ///
+    /// ```
+    /// use polychron::Protocol;
+    /// # let database = polychron::Database::open(polychron::Options::default())?;
+    /// assert_eq!(database.protocol().find_table("account"), None);
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     pub fn protocol(&self) -> &Arc<P> {
         &self.protocol
     }
 
     /// Creates the table of the rows `R`, with the indexes that `R` declares.
+    ///
+    /// ```
+    /// use polychron::{Database, Error, Options, Row};
+    ///
+    /// #[derive(Row)]
+    /// #[index(name = "by_owner", columns(owner))]
+    /// struct Account {
+    ///     #[key]
+    ///     id: u64,
+    ///     owner: u32,
+    /// }
+    ///
+    /// let database = Database::open(Options::default())?;
+    /// let accounts = database.create_table::<Account>()?;
+    /// assert!(matches!(database.create_table::<Account>(), Err(Error::NameTaken(_))));
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::NameTaken`], [`Error::Definition`], [`Error::OutOfMemory`].
@@ -172,11 +201,29 @@ impl<P: Protocol> Database<P> {
     }
 
     /// The id of the table of this name.
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// assert_eq!(database.find_table("account"), Some(accounts.id()));
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     pub fn find_table(&self, name: &str) -> Option<TableId> {
         self.protocol.find_table(name)
     }
 
     /// The definition of a table, with the indexes it has now.
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// assert_eq!(database.definition(accounts.id())?.columns[1].name, "balance");
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::NoSuchTable`].
@@ -185,6 +232,16 @@ impl<P: Protocol> Database<P> {
     }
 
     /// Drops a table.
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// database.drop_table(accounts.id())?;
+    /// assert!(database.table::<Account>()?.is_none());
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::NoSuchTable`].
@@ -230,6 +287,18 @@ impl<P: Protocol> Database<P> {
 
     /// Adds a secondary index to a table that may be in use, and returns when it can be read.
     ///
+    /// ```
+    /// use polychron::schema::IndexDefinition;
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let index = database.create_index_with(accounts.id(), IndexDefinition::new("by_balance", [1]))?;
+    /// assert_eq!(database.definition(accounts.id())?.indexes[0].name, "by_balance");
+    /// database.drop_index(accounts.id(), index)?;
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Protocol::create_index`].
     pub fn create_index_with(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
@@ -237,6 +306,18 @@ impl<P: Protocol> Database<P> {
     }
 
     /// Drops a secondary index.
+    ///
+    /// ```
+    /// use polychron::schema::IndexDefinition;
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let index = database.create_index_with(accounts.id(), IndexDefinition::new("by_balance", [1]))?;
+    /// database.drop_index(accounts.id(), index)?;
+    /// assert!(database.definition(accounts.id())?.indexes.is_empty());
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::NoSuchTable`], [`Error::NoSuchIndex`].
@@ -272,6 +353,18 @@ impl<P: Protocol> Database<P> {
 
     /// A worker of its own for one thread: the fast way for threads that execute many transactions.
     ///
+    /// ```
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let mut session = database.session()?;
+    /// for id in 0..100 {
+    ///     session.transact(|transaction| transaction.insert(&accounts, &Account { id, balance: 0 }))?;
+    /// }
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::TooManyWorkers`] when all slots are taken.
     pub fn session(&self) -> Result<Session<P>, Error> {
@@ -291,6 +384,17 @@ impl<P: Protocol> Database<P> {
     }
 
     /// How many versions records have; `None` where they have one only. Walks every table.
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// database.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 0 }))?;
+    /// let records: u64 = database.versions().map_or(0, |versions| versions.records.iter().sum());
+    /// assert!(records <= 1);
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     pub fn versions(&self) -> Option<Versions> {
         self.protocol.versions()
     }
@@ -322,6 +426,16 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
 
     /// Runs `body` on a consistent snapshot, which may lie slightly in the past: it only reads, never conflicts, and
     /// neither waits for writers nor makes them wait (where the protocol keeps versions).
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let total: i64 = database.snapshot(|transaction| transaction.scan(&accounts, ..).map(|row| row.balance()).sum())?;
+    /// assert_eq!(total, 0);
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::ReadOnly`] when `body` writes; otherwise as [`Database::transact`].
@@ -355,6 +469,25 @@ pub struct Session<P: Protocol = DefaultProtocol> {
 impl<P: Protocol> Session<P> {
     /// As [`Database::execute`].
     ///
+    /// ```
+    /// use polychron::{Database, Error, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// struct Open { accounts: Table<Account>, id: u64 }
+    ///
+    /// impl Procedure for Open {
+    ///     type Output = ();
+    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    ///         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
+    ///     }
+    /// }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let mut session = database.session()?;
+    /// session.execute(&mut Open { accounts, id: 1 })?;
+    /// assert!(matches!(session.execute(&mut Open { accounts, id: 1 }), Err(Error::Duplicate { .. })));
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn execute<R: Procedure>(&mut self, procedure: &mut R) -> Result<R::Output, Error> {
@@ -363,6 +496,27 @@ impl<P: Protocol> Session<P> {
 
     /// Executes independent procedures, each as a transaction of its own, in any order; `done` is told each procedure's
     /// position and outcome. Faster than one by one where the protocol looks ahead.
+    ///
+    /// ```
+    /// use polychron::{Database, Error, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// struct Open { accounts: Table<Account>, id: u64 }
+    ///
+    /// impl Procedure for Open {
+    ///     type Output = ();
+    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    ///         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
+    ///     }
+    /// }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let mut session = database.session()?;
+    /// let mut openings: Vec<_> = (0..8).map(|id| Open { accounts, id }).collect();
+    /// let mut opened = 0;
+    /// session.execute_batch(&mut openings, |_, outcome| opened += u32::from(outcome.is_ok()));
+    /// assert_eq!(opened, 8);
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     pub fn execute_batch<R: Procedure>(
         &mut self,
         procedures: &mut [R],
@@ -372,6 +526,14 @@ impl<P: Protocol> Session<P> {
     }
 
     /// The worker itself.
+    ///
+    /// ```
+    /// use polychron::Worker;
+    /// # let database = polychron::Database::open(polychron::Options::default())?;
+    /// let mut session = database.session()?;
+    /// session.worker().tidy_up();
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     pub fn worker(&mut self) -> &mut P::Worker {
         &mut self.worker
     }
@@ -379,6 +541,16 @@ impl<P: Protocol> Session<P> {
 
 impl<P: Protocol<Worker: Interactive>> Session<P> {
     /// As [`Database::transact`].
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let mut session = database.session()?;
+    /// session.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 5 }))?;
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -390,6 +562,17 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
     }
 
     /// As [`Database::snapshot`].
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let mut session = database.session()?;
+    /// let count = session.snapshot(|transaction| transaction.scan(&accounts, ..).count())?;
+    /// assert_eq!(count, 0);
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As there.
