@@ -82,7 +82,7 @@ impl Workload for Increment {
     }
 
     fn estimated_bytes(options: &IncrementOptions) -> u64 {
-        options.records * 96
+        options.records.saturating_mul(96)
     }
 
     fn create<P: Protocol>(options: &IncrementOptions, database: &Arc<P>) -> Result<Self, Error> {

@@ -100,7 +100,7 @@ impl Workload for SmallBank {
     }
 
     fn estimated_bytes(options: &SmallBankOptions) -> u64 {
-        3 * options.customers * 96
+        options.customers.saturating_mul(3 * 96)
     }
 
     fn create<P: Protocol>(options: &SmallBankOptions, database: &Arc<P>) -> Result<Self, Error> {
