@@ -26,7 +26,7 @@ use crate::Scan;
 
 pub use batch::Batch;
 pub use keeper::{Keeper, Keys, for_each, wait_for};
-pub use prefetch::{Arrival, Prefetched, Walks};
+pub use prefetch::{Arrival, Prefetched, Walks, execute_in_groups};
 pub use rows::{check_key, check_row, entry_words, key_in_entry, words_of};
 pub use table::{Blueprint, Keyed, StoreTable};
 

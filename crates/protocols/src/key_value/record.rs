@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 use polychron_engine::stores::Records;
-use polychron_index::Handle;
+use polychron_index::{Handle, handle_of, pointer_of};
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::RowBuffer;
 use polychron_sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -82,8 +82,7 @@ impl Record {
     /// What the index holds for the record.
     #[inline]
     pub(super) fn handle(self) -> Handle {
-        let address = self.0.as_ptr().expose_provenance() as u64;
-        Handle::new(address).expect("a pointer that is not null")
+        handle_of(self.0)
     }
 
     /// The record behind a handle.
@@ -92,9 +91,7 @@ impl Record {
     /// `handle` came from [`Record::handle`] through an index, under a guard that lives as long as the record is used.
     #[inline]
     pub(super) unsafe fn from_handle(handle: Handle) -> Self {
-        let pointer = std::ptr::with_exposed_provenance_mut(handle.get() as usize);
-        // SAFETY: handles are never zero.
-        Self(unsafe { NonNull::new_unchecked(pointer) })
+        Self(pointer_of(handle))
     }
 
     #[inline]

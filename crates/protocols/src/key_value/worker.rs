@@ -5,16 +5,13 @@ use std::sync::Arc;
 use polychron_base::{Abort, Error};
 use polychron_engine::catalog::Seen;
 use polychron_engine::options::Retry;
-use polychron_engine::stores::Walks;
+use polychron_engine::stores::{Walks, execute_in_groups};
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
 use polychron_memory::Local;
 
 use super::protocol::KeyValue;
 use super::table::Table;
 use super::transaction::{Buffers, KeyValueTransaction};
-
-/// Procedures whose keys are walked together.
-const GROUP: usize = 8;
 
 /// One thread's way into the database.
 #[derive(Debug)]
@@ -53,21 +50,13 @@ impl Worker for KeyValueWorker {
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
     ) {
-        let mut first = 0;
-        for group in procedures.chunks_mut(GROUP) {
-            if group.len() > 1 {
-                let State { walks, tables, .. } = &mut self.state;
-                let guard = self.local.pin();
-                // SAFETY: the guard stays while the keys are walked.
-                unsafe { tables.renew(&self.database.catalog) };
-                walks.prefetch_declared(&tables[..], group, &guard, &mut |_| ());
-            }
-            for (position, procedure) in group.iter_mut().enumerate() {
-                let outcome = self.execute(procedure);
-                done(first + position, outcome);
-            }
-            first += group.len();
-        }
+        execute_in_groups(self, procedures, done, |worker, group| {
+            let State { walks, tables, .. } = &mut worker.state;
+            let guard = worker.local.pin();
+            // SAFETY: the guard stays while the keys are walked.
+            unsafe { tables.renew(&worker.database.catalog) };
+            walks.prefetch_declared(&tables[..], group, &guard, &mut |_| ());
+        });
     }
 
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {

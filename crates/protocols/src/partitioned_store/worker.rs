@@ -7,7 +7,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::options::Retry;
-use polychron_engine::stores::Walks;
+use polychron_engine::stores::{Walks, execute_in_groups};
 use polychron_engine::{Access, Counters, Declare, Interactive, Mode, Procedure, Worker, drive};
 use polychron_memory::Local;
 
@@ -16,9 +16,6 @@ use super::protocol::PartitionedStore;
 use super::table::{Declared, Table};
 use super::transaction::{Buffers, PartitionedTransaction};
 use super::undo::Log;
-
-/// Procedures whose keys are walked together.
-const GROUP: usize = 8;
 
 /// One thread's way into the database.
 #[derive(Debug)]
@@ -91,23 +88,15 @@ impl Worker for PartitionedWorker {
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
     ) {
-        let mut first = 0;
-        for group in procedures.chunks_mut(GROUP) {
-            if group.len() > 1 {
-                // No lock is needed: indexes may be read by anyone, and the records are not read here.
-                let State { walks, tables, .. } = &mut self.state;
-                let guard = self.local.pin();
-                // SAFETY: the guard stays while the keys are walked.
-                unsafe { tables.renew(&self.database.catalog) };
-                let declared = Declared { tables, locks: &self.database.locks };
-                walks.prefetch_declared(&declared, group, &guard, &mut |_| ());
-            }
-            for (position, procedure) in group.iter_mut().enumerate() {
-                let outcome = self.execute(procedure);
-                done(first + position, outcome);
-            }
-            first += group.len();
-        }
+        execute_in_groups(self, procedures, done, |worker, group| {
+            // No lock is needed: indexes may be read by anyone, and the records are not read here.
+            let State { walks, tables, .. } = &mut worker.state;
+            let guard = worker.local.pin();
+            // SAFETY: the guard stays while the keys are walked.
+            unsafe { tables.renew(&worker.database.catalog) };
+            let declared = Declared { tables, locks: &worker.database.locks };
+            walks.prefetch_declared(&declared, group, &guard, &mut |_| ());
+        });
     }
 
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
