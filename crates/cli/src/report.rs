@@ -43,7 +43,8 @@ pub(crate) fn render(report: &Report) -> String {
     let mut rows: Vec<(String, String)> = Vec::new();
     let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
     let interrupted = if report.interrupted { ", ended early" } else { "" };
-    row("measured", format!("{:.1} s on {} threads{interrupted}", report.seconds, report.threads));
+    let threads = if report.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", report.threads) };
+    row("measured", format!("{:.1} s on {threads}{interrupted}", report.seconds));
     row("throughput", format!("{} transactions/s", thousands(report.committed_tps as u64)));
     for (kind, &count) in report.completed_by_kind.iter().filter(|&(_, &count)| count > 0) {
         let share = count as f64 * 100.0 / report.completed.max(1) as f64;

@@ -151,11 +151,15 @@ impl Queues {
         }
     }
 
-    /// For the report: what became of the requests, ramp-up included.
+    /// For the report: what became of the requests, ramp-up included. Nothing where there were none.
     pub(super) fn figures(&self) -> Vec<(&'static str, u64)> {
         let waiting: usize = self.queues.iter().map(|queue| queue.waiting.load(Ordering::Relaxed)).sum();
+        let executed = self.counts.executed.load(Ordering::Relaxed);
+        if executed == 0 && waiting == 0 {
+            return Vec::new();
+        }
         let mut figures = vec![
-            ("deliveries executed, ramp-up included", self.counts.executed.load(Ordering::Relaxed)),
+            ("deliveries executed, ramp-up included", executed),
             ("deliveries that skipped a district", self.counts.with_skips.load(Ordering::Relaxed)),
             ("districts skipped by deliveries", self.counts.skipped.load(Ordering::Relaxed)),
             ("deliveries still queued", waiting as u64),
