@@ -42,7 +42,7 @@ macro_rules! conformance {
                 secondary_entries, rolled_back_insertions, dropped_tables, workers_that_leave);
             $crate::conformance!(@group $setup, changes: tables_come_and_go, names_are_taken, tables_under_transactions,
                 new_index_on_a_full_table, new_index_is_seen_by_snapshots, new_unique_index_on_duplicates,
-                new_index_under_writers, dropped_index);
+                new_index_under_writers, new_index_under_an_older_transaction, dropped_index);
             $crate::conformance!(@group $setup, stress: bank, audited_by_snapshots, counters, secondaries_agree,
                 queue_of_one_key);
             $crate::conformance!(@group $setup, differential: one_by_one, interleaved, snapshots_are_past_states);

@@ -16,6 +16,8 @@
 //! are the loads of validation, so in their single order one transaction's latch comes before the other's check (§4.2.1).
 //! The same holds for insertions, whose node latches come before the inserter's own validation.
 
+use std::sync::Arc;
+
 use polychron_base::error::KeyPreview;
 use polychron_base::{Abort, Error, IndexId, Reason, Stop};
 use polychron_engine::redo::{self, Redo};
@@ -46,6 +48,10 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     pub(super) fn commit_writes(&mut self) -> Result<(), Stop> {
         self.build_groups();
         if let Err(stop) = self.latch_all() {
+            return Err(self.undo_after(stop));
+        }
+        if let Err(stop) = self.know_all_indexes() {
+            self.unlatch(self.state.buffers.groups.len());
             return Err(self.undo_after(stop));
         }
         let tid = match self.validate_and_draw() {
@@ -109,6 +115,27 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             }
         }
         Ok(())
+    }
+
+    /// A transaction that began before an index was added keeps no entries of it up, so it must not change a row whose
+    /// entry was made by one that began later. The writer of that entry knew the catalog's new version and gave the row's
+    /// latch back, which this transaction has taken since; so it sees the version here.
+    #[inline]
+    fn know_all_indexes(&mut self) -> Result<(), Stop> {
+        if self.shared.catalog.version() == self.state.catalog_version { Ok(()) } else { self.compare_catalogs() }
+    }
+
+    #[cold]
+    fn compare_catalogs(&mut self) -> Result<(), Stop> {
+        let (_, present) = self.shared.catalog.snapshot();
+        let changed = |place: &Place| {
+            let position = place.table.position();
+            // A dropped table keeps nothing up.
+            let known = self.state.tables[position].as_ref();
+            present[position].as_ref().zip(known).is_some_and(|(present, known)| !Arc::ptr_eq(present, known))
+        };
+        let place = self.state.sets.writes.iter().map(|write| write.place).find(changed);
+        place.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
 
     /// Gives back the latches of the first `groups` groups; own records keep theirs until they are taken out.
