@@ -15,6 +15,8 @@ pub mod batch;
 pub mod catalog;
 pub mod drive;
 pub mod futures;
+#[doc(hidden)]
+pub mod mutations;
 pub mod options;
 pub mod redo;
 pub mod scan;

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::{Abort, Error, IndexId, Reason, Stop};
+use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
 use polychron_engine::stores::Place;
 use polychron_sync::atomic::Ordering;
@@ -27,8 +28,12 @@ use polychron_sync::atomic::Ordering;
 use super::reclaim::Tombstone;
 use super::record::{Record, Tid};
 use super::sets::{Kind, Sets};
+use super::steps::{Point, Step};
 use super::tid::TidSource;
 use super::transaction::MaflingoTransaction;
+
+/// The steps that keep a tombstone where a transaction writes on it.
+const CLAIMS: [Step; 3] = [Step::ClaimTombstones, Step::RespectClaims, Step::OutliveClaims];
 
 /// The writes of one record.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +52,8 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     /// Commits a transaction that wrote.
     pub(super) fn commit_writes(&mut self) -> Result<(), Stop> {
         self.build_groups();
+        let early = left_out(Step::EpochAfterLatches).then(|| self.guard.epochs().current());
+        pass(Point::Committing);
         if let Err(stop) = self.latch_all() {
             return Err(self.undo_after(stop));
         }
@@ -54,7 +61,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             self.unlatch(self.state.buffers.groups.len());
             return Err(self.undo_after(stop));
         }
-        let tid = match self.validate_and_draw() {
+        let tid = match self.validate_and_draw(early) {
             Ok(tid) => tid,
             Err(stop) => {
                 self.unlatch(self.state.buffers.groups.len());
@@ -102,13 +109,19 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
                 break;
             }
             let place = self.state.sets.writes.get(group.latest).place;
+            if left_out(Step::LatchWrites) {
+                continue;
+            }
             let Some(state) = group.record.latch(self.state.worker) else {
                 self.unlatch(position);
                 return Err(self.conflict(Reason::Latched, place, Some(group.record)));
             };
-            if state.unlinked() {
+            if state.unlinked() && !left_out(Step::RefuseUnlinkedWrites) {
                 // The row moved. A tombstone would have stayed: it was claimed when it was written on.
-                debug_assert!(state.moved(), "a written record leaves the index only by moving");
+                debug_assert!(
+                    state.moved() || CLAIMS.into_iter().any(left_out),
+                    "a written record leaves the index only by moving"
+                );
                 group.record.unlatch();
                 self.unlatch(position);
                 return Err(self.conflict(Reason::StaleRead, place, Some(group.record)));
@@ -122,7 +135,8 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     /// latch back, which this transaction has taken since; so it sees the version here.
     #[inline]
     fn know_all_indexes(&mut self) -> Result<(), Stop> {
-        if self.shared.catalog.version() == self.state.catalog_version { Ok(()) } else { self.compare_catalogs() }
+        let known = self.shared.catalog.version() == self.state.catalog_version || left_out(Step::KnowAllIndexes);
+        if known { Ok(()) } else { self.compare_catalogs() }
     }
 
     #[cold]
@@ -149,15 +163,21 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
 
     /// Phase 2 and the id (§4.1). Runs again when the epoch's counter is used up and a new epoch had to begin, because
     /// the epoch must have been read before validation.
-    fn validate_and_draw(&mut self) -> Result<Tid, Stop> {
+    ///
+    /// `early` is an epoch that was read before the latches; only tests have it.
+    fn validate_and_draw(&mut self, early: Option<u64>) -> Result<Tid, Stop> {
         loop {
-            let epoch = self.guard.epochs().current();
+            let mut epoch = early.unwrap_or_else(|| self.guard.epochs().current());
             self.validate()?;
-            let mut floor = self.state.last_tid;
-            for read in &self.state.sets.reads {
+            pass(Point::Validated);
+            if left_out(Step::EpochBeforeChecks) {
+                epoch = self.guard.epochs().current();
+            }
+            let mut floor = if left_out(Step::ExceedLast) { Tid::ZERO } else { self.state.last_tid };
+            for read in self.state.sets.reads.iter().filter(|_| !left_out(Step::ExceedReads)) {
                 floor = floor.max(read.tid);
             }
-            for group in &self.state.buffers.groups {
+            for group in self.state.buffers.groups.iter().filter(|_| !left_out(Step::ExceedWrites)) {
                 floor = floor.max(group.record.tid());
             }
             if let Some(tid) = Tid::after(floor, epoch, self.state.worker) {
@@ -173,14 +193,15 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         for at in 0..self.state.sets.reads.len() {
             let read = self.state.sets.reads[at];
             let state = read.record.state();
-            if state.latched_by_other(worker) {
+            if state.latched_by_other(worker) && !left_out(Step::RefuseLatched) {
                 return Err(self.conflict(Reason::BeingWritten, read.place, Some(read.record)));
             }
-            if read.record.tid() != read.tid || state.moved() {
+            let changed = read.record.tid() != read.tid && !left_out(Step::CompareIds);
+            if changed || state.moved() && !left_out(Step::RefuseMoved) {
                 return Err(self.conflict(Reason::StaleRead, read.place, Some(read.record)));
             }
         }
-        if !self.shared.options.validate_nodes {
+        if left_out(Step::CompareNodes) {
             return Ok(());
         }
         // SAFETY: the stamps were taken under this transaction's guard.
@@ -229,7 +250,12 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     #[inline]
     fn keeps_version(&self, record: Record, tid: Tid) -> bool {
         let old = record.tid();
-        self.shared.options.snapshots && old != Tid::ZERO && old.epoch() < tid.epoch()
+        self.shared.options.snapshots && old != Tid::ZERO && old.epoch() < tid.epoch() && !left_out(Step::KeepVersions)
+    }
+
+    #[inline]
+    fn keeps_moved(&self, record: Record, tid: Tid) -> bool {
+        self.keeps_version(record, tid) && !left_out(Step::KeepMoved)
     }
 
     fn discard_prepared(&mut self) {
@@ -267,13 +293,14 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
                 Kind::Delete => present = false,
             }
         }
+        pass(Point::Writing);
         if let Some(version) = group.version {
             target.set_previous(Some(version));
         } else if group.replacement.is_some() {
-            let chain = self.keeps_version(group.record, tid);
+            let chain = self.keeps_moved(group.record, tid);
             target.set_previous(if chain { Some(group.record) } else { group.record.previous() });
         }
-        let chained = group.replacement.is_some() && self.keeps_version(group.record, tid);
+        let chained = group.replacement.is_some() && self.keeps_moved(group.record, tid);
         target.publish(tid, present);
         if let Some(version) = group.version {
             // SAFETY: only snapshots older than this epoch follow the link to the version.
@@ -352,13 +379,15 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         let (tables, guard) = (&self.state.tables, &self.guard);
         let Sets { writes, nodes, .. } = &mut self.state.sets;
         writes.truncate(from, |writes, write| {
-            if !write.own_record || write.prior.is_some() {
+            if !write.own_record || write.prior.is_some() || left_out(Step::UndoInsertions) {
                 return;
             }
             let store =
                 tables[write.place.table.position()].as_ref().and_then(|table| table.store(write.place.index).ok());
             if let Some(store) = store {
-                nodes.add(store.index().get(writes.key_bytes(write), guard).stamp, write.place);
+                if !left_out(Step::NodesOfUndone) {
+                    nodes.add(store.index().get(writes.key_bytes(write), guard).stamp, write.place);
+                }
                 let removed = store.index().remove(writes.key_bytes(write), write.record.handle(), guard);
                 debug_assert!(removed, "an own record stays linked until it is taken out here");
             }
@@ -381,7 +410,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     pub(super) fn conflict(&mut self, reason: Reason, place: Place, record: Option<Record>) -> Stop {
         let key = record.and_then(|record| self.key_of(place, record));
         self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
-        self.doomed = true;
+        self.doomed = !left_out(Step::StayDoomed);
         Stop::conflict()
     }
 

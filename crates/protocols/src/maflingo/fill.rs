@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Keys, for_each, wait_for};
 use polychron_engine::{Mode, Versions, drive};
 
 use super::protocol::{Maflingo, Shared};
 use super::record::Record;
+use super::steps::Step;
 use super::table::MaflingoTable;
 use super::tid::TidSource;
 
@@ -41,7 +43,9 @@ pub(super) fn fill<T: TidSource, R: Redo + Default>(
     }
     // Snapshots that begin from now on are to find the entries, so what was written here must have become the past.
     let filled = epochs.current();
-    wait_for(epochs, filled);
+    if !left_out(Step::AwaitFilling) {
+        wait_for(epochs, filled);
+    }
     Ok(filled)
 }
 

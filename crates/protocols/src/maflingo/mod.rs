@@ -26,6 +26,7 @@ mod record;
 mod rows;
 mod scan;
 mod sets;
+mod steps;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,8 @@ mod worker;
 
 pub use options::Options;
 pub use protocol::Maflingo;
+#[doc(hidden)]
+pub use steps::{Point, Step};
 pub use tid::{GlobalTid, LocalTid, TidSource};
 pub use transaction::MaflingoTransaction;
 pub use worker::MaflingoWorker;

@@ -19,11 +19,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use polychron_base::key::{EncodedKey, Key16};
+use polychron_engine::mutations::left_out;
 use polychron_engine::stores::Place;
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
 use super::record::{Record, Tid};
+use super::steps::Step;
 use super::table::MaflingoTable;
 
 /// A worker with more tombstones than this shares them, in case it has nothing to do for a while.
@@ -116,8 +118,10 @@ impl Reclaimer {
         }
         let (collectable, readonly) = (guard.epochs().collectable(), guard.epochs().readonly());
         for _ in 0..limit {
-            let due =
-                |tombstone: &mut Tombstone| tombstone.tid.epoch() <= collectable && tombstone.disclaimed <= readonly;
+            let due = |tombstone: &mut Tombstone| {
+                let settled = tombstone.disclaimed <= readonly || left_out(Step::OutliveClaims);
+                settled && (tombstone.tid.epoch() <= collectable || left_out(Step::OutliveSnapshots))
+            };
             let Some(mut tombstone) = self.queue.pop_front_if(due) else { return };
             match unlink(&tombstone, tables, worker, guard) {
                 Unlinked::Done => {}
@@ -184,11 +188,12 @@ fn unlink_key<K: EncodedKey>(
         return Unlinked::Done;
     }
     let Some(state) = record.latch(worker) else { return Unlinked::Latched };
-    if !state.absent() || state.unlinked() || record.tid() != tombstone.tid {
+    let another = !state.absent() || state.unlinked() || record.tid() != tombstone.tid;
+    if another && !left_out(Step::UnlinkOnlyTombstones) {
         record.unlatch();
         return Unlinked::Done;
     }
-    if state.claimed() {
+    if state.claimed() && !left_out(Step::RespectClaims) {
         record.disclaim();
         record.unlatch();
         return Unlinked::Claimed;

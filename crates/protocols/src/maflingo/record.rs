@@ -19,11 +19,14 @@
 
 use std::ptr::NonNull;
 
+use polychron_engine::mutations::{left_out, pass};
 use polychron_index::Handle;
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::RowBuffer;
 use polychron_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use polychron_sync::spin_hint;
+
+use super::steps::{Point, Step};
 
 /// Bits of the data version word.
 const DIRTY: u64 = 1;
@@ -323,10 +326,11 @@ impl Record {
                     let start = range.start.min(end);
                     polychron_sync::load_words(&self.words()[start..end], &mut row[start..end]);
                 }
+                pass(Point::Copied);
                 let tid = self.tid();
                 // The loads above acquire, so this one is not taken before them.
                 let after = header.version.load(Ordering::Relaxed);
-                if (before ^ after) & !LATCH_MASK == 0 {
+                if (before ^ after) & !LATCH_MASK == 0 || left_out(Step::ReadTwice) {
                     return Seen { tid, present, moved: before & MOVED != 0, words };
                 }
             }
@@ -426,6 +430,9 @@ impl Record {
     #[inline]
     pub(super) fn begin_write(self) {
         let version = &self.header().version;
+        if left_out(Step::MarkDirty) {
+            return;
+        }
         // Every word stored after this one is stored with a release, so whoever sees one of them sees the dirty bit.
         version.store(version.load(Ordering::Relaxed) | DIRTY, Ordering::Relaxed);
     }

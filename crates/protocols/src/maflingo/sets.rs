@@ -4,10 +4,12 @@
 //! The write set is a list that only grows: every write is an entry of its own, linked to the entry before it for the same
 //! record. So a savepoint is a length, undoing to it is a truncation, and commit applies the entries of a record in order.
 
+use polychron_engine::mutations::left_out;
 use polychron_engine::stores::Place;
 use polychron_index::{Change, Changes, Stamp};
 
 use super::record::{Record, Tid};
+use super::steps::Step;
 
 /// A record that was read, and the id it had then.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +60,9 @@ impl NodeSet {
 /// background; then the stamp stands for its range in the node that took it over.
 #[inline]
 fn same(stamp: &Stamp, reported: &Stamp) -> bool {
+    if left_out(Step::FollowSettled) {
+        return stamp == reported;
+    }
     // SAFETY: insertions happen under the guard under which the transaction took its stamps.
     stamp == reported || unsafe { stamp.settled() } == *reported
 }
@@ -66,19 +71,23 @@ impl Changes for NodeSet {
     /// §4.5: the transaction's own insertions must not abort it. A stamp of a node that was taken out meanwhile, by itself
     /// or by others, is known by what it has settled to.
     fn change(&mut self, change: Change) {
+        if left_out(Step::FollowOwnInsertions) {
+            return;
+        }
         match change {
             Change::Moved { before, after } => {
                 for (stamp, _) in &mut self.nodes {
-                    if same(stamp, &before) {
+                    if same(stamp, &before) || left_out(Step::FollowOnlyOwn) {
                         *stamp = after;
                     }
                 }
             }
-            Change::Added { of, new } => {
+            Change::Added { of, new } if !left_out(Step::FollowSplits) => {
                 if let Some(&(_, place)) = self.nodes.iter().find(|(stamp, _)| same(stamp, &of)) {
                     self.nodes.push((new, place));
                 }
             }
+            Change::Added { .. } => {}
         }
     }
 }

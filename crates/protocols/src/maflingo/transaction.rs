@@ -6,6 +6,7 @@ use std::ops::{ControlFlow, Range};
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, Stop, TableId};
+use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Place, check_key, words_of};
 use polychron_engine::{Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
@@ -18,6 +19,7 @@ use super::protocol::Shared;
 use super::record::{Claim, HEADER_BYTES, Record, Seen};
 use super::scan::ScanBatch;
 use super::sets::{Kind, Read, Span, Write};
+use super::steps::Step;
 use super::table::{MaflingoTable, Store};
 use super::tid::TidSource;
 use super::worker::State;
@@ -104,6 +106,9 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
             self.guard.refresh();
             return Ok(());
         }
+        if left_out(Step::ValidateRunning) {
+            return Ok(());
+        }
         self.validate().inspect_err(|_| {
             if let Some(abort) = &mut self.state.last_abort {
                 abort.reason = Reason::Inconsistent;
@@ -129,7 +134,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         loop {
             let Lookup { handle, stamp } = store.index().get(key, &self.guard);
             let Some(handle) = handle else {
-                if self.snapshot.is_none() {
+                if self.snapshot.is_none() && !left_out(Step::NodesOfMisses) {
                     self.state.sets.nodes.add(stamp, store.place);
                 }
                 return Ok(Found::Nothing);
@@ -157,7 +162,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         let record = unsafe { Record::from_handle(handle) };
         let reads = self.state.sets.reads.len();
         let seen = self.read_protected(record, store.place, range);
-        if seen.present && !seen.moved {
+        if (seen.present || left_out(Step::RefuseEmptyHints)) && !seen.moved {
             return Some(record);
         }
         self.state.sets.reads.truncate(reads);
@@ -168,7 +173,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     #[inline]
     pub(super) fn read_record(&mut self, record: Record, stamp: Stamp, place: Place, range: Range<usize>) -> Seen {
         let seen = self.read_protected(record, place, range);
-        if !seen.present && self.snapshot.is_none() {
+        if !seen.present && self.snapshot.is_none() && !left_out(Step::NodesOfTombstones) {
             self.state.sets.nodes.add(stamp, place);
         }
         seen
@@ -179,6 +184,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     fn read_protected(&mut self, record: Record, place: Place, range: Range<usize>) -> Seen {
         let row = &mut self.state.buffers.row;
         if let Some(epoch) = self.snapshot {
+            let epoch = if left_out(Step::CompareEpochs) { u64::MAX } else { epoch };
             return record.read_at(epoch, range, row);
         }
         if self.shared.options.read_own_writes
@@ -267,6 +273,9 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     #[inline]
     pub(super) fn insert_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<bool, Stop> {
         let record = Record::latched(self.state.worker, row, &self.guard).map_err(Error::from)?;
+        if left_out(Step::LatchInsertions) {
+            record.unlatch();
+        }
         let inserted = store.index().insert(key, record.handle(), &mut self.state.sets.nodes, &self.guard);
         if matches!(inserted, Ok(Inserted::New)) {
             self.push_write(record, store.place, Kind::Insert, key, 0, Span::default());
@@ -316,7 +325,10 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     /// tombstones are not taken out while this transaction is pinned.
     #[inline]
     fn keep_linked(&mut self, record: Record, place: Place) -> Result<bool, Stop> {
-        if !record.state().absent() || self.state.sets.writes.latest(record).is_some() {
+        if !record.state().absent()
+            || left_out(Step::ClaimTombstones)
+            || self.state.sets.writes.latest(record).is_some()
+        {
             return Ok(true);
         }
         match record.claim() {
@@ -366,7 +378,9 @@ impl<T: TidSource, R: Redo> Commit for MaflingoTransaction<'_, T, R> {
         if self.snapshot.is_none() {
             if self.state.sets.writes.is_empty() {
                 // The reads acquired, so validation's loads come after them; nothing was written that others must see.
-                self.validate()?;
+                if !left_out(Step::ValidateReaders) {
+                    self.validate()?;
+                }
                 self.state.sets.clear();
             } else {
                 self.commit_writes()?;
@@ -377,7 +391,8 @@ impl<T: TidSource, R: Redo> Commit for MaflingoTransaction<'_, T, R> {
     }
 
     fn roll_back(mut self) -> bool {
-        !self.doomed && (self.snapshot.is_some() || self.validate().is_ok())
+        let validated = self.snapshot.is_some() || left_out(Step::ValidateRollBack);
+        !self.doomed && (validated || self.validate().is_ok())
     }
 }
 
