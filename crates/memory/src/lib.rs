@@ -25,6 +25,9 @@ mod blocks;
 mod classes;
 mod coalesce;
 mod epochs;
+#[cfg(feature = "faults")]
+#[doc(hidden)]
+pub mod faults;
 mod limbo;
 mod local;
 mod memory;

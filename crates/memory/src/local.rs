@@ -356,6 +356,10 @@ impl<'l> Guard<'l> {
     /// When the limit is reached, or the system has no more, after everything that can be freed was freed.
     #[inline]
     pub fn allocate(&self, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
+        #[cfg(feature = "faults")]
+        if crate::faults::refused() {
+            return Err(OutOfMemory { requested: bytes });
+        }
         self.worker.allocate(bytes)
     }
 
