@@ -117,6 +117,12 @@ impl Local {
     pub fn collect(&self) {
         self.worker.collect();
     }
+
+    /// As [`Local::collect`], and leaves what cannot be freed yet to the other workers: for who may not come again.
+    pub fn hand_over(&self) {
+        self.worker.collect();
+        self.worker.hand_over();
+    }
 }
 
 impl Drop for Local {
@@ -127,12 +133,7 @@ impl Drop for Local {
         shared.epochs.unpin(worker.id.position());
         shared.epochs.end_snapshot(worker.id.position());
         worker.collect();
-        for limbo in [&worker.retired, &worker.versions] {
-            let limbo = limbo.take();
-            if !limbo.is_empty() {
-                shared.adopt_orphans(limbo);
-            }
-        }
+        worker.hand_over();
         worker.pool.dissolve(shared);
         shared.epochs.release(worker.id.position());
     }
@@ -207,6 +208,17 @@ impl Worker {
         self.free_ready(&self.versions, usize::MAX);
         self.waiting.set(!self.retired.borrow().is_empty() || !self.versions.borrow().is_empty());
         shared.free_orphans(usize::MAX, true, |pointer, bytes| self.free_retired(pointer, bytes));
+    }
+
+    /// Leaves what waits, which was tagged just before, to the others.
+    fn hand_over(&self) {
+        for limbo in [&self.retired, &self.versions] {
+            let limbo = limbo.take();
+            if !limbo.is_empty() {
+                self.shared().adopt_orphans(limbo);
+            }
+        }
+        self.waiting.set(false);
     }
 
     #[inline]

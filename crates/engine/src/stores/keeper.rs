@@ -40,6 +40,14 @@ impl Keeper {
         work(&local.pin())
     }
 
+    /// As [`Keeper::with_guard`], for work that retires much: nobody may come here again for long, so what waits afterwards is
+    /// left to the workers.
+    pub(super) fn give_back(&self, work: impl FnOnce(&Guard<'_>)) {
+        let local = self.local.lock().unwrap_or_else(PoisonError::into_inner);
+        work(&local.pin());
+        local.hand_over();
+    }
+
     /// Gives back what waits and no guard holds any more.
     pub fn collect(&self) {
         self.local.lock().unwrap_or_else(PoisonError::into_inner).collect();
