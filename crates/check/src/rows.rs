@@ -109,3 +109,15 @@ pub(crate) struct Name {
 pub(crate) fn own(row: <Person as Row>::Ref<'_>) -> Person {
     Person::from_ref(row)
 }
+
+/// A row whose text keys are hashed.
+#[derive(Row, Clone, Debug, PartialEq, Eq)]
+#[row(primary = "hash")]
+#[index(name = "by_address", columns(address), unique, kind = "hash")]
+pub(crate) struct Host {
+    #[key]
+    #[column(max = 4000)]
+    pub(crate) name: String,
+    #[column(max = 4000)]
+    pub(crate) address: String,
+}

@@ -119,7 +119,7 @@ fn explains(order: &[usize], traces: &[Trace], start: &Model, end: &[Person]) ->
     model.rows() == end
 }
 
-fn orders(of: &[usize]) -> Vec<Vec<usize>> {
+pub(crate) fn orders(of: &[usize]) -> Vec<Vec<usize>> {
     if of.is_empty() {
         return vec![Vec::new()];
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polychron_check::Setup;
-use polychron_engine::{Error, Interactive, Protocol, Worker};
+use polychron_engine::{Error, IndexDefinition, Interactive, Protocol, Row, Worker};
 use polychron_memory::faults::{Refusal, refuse};
 use polychron_protocols::key_value::KeyValue;
 use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, TidSource};
@@ -127,6 +127,45 @@ fn refused_allocations<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, promi
     }
 }
 
+/// Each allocation of `define` is refused; then nothing is defined, and nothing leaked.
+fn refused_definition<P: Protocol<Worker: Interactive>, O>(
+    stage: &mut Stage<P>,
+    define: impl Fn(&Arc<P>) -> Result<O, Error>,
+    undefined: impl Fn(&P) -> bool,
+) -> O {
+    for number in 1..1000 {
+        for refusal in [Refusal::Only(number), Refusal::From(number)] {
+            let used = stage.settle();
+            refuse(refusal);
+            let defined = define(&stage.database);
+            refuse(Refusal::Nothing);
+            match defined {
+                Ok(defined) => return defined,
+                Err(error) => assert!(matches!(error, Error::OutOfMemory { .. }), "{refusal:?}: {error}"),
+            }
+            assert!(undefined(&stage.database), "{refusal:?}");
+            stage.tables.touch(&mut stage.worker);
+            assert_eq!(stage.settle(), used, "{refusal:?} leaked");
+        }
+    }
+    panic!("a definition asks for memory without end");
+}
+
+fn refused_definitions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, promise: Promise) {
+    let mut stage = Stage::new(setup, promise);
+    let more = script::Hashed::definition().with_name("more");
+    let create = |database: &Arc<P>| database.create_table(more.clone());
+    let table = refused_definition(&mut stage, create, |database| database.find_table("more").is_none());
+    stage.database.drop_table(table).unwrap();
+    let table = stage.tables.sorted();
+    let before = stage.database.definition(table).unwrap();
+    let create = |database: &Arc<P>| database.create_index(table, IndexDefinition::new("by_number", [3]));
+    let unchanged = |database: &P| *database.definition(table).unwrap() == *before;
+    let index = refused_definition(&mut stage, create, unchanged);
+    stage.database.drop_index(table, index).unwrap();
+    assert_eq!(stage.tables.state(&mut stage.worker), stage.state);
+}
+
 macro_rules! faults {
     ($($name:ident: $setup:expr, $promise:ident;)*) => {$(
         mod $name {
@@ -135,6 +174,11 @@ macro_rules! faults {
             #[test]
             fn panics_and_errors() {
                 super::panics_and_errors(&$setup, Promise::$promise);
+            }
+
+            #[test]
+            fn refused_definitions() {
+                super::refused_definitions(&$setup, Promise::$promise);
             }
 
             #[test]
@@ -152,6 +196,12 @@ faults! {
     partitioned_store: by_epochs::<PartitionedStore>(), AllOrNothing;
     key_value: by_epochs::<KeyValue>(), WholeOperations;
 }
+
+// What it promises besides: limits, and memory that comes back.
+polychron_check::conformance!(@group by_epochs::<KeyValue>(), limits: keys, raw_keys, hash_keys, rows, columns, values,
+    workers, memory);
+polychron_check::conformance!(@group by_epochs::<KeyValue>(), reclamation: updates, growing_updates,
+    deletions_and_insertions, secondary_entries, dropped_tables, workers_that_leave);
 
 fn maflingo<T: TidSource>() -> Setup<Maflingo<T>> {
     let options =

@@ -1,6 +1,6 @@
 //! The procedure that faults are put into, over two tables whose indexes are of both kinds.
 
-use polychron_engine::{Insertion, Operations, Procedure, Protocol, Stop, Table, Transaction, Worker};
+use polychron_engine::{Insertion, Operations, Procedure, Protocol, Stop, Table, TableId, Transaction, Worker};
 use polychron_memory::faults::{Refusal, refuse};
 use polychron_schema::Row;
 
@@ -202,6 +202,10 @@ impl Tables {
             sorted: Table::from_id(database.create_table(Sorted::definition()).unwrap()),
             hashed: Table::from_id(database.create_table(Hashed::definition()).unwrap()),
         }
+    }
+
+    pub(crate) fn sorted(self) -> TableId {
+        self.sorted.id()
     }
 
     pub(crate) fn fill<W: Worker>(self, worker: &mut W) {
