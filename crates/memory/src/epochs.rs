@@ -7,6 +7,8 @@
 //! Both horizons only grow. `docs/memory.md` proves what is promised here; this module depends on nothing but atomics,
 //! so that loom can run it.
 
+use std::ops::Range;
+
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, publish};
 
@@ -167,23 +169,24 @@ impl Epochs {
         epochs.dedup();
     }
 
-    /// How many slots there are.
-    pub(crate) fn slots(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// Claims a free slot, or none when all are taken.
-    pub(crate) fn claim(&self) -> Option<usize> {
+    /// Claims a free slot of these, or none when all are taken.
+    pub(crate) fn claim(&self, mut slots: Range<usize>) -> Option<usize> {
         let free = |slot: &CachePadded<Slot>| {
             !slot.claimed.load(Ordering::Relaxed)
                 // Acquire: pairs with the release in `release`.
                 && slot.claimed.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
-        let index = self.slots.iter().position(free)?;
+        let index = slots.find(|&index| free(&self.slots[index]))?;
         // Release: pairs with the acquire loads of the leader. The barrier of the owner's first pin comes later, so a
         // leader that does not see this yet is one whose scan came before that barrier.
         self.used_slots.fetch_max(index + 1, Ordering::AcqRel);
         Some(index)
+    }
+
+    /// Claims any free slot.
+    #[cfg(test)]
+    pub(crate) fn claim_any(&self) -> Option<usize> {
+        self.claim(0..self.slots.len())
     }
 
     /// Gives a slot back. Its worker is neither pinned nor has it a snapshot from now on.

@@ -33,12 +33,13 @@ mod local;
 mod memory;
 mod options;
 mod pool;
+mod reserve;
 mod system;
 mod ticker;
 
 pub use epochs::Epochs;
 pub use local::{Guard, Local, Snapshot};
-pub use memory::{ClassStatistics, Memory, MemoryStatistics, Pressure};
+pub use memory::{ClassStatistics, Memory, MemoryStatistics, OWN_SLOTS, Pressure};
 pub use options::Options;
 
 /// An allocation was refused: the memory limit is reached or the system has no more.

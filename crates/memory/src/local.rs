@@ -43,6 +43,8 @@ struct Worker {
     orphans_seen: Cell<u64>,
     /// Whether anything waits in either limbo.
     waiting: Cell<bool>,
+    /// Whether allocations may draw on the reserve.
+    may_draw: Cell<bool>,
     pool: Pool,
     /// What waits for guards alone.
     retired: RefCell<Limbo>,
@@ -72,6 +74,7 @@ impl Local {
             snapshot: Cell::new(0),
             orphans_seen: Cell::new(0),
             waiting: Cell::new(false),
+            may_draw: Cell::new(false),
             pool,
             retired: RefCell::default(),
             versions: RefCell::default(),
@@ -117,12 +120,6 @@ impl Local {
     pub fn collect(&self) {
         self.worker.collect();
     }
-
-    /// As [`Local::collect`], and leaves what cannot be freed yet to the other workers: for who may not come again.
-    pub fn hand_over(&self) {
-        self.worker.collect();
-        self.worker.hand_over();
-    }
 }
 
 impl Drop for Local {
@@ -133,7 +130,12 @@ impl Drop for Local {
         shared.epochs.unpin(worker.id.position());
         shared.epochs.end_snapshot(worker.id.position());
         worker.collect();
-        worker.hand_over();
+        for limbo in [&worker.retired, &worker.versions] {
+            let limbo = limbo.take();
+            if !limbo.is_empty() {
+                shared.adopt_orphans(limbo);
+            }
+        }
         worker.pool.dissolve(shared);
         shared.epochs.release(worker.id.position());
     }
@@ -210,17 +212,6 @@ impl Worker {
         shared.free_orphans(usize::MAX, true, |pointer, bytes| self.free_retired(pointer, bytes));
     }
 
-    /// Leaves what waits, which was tagged just before, to the others.
-    fn hand_over(&self) {
-        for limbo in [&self.retired, &self.versions] {
-            let limbo = limbo.take();
-            if !limbo.is_empty() {
-                self.shared().adopt_orphans(limbo);
-            }
-        }
-        self.waiting.set(false);
-    }
-
     #[inline]
     fn allocate(&self, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
         if bytes <= MAX_POOLED
@@ -241,6 +232,11 @@ impl Worker {
             let size = Shared::large_size(bytes).ok_or(refused)?;
             let block = self.insist(|| self.shared().allocate_large(size)).ok_or(refused)?;
             count(&self.pool.counters.large_bytes, size as i64);
+            return Ok(block);
+        }
+        if self.may_draw.get()
+            && let Some(block) = self.pool.draw(self.shared(), bytes)
+        {
             return Ok(block);
         }
         let block = self.insist(|| self.pool.allocate(self.shared(), bytes));
@@ -373,6 +369,21 @@ impl<'l> Guard<'l> {
             return Err(OutOfMemory { requested: bytes });
         }
         self.worker.allocate(bytes)
+    }
+
+    /// Runs work that makes room in the end, and needs a little memory for it: what is used up for everybody else comes
+    /// from the reserve. Allocations of more than 4 MiB do not.
+    #[inline]
+    pub fn with_reserve<O>(&self, work: impl FnOnce(&Self) -> O) -> O {
+        /// Puts the permission back, whatever happens.
+        struct Permission<'w>(&'w Cell<bool>, bool);
+        impl Drop for Permission<'_> {
+            fn drop(&mut self) {
+                self.0.set(self.1);
+            }
+        }
+        let _permission = Permission(&self.worker.may_draw, self.worker.may_draw.replace(true));
+        work(self)
     }
 
     /// Gives memory back at once.

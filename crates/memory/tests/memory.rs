@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
 use polychron_base::random::Random;
-use polychron_memory::{Error, Guard, Memory, Options, Pressure};
+use polychron_memory::{Error, Guard, Memory, OWN_SLOTS, Options, Pressure};
 
 fn tiny() -> Arc<Memory> {
     Memory::new(Options::tiny()).unwrap()
@@ -83,7 +83,12 @@ fn churn(memory: &Arc<Memory>, exchange: &Mutex<VecDeque<Owned>>, mut random: Ra
         }
         let guard = local.pin();
         if random.chance(0.55) && mine.len() < most {
-            mine.extend(Owned::allocate(&guard, some_size(&mut random), random.next_u64()));
+            let (bytes, pattern) = (some_size(&mut random), random.next_u64());
+            let block = match random.below(8) {
+                0 => guard.with_reserve(|guard| Owned::allocate(guard, bytes, pattern)),
+                _ => Owned::allocate(&guard, bytes, pattern),
+            };
+            mine.extend(block);
         } else if !mine.is_empty() {
             let block = mine.swap_remove(random.below(mine.len() as u64) as usize);
             match random.below(4) {
@@ -130,8 +135,21 @@ fn no_block_is_handed_out_twice() {
 
 #[test]
 fn workers_at_the_limit_get_along() {
+    let whole = crowd_at_the_limit(0).register().unwrap();
+    // Nothing was lost: all of it can be had again as one block.
+    let block = (0..64).find_map(|_| Owned::allocate(&whole.pin(), 2 << 20, 1));
+    assert!(block.is_some(), "{:?}", whole.memory().statistics());
+}
+
+#[test]
+fn workers_at_the_limit_draw_on_the_reserve() {
+    crowd_at_the_limit(128 << 10);
+}
+
+fn crowd_at_the_limit(reserve_bytes: usize) -> Arc<Memory> {
     let rounds = if cfg!(miri) { 200 } else { 20_000 };
-    let memory = Memory::new(Options { limit_bytes: Some(2 << 20), ..Options::tiny() }).unwrap();
+    let options = Options { limit_bytes: Some(2 << 20), reserve_bytes: Some(reserve_bytes), ..Options::tiny() };
+    let memory = Memory::new(options).unwrap();
     let exchange = Mutex::default();
     for repeat in 0..4 {
         std::thread::scope(|scope| {
@@ -147,9 +165,7 @@ fn workers_at_the_limit_get_along() {
     memory.epochs().advance();
     local.collect();
     assert_eq!(memory.statistics().used_bytes, 0);
-    // Nothing was lost: all of it can be had again as one block.
-    let whole = (0..64).find_map(|_| Owned::allocate(&local.pin(), 2 << 20, 1));
-    assert!(whole.is_some(), "{:?}", memory.statistics());
+    memory
 }
 
 #[test]
@@ -174,6 +190,27 @@ fn workers_come_and_go_without_a_trace() {
     let stats = memory.statistics();
     assert_eq!((stats.used_bytes, stats.retired_bytes), (0, 0));
     assert_eq!(stats.reserved_bytes, reserved, "the footprint is flat");
+}
+
+#[test]
+fn own_slots_are_beside_those_of_users() {
+    let memory = tiny();
+    let own: Vec<_> = (0..OWN_SLOTS).map(|_| memory.register_own().unwrap()).collect();
+    let users: Vec<_> = (0..8).map(|_| memory.register().unwrap()).collect();
+    assert_eq!(memory.register().unwrap_err(), Error::TooManyWorkers { limit: 8 });
+    assert_eq!(memory.register_own().unwrap_err(), Error::TooManyWorkers { limit: OWN_SLOTS });
+    let mut ids: Vec<_> = own.iter().chain(&users).map(|local| local.worker_id()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 8 + OWN_SLOTS, "no slot is given twice");
+    // Both kinds hold the epochs, and leave them.
+    for local in [&own[0], &users[0]] {
+        let guard = local.pin();
+        memory.epochs().advance();
+        assert!(memory.epochs().readonly() < guard.epoch());
+    }
+    drop(own);
+    memory.register_own().unwrap();
 }
 
 #[test]
@@ -222,6 +259,44 @@ fn the_limit_is_typed_and_frees_lift_it() {
         assert_eq!(memory.statistics().used_bytes, 0);
         assert_eq!(memory.pressure(), Pressure::Normal);
     }
+}
+
+#[test]
+fn the_reserve_is_there_again_and_again() {
+    const RESERVE: usize = 256 << 10;
+    const CYCLES: u64 = if cfg!(miri) { 2 } else { 12 };
+    let memory = Memory::new(Options { reserve_bytes: Some(RESERVE), ..Options::tiny() }).unwrap();
+    let local = memory.register().unwrap();
+    let guard = local.pin();
+    for cycle in 0..CYCLES {
+        let fill = |bytes| std::iter::from_fn(|| Owned::allocate(&guard, bytes, cycle)).collect::<Vec<_>>();
+        // The small blocks are used up by others too, those of cycles before included.
+        let mut ordinary = fill(1000);
+        ordinary.append(&mut fill(32));
+        let drawn: Vec<_> =
+            std::iter::from_fn(|| guard.with_reserve(|guard| Owned::allocate(guard, 32, cycle))).collect();
+        assert!(drawn.len() * 32 > RESERVE / 4 * 3, "{} small blocks in cycle {cycle}", drawn.len());
+        assert!(guard.allocate(32).is_err(), "the reserve is for those who ask for it");
+        assert!(memory.statistics().reserved_bytes <= memory.statistics().limit_bytes);
+        ordinary.into_iter().chain(drawn).for_each(|block| block.free(&guard));
+        assert_eq!(memory.statistics().used_bytes, 0);
+    }
+}
+
+#[test]
+fn a_panic_closes_the_reserve() {
+    let memory = Memory::new(Options { reserve_bytes: Some(64 << 10), ..Options::tiny() }).unwrap();
+    let local = memory.register().unwrap();
+    let guard = local.pin();
+    let panics = std::panic::AssertUnwindSafe(|| guard.with_reserve(|_| panic!("on purpose")));
+    assert!(std::panic::catch_unwind(panics).is_err());
+    let _all: Vec<_> = std::iter::from_fn(|| Owned::allocate(&guard, 1000, 1)).collect();
+    let nested = guard.with_reserve(|guard| {
+        guard.with_reserve(|_| ());
+        guard.allocate(1000)
+    });
+    assert!(nested.is_ok(), "the inner permission's end left the outer one");
+    assert!(guard.allocate(1000).is_err());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use polychron_engine::{
     Common, Error, IndexDefinition, IndexId, Interactive, Mode, Procedure, Protocol, Row, Statistics, Stop, Table,
     TableDefinition, TableId, Versions, Worker, drive,
 };
-use polychron_schema::{ColumnDefinition, Index, OwnedKey};
+use polychron_schema::{Index, OwnedKey};
 
 use crate::list::DefaultProtocol;
 use crate::pool::Pool;
@@ -211,8 +211,7 @@ impl<P: Protocol> Database<P> {
     /// ```
     ///
     /// # Errors
-    /// As [`Database::create_index_with`], and [`Error::Definition`] when the index's columns are not of the types `K`, as
-    /// far as their widths tell.
+    /// As [`Database::create_index_with`], and [`Error::Definition`] when the index's columns are not of the types `K`.
     pub fn create_index<R: Row, K: OwnedKey>(
         &self,
         table: &Table<R>,
@@ -220,9 +219,9 @@ impl<P: Protocol> Database<P> {
     ) -> Result<Index<R, K>, Error> {
         let columns = self.protocol.definition(table.id())?.columns.clone();
         let indexed = || definition.columns.iter().filter_map(|&position| columns.get(position));
-        let width = |column: &ColumnDefinition| Some(column.column_type.key_width()? + usize::from(column.nullable));
-        if indexed().map(width).sum::<Option<usize>>() != K::FIXED_BYTES {
-            return Err(Error::Definition(format!("the index `{}` has other columns than its type", definition.name)));
+        if !K::is_over(indexed().map(|column| (column.column_type, column.nullable))) {
+            let (index, key) = (&definition.name, std::any::type_name::<K>());
+            return Err(Error::Definition(format!("the columns of the index `{index}` are not of the types {key}")));
         }
         let (unique, nullable) = (definition.unique, indexed().any(|column| column.nullable));
         let id = self.protocol.create_index(table.id(), definition)?;

@@ -54,7 +54,7 @@ pub trait Workload: Sized + Send + Sync + 'static {
         part: usize,
         parts: usize,
         seed: u64,
-        progress: &dyn Fn(u64),
+        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), Error>;
 
     /// The source of transactions of one of `threads` threads.

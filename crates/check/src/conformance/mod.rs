@@ -7,6 +7,7 @@ pub mod differential;
 pub mod limits;
 pub mod phantoms;
 pub mod points;
+pub mod ranges;
 pub mod reclamation;
 pub mod savepoints;
 pub mod scans;
@@ -32,16 +33,18 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, secondaries: entries_follow_rows, entries_of_growing_rows,
                 violations_change_nothing, too_long_entries_change_nothing, unique_values_change_hands,
                 hash_entries, hash_look_up, definitions);
+            $crate::conformance!(@group $setup, ranges: of_entries, refused);
             $crate::conformance!(@group $setup, savepoints: undo_writes, nest, undo_entries, undo_everything);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, values, workers,
-                memory);
+                memory, deletions_without_any_memory);
             $crate::conformance!(@group $setup, background: tombstones_that_were_read, absent_keys_that_were_read,
                 insertion_on_a_tombstone, upsert_on_a_tombstone, ranges_that_were_read, own_rows_that_move);
             $crate::conformance!(@group $setup, snapshots: see_no_later_change, are_consistent_under_writers,
                 keep_deleted_rows, keep_many_versions, many_at_once, are_counted, scan_while_memory_is_used_again,
                 by_secondary_index);
             $crate::conformance!(@group $setup, reclamation: updates, growing_updates, deletions_and_insertions,
-                secondary_entries, rolled_back_insertions, dropped_tables, workers_that_leave);
+                secondary_entries, rolled_back_insertions, dropped_tables,
+                dropped_tables_of_idle_workers, workers_that_leave);
             $crate::conformance!(@group $setup, changes: tables_come_and_go, names_are_taken, tables_under_transactions,
                 new_index_on_a_full_table, new_index_is_seen_by_snapshots, new_unique_index_on_duplicates,
                 new_index_under_writers, new_index_under_an_older_transaction, dropped_index);

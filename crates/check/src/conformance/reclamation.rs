@@ -131,6 +131,37 @@ pub fn dropped_tables<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     assert!(measured[5] <= measured[1], "{measured:?}");
 }
 
+/// A dropped table, and a dropped index, give everything back though workers that used them are idle ever after.
+pub fn dropped_tables_of_idle_workers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.measures_memory {
+        return;
+    }
+    let database = setup.open();
+    let kept = create::<P, Item>(&database);
+    let mut idle = Vec::new();
+    let mut measured = Vec::new();
+    for _ in 0..6 {
+        let table: Table<Person> = create(&database);
+        let mut worker = database.worker().unwrap();
+        done(&mut worker, |t| (0..500).try_for_each(|id| t.insert(&table, &person(id, (id % 7) as u16, id as u32))));
+        let by_number = polychron_engine::IndexDefinition::new("by_number", [3]);
+        let index = database.create_index(table.id(), by_number).unwrap();
+        done(&mut worker, |t| t.scan_by(&table, Person::BY_TEAM, 1).count());
+        worker.tidy_up();
+        idle.push(worker);
+        let before = used(setup, &database, &mut []);
+        database.drop_index(table.id(), index).unwrap();
+        let between = used(setup, &database, &mut []);
+        assert!(between < before, "{before} bytes were in use with the index, and {between} without");
+        database.drop_table(table.id()).unwrap();
+        measured.push(used(setup, &database, &mut []));
+    }
+    // What a worker keeps for itself is there once for each.
+    let row = 500 * 64;
+    assert!(measured[5] < measured[0] + row, "{measured:?}");
+    done(&mut idle[0], |t| t.insert(&kept, &Item { id: 1, value: 1 }));
+}
+
 /// What a worker that leaves had not given back is given back by others.
 pub fn workers_that_leave<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     if !setup.measures_memory {

@@ -42,7 +42,7 @@ enum Do<'d> {
     WriteFee(i64),
     Insert(Account),
     /// Something outside of the transaction.
-    Meanwhile(&'d mut dyn FnMut()),
+    Meanwhile(&'d mut (dyn FnMut() + Send)),
     Fail,
 }
 
@@ -115,7 +115,7 @@ impl Stage {
     }
 
     /// Whether a procedure of these partitions sees a balance that another one is about to take back.
-    fn uncommitted_balance_seen(&self, partitions: &[u64], look: impl Fn() -> Do<'static>, dirty: i64) -> bool {
+    fn uncommitted_balance_seen(&self, partitions: &[u64], look: fn() -> Do<'static>, dirty: i64) -> bool {
         let mut seen = false;
         let mut look = || seen = self.run(partitions, vec![look()]).is_ok_and(|answers| answers == [Some(dirty)]);
         let failed = self.run(&[0], vec![Do::Write(0, 50), Do::Meanwhile(&mut look), Do::Fail]);

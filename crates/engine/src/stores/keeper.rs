@@ -9,6 +9,8 @@ use polychron_index::{AnyIndex, Handle, Stamp, ordered};
 use polychron_memory::{Epochs, Guard, Local, Memory};
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
+use crate::catalog::{Catalog, Described};
+
 /// A database's own place in the epochs, which belongs to no worker.
 #[derive(Debug)]
 pub struct Keeper {
@@ -17,12 +19,12 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Claims a slot.
+    /// Claims one of the slots that are not for users.
     ///
     /// # Errors
     /// [`Error::TooManyWorkers`].
     pub fn new(memory: &Arc<Memory>) -> Result<Self, Error> {
-        Ok(Self { local: Mutex::new(memory.register()?), closing: AtomicBool::new(false) })
+        Ok(Self { local: Mutex::new(memory.register_own()?), closing: AtomicBool::new(false) })
     }
 
     /// From now on dropped stores leave their memory to the memory's own end.
@@ -40,17 +42,25 @@ impl Keeper {
         work(&local.pin())
     }
 
-    /// As [`Keeper::with_guard`], for work that retires much: nobody may come here again for long, so what waits afterwards is
-    /// left to the workers.
-    pub(super) fn give_back(&self, work: impl FnOnce(&Guard<'_>)) {
-        let local = self.local.lock().unwrap_or_else(PoisonError::into_inner);
-        work(&local.pin());
-        local.hand_over();
-    }
-
     /// Gives back what waits and no guard holds any more.
     pub fn collect(&self) {
         self.local.lock().unwrap_or_else(PoisonError::into_inner).collect();
+    }
+
+    /// As [`Keeper::collect`], and lets dropped tables go that no guard holds any more, whose memory then waits in turn.
+    pub fn tidy_up<T: Described>(&self, catalog: &Catalog<T>, epochs: &Epochs) {
+        self.collect();
+        catalog.release(epochs);
+    }
+
+    /// Gives back the memory of a table or an index that was dropped. Where no transaction runs, all of it goes; otherwise the
+    /// rest goes with [`Keeper::tidy_up`] or the next that is dropped. `tick` ends an epoch.
+    pub fn give_back<T: Described>(&self, catalog: &Catalog<T>, epochs: &Epochs, tick: impl Fn()) {
+        // The list of tables waits for the guards of one epoch, and the records, which are found then, for those of the next.
+        for _ in 0..4 {
+            self.tidy_up(catalog, epochs);
+            tick();
+        }
     }
 }
 

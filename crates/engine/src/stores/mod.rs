@@ -149,7 +149,7 @@ impl<R: Records> Drop for Store<R> {
         if self.keeper.is_closing() {
             return;
         }
-        self.keeper.give_back(|guard| {
+        self.keeper.with_guard(|guard| {
             for_each(&self.index, guard, &mut |_, handle| {
                 // A running transaction may still hold the record: it is retired, not freed.
                 // SAFETY: the index goes with its last user, so nobody finds the record from now on.

@@ -45,7 +45,7 @@ fn retire(ticks: usize, leader_is_writer: bool) {
     model(move || {
         let epochs = Arc::new(Epochs::new(2));
         let cell = Arc::new(Cell::new());
-        let (reading, writing) = (epochs.claim().unwrap(), epochs.claim().unwrap());
+        let (reading, writing) = (epochs.claim_any().unwrap(), epochs.claim_any().unwrap());
         let reader = {
             let (epochs, cell) = (Arc::clone(&epochs), Arc::clone(&cell));
             thread::spawn(move || {
@@ -94,7 +94,7 @@ fn loom_retire_with_another_leader() {
 fn loom_pinned_workers_are_ahead_of_readonly() {
     model(|| {
         let epochs = Arc::new(Epochs::new(1));
-        let slot = epochs.claim().unwrap();
+        let slot = epochs.claim_any().unwrap();
         let leader = {
             let epochs = Arc::clone(&epochs);
             thread::spawn(move || {
@@ -116,7 +116,7 @@ fn loom_pinned_workers_are_ahead_of_readonly() {
 fn loom_snapshots_hold_collection() {
     model(|| {
         let epochs = Arc::new(Epochs::new(1));
-        let slot = epochs.claim().unwrap();
+        let slot = epochs.claim_any().unwrap();
         // A version superseded in epoch 1: readers of epoch 0 need it.
         let cell = Arc::new(Cell::new());
         let collector = {
@@ -144,7 +144,7 @@ fn loom_snapshots_hold_collection() {
 fn loom_open_snapshots_are_all_listed() {
     model(|| {
         let epochs = Arc::new(Epochs::new(1));
-        let slot = epochs.claim().unwrap();
+        let slot = epochs.claim_any().unwrap();
         let cell = Arc::new(Cell::new());
         let leader = {
             let epochs = Arc::clone(&epochs);

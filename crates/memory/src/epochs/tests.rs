@@ -13,7 +13,7 @@ fn horizons_follow_the_clock_when_nobody_runs() {
 #[test]
 fn a_pinned_worker_holds_the_horizons_but_not_the_clock() {
     let epochs = Epochs::new(4);
-    let (first, second) = (epochs.claim().unwrap(), epochs.claim().unwrap());
+    let (first, second) = (epochs.claim_any().unwrap(), epochs.claim_any().unwrap());
     epochs.advance();
     assert_eq!(epochs.pin(first), 2);
     epochs.advance();
@@ -35,7 +35,7 @@ fn a_pinned_worker_holds_the_horizons_but_not_the_clock() {
 #[test]
 fn a_snapshot_holds_collection_alone() {
     let epochs = Epochs::new(4);
-    let (reader, other) = (epochs.claim().unwrap(), epochs.claim().unwrap());
+    let (reader, other) = (epochs.claim_any().unwrap(), epochs.claim_any().unwrap());
     epochs.advance();
     epochs.advance();
     assert_eq!(epochs.begin_snapshot(reader), 2);
@@ -59,13 +59,13 @@ fn a_snapshot_holds_collection_alone() {
 #[test]
 fn slots_run_out_and_come_back() {
     let epochs = Epochs::new(2);
-    let (first, second) = (epochs.claim().unwrap(), epochs.claim().unwrap());
+    let (first, second) = (epochs.claim_any().unwrap(), epochs.claim_any().unwrap());
     assert_ne!(first, second);
-    assert_eq!(epochs.claim(), None);
+    assert_eq!(epochs.claim_any(), None);
     epochs.pin(second);
     epochs.begin_snapshot(second);
     epochs.release(second);
-    assert_eq!(epochs.claim(), Some(second));
+    assert_eq!(epochs.claim_any(), Some(second));
     epochs.advance();
     assert_eq!(epochs.collectable(), 1, "a slot that was given back holds nothing");
 }
@@ -88,7 +88,7 @@ fn nobody_runs_behind_the_horizons() {
         let workers: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {
-                    let slot = epochs.claim().unwrap();
+                    let slot = epochs.claim_any().unwrap();
                     for _ in 0..rounds {
                         let epoch = epochs.pin(slot);
                         assert!(epochs.readonly() < epoch && epoch <= epochs.current());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polychron_base::{Abort, Error};
-use polychron_engine::catalog::Tables;
+use polychron_engine::catalog::Seen;
 use polychron_engine::options::Retry;
 use polychron_engine::stores::Walks;
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
@@ -21,15 +21,14 @@ const GROUP: usize = 8;
 pub struct KeyValueWorker {
     pub(super) local: Local,
     pub(super) state: State,
-    database: Arc<KeyValue>,
+    pub(super) database: Arc<KeyValue>,
 }
 
 /// What a worker keeps from one procedure to the next.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) buffers: Buffers,
-    pub(super) tables: Tables<Table>,
-    catalog_version: u64,
+    pub(super) tables: Seen<Table>,
     walks: Walks,
     counters: Arc<Counters>,
 }
@@ -37,9 +36,9 @@ pub(super) struct State {
 impl KeyValueWorker {
     pub(super) fn new(database: &Arc<KeyValue>) -> Result<Self, Error> {
         let local = database.memory.register()?;
-        let (catalog_version, tables) = database.catalog.snapshot();
         let counters = database.counters.register();
-        let state = State { buffers: Buffers::default(), walks: Walks::default(), tables, catalog_version, counters };
+        let (buffers, walks, tables) = (Buffers::default(), Walks::default(), Seen::default());
+        let state = State { buffers, walks, tables, counters };
         Ok(Self { local, state, database: Arc::clone(database) })
     }
 }
@@ -58,7 +57,10 @@ impl Worker for KeyValueWorker {
         for group in procedures.chunks_mut(GROUP) {
             if group.len() > 1 {
                 let State { walks, tables, .. } = &mut self.state;
-                walks.prefetch_declared(&tables[..], group, &self.local.pin(), &mut |_| ());
+                let guard = self.local.pin();
+                // SAFETY: the guard stays while the keys are walked.
+                unsafe { tables.renew(&self.database.catalog) };
+                walks.prefetch_declared(&tables[..], group, &guard, &mut |_| ());
             }
             for (position, procedure) in group.iter_mut().enumerate() {
                 let outcome = self.execute(procedure);
@@ -78,6 +80,7 @@ impl Worker for KeyValueWorker {
 
     fn tidy_up(&mut self) {
         self.local.collect();
+        self.database.keeper.tidy_up(&self.database.catalog, self.database.memory.epochs());
     }
 }
 
@@ -89,9 +92,8 @@ impl Interactive for KeyValueWorker {
         let Self { local, state, database } = self;
         // Pinned first: who waits for the procedures that know an old catalog waits for their epochs.
         let guard = local.pin();
-        if database.catalog.version() != state.catalog_version {
-            (state.catalog_version, state.tables) = database.catalog.snapshot();
-        }
+        // SAFETY: the transaction holds the guard, and never renews it.
+        unsafe { state.tables.renew(&database.catalog) };
         if mode == Mode::Snapshot {
             state.counters.snapshot(0);
         }

@@ -23,6 +23,7 @@ use polychron_base::{Abort, Error, IndexId, Reason, Stop};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
 use polychron_engine::stores::Place;
+use polychron_memory::Guard;
 use polychron_sync::atomic::Ordering;
 
 use super::reclaim::Tombstone;
@@ -135,7 +136,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     /// latch back, which this transaction has taken since; so it sees the version here.
     #[inline]
     fn know_all_indexes(&mut self) -> Result<(), Stop> {
-        let known = self.shared.catalog.version() == self.state.catalog_version || left_out(Step::KnowAllIndexes);
+        let known = self.state.tables.is_present(&self.shared.catalog) || left_out(Step::KnowAllIndexes);
         if known { Ok(()) } else { self.compare_catalogs() }
     }
 
@@ -238,7 +239,8 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
                 // At the memory limit deletions must go on: the row stays where it is as the older version, and a record
                 // of a few words takes its place.
                 Err(_) if deleted => {
-                    group.replacement = Some(Record::latched_empty(self.state.worker, 0, &self.guard)?);
+                    let empty = |guard: &Guard<'_>| Record::latched_empty(self.state.worker, 0, guard);
+                    group.replacement = Some(self.guard.with_reserve(empty)?);
                 }
                 Err(refused) => return Err(refused.into()),
             }

@@ -104,6 +104,8 @@ pub(super) fn execute_batch<T: TidSource, R: Redo, P: Procedure>(
         // Held until the group is done: hints are addresses.
         let guard = local.pin();
         if group.len() > 1 {
+            // SAFETY: the guard stays until the group is done, and the group's transactions do not renew it.
+            unsafe { state.tables.renew(&shared.catalog) };
             walk_group(group, &mut ends, state, &guard);
         }
         let mut start = 0;

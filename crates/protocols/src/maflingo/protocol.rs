@@ -1,6 +1,6 @@
 //! The database as a whole: tables, workers, the clock of epochs.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
 use polychron_base::clock::{Clock, SystemClock};
@@ -10,7 +10,7 @@ use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
 use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, TableDefinition, Versions};
-use polychron_memory::Memory;
+use polychron_memory::{Memory, OWN_SLOTS};
 use polychron_sync::CachePadded;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -34,6 +34,8 @@ pub(super) struct Shared<T: TidSource, R: Redo> {
     pub(super) counters: Registry,
     pub(super) orphans: Orphans,
     pub(super) keeper: Arc<Keeper>,
+    /// Held while an index is filled.
+    pub(super) filling: Mutex<()>,
     pub(super) ticket: CachePadded<AtomicU64>,
     pub(super) redo: R,
     stopping: AtomicBool,
@@ -57,6 +59,11 @@ impl<T: TidSource, R: Redo> Shared<T, R> {
         self.clock.now_ns().saturating_sub(ended) / 1000
     }
 
+    /// Gives back the memory of what was dropped.
+    fn give_back(&self) {
+        self.keeper.give_back(&self.catalog, self.memory.epochs(), || self.tick());
+    }
+
     /// Begins the next epoch, and does the background's share of reclamation.
     fn tick(&self) {
         let epochs = self.memory.epochs();
@@ -67,7 +74,7 @@ impl<T: TidSource, R: Redo> Shared<T, R> {
         self.keeper.with_guard(|guard| {
             Reclaimer::default().drain(&self.orphans, &tables, guard.worker_id().position(), guard);
         });
-        self.keeper.collect();
+        self.keeper.tidy_up(&self.catalog, epochs);
     }
 }
 
@@ -77,8 +84,8 @@ impl<T: TidSource, R: Redo> Maflingo<T, R> {
     /// # Errors
     /// As [`Protocol::open`].
     pub fn open_with(options: Options, common: Common, redo: R) -> Result<Arc<Self>, Error> {
-        if common.memory.max_workers > Tid::MAX_WORKERS {
-            return Err(Error::TooManyWorkers { limit: Tid::MAX_WORKERS });
+        if common.memory.max_workers > Tid::MAX_WORKERS - OWN_SLOTS {
+            return Err(Error::TooManyWorkers { limit: Tid::MAX_WORKERS - OWN_SLOTS });
         }
         let options = Options { check_every: options.check_every.max(1), ..options };
         // The epochs are moved by this protocol's own thread, which also tells snapshots how old they are.
@@ -93,6 +100,7 @@ impl<T: TidSource, R: Redo> Maflingo<T, R> {
             catalog: Catalog::default(),
             counters: Registry::default(),
             orphans: Orphans::default(),
+            filling: Mutex::default(),
             ticket: CachePadded::new(AtomicU64::new(0)),
             redo,
             stopping: AtomicBool::new(false),
@@ -165,7 +173,9 @@ impl<T: TidSource, R: Redo + Default> Protocol for Maflingo<T, R> {
     }
 
     fn drop_table(&self, table: TableId) -> Result<(), Error> {
-        self.shared.catalog.remove(table).map(drop)
+        self.shared.catalog.remove(table).map(drop)?;
+        self.shared.give_back();
+        Ok(())
     }
 
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
@@ -184,7 +194,9 @@ impl<T: TidSource, R: Redo + Default> Protocol for Maflingo<T, R> {
     }
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        StoreTable::remove_index(&self.shared.catalog, table, index)
+        StoreTable::remove_index(&self.shared.catalog, table, index)?;
+        self.shared.give_back();
+        Ok(())
     }
 
     fn find_table(&self, name: &str) -> Option<TableId> {

@@ -6,6 +6,7 @@ use std::ops::{ControlFlow, Range};
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, Stop, TableId};
+use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Place, check_key, words_of};
@@ -48,6 +49,8 @@ pub struct MaflingoTransaction<'w, T: TidSource, R: Redo> {
     open: Option<Snapshot<'w>>,
     /// The epoch whose end a snapshot reads.
     pub(super) snapshot: Option<u64>,
+    /// The tables, once a snapshot has left the epoch in which it found them.
+    kept: Option<Tables<MaflingoTable>>,
     read_only: bool,
     /// After a conflict every call conflicts.
     pub(super) doomed: bool,
@@ -76,14 +79,15 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
             state.counters.snapshot(shared.staleness_us(epoch));
         }
         let until_check = shared.options.check_every;
-        Self { shared, state, guard, open, snapshot, read_only, doomed: false, ended: false, until_check }
+        let kept = None;
+        Self { shared, state, guard, open, snapshot, kept, read_only, doomed: false, ended: false, until_check }
     }
 
     #[inline]
     pub(super) fn table(&self, id: TableId) -> Result<&'w MaflingoTable, Error> {
         let table = polychron_engine::catalog::get(&self.state.tables, id)?;
-        // SAFETY: the worker's list of tables changes only between transactions, and this transaction borrows the worker,
-        // so the table outlives it.
+        // SAFETY: the worker's list of tables changes only between transactions, and stays for the guard's time or is kept,
+        // so the table outlives the transaction.
         Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
     }
 
@@ -103,6 +107,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     fn check(&mut self) -> Result<(), Stop> {
         self.until_check = self.shared.options.check_every;
         if self.snapshot.is_some() {
+            self.kept.get_or_insert_with(|| self.state.tables.keep());
             self.guard.refresh();
             return Ok(());
         }

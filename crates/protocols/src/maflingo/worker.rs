@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polychron_base::{Abort, Error};
-use polychron_engine::catalog::Tables;
+use polychron_engine::catalog::Seen;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
@@ -37,8 +37,7 @@ pub(super) struct State {
     pub(super) buffers: Buffers,
     pub(super) hints: Hints,
     pub(super) reclaimer: Reclaimer,
-    pub(super) tables: Tables<MaflingoTable>,
-    pub(super) catalog_version: u64,
+    pub(super) tables: Seen<MaflingoTable>,
     pub(super) last_tid: Tid,
     pub(super) last_abort: Option<Abort>,
     pub(super) counters: Arc<Counters>,
@@ -48,23 +47,29 @@ pub(super) struct State {
 
 impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
     pub(super) fn new(shared: &Arc<Shared<T, R>>) -> Result<Self, Error> {
-        let local = shared.memory.register()?;
+        Ok(Self::over(shared.memory.register()?, shared))
+    }
+
+    /// A worker for the database's own transactions.
+    pub(super) fn own(shared: &Arc<Shared<T, R>>) -> Result<Self, Error> {
+        Ok(Self::over(shared.memory.register_own()?, shared))
+    }
+
+    fn over(local: Local, shared: &Arc<Shared<T, R>>) -> Self {
         let worker = local.worker_id().position();
-        let (catalog_version, tables) = shared.catalog.snapshot();
         let state = State {
             sets: Sets::default(),
             buffers: Buffers::default(),
             hints: Hints::default(),
             reclaimer: Reclaimer::default(),
-            tables,
-            catalog_version,
+            tables: Seen::default(),
             last_tid: Tid::ZERO,
             last_abort: None,
             counters: shared.counters.register(),
             worker,
             backoff_seed: worker as u64 + 1,
         };
-        Ok(Self { local, state, shared: Arc::clone(shared) })
+        Self { local, state, shared: Arc::clone(shared) }
     }
 }
 
@@ -91,6 +96,8 @@ impl<T: TidSource, R: Redo> Worker for MaflingoWorker<T, R> {
 
     fn tidy_up(&mut self) {
         let guard = self.local.pin();
+        // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
+        unsafe { self.state.tables.renew(&self.shared.catalog) };
         self.state.reclaimer.drain(&self.shared.orphans, &self.state.tables, self.state.worker, &guard);
         drop(guard);
         self.local.collect();
@@ -144,9 +151,8 @@ impl<'w, T: TidSource, R: Redo> Session<'w, T, R> {
         }
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
-        if shared.catalog.version() != state.catalog_version {
-            (state.catalog_version, state.tables) = shared.catalog.snapshot();
-        }
+        // SAFETY: the transaction holds the guard, and keeps the list before it renews the guard.
+        unsafe { state.tables.renew(&shared.catalog) };
         state.reclaimer.step(&state.tables, state.worker, RECLAIM_STEP, &guard);
         MaflingoTransaction::new(shared, state, guard, mode)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, TableId};
-use polychron_engine::catalog::Tables;
+use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::options::Retry;
 use polychron_engine::stores::Walks;
@@ -37,8 +37,7 @@ pub(super) struct State {
     pub(super) log: Log,
     /// Between transactions: what the next one wants. In a transaction: what it holds.
     pub(super) partitions: Partitions,
-    pub(super) tables: Tables<Table>,
-    catalog_version: u64,
+    pub(super) tables: Seen<Table>,
     walks: Walks,
     counters: Arc<Counters>,
 }
@@ -62,12 +61,11 @@ impl Declare for Naming<'_> {
 impl PartitionedWorker {
     pub(super) fn new(database: &Arc<PartitionedStore>) -> Result<Self, Error> {
         let local = database.memory.register()?;
-        let (catalog_version, tables) = database.catalog.snapshot();
         let counters = database.counters.register();
         let partitions = Partitions::new(database.locks.len());
         let (buffers, log) = (Buffers::default(), Log::default());
-        let walks = Walks::default();
-        let state = State { buffers, log, partitions, tables, catalog_version, walks, counters };
+        let (tables, walks) = (Seen::default(), Walks::default());
+        let state = State { buffers, log, partitions, tables, walks, counters };
         Ok(Self { local, state, database: Arc::clone(database) })
     }
 
@@ -100,8 +98,11 @@ impl Worker for PartitionedWorker {
             if group.len() > 1 {
                 // No lock is needed: indexes may be read by anyone, and the records are not read here.
                 let State { walks, tables, .. } = &mut self.state;
+                let guard = self.local.pin();
+                // SAFETY: the guard stays while the keys are walked.
+                unsafe { tables.renew(&self.database.catalog) };
                 let declared = Declared { tables, locks: &self.database.locks };
-                walks.prefetch_declared(&declared, group, &self.local.pin(), &mut |_| ());
+                walks.prefetch_declared(&declared, group, &guard, &mut |_| ());
             }
             for (position, procedure) in group.iter_mut().enumerate() {
                 let outcome = self.execute(procedure);
@@ -122,6 +123,7 @@ impl Worker for PartitionedWorker {
 
     fn tidy_up(&mut self) {
         self.local.collect();
+        self.database.keeper.tidy_up(&self.database.catalog, self.database.memory.epochs());
     }
 }
 
@@ -140,13 +142,13 @@ impl Interactive for PartitionedWorker {
             return Err(error);
         }
         // Looked at under the locks: who changes tables holds all of them, so the list cannot change any more.
-        if database.catalog.version() != state.catalog_version {
-            (state.catalog_version, state.tables) = database.catalog.snapshot();
-        }
+        let guard = local.pin();
+        // SAFETY: the transaction holds the guard, and never renews it.
+        unsafe { state.tables.renew(&database.catalog) };
         if mode == Mode::Snapshot {
             state.counters.snapshot(0);
         }
-        Ok(PartitionedTransaction::new(&database.locks, state, local.pin(), mode))
+        Ok(PartitionedTransaction::new(&database.locks, state, guard, mode))
     }
 
     /// Nothing ever conflicts.

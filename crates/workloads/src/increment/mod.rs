@@ -102,7 +102,7 @@ impl Workload for Increment {
         part: usize,
         parts: usize,
         _seed: u64,
-        progress: &dyn Fn(u64),
+        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), Error> {
         load_rows(worker, self.table.id(), self.options.records, (part, parts), progress, |key, row| {
             Integer { key, value: 0 }.encode(row).expect("two integers make a row");

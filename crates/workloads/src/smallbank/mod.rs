@@ -126,7 +126,7 @@ impl Workload for SmallBank {
         part: usize,
         parts: usize,
         _seed: u64,
-        progress: &dyn Fn(u64),
+        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), Error> {
         let (tables, share, count) = (&self.tables, (part, parts), self.options.customers);
         const FITS: &str = "two integers make a row";

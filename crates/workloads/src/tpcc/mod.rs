@@ -103,7 +103,7 @@ impl Workload for Tpcc {
         part: usize,
         parts: usize,
         seed: u64,
-        progress: &dyn Fn(u64),
+        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), Error> {
         let Self { options, tables, .. } = self;
         let loader = load::Loader { tables, scale: options.scale, warehouses: options.warehouses, seed, progress };

@@ -75,7 +75,7 @@ impl Workload for Ycsb {
         part: usize,
         parts: usize,
         _seed: u64,
-        progress: &dyn Fn(u64),
+        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), Error> {
         let build = |key, row: &mut _| self.shape.build(key, 0, row);
         load_rows(worker, self.shape.table, self.options.records, (part, parts), progress, build)
