@@ -10,8 +10,7 @@ use std::ops::Range;
 
 use polychron_engine::{Insertion, Interactive, Mode, Operations, Protocol, Stop, Table, Transaction, Worker};
 
-use super::differential::orders;
-use super::verdict::{Verdict, judge};
+use super::verdict::{Verdict, judge, orders};
 use crate::Setup;
 use crate::party::Party;
 use crate::rows::{Cell, Item, set, value};

@@ -10,6 +10,7 @@ use polychron_engine::{
     Error, Insertion, Interactive, Mode, Operations, Protocol, Savepoint, Stop, Table, Transaction, Worker,
 };
 
+use super::verdict::orders;
 use crate::Setup;
 use crate::model::{Answer, Model, Operation};
 use crate::party::Party;
@@ -117,21 +118,6 @@ fn explains(order: &[usize], traces: &[Trace], start: &Model, end: &[Person]) ->
         model = model.committed();
     }
     model.rows() == end
-}
-
-pub(crate) fn orders(of: &[usize]) -> Vec<Vec<usize>> {
-    if of.is_empty() {
-        return vec![Vec::new()];
-    }
-    let mut all = Vec::new();
-    for (at, &first) in of.iter().enumerate() {
-        let rest: Vec<_> = of.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, &one)| one).collect();
-        all.extend(orders(&rest).into_iter().map(|mut order| {
-            order.insert(0, first);
-            order
-        }));
-    }
-    all
 }
 
 /// Runs one round of interleaved transactions. `None`: some serial order explains it. Otherwise what happened.

@@ -45,6 +45,22 @@ pub(crate) fn judge(scenario: impl FnOnce() -> bool) -> Verdict {
     }
 }
 
+/// All orders of these transactions.
+pub(crate) fn orders(of: &[usize]) -> Vec<Vec<usize>> {
+    if of.is_empty() {
+        return vec![Vec::new()];
+    }
+    let mut all = Vec::new();
+    for (at, &first) in of.iter().enumerate() {
+        let rest: Vec<_> = of.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, &one)| one).collect();
+        all.extend(orders(&rest).into_iter().map(|mut order| {
+            order.insert(0, first);
+            order
+        }));
+    }
+    all
+}
+
 macro_rules! matrix {
     ($($module:ident: $($case:ident),* $(,)?;)*) => {
         /// What becomes of every case that `asked` names as one that the protocol can be asked.
