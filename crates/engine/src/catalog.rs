@@ -3,10 +3,11 @@
 //! Each change makes a new list and raises a version. A worker keeps the list it saw last and asks for the present one
 //! only when the version has moved, so that a transaction's look-up of a table is an array access.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use polychron_base::{Error, TableId};
 use polychron_schema::TableDefinition;
+use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
 /// What the catalog must know of a protocol's table.

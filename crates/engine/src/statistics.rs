@@ -2,9 +2,9 @@
 
 use polychron_base::{Abort, Reason};
 use polychron_memory::MemoryStatistics;
-use polychron_sync::CachePadded;
 use polychron_sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use polychron_sync::{CachePadded, Mutex};
+use std::sync::{Arc, PoisonError};
 
 const REASONS: usize = Reason::ALL.len();
 

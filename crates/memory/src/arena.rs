@@ -4,9 +4,10 @@
 //! Only what is handed out counts as reserved: an untouched page of a region costs nothing.
 
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use polychron_sync::atomic::{AtomicUsize, Ordering};
+use polychron_sync::{Mutex, MutexGuard};
 
 use crate::coalesce;
 use crate::system::{HUGE_PAGE, Mapping, PAGE};

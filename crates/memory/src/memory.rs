@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use polychron_base::id::WorkerId;
 use polychron_sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use polychron_sync::{MODELLED, Mutex, MutexGuard};
 
 use crate::arena::{Arena, Budget};
 use crate::blocks::Stash;
@@ -140,6 +141,9 @@ impl Memory {
     /// # Errors
     /// [`Error::Ticker`] when the system does not give a thread.
     pub fn start_ticker(&self, interval: Duration) -> Result<(), Error> {
+        if MODELLED {
+            return Ok(());
+        }
         let ticker = Ticker::start(Arc::clone(&self.shared.epochs), interval)?;
         // The old one is stopped outside the lock.
         let old = lock(&self.ticker).replace(ticker);

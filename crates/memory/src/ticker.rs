@@ -1,8 +1,10 @@
 //! The thread that moves the epochs on.
 
-use std::sync::{Arc, Condvar, Mutex};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Duration;
+
+use polychron_sync::thread::{Builder, JoinHandle};
+use polychron_sync::{Condvar, Mutex};
 
 use crate::memory::lock;
 use crate::{Epochs, Error};
@@ -32,7 +34,7 @@ impl Ticker {
                 epochs.advance();
             }
         };
-        let builder = std::thread::Builder::new().name("polychron-epochs".to_owned());
+        let builder = Builder::new().name("polychron-epochs".to_owned());
         let thread = builder.spawn(run).map_err(|error| Error::Ticker { kind: error.kind() })?;
         Ok(Self { stop, thread: Some(thread) })
     }

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
 use polychron_base::random::Random;
+use polychron_base::sizes::scaled;
 use polychron_memory::{Error, Guard, Memory, Options, Pressure};
 
 fn tiny() -> Arc<Memory> {
@@ -108,7 +109,7 @@ fn churn(memory: &Arc<Memory>, exchange: &Mutex<VecDeque<Owned>>, mut random: Ra
 
 #[test]
 fn no_block_is_handed_out_twice() {
-    let rounds = if cfg!(miri) { 200 } else { 30_000 };
+    let rounds = scaled(30_000, 150);
     let memory = Memory::new(Options { limit_bytes: Some(128 << 20), ..Options::tiny() }).unwrap();
     let exchange = Mutex::default();
     for repeat in 0..4 {
@@ -130,7 +131,7 @@ fn no_block_is_handed_out_twice() {
 
 #[test]
 fn workers_at_the_limit_get_along() {
-    let rounds = if cfg!(miri) { 200 } else { 20_000 };
+    let rounds = scaled(20_000, 150);
     let memory = Memory::new(Options { limit_bytes: Some(2 << 20), ..Options::tiny() }).unwrap();
     let exchange = Mutex::default();
     for repeat in 0..4 {
@@ -156,7 +157,7 @@ fn workers_at_the_limit_get_along() {
 fn workers_come_and_go_without_a_trace() {
     let memory = tiny();
     let mut reserved = 0;
-    for round in 0..if cfg!(miri) { 40 } else { 4000 } {
+    for round in 0..scaled(4000, 40) as u64 {
         let local = memory.register().unwrap();
         let guard = local.pin();
         let blocks: Vec<_> = (0..30).filter_map(|index| Owned::allocate(&guard, index * 40, round)).collect();
@@ -415,7 +416,7 @@ fn steady_retirement_keeps_memory_flat() {
     let memory = tiny();
     let local = memory.register().unwrap();
     let mut most = 0;
-    for round in 0..if cfg!(miri) { 2000 } else { 100_000 } {
+    for round in 0..scaled(100_000, 2000) as u64 {
         let guard = local.pin();
         Owned::allocate(&guard, 128, round).unwrap().retire(&guard);
         drop(guard);

@@ -1,12 +1,13 @@
 //! Who gives back the memory of dropped stores, and walks over whole indexes.
 
 use std::ops::{Bound, ControlFlow};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use polychron_base::Error;
 use polychron_base::key::EncodedKey;
 use polychron_index::{AnyIndex, Handle, Stamp, ordered};
 use polychron_memory::{Epochs, Guard, Local, Memory};
+use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
 /// A database's own place in the epochs, which belongs to no worker.

@@ -7,11 +7,9 @@ use loom::thread;
 
 use super::*;
 
+/// All interleavings with so many preemptions; the known mistakes in such schemes need two.
 fn model(check: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    // All interleavings with so many preemptions; the known mistakes in such schemes need two.
-    builder.preemption_bound = Some(3);
-    builder.check(check);
+    polychron_sync::model::explore(3, check);
 }
 
 struct Cell {
@@ -169,5 +167,91 @@ fn loom_open_snapshots_are_all_listed() {
         epochs.end_snapshot(slot);
         pruner.join().unwrap();
         leader.join().unwrap();
+    });
+}
+
+/// A worker that renews its pin may read what it finds then, and nothing it found before.
+#[test]
+fn loom_renewed_pins_protect_anew() {
+    model(|| {
+        let epochs = Arc::new(Epochs::new(2));
+        let cells = Arc::new([Cell::new(), Cell::new()]);
+        let (reading, writing) = (epochs.claim().unwrap(), epochs.claim().unwrap());
+        let reader = {
+            let (epochs, cells) = (Arc::clone(&epochs), Arc::clone(&cells));
+            thread::spawn(move || {
+                for cell in cells.iter() {
+                    epochs.pin(reading);
+                    cell.read_if_linked();
+                }
+                epochs.unpin(reading);
+            })
+        };
+        for cell in cells.iter() {
+            cell.linked.store(false, Ordering::Release);
+            let tag = epochs.settle(writing);
+            epochs.advance();
+            if epochs.readonly() >= tag {
+                cell.free();
+            }
+        }
+        reader.join().unwrap();
+    });
+}
+
+/// A slot that is claimed, used and given back while the leader scans protects its worker as any other.
+#[test]
+fn loom_slots_change_hands() {
+    model(|| {
+        let epochs = Arc::new(Epochs::new(2));
+        let cell = Arc::new(Cell::new());
+        let writing = epochs.claim().unwrap();
+        let reader = {
+            let (epochs, cell) = (Arc::clone(&epochs), Arc::clone(&cell));
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    let slot = epochs.claim().unwrap();
+                    epochs.pin(slot);
+                    cell.read_if_linked();
+                    epochs.release(slot);
+                }
+            })
+        };
+        cell.linked.store(false, Ordering::Release);
+        let tag = epochs.settle(writing);
+        epochs.advance();
+        epochs.advance();
+        if epochs.readonly() >= tag {
+            cell.free();
+        }
+        reader.join().unwrap();
+    });
+}
+
+/// Two leaders at once: one leads, no epoch is skipped, and the horizons stay in their order and never fall.
+#[test]
+fn loom_horizons_only_grow() {
+    model(|| {
+        let epochs = Arc::new(Epochs::new(1));
+        let slot = epochs.claim().unwrap();
+        let leaders: Vec<_> = (0..2)
+            .map(|_| {
+                let epochs = Arc::clone(&epochs);
+                thread::spawn(move || u64::from(epochs.advance()))
+            })
+            .collect();
+        epochs.pin(slot);
+        let mut before = epochs.horizon();
+        assert!(before.collectable <= epochs.readonly());
+        epochs.unpin(slot);
+        for _ in 0..2 {
+            let after = epochs.horizon();
+            assert!(after.readonly >= before.readonly && after.collectable >= before.collectable);
+            assert!(epochs.readonly() < epochs.current());
+            before = after;
+        }
+        let led: u64 = leaders.into_iter().map(|leader| leader.join().unwrap()).sum();
+        assert!(led > 0);
+        assert_eq!(epochs.current(), 1 + led);
     });
 }

@@ -1,3 +1,5 @@
+use polychron_base::sizes::scaled;
+
 use super::*;
 
 #[test]
@@ -81,7 +83,7 @@ fn one_leader_at_a_time() {
 /// collectable one, whatever the leader does meanwhile.
 #[test]
 fn nobody_runs_behind_the_horizons() {
-    let rounds = if cfg!(miri) { 50 } else { 20_000 };
+    let rounds = scaled(20_000, 50);
     let epochs = Epochs::new(3);
     let running = AtomicBool::new(true);
     std::thread::scope(|scope| {

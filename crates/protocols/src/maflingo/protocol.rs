@@ -1,7 +1,6 @@
 //! The database as a whole: tables, workers, the clock of epochs.
 
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 
 use polychron_base::clock::{Clock, SystemClock};
 use polychron_base::{Error, IndexId, TableId};
@@ -11,8 +10,9 @@ use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
 use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, TableDefinition, Versions};
 use polychron_memory::Memory;
-use polychron_sync::CachePadded;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use polychron_sync::thread::{Builder, JoinHandle};
+use polychron_sync::{CachePadded, MODELLED};
 
 use super::options::Options;
 use super::reclaim::{Orphans, Reclaimer};
@@ -101,7 +101,7 @@ impl<T: TidSource, R: Redo> Maflingo<T, R> {
             source: std::marker::PhantomData,
         });
         let ticker = start_ticker(&shared)?;
-        Ok(Arc::new(Self { shared, ticker: Some(ticker) }))
+        Ok(Arc::new(Self { shared, ticker }))
     }
 
     /// Ends the present epoch and works off what reclamation can, as the clock does by itself: for tests that must not
@@ -116,7 +116,10 @@ impl<T: TidSource, R: Redo> Maflingo<T, R> {
 }
 
 /// The thread that moves the epochs on. It ends with the database.
-fn start_ticker<T: TidSource, R: Redo>(shared: &Arc<Shared<T, R>>) -> Result<JoinHandle<()>, Error> {
+fn start_ticker<T: TidSource, R: Redo>(shared: &Arc<Shared<T, R>>) -> Result<Option<JoinHandle<()>>, Error> {
+    if MODELLED {
+        return Ok(None);
+    }
     let interval = shared.options.epoch_interval;
     let weak: Weak<Shared<T, R>> = Arc::downgrade(shared);
     let run = move || {
@@ -129,8 +132,8 @@ fn start_ticker<T: TidSource, R: Redo>(shared: &Arc<Shared<T, R>>) -> Result<Joi
             std::thread::park_timeout(interval);
         }
     };
-    let spawned = std::thread::Builder::new().name("polychron-epochs".into()).spawn(run);
-    spawned.map_err(|error| Error::Definition(format!("the epoch thread could not be started: {error}")))
+    let spawned = Builder::new().name("polychron-epochs".into()).spawn(run);
+    spawned.map(Some).map_err(|error| Error::Definition(format!("the epoch thread could not be started: {error}")))
 }
 
 impl<T: TidSource, R: Redo> Drop for Maflingo<T, R> {

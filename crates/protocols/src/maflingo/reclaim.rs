@@ -16,11 +16,12 @@
 //! follows a link to a version whose successor is old enough (`Record::read_at`), so links are never cut.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use polychron_base::key::{EncodedKey, Key16};
 use polychron_engine::stores::Place;
 use polychron_memory::Guard;
+use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
 use super::record::{Record, Tid};

@@ -23,7 +23,7 @@ use polychron_index::Handle;
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::RowBuffer;
 use polychron_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use polychron_sync::spin_hint;
+use polychron_sync::{MODELLED, spin_hint};
 
 /// Bits of the data version word.
 const DIRTY: u64 = 1;
@@ -35,8 +35,9 @@ const COUNTER: u64 = 32;
 const LATCH_SHIFT: u32 = 48;
 const LATCH_MASK: u64 = !0 << LATCH_SHIFT;
 
-/// How often a committing transaction looks at a foreign latch before it gives up (§4.2, phase 1).
-const LATCH_SPINS: u32 = 256;
+/// How often a committing transaction looks at a foreign latch before it gives up (§4.2, phase 1). In a model each look is
+/// another thread's turn, so a few are many.
+const LATCH_SPINS: u32 = if MODELLED { 4 } else { 256 };
 
 /// Transaction ids (§4.1): epoch, counter, worker, from the most to the least significant bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,8 +79,11 @@ struct Header {
     capacity: u32,
 }
 
-pub(super) const HEADER_BYTES: usize = 32;
-const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
+pub(super) const HEADER_BYTES: usize = size_of::<Header>();
+const _: () = assert!(MODELLED || HEADER_BYTES == 32);
+/// Of a word of the row.
+const WORD_BYTES: usize = size_of::<AtomicU64>();
+const _: () = assert!(MODELLED || WORD_BYTES == 8);
 
 /// A record that the guard of the running transaction keeps alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -164,7 +168,7 @@ impl Record {
     /// Bytes of a record for rows of up to `capacity` words.
     #[inline]
     pub(super) fn bytes_for(capacity: usize) -> usize {
-        HEADER_BYTES + 8 * capacity
+        HEADER_BYTES + WORD_BYTES * capacity
     }
 
     /// Bytes of this record.
