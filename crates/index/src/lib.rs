@@ -5,6 +5,8 @@
 
 mod any;
 pub mod hash;
+#[cfg(all(test, loom))]
+mod model;
 pub mod ordered;
 
 mod stamp;

@@ -256,4 +256,4 @@ impl Epochs {
 mod tests;
 
 #[cfg(all(test, loom))]
-mod loom_tests;
+mod model;

@@ -103,6 +103,8 @@ impl Limbo {
 
 #[cfg(test)]
 mod tests {
+    use polychron_base::sizes::scaled;
+
     use super::*;
 
     fn entry(bytes: usize, superseded_at: u64) -> Entry {
@@ -146,7 +148,7 @@ mod tests {
     #[test]
     fn a_large_ring_shrinks() {
         let mut limbo = Limbo::default();
-        for _ in 0..100_000 {
+        for _ in 0..scaled(100_000, 2 * SHRINK_ABOVE) {
             limbo.push(entry(1, 0));
         }
         limbo.tag(1);

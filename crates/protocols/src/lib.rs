@@ -3,5 +3,7 @@
 
 pub mod key_value;
 pub mod maflingo;
+#[cfg(all(test, loom))]
+mod model;
 pub mod partitioned_store;
 pub mod serial;

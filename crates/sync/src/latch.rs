@@ -134,7 +134,7 @@ mod tests {
 }
 
 #[cfg(all(test, loom))]
-mod loom_tests {
+mod model {
     use super::*;
     use crate::model::explore;
     use crate::{Arc, thread};

@@ -1,8 +1,9 @@
-//! Every interleaving of a leaf's readers, writers and validators, under loom:
-//! `RUSTFLAGS="--cfg loom" cargo test -p polychron-index --lib --release ordered::model`.
+//! Every interleaving of a leaf's readers, writers and validators, under loom; of a whole tree's in `tree.rs`.
 //!
 //! Loom takes sequentially consistent accesses for acquire and release ones, so the crossing of two insertions (claim 3 of
 //! `docs/ordered-index.md`) is not modelled here; a stress test covers it.
+
+mod tree;
 
 use super::lookup::{handle_of, value_of};
 use super::node::{Entry, Leaf};
@@ -41,17 +42,7 @@ fn holds(leaf: &Leaf, state: u64) -> bool {
 }
 
 fn explore(model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.max_branches = 10_000;
-    let executions = std::sync::Arc::new(std::sync::Mutex::new(0));
-    let counter = executions.clone();
-    builder.check(move || {
-        *counter.lock().expect("nobody panics with the counter") += 1;
-        model();
-    });
-    let executions = *executions.lock().expect("nobody panics with the counter");
-    assert!(executions > 10, "{executions} interleavings are not all");
+    polychron_sync::model::explore(3, model);
 }
 
 /// Starts a thread. Loom considers other orders only after this thread gave way once.

@@ -18,6 +18,8 @@
 
 mod commit;
 mod fill;
+#[cfg(all(test, loom))]
+mod model;
 mod options;
 mod prefetch;
 mod protocol;

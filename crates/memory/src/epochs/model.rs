@@ -1,5 +1,4 @@
-//! Every interleaving of a reader, a writer that retires, and the leader:
-//! `RUSTFLAGS="--cfg loom" cargo test -p polychron-memory --release --lib loom`.
+//! Every interleaving of readers, a writer that retires, pruners and leaders, under loom (docs/testing.md).
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -78,18 +77,18 @@ fn retire(ticks: usize, leader_is_writer: bool) {
 }
 
 #[test]
-fn loom_retire_with_the_writer_leading() {
+fn retire_with_the_writer_leading() {
     retire(2, true);
 }
 
 #[test]
-fn loom_retire_with_another_leader() {
+fn retire_with_another_leader() {
     retire(2, false);
 }
 
 /// A worker that is pinned in an epoch never finds the read-only epoch there or beyond.
 #[test]
-fn loom_pinned_workers_are_ahead_of_readonly() {
+fn pinned_workers_are_ahead_of_readonly() {
     model(|| {
         let epochs = Arc::new(Epochs::new(1));
         let slot = epochs.claim().unwrap();
@@ -111,7 +110,7 @@ fn loom_pinned_workers_are_ahead_of_readonly() {
 
 /// What a snapshot can see is not collected, whatever the leader publishes meanwhile.
 #[test]
-fn loom_snapshots_hold_collection() {
+fn snapshots_hold_collection() {
     model(|| {
         let epochs = Arc::new(Epochs::new(1));
         let slot = epochs.claim().unwrap();
@@ -139,7 +138,7 @@ fn loom_snapshots_hold_collection() {
 /// A pruner, not the leader, that read the read-only epoch and then listed the snapshots knows every reader of an older
 /// epoch.
 #[test]
-fn loom_open_snapshots_are_all_listed() {
+fn open_snapshots_are_all_listed() {
     model(|| {
         let epochs = Arc::new(Epochs::new(1));
         let slot = epochs.claim().unwrap();
@@ -172,7 +171,7 @@ fn loom_open_snapshots_are_all_listed() {
 
 /// A worker that renews its pin may read what it finds then, and nothing it found before.
 #[test]
-fn loom_renewed_pins_protect_anew() {
+fn renewed_pins_protect_anew() {
     model(|| {
         let epochs = Arc::new(Epochs::new(2));
         let cells = Arc::new([Cell::new(), Cell::new()]);
@@ -201,7 +200,7 @@ fn loom_renewed_pins_protect_anew() {
 
 /// A slot that is claimed, used and given back while the leader scans protects its worker as any other.
 #[test]
-fn loom_slots_change_hands() {
+fn slots_change_hands() {
     model(|| {
         let epochs = Arc::new(Epochs::new(2));
         let cell = Arc::new(Cell::new());
@@ -230,7 +229,7 @@ fn loom_slots_change_hands() {
 
 /// Two leaders at once: one leads, no epoch is skipped, and the horizons stay in their order and never fall.
 #[test]
-fn loom_horizons_only_grow() {
+fn horizons_only_grow() {
     model(|| {
         let epochs = Arc::new(Epochs::new(1));
         let slot = epochs.claim().unwrap();
