@@ -9,6 +9,7 @@
 //! depends on time. Where threads run freely, invariants are checked at the end.
 
 pub mod conformance;
+pub mod exploration;
 mod model;
 mod party;
 mod rows;

@@ -1,0 +1,79 @@
+//! Whole transactions under schedules, and under the machine's own: every protocol, one line each.
+//!
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p polychron-check --test exploration`; `POLYCHRON_EXPLORE_SEEDS` and
+//! `POLYCHRON_EXPLORE_SCHEDULES` say how much.
+
+use std::time::Duration;
+
+use polychron_check::Setup;
+use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, Options, TidSource};
+use polychron_protocols::partitioned_store::PartitionedStore;
+use polychron_protocols::serial::Serial;
+
+fn maflingo<T: TidSource>() -> Setup<Maflingo<T>> {
+    let options = Options { epoch_interval: Duration::from_secs(3600), ..Options::default() };
+    Setup::new(options, |database| database.tick())
+}
+
+/// Maflingo that does not check that what was absent, or scanned, is still so.
+fn careless() -> Setup<Maflingo> {
+    let mut setup = maflingo();
+    setup.options.validate_nodes = false;
+    setup
+}
+
+fn partitioned() -> Setup<PartitionedStore> {
+    let options = polychron_protocols::partitioned_store::Options { partitions: 4 };
+    Setup::new(options, |database| {
+        polychron_engine::Protocol::memory(&**database).epochs().advance();
+    })
+}
+
+fn serial() -> Setup<Serial> {
+    Setup::new(polychron_protocols::serial::Options::default(), |_| ()).alone()
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|number| number.parse().ok()).unwrap_or(default)
+}
+
+macro_rules! explore {
+    ($($name:ident: $setup:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            let seeds = number("POLYCHRON_EXPLORE_SEEDS", 40);
+            #[cfg(shuttle)]
+            {
+                let schedules = number("POLYCHRON_EXPLORE_SCHEDULES", 100) as usize;
+                let explored = polychron_check::exploration::explore(&$setup, 0..seeds, schedules);
+                eprintln!("{}: {explored} schedules of {seeds} plans", stringify!($name));
+            }
+            #[cfg(not(shuttle))]
+            polychron_check::exploration::run_freely(&$setup, 0..10 * seeds).unwrap();
+        }
+    )*};
+}
+
+explore! {
+    maflingo_has_a_serial_order: maflingo::<LocalTid>();
+    global_tid_has_a_serial_order: maflingo::<GlobalTid>();
+    partitioned_store_has_a_serial_order: partitioned();
+    serial_has_a_serial_order: serial();
+}
+
+/// The search is not blind: without the node set it finds a phantom.
+#[cfg(shuttle)]
+#[test]
+fn without_the_node_set_there_is_none() {
+    let found = std::panic::catch_unwind(|| polychron_check::exploration::explore(&careless(), 0..200, 100));
+    let story = found.expect_err("the search is blind");
+    let story = story.downcast_ref::<String>().expect("a text");
+    assert!(story.contains("no serial order explains this"), "{story}");
+}
+
+/// Without schedules of our own a phantom may stay unseen, so there is nothing to assert but that the switch is harmless.
+#[cfg(not(shuttle))]
+#[test]
+fn without_the_node_set_transactions_still_end() {
+    let _ = polychron_check::exploration::run_freely(&careless(), 0..20);
+}
