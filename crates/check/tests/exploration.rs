@@ -1,7 +1,7 @@
 //! Whole transactions under schedules, and under the machine's own: every protocol, one line each.
 //!
-//! `RUSTFLAGS="--cfg shuttle" cargo test -p polychron-check --test exploration`; `POLYCHRON_EXPLORE_SEEDS` and
-//! `POLYCHRON_EXPLORE_SCHEDULES` say how much.
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p polychron-check --test exploration`; `POLYCHRON_EXPLORE_FIRST`,
+//! `POLYCHRON_EXPLORE_SEEDS` and `POLYCHRON_EXPLORE_SCHEDULES` say from which seed, how many, and how often each.
 
 use std::time::Duration;
 
@@ -41,15 +41,15 @@ macro_rules! explore {
     ($($name:ident: $setup:expr;)*) => {$(
         #[test]
         fn $name() {
-            let seeds = number("POLYCHRON_EXPLORE_SEEDS", 40);
+            let (first, seeds) = (number("POLYCHRON_EXPLORE_FIRST", 0), number("POLYCHRON_EXPLORE_SEEDS", 40));
             #[cfg(shuttle)]
             {
                 let schedules = number("POLYCHRON_EXPLORE_SCHEDULES", 100) as usize;
-                let explored = polychron_check::exploration::explore(&$setup, 0..seeds, schedules);
+                let explored = polychron_check::exploration::explore(&$setup, first..first + seeds, schedules);
                 eprintln!("{}: {explored} schedules of {seeds} plans", stringify!($name));
             }
             #[cfg(not(shuttle))]
-            polychron_check::exploration::run_freely(&$setup, 0..10 * seeds).unwrap();
+            polychron_check::exploration::run_freely(&$setup, first..first + 10 * seeds).unwrap();
         }
     )*};
 }

@@ -1,5 +1,6 @@
 //! The targets under two drivers: a smoke run over seeds and random bytes, and property tests that shrink what fails.
-//! `POLYCHRON_FUZZ_INPUTS` and `PROPTEST_CASES` say how much.
+//! `POLYCHRON_FUZZ_INPUTS`, `PROPTEST_CASES` and `POLYCHRON_FIRST_SEED` say how much, and
+//! from which seed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -11,7 +12,7 @@ use proptest::prelude::*;
 
 /// The first random input on which a target fails, and what it said.
 fn first_failure(target: Target, inputs: usize) -> Option<(usize, String)> {
-    let mut random = Random::from_seed(31);
+    let mut random = Random::from_seed(wanted("POLYCHRON_FIRST_SEED").unwrap_or(31));
     (0..inputs).find_map(|number| {
         let mut bytes = vec![0; random.below(600) as usize];
         random.fill(&mut bytes);
@@ -25,9 +26,13 @@ fn first_failure(target: Target, inputs: usize) -> Option<(usize, String)> {
     })
 }
 
+/// A number from the environment.
+fn wanted(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
 fn inputs() -> usize {
-    let wanted = std::env::var("POLYCHRON_FUZZ_INPUTS").ok().and_then(|number| number.parse().ok());
-    scaled(wanted.unwrap_or(1000), 10)
+    scaled(wanted("POLYCHRON_FUZZ_INPUTS").unwrap_or(1000) as usize, 10)
 }
 
 #[test]
@@ -90,5 +95,5 @@ proptest! {
 }
 
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(scaled(256, 4) as u32)
+    wanted("PROPTEST_CASES").map_or(scaled(256, 4), |cases| cases as usize) as u32
 }

@@ -199,6 +199,7 @@ fn slots_run_out_with_a_typed_error_and_are_reused() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
 fn the_limit_is_typed_and_frees_lift_it() {
     let memory = tiny();
     let local = memory.register().unwrap();
@@ -226,6 +227,7 @@ fn the_limit_is_typed_and_frees_lift_it() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
 fn free_memory_between_used_blocks_serves_other_sizes() {
     let memory = tiny();
     let local = memory.register().unwrap();
@@ -247,6 +249,7 @@ fn free_memory_between_used_blocks_serves_other_sizes() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
 fn large_allocations_go_back_to_the_system() {
     let memory = tiny();
     let local = memory.register().unwrap();
@@ -271,6 +274,7 @@ fn large_allocations_go_back_to_the_system() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
 fn garbage_is_freed_before_an_allocation_is_refused() {
     let memory = tiny();
     let (local, other) = (memory.register().unwrap(), memory.register().unwrap());
@@ -463,6 +467,7 @@ fn options_are_checked() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
 fn memory_can_be_touched_ahead() {
     let memory = tiny();
     assert_eq!(memory.prefault(1 << 20), 1 << 20);
