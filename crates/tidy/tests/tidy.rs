@@ -66,7 +66,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("check", &["base", "sync", "memory", "schema", "engine", "sim"]),
     ("sim", &["base", "sync", "schema", "engine", "log"]),
     ("fuzz", &["base", "memory", "index", "schema"]),
-    ("xtask", &[]),
+    ("xtask", &["base"]),
     ("sql", &["base", "schema", "engine"]),
     ("server", &["base", "schema", "engine", "sql", "polychron"]),
     (

@@ -15,6 +15,8 @@
 
 mod ddl;
 mod locks;
+#[cfg(all(test, loom))]
+mod model;
 mod options;
 mod protocol;
 mod record;
