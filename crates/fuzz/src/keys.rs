@@ -42,9 +42,11 @@ fn check_pair<K: OwnedKey + Ord + Debug>(input: &mut Input<'_>, read: fn(&mut In
     assert!(open_a == open_b || !open_a.starts_with(open_b), "{second:?} begins {first:?}");
 }
 
-/// Bytes that are taken for a key are exactly what that key is encoded as.
+/// Bytes that are taken for a key are exactly what that key is encoded as, unless it is too long to be one.
 fn check_foreign<K: OwnedKey>(bytes: &[u8]) {
-    if let Ok(key) = K::decode(bytes) {
+    if let Ok(key) = K::decode(bytes)
+        && key.check().is_ok()
+    {
         assert_eq!(encoded(&key), bytes);
     }
 }

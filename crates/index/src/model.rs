@@ -9,49 +9,44 @@ pub(crate) fn handle(value: u64) -> Handle {
     Handle::new(value).expect("handles of models are not zero")
 }
 
-/// The threads of a model, beside the one that runs it.
-pub(crate) struct Threads<I> {
-    index: Arc<I>,
-    waiting: Vec<Local>,
-    running: Vec<JoinHandle<Local>>,
-}
-
-/// Makes an index in a memory of its own and works on it, with up to so many other threads. What comes before the first
-/// thread begins and after the last one has ended is not interleaved.
-pub(crate) fn with_threads<I: Send + Sync + 'static>(
-    others: usize,
+/// Two threads on one index, in a memory of its own: makes the index, runs `other` and `own` beside each other, and then
+/// `after` with what `own` answered. What comes before and after is not interleaved.
+///
+/// Neither runs in the thread of the model: loom lets a load choose among older values where the store came first in its
+/// execution, so `other`, which begins first, is to be the one that writes if `own` only reads. A thread that gives way would not
+/// be offered what it has seen before.
+///
+/// Stamps may be asked as long as this function runs: its own guard is older than they are.
+pub(crate) fn beside<I: Send + Sync + 'static, O: 'static>(
     make: impl FnOnce(&Guard<'_>) -> I,
-    work: impl FnOnce(&I, &Guard<'_>, &mut Threads<I>),
+    other: impl FnOnce(&I, &Guard<'_>) + 'static,
+    own: impl FnOnce(&I, &Guard<'_>) -> O + 'static,
+    after: impl FnOnce(&I, &Guard<'_>, O),
 ) {
-    let memory = Memory::new(Options { max_workers: others + 1, ..Options::tiny() }).expect("sound options");
-    let own = memory.register().expect("a slot is free");
-    let waiting = (0..others).map(|_| memory.register().expect("a slot is free")).collect();
-    let guard = own.pin();
+    let memory = Memory::new(Options { max_workers: 3, ..Options::tiny() }).expect("sound options");
+    let place = || memory.register().expect("a slot is free");
+    let (here, there, elsewhere) = (place(), place(), place());
+    let guard = here.pin();
     let index = Arc::new(make(&guard));
-    let mut threads = Threads { index: Arc::clone(&index), waiting, running: Vec::new() };
-    work(&index, &guard, &mut threads);
-    threads.join();
+    let other = spawn(&index, there, other);
+    let own = spawn(&index, elsewhere, own);
+    // Their places are dropped when all is over.
+    let (there, ()) = other.join().expect("no thread panics");
+    let (elsewhere, output) = own.join().expect("no thread panics");
+    after(&index, &guard, output);
+    drop((there, elsewhere));
 }
 
-impl<I: Send + Sync + 'static> Threads<I> {
-    /// Works on the index in a thread of its own.
-    pub(crate) fn spawn(&mut self, work: impl FnOnce(&I, &Guard<'_>) + 'static) {
-        let local = self.waiting.pop().expect("a place for each thread");
-        let index = Arc::clone(&self.index);
-        self.running.push(thread::spawn(move || {
-            work(&index, &local.pin());
-            local
-        }));
-        // Loom considers other orders only after this thread gave way once.
-        thread::yield_now();
-    }
-
-    /// Waits for all threads.
-    pub(crate) fn join(&mut self) {
-        for thread in self.running.drain(..) {
-            self.waiting.push(thread.join().expect("no thread panics"));
-        }
-    }
+fn spawn<I: Send + Sync + 'static, O: 'static>(
+    index: &Arc<I>,
+    place: Local,
+    work: impl FnOnce(&I, &Guard<'_>) -> O + 'static,
+) -> JoinHandle<(Local, O)> {
+    let index = Arc::clone(index);
+    thread::spawn(move || {
+        let output = work(&index, &place.pin());
+        (place, output)
+    })
 }
 
 /// A transaction's node set.

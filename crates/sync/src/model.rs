@@ -26,7 +26,8 @@ fn report(executions: &AtomicUsize, bounds: &str) -> usize {
 }
 
 /// Runs every interleaving of the model's threads with up to so many preemptions (switches away from a thread that could
-/// go on); `LOOM_MAX_PREEMPTIONS` replaces the number. Answers how many there were.
+/// go on), or as many of them as a minute allows; `LOOM_MAX_PREEMPTIONS` and `LOOM_MAX_DURATION`, in seconds, replace the
+/// bounds. Answers how many there were.
 ///
 /// Loom takes sequentially consistent loads and stores for acquiring and releasing ones. What rests on their one order is
 /// not shown here.
@@ -38,9 +39,14 @@ pub fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) -> 
     let mut builder = loom::model::Builder::new();
     let preemptions = *builder.preemption_bound.get_or_insert(preemptions);
     builder.max_branches = builder.max_branches.max(20_000);
+    builder.max_duration.get_or_insert(std::time::Duration::from_secs(60));
+    // Loom looks at the time so often; it ends just before it would count one more.
+    builder.checkpoint_interval = 500;
     let (executions, model) = counted(model);
     builder.check(model);
-    let executions = report(&executions, &format!("up to {preemptions} preemptions"));
+    let ended_by_time = (executions.load(Ordering::Relaxed) + 1).is_multiple_of(builder.checkpoint_interval);
+    let all = if ended_by_time { "some" } else { "all" };
+    let executions = report(&executions, &format!("{all} with up to {preemptions} preemptions"));
     assert!(executions > 5, "{executions} interleavings are not all");
     executions
 }

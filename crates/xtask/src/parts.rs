@@ -100,7 +100,7 @@ fn loom(share: &Share) -> Outcome {
     let mut command = cargo(&["--cfg", "loom"]);
     command.arg("test").args(packages(CONCURRENT)).args(["--lib", "--no-fail-fast", "--target-dir"]);
     command.arg(share.folder.join("loom")).args(["model::", "--", "--nocapture"]);
-    command.env("LOOM_MAX_PREEMPTIONS", "3").env("LOOM_CHECKPOINT_INTERVAL", "500");
+    command.env("LOOM_MAX_PREEMPTIONS", "3");
     command.env("LOOM_MAX_DURATION", (share.seconds / MODELS).max(5).to_string());
     outcome(run(&mut command, &log), log, |log| format!("{} executions", sum(log, "explored", " executions")))
 }

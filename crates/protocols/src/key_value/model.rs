@@ -1,10 +1,15 @@
 //! Every interleaving of two threads on a record, under loom: readers against writers in place, and against the record's end.
 
+use polychron_memory::Guard;
 use polychron_sync::model::explore;
 
-use crate::model::{spawn, with_places};
+use crate::model::beside;
 
 use super::record::Record;
+
+fn made(guard: &Guard<'_>) -> Record {
+    Record::new(&[1, 1], guard).expect("memory is there")
+}
 
 /// Adds one to every word of a row of two words.
 fn add(record: Record) -> bool {
@@ -15,32 +20,35 @@ fn add(record: Record) -> bool {
     true
 }
 
+fn read(record: Record) -> Option<[u64; 2]> {
+    let mut row = [0; 2];
+    record.read(0..2, &mut row).map(|_| row)
+}
+
 #[test]
 fn readers_see_whole_rows() {
-    explore(3, || {
-        with_places(|guard, place| {
-            let record = Record::new(&[1, 1], guard).expect("memory is there");
-            let writer = spawn(place, move |_| assert!(add(record) && add(record)));
-            let mut row = [0; 2];
-            assert_eq!(record.read(0..2, &mut row), Some(2));
-            assert_eq!(row[0], row[1]);
-            writer.join().expect("the writer does not panic");
-        });
+    explore(2, || {
+        beside(
+            made,
+            |record, _| assert!(add(record) && add(record)),
+            |record, _| {
+                let row = read(record).expect("nobody ends the record");
+                assert_eq!(row[0], row[1]);
+            },
+            |record, _| assert_eq!(read(record), Some([3, 3])),
+        );
     });
 }
 
 #[test]
 fn no_change_is_lost() {
     explore(3, || {
-        with_places(|guard, place| {
-            let record = Record::new(&[1, 1], guard).expect("memory is there");
-            let other = spawn(place, move |_| assert!(add(record)));
-            assert!(add(record));
-            other.join().expect("the other one does not panic");
-            let mut row = [0; 2];
-            record.read(0..2, &mut row);
-            assert_eq!(row, [3, 3]);
-        });
+        beside(
+            made,
+            |record, _| assert!(add(record)),
+            |record, _| assert!(add(record)),
+            |record, _| assert_eq!(read(record), Some([3, 3])),
+        );
     });
 }
 
@@ -48,18 +56,14 @@ fn no_change_is_lost() {
 #[test]
 fn the_end_is_final() {
     explore(2, || {
-        with_places(|guard, place| {
-            let record = Record::new(&[1, 1], guard).expect("memory is there");
-            let other = spawn(place, move |guard| {
-                record.latch().expect("nobody else ends it").unlink(guard);
-            });
-            let changed = add(record);
-            let mut row = [0; 2];
-            if record.read(0..2, &mut row).is_some() {
-                assert_eq!(row, [1 + u64::from(changed); 2]);
-            }
-            other.join().expect("the other one does not panic");
-            assert!(!add(record) && record.read(0..2, &mut row).is_none());
-        });
+        beside(
+            made,
+            |record, guard| record.latch().expect("nobody else ends it").unlink(guard),
+            |record, _| {
+                let changed = add(record);
+                assert!(read(record).is_none_or(|row| row == [1 + u64::from(changed); 2]));
+            },
+            |record, _| assert!(!add(record) && read(record).is_none()),
+        );
     });
 }

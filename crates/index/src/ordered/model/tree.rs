@@ -1,7 +1,8 @@
 //! Every interleaving, up to one or two preemptions, of two threads on a whole tree: readers, scans and stamps against divisions,
 //! new layers, and leaves, roots and layers that are taken out.
 
-use crate::model::{NodeSet, Threads, handle, with_threads};
+use crate::Lookup;
+use crate::model::{NodeSet, beside, handle};
 use crate::ordered::OrderedIndex;
 use crate::ordered::scan::{Direction, Visitor};
 use crate::{Handle, Inserted, Stamp};
@@ -52,40 +53,41 @@ fn scan(index: &OrderedIndex, direction: Direction, guard: &Guard<'_>) -> Seen {
     seen
 }
 
-/// Keys on either side of a division are found while it goes on; who missed the new one learns of it.
+/// Keys on either side of a division, of a root or of a leaf below one, are found while it goes on; who missed the new one
+/// learns of it.
 #[test]
 fn a_division_hides_nothing() {
-    explore(2, || {
-        with_threads(
-            1,
-            |guard| tree(15, guard),
-            |index, guard, threads| {
-                threads.spawn(|index, guard| assert!(insert(index, 75, guard)));
-                assert_eq!(get(index, 150, guard), Some(150));
-                let absent = index.get(key(75), guard);
-                threads.join();
-                // SAFETY: the guard is alive.
-                assert_eq!(unsafe { absent.stamp.holds() }, absent.handle.is_some());
-                assert_eq!(get(index, 75, guard), Some(75));
-            },
-        );
-    });
+    for keys in [15, 16] {
+        explore(1, move || {
+            beside(
+                |guard| tree(keys, guard),
+                |index, guard| assert!(insert(index, 75, guard)),
+                |index, guard| {
+                    assert_eq!(get(index, 150, guard), Some(150));
+                    index.get(key(75), guard)
+                },
+                |index, guard, absent| {
+                    // SAFETY: the guard is alive.
+                    assert_eq!(unsafe { absent.stamp.holds() }, absent.handle.is_some());
+                    assert_eq!(get(index, 75, guard), Some(75));
+                },
+            );
+        });
+    }
 }
 
 /// A scan beside a division sees every key that was there, in order, and its stamps hold only if it saw the new one.
 #[test]
 fn a_scan_beside_a_division_is_whole() {
     for direction in [Direction::Forward, Direction::Backward] {
-        explore(1, move || {
-            with_threads(
-                1,
+        explore(0, move || {
+            beside(
                 |guard| tree(15, guard),
-                |index, guard, threads| {
-                    threads.spawn(|index, guard| assert!(insert(index, 75, guard)));
-                    let seen = scan(index, direction, guard);
+                |index, guard| assert!(insert(index, 75, guard)),
+                move |index, guard| scan(index, direction, guard),
+                |_, _, seen| {
                     assert!(seen.1.is_sorted_by(|left, right| left < right), "{:?}", seen.1);
                     assert!((1..=15).all(|number| seen.1.contains(&(10 * number))), "{:?}", seen.1);
-                    threads.join();
                     // SAFETY: the guard is alive.
                     assert!(seen.1.contains(&75) || !unsafe { NodeSet(seen.0).holds() });
                 },
@@ -98,14 +100,12 @@ fn a_scan_beside_a_division_is_whole() {
 #[test]
 fn insertions_into_a_full_leaf_meet() {
     for (mine, theirs) in [(75, 75), (75, 145), (5, 155)] {
-        explore(2, move || {
-            with_threads(
-                1,
+        explore(1, move || {
+            beside(
                 |guard| tree(15, guard),
-                |index, guard, threads| {
-                    threads.spawn(move |index, guard| assert!(insert(index, theirs, guard) || mine == theirs));
-                    assert!(insert(index, mine, guard) || mine == theirs);
-                    threads.join();
+                move |index, guard| assert!(insert(index, theirs, guard) || mine == theirs),
+                move |index, guard| assert!(insert(index, mine, guard) || mine == theirs),
+                |index, guard, ()| {
                     assert_eq!(get(index, mine, guard), Some(mine));
                     assert_eq!(get(index, theirs, guard), Some(theirs));
                     assert_eq!(index.statistics(guard).keys, if mine == theirs { 16 } else { 17 });
@@ -115,59 +115,47 @@ fn insertions_into_a_full_leaf_meet() {
     }
 }
 
-/// A tree whose last leaf has one key; while another thread takes that out, and the leaf and the root with it, `work` runs.
-fn beside_a_collapse(work: fn(&OrderedIndex, &Guard<'_>, &mut Threads<OrderedIndex>)) {
+/// While the last leaf, which has one key, is emptied and taken out, and the root with it, `own` runs.
+fn beside_a_collapse<O: 'static>(own: fn(&OrderedIndex, &Guard<'_>) -> O, after: fn(&OrderedIndex, &Guard<'_>, O)) {
     explore(1, move || {
-        with_threads(1, |guard| tree(16, guard), work);
+        beside(|guard| tree(16, guard), |index, guard| assert!(index.remove(key(160), handle(160), guard)), own, after);
     });
-}
-
-fn remove_last(index: &OrderedIndex, guard: &Guard<'_>) {
-    assert!(index.remove(key(160), handle(160), guard));
 }
 
 /// Readers find what is left, and no stamp fails.
 #[test]
 fn a_collapse_hides_nothing_and_fails_no_stamp() {
-    beside_a_collapse(|index, guard, threads| {
-        threads.spawn(remove_last);
-        assert_eq!(get(index, 10, guard), Some(10));
-        let absent = index.get(key(165), guard);
-        assert_eq!(absent.handle, None);
-        threads.join();
-        // SAFETY: the guard is alive.
-        assert!(unsafe { absent.stamp.holds() });
-        assert_eq!(index.statistics(guard).leaves, 1);
-    });
+    beside_a_collapse(
+        |index, guard| {
+            assert_eq!(get(index, 10, guard), Some(10));
+            index.get(key(165), guard)
+        },
+        |index, guard, absent: Lookup| {
+            // SAFETY: the guard is alive.
+            assert!(absent.handle.is_none() && unsafe { absent.stamp.holds() });
+            assert_eq!(index.statistics(guard).leaves, 1);
+        },
+    );
 }
 
-/// A stamp of a leaf that is taken out while a key comes into its range fails.
+/// A stamp of a leaf that is taken out while a key comes into its range fails; the inserter's own set holds.
 #[test]
-fn an_insertion_beside_a_collapse_fails_the_stamp() {
-    beside_a_collapse(|index, guard, threads| {
-        let absent = index.get(key(165), guard).stamp;
-        threads.spawn(remove_last);
-        assert!(insert(index, 165, guard));
-        // SAFETY: the guard is alive.
-        assert!(!unsafe { absent.holds() });
-        threads.join();
-        // SAFETY: as above.
-        assert!(!unsafe { absent.holds() });
-        assert_eq!(get(index, 165, guard), Some(165));
-    });
-}
-
-/// An own insertion brings the node set up to date, whatever is taken out beside it.
-#[test]
-fn an_own_insertion_beside_a_collapse_keeps_the_set() {
-    beside_a_collapse(|index, guard, threads| {
-        let mut set = NodeSet(vec![index.get(key(165), guard).stamp]);
-        threads.spawn(remove_last);
-        assert!(index.insert(key(165), handle(165), &mut set, guard).is_ok());
-        threads.join();
-        // SAFETY: the guard is alive.
-        assert!(unsafe { set.holds() }, "background work aborts nobody");
-    });
+fn insertions_beside_a_collapse_tell_the_truth() {
+    beside_a_collapse(
+        |index, guard| {
+            let stamp = index.get(key(165), guard).stamp;
+            let mut set = NodeSet(vec![stamp]);
+            assert!(index.insert(key(165), handle(165), &mut set, guard).is_ok());
+            // SAFETY: the guard is alive.
+            assert!(!unsafe { stamp.holds() });
+            (stamp, set)
+        },
+        |index, guard, (stamp, set)| {
+            // SAFETY: the guard is alive.
+            assert!(!unsafe { stamp.holds() } && unsafe { set.holds() }, "background work aborts nobody");
+            assert_eq!(get(index, 165, guard), Some(165));
+        },
+    );
 }
 
 const DEEP: [&[u8]; 3] = [b"12345678a", b"12345678b", b"12345678"];
@@ -188,18 +176,22 @@ fn layers_come_and_go_unnoticed() {
             index
         };
         explore(1, move || {
-            with_threads(1, make, |index, guard, threads| {
-                threads.spawn(move |index, guard| {
+            beside(
+                make,
+                move |index, guard| {
                     assert!(if removes { index.remove(DEEP[0], handle(1), guard) } else { put_deep(index, 1, guard) });
-                });
-                assert_eq!(index.get(DEEP[2], guard).handle, Some(handle(3)));
-                let found = index.get(DEEP[0], guard);
-                assert!(found.handle == Some(handle(1)) || (removes && found.handle.is_none()));
-                threads.join();
-                // SAFETY: the guard is alive.
-                assert!(!removes || unsafe { found.stamp.holds() });
-                assert_eq!(index.statistics(guard).keys, if removes { 1 } else { 3 });
-            });
+                },
+                move |index, guard| {
+                    assert_eq!(index.get(DEEP[2], guard).handle, Some(handle(3)));
+                    index.get(DEEP[0], guard)
+                },
+                |index, guard, found| {
+                    assert!(found.handle == Some(handle(1)) || (removes && found.handle.is_none()));
+                    // SAFETY: the guard is alive.
+                    assert!(!removes || unsafe { found.stamp.holds() });
+                    assert_eq!(index.statistics(guard).keys, if removes { 1 } else { 3 });
+                },
+            );
         });
     }
 }
