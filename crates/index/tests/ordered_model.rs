@@ -93,7 +93,7 @@ fn agrees_with_a_model() {
         let mut model = Model::new();
         for step in 0..steps {
             let key = random.key();
-            let growing = (step / (steps / 4)) % 2 == 0;
+            let growing = (step / (steps / 4)).is_multiple_of(2);
             match random.below(10) {
                 0..=4 if growing => {
                     let absent = !model.contains_key(&key);
