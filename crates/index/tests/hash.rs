@@ -8,7 +8,7 @@ use polychron_index::{Change, Changes, Handle, Inserted, Stamp};
 use polychron_memory::{Guard, Local, Memory, Options};
 
 fn local() -> Local {
-    Memory::new(Options::default()).unwrap().register().unwrap()
+    Memory::new(Options { limit_bytes: Some(256 << 20), ..Options::tiny() }).unwrap().register().unwrap()
 }
 
 fn handle(value: u64) -> Handle {

@@ -387,7 +387,7 @@ fn scans_survive_changes_under_them() {
         [|number| number.to_be_bytes().to_vec(), layered, |number| vec![0; number as usize]];
     for (shape, spread) in spreads.into_iter().enumerate() {
         let numbers = if shape == 2 { 400 } else { 2000 };
-        for seed in 1..=40 {
+        for seed in 1..=scaled(40, 2) as u64 {
             let (_memory, local) = memory();
             let guard = local.pin();
             let index = OrderedIndex::new(&guard).expect("memory is there");

@@ -31,7 +31,7 @@ pub(crate) struct Part {
 pub(crate) const PARTS: &[Part] = &[
     Part {
         name: "loom",
-        summary: "every interleaving of the small concurrent parts, with one preemption more than in a short run",
+        summary: "every interleaving of the small concurrent parts, with up to three preemptions",
         goes_on: true,
         missing: || None,
         run: loom,

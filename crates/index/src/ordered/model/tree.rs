@@ -80,7 +80,7 @@ fn a_division_hides_nothing() {
 #[test]
 fn a_scan_beside_a_division_is_whole() {
     for direction in [Direction::Forward, Direction::Backward] {
-        explore(0, move || {
+        explore(1, move || {
             beside(
                 |guard| tree(15, guard),
                 |index, guard| assert!(insert(index, 75, guard)),
