@@ -22,6 +22,8 @@ pub struct Setup<P: Protocol> {
     pub interleaves: bool,
     /// Whether [`polychron_engine::Statistics::memory`] tells what rows need.
     pub measures_memory: bool,
+    /// Whether the serial order agrees with real time.
+    pub strict: bool,
 }
 
 impl<P: Protocol> Clone for Setup<P> {
@@ -43,7 +45,7 @@ impl<P: Protocol> Setup<P> {
         // A test that can never commit fails instead of trying for ever.
         let retry = polychron_engine::options::Retry { attempts: 100_000, ..Default::default() };
         let common = Common { memory, retry };
-        Self { options, common, tick, interleaves: true, measures_memory: true }
+        Self { options, common, tick, interleaves: true, measures_memory: true, strict: true }
     }
 
     /// The same for a protocol that runs one transaction at a time, or does not use the engine's memory for rows.

@@ -4,6 +4,7 @@ pub mod anomalies;
 pub mod background;
 pub mod changes;
 pub mod differential;
+pub mod histories;
 pub mod limits;
 pub mod phantoms;
 pub mod points;
@@ -46,6 +47,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, stress: bank, audited_by_snapshots, counters, secondaries_agree,
                 queue_of_one_key);
             $crate::conformance!(@group $setup, differential: one_by_one, interleaved, snapshots_are_past_states);
+            $crate::conformance!(@group $setup, histories: in_turns, on_threads);
             $crate::conformance!(@group $setup, anomalies: dirty_write, aborted_read, intermediate_read,
                 circular_flow, lost_update, blind_lost_update, read_skew, read_skew_before_a_write, write_skew,
                 write_skew_by_update, write_skew_of_three, insert_insert, insert_insert_in_a_hash_table,

@@ -1,0 +1,293 @@
+//! A serial order, or the proof that there is none.
+//!
+//! Most of the graph is certain. What a history does not tell is when a transaction looked that found a row absent which
+//! was inserted and deleted again: before the insertion or after the deletion. So an order that agrees with the certain
+//! edges is replayed; where an answer does not fit, there is a choice of two edges. One that would close a circle is out,
+//! and the other follows; else one is guessed. When both close circles, the guesses that these rest on are undone, latest
+//! first. A replay in which every answer fits is a proof; a circle that rests on no guess is an anomaly.
+
+use std::collections::HashMap;
+
+use super::facts::Facts;
+use super::graph::{Edge, Graph};
+use super::replay::{Choice, Replay};
+
+/// What was found.
+pub(super) enum Solution {
+    /// The transactions in a serial order that explains every answer.
+    Order(Vec<u32>),
+    /// These edges follow from the history, and run in a circle together with the certain ones.
+    Circle(Vec<Edge>),
+    /// Too many choices.
+    Undecided,
+}
+
+/// An edge that was added, and the guesses it rests on.
+struct Added {
+    edge: Edge,
+    guesses: Vec<u32>,
+}
+
+/// A guess: what else could be, and how much had been added before.
+struct Guess {
+    other: Edge,
+    added: usize,
+}
+
+pub(super) struct Solver<'f> {
+    facts: &'f Facts<'f>,
+    graph: &'f Graph,
+    /// Nodes by their place in the order, and back.
+    order: Vec<u32>,
+    places: Vec<u32>,
+    added: Vec<Added>,
+    added_out: HashMap<u32, Vec<u32>>,
+    added_into: HashMap<u32, Vec<u32>>,
+    guesses: Vec<Guess>,
+    /// In which search a node was seen, and by which edge.
+    marks: Vec<u32>,
+    search: u32,
+    arrived_by: Vec<u32>,
+}
+
+/// Undone guesses, and passes over the history, before giving up.
+const MOST_UNDONE: usize = 5_000;
+const MOST_PASSES: usize = 2_000;
+
+impl<'f> Solver<'f> {
+    /// Starts from an order that agrees with the graph.
+    pub(super) fn new(facts: &'f Facts<'f>, graph: &'f Graph, order: Vec<u32>) -> Self {
+        let mut places = vec![0; graph.nodes];
+        order.iter().enumerate().for_each(|(place, &node)| places[node as usize] = place as u32);
+        Self {
+            facts,
+            graph,
+            order,
+            places,
+            added: Vec::new(),
+            added_out: HashMap::new(),
+            added_into: HashMap::new(),
+            guesses: Vec::new(),
+            marks: vec![0; graph.nodes],
+            search: 0,
+            arrived_by: vec![0; graph.nodes],
+        }
+    }
+
+    /// Looks for a serial order.
+    pub(super) fn solve(mut self) -> Solution {
+        let mut replay = Replay::new(self.facts);
+        let mut undone = 0;
+        for _ in 0..MOST_PASSES {
+            let choices = replay.run(&self.order);
+            if choices.is_empty() {
+                let count = self.facts.parts.len() as u32;
+                return Solution::Order(self.order.into_iter().filter(|&node| node < count).collect());
+            }
+            for choice in choices {
+                match self.choose(&choice) {
+                    Ok(()) => {}
+                    Err(None) => {
+                        undone += 1;
+                        if undone > MOST_UNDONE {
+                            return Solution::Undecided;
+                        }
+                        break;
+                    }
+                    Err(Some(edge)) => {
+                        let certain = self.added.iter().filter(|added| added.guesses.is_empty());
+                        return Solution::Circle(certain.map(|added| added.edge).chain([edge]).collect());
+                    }
+                }
+            }
+        }
+        Solution::Undecided
+    }
+
+    fn agrees(&self, edge: &Edge) -> bool {
+        self.places[edge.from as usize] < self.places[edge.to as usize]
+    }
+
+    /// Makes the order agree with one side of a choice. `Err(None)`: guesses were undone. `Err(Some)`: an edge that follows
+    /// from the history closes a circle.
+    fn choose(&mut self, choice: &Choice) -> Result<(), Option<Edge>> {
+        // An edge that was added for another choice may have settled this one.
+        if self.agrees(&choice.first) || choice.second.as_ref().is_some_and(|edge| self.agrees(edge)) {
+            return Ok(());
+        }
+        let first = self.circle(&choice.first);
+        let Some(second_edge) = choice.second else {
+            return match first {
+                None => self.add_certain(choice.first),
+                Some(guesses) => self.undo(guesses, choice.first),
+            };
+        };
+        let second = self.circle(&second_edge);
+        match (first, second) {
+            (None, None) => {
+                let far = |edge: &Edge| self.places[edge.from as usize] - self.places[edge.to as usize];
+                let (edge, other) = match far(&choice.first) <= far(&second_edge) {
+                    true => (choice.first, second_edge),
+                    false => (second_edge, choice.first),
+                };
+                let guess = self.guesses.len() as u32;
+                self.guesses.push(Guess { other, added: self.added.len() });
+                self.add(edge, vec![guess]);
+                Ok(())
+            }
+            (Some(guesses), None) => {
+                self.add(second_edge, guesses);
+                Ok(())
+            }
+            (None, Some(guesses)) => {
+                self.add(choice.first, guesses);
+                Ok(())
+            }
+            (Some(first), Some(second)) => {
+                // Without guesses the second side is out for certain, so the first follows and closes its circle.
+                let certain = if second.is_empty() { choice.first } else { second_edge };
+                self.undo(union(first, second), certain)
+            }
+        }
+    }
+
+    fn add_certain(&mut self, edge: Edge) -> Result<(), Option<Edge>> {
+        self.add(edge, Vec::new());
+        Ok(())
+    }
+
+    /// Undoes the latest of the guesses that a contradiction rests on, and does the other thing instead.
+    fn undo(&mut self, mut guesses: Vec<u32>, mut closing: Edge) -> Result<(), Option<Edge>> {
+        while let Some(latest) = guesses.pop() {
+            let added = self.guesses[latest as usize].added;
+            closing = self.guesses[latest as usize].other;
+            self.guesses.truncate(latest as usize);
+            self.remove_behind(added);
+            match self.circle(&closing) {
+                None => {
+                    self.add(closing, guesses);
+                    return Err(None);
+                }
+                Some(more) => guesses = union(guesses, more),
+            }
+        }
+        Err(Some(closing))
+    }
+
+    fn remove_behind(&mut self, count: usize) {
+        while self.added.len() > count {
+            let Some(Added { edge, .. }) = self.added.pop() else { return };
+            for (map, end) in [(&mut self.added_out, edge.from), (&mut self.added_into, edge.to)] {
+                map.get_mut(&end).and_then(Vec::pop);
+            }
+        }
+    }
+
+    /// The guesses behind the circle that an edge would close; `None`: it closes none.
+    fn circle(&mut self, edge: &Edge) -> Option<Vec<u32>> {
+        if edge.from == edge.to {
+            return Some(Vec::new());
+        }
+        if !self.reach(edge.to, edge.from) {
+            return None;
+        }
+        let mut guesses = Vec::new();
+        let mut node = edge.from;
+        while node != edge.to {
+            let by = self.arrived_by[node as usize] as usize;
+            let certain = self.graph.edges.len();
+            if by >= certain {
+                guesses = union(guesses, self.added[by - certain].guesses.clone());
+            }
+            node = self.edge(by).from;
+        }
+        Some(guesses)
+    }
+
+    fn edge(&self, number: usize) -> &Edge {
+        let certain = self.graph.edges.len();
+        if number < certain { &self.graph.edges[number] } else { &self.added[number - certain].edge }
+    }
+
+    /// Searches forward from `start`, as far as the place of `goal`, breadth first. What was seen is marked.
+    fn reach(&mut self, start: u32, goal: u32) -> bool {
+        let bound = self.places[goal as usize];
+        self.search += 1;
+        self.marks[start as usize] = self.search;
+        let mut queue = vec![start];
+        let mut at = 0;
+        while let Some(&node) = queue.get(at) {
+            at += 1;
+            let added = self.added_out.get(&node).map_or(&[][..], Vec::as_slice);
+            for &number in self.graph.out(node).iter().chain(added) {
+                let to = self.edge(number as usize).to;
+                if self.marks[to as usize] == self.search || self.places[to as usize] > bound {
+                    continue;
+                }
+                self.marks[to as usize] = self.search;
+                self.arrived_by[to as usize] = number;
+                if to == goal {
+                    return true;
+                }
+                queue.push(to);
+            }
+        }
+        false
+    }
+
+    /// Nodes between the places of an edge's ends: those behind its end, or before its start, each in order.
+    fn region(&mut self, edge: &Edge, forward: bool) -> Vec<u32> {
+        let (start, goal) = if forward { (edge.to, edge.from) } else { (edge.from, edge.to) };
+        let bound = self.places[goal as usize];
+        self.search += 1;
+        self.marks[start as usize] = self.search;
+        let mut found = vec![start];
+        let mut at = 0;
+        while let Some(&node) = found.get(at) {
+            at += 1;
+            let (certain, added) = match forward {
+                true => (self.graph.out(node), self.added_out.get(&node)),
+                false => (self.graph.into(node), self.added_into.get(&node)),
+            };
+            for &number in certain.iter().chain(added.map_or(&[][..], Vec::as_slice)) {
+                let edge = self.edge(number as usize);
+                let next = if forward { edge.to } else { edge.from };
+                let place = self.places[next as usize];
+                let beyond = if forward { place > bound } else { place < bound };
+                if self.marks[next as usize] != self.search && !beyond {
+                    self.marks[next as usize] = self.search;
+                    found.push(next);
+                }
+            }
+        }
+        found.sort_unstable_by_key(|&node| self.places[node as usize]);
+        found
+    }
+
+    /// Adds an edge that closes no circle, and mends the order (after Pearce and Kelly).
+    fn add(&mut self, edge: Edge, guesses: Vec<u32>) {
+        if !self.agrees(&edge) {
+            let behind = self.region(&edge, true);
+            let mut moved = self.region(&edge, false);
+            moved.extend(behind);
+            let mut places: Vec<u32> = moved.iter().map(|&node| self.places[node as usize]).collect();
+            places.sort_unstable();
+            for (node, place) in moved.into_iter().zip(places) {
+                self.places[node as usize] = place;
+                self.order[place as usize] = node;
+            }
+        }
+        let number = (self.graph.edges.len() + self.added.len()) as u32;
+        self.added_out.entry(edge.from).or_default().push(number);
+        self.added_into.entry(edge.to).or_default().push(number);
+        self.added.push(Added { edge, guesses });
+    }
+}
+
+/// Both sets of guesses, sorted.
+fn union(mut one: Vec<u32>, other: Vec<u32>) -> Vec<u32> {
+    one.extend(other);
+    one.sort_unstable();
+    one.dedup();
+    one
+}

@@ -1,0 +1,1 @@
+//! Hand-made histories: each anomaly is found, and called by its name.
