@@ -38,6 +38,21 @@ pub(crate) fn two_columns<'t>(header: [&str; 2], rows: impl IntoIterator<Item = 
     table.to_string()
 }
 
+/// Columns of text, the numbers in all but the first and the last.
+pub(crate) fn columns<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
+    let mut table = table();
+    table.set_header(header);
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in 1..N.saturating_sub(1) {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.to_string()
+}
+
 /// The report as text, the verdict in its last line.
 pub(crate) fn render(report: &Report) -> String {
     let mut rows: Vec<(String, String)> = Vec::new();

@@ -37,7 +37,7 @@ mod pool;
 pub use database::{Database, Options, Session, TransactionOf};
 pub use list::{DefaultProtocol, PROTOCOLS, ProtocolInfo, ProtocolVisitor, UnknownProtocol, for_protocol};
 pub use polychron_engine::{
-    Abort, Common, Declare, Error, IndexId, Insertion, Interactive, Operations, Procedure, Protocol, Reason,
+    Abort, Common, Declare, Error, IndexId, Insertion, Interactive, Isolation, Operations, Procedure, Protocol, Reason,
     Restriction, Scan, Statistics, Stop, Table, TableId, Transaction, Versions, Worker,
 };
 pub use polychron_protocols as protocols;

@@ -47,7 +47,7 @@ pub(super) struct ItemFacts {
     pub(super) blind: bool,
     /// Nothing can be said: it was written blindly and deleted in one transaction.
     pub(super) opaque: bool,
-    /// The first state of the life that has no known end; [`NONE`] for none or several.
+    /// The first state of the life that has no known end, of one of them if there are several; [`NONE`] for none.
     pub(super) open: u32,
 }
 
@@ -67,8 +67,9 @@ pub(super) struct Facts<'h> {
     /// States; those of a transaction are `first_states[t]..first_states[t + 1]`.
     pub(super) states: Vec<State>,
     pub(super) first_states: Vec<u32>,
-    /// States that replaced one which another had replaced: lost updates.
-    pub(super) forks: Vec<u32>,
+    /// States of which is only known that they came behind another, or behind the item's beginning.
+    pub(super) behind_state: HashMap<u32, Vec<u32>>,
+    pub(super) behind_nothing: HashMap<u32, Vec<u32>>,
     pub(super) findings: Vec<Explanation>,
     versions: HashMap<Version, u32>,
 }
@@ -87,7 +88,8 @@ impl<'h> Facts<'h> {
             item_numbers: HashMap::new(),
             states: Vec::new(),
             first_states: Vec::new(),
-            forks: Vec::new(),
+            behind_state: HashMap::new(),
+            behind_nothing: HashMap::new(),
             findings: Vec::new(),
             versions: HashMap::new(),
         };
@@ -129,6 +131,12 @@ impl<'h> Facts<'h> {
 
     pub(super) fn item(&self, item: u32) -> &ItemFacts {
         &self.items[item as usize]
+    }
+
+    /// The committed state of an item with this version.
+    pub(super) fn state_of(&self, version: Version, item: Item) -> Option<u32> {
+        let state = self.versions.get(&version).copied()?;
+        (self.item(self.state(state).item).item == item).then_some(state)
     }
 
     /// The range read of an operation.
@@ -210,20 +218,27 @@ impl<'h> Facts<'h> {
     /// Links each state with the one it replaced, and finds the lives: from an insertion to a deletion.
     fn link(&mut self) {
         for number in 0..self.states.len() as u32 {
-            let Replaced::Version(version) = self.state(number).replaced else { continue };
-            let Some(&previous) = self.versions.get(&version) else { continue };
-            if self.state(previous).item != self.state(number).item {
-                continue;
-            }
+            let State { replaced, item, .. } = *self.state(number);
+            let previous = match replaced {
+                Replaced::Version(version) | Replaced::Follows(Some(version)) | Replaced::Behind(Some(version)) => {
+                    self.versions.get(&version).copied()
+                }
+                Replaced::Absent | Replaced::Unknown | Replaced::Follows(None) | Replaced::Behind(None) => None,
+            };
+            let previous = previous.filter(|&it| it != number && self.state(it).item == item).unwrap_or(NONE);
             self.states[number as usize].previous = previous;
-            match &mut self.states[previous as usize].next {
-                next if *next == NONE => *next = number,
-                _ => self.forks.push(number),
+            match (replaced, previous) {
+                (Replaced::Behind(_), NONE) => self.behind_nothing.entry(item).or_default().push(number),
+                (Replaced::Behind(_), _) => self.behind_state.entry(previous).or_default().push(number),
+                (_, NONE) => {}
+                _ if self.state(previous).next == NONE => self.states[previous as usize].next = number,
+                // Another one replaced the same state: an update is lost, which the edges will show.
+                _ => {}
             }
         }
         for number in 0..self.states.len() as u32 {
-            let State { previous, item, .. } = *self.state(number);
-            if previous != NONE {
+            let State { previous, item, replaced, .. } = *self.state(number);
+            if previous != NONE || matches!(replaced, Replaced::Behind(_)) {
                 continue;
             }
             let (mut last, mut length) = (number, 0);
@@ -234,8 +249,7 @@ impl<'h> Facts<'h> {
                 length += 1;
             }
             if self.state(last).row.is_some() {
-                let item = &mut self.items[item as usize];
-                item.open = number;
+                self.items[item as usize].open = number;
             }
         }
     }
@@ -247,8 +261,7 @@ impl<'h> Facts<'h> {
         for transaction in 0..self.parts.len() {
             for position in self.parts[transaction].reads.clone() {
                 let read = self.seen.reads[position];
-                let state = self.versions.get(&read.version).copied();
-                let state = state.filter(|&state| self.items[self.state(state).item as usize].item == read.item);
+                let state = self.state_of(read.version, read.item);
                 if state.is_none() && self.findings.len() < MOST_FINDINGS {
                     let story = self.unknown(transaction as u32, &read, &outcomes);
                     self.findings.push(story);

@@ -1,6 +1,7 @@
 //! The direct serialization graph, and an order of its transactions that is kept while edges are added.
 
 use super::facts::{Facts, NONE};
+use crate::history::Replaced;
 
 /// Why one transaction comes before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,8 +158,18 @@ fn row_edges(facts: &Facts<'_>, transaction: u32, edges: &mut Vec<Edge>) {
             let to = facts.state(seen.next).writer;
             edges.push(Edge { from: transaction, to, kind: Kind::Anti, state: seen.next, operation });
         }
+        let behind = facts.behind_state.get(&state).map_or(&[][..], Vec::as_slice);
+        edges.extend(behind.iter().map(|&state| {
+            let to = facts.state(state).writer;
+            Edge { from: transaction, to, kind: Kind::Anti, state, operation }
+        }));
     }
     for (absence, item) in facts.absences(transaction) {
+        let behind = facts.behind_nothing.get(&item).map_or(&[][..], Vec::as_slice);
+        edges.extend(behind.iter().map(|&state| {
+            let to = facts.state(state).writer;
+            Edge { from: transaction, to, kind: Kind::Anti, state, operation: absence.operation as u32 }
+        }));
         if item == NONE || facts.item(item).blind || facts.item(item).open == NONE {
             continue;
         }
@@ -177,7 +188,7 @@ fn state_edges(facts: &Facts<'_>, number: u32, edges: &mut Vec<Edge>) {
         let edge =
             Edge { from: before.writer, to: state.writer, kind: Kind::Write, state: state.previous, operation: NONE };
         edges.push(edge);
-        if before.next != number {
+        if before.next != number && !matches!(state.replaced, Replaced::Behind(_)) {
             // Both replaced the same state: each saw it, and the other wrote over it.
             let (one, other) = (state.writer, facts.state(before.next).writer);
             edges.push(Edge { from: one, to: other, kind: Kind::Anti, state: before.next, operation: NONE });

@@ -125,8 +125,12 @@ impl Observations {
         self.findings.push(Finding { anomaly, attempt: attempt.id, item, what });
     }
 
-    fn observe(&mut self, item: Item, seen: Option<Version>, operation: usize) {
+    fn observe(&mut self, attempt: &Attempt, item: Item, seen: Option<Version>, operation: usize) {
         match seen {
+            Some(version) if version.attempt() == attempt.id => {
+                let what = format!("it saw version {version}, which it had not written there, or not any more");
+                self.find(Anomaly::Internal, attempt, item, what);
+            }
             Some(version) => self.reads.push(Read { item, version, operation }),
             None => self.absences.push(Absence { item, operation }),
         }
@@ -134,7 +138,7 @@ impl Observations {
 
     fn read(&mut self, attempt: &Attempt, own: &Own, item: Item, seen: Option<Version>, operation: usize) {
         match own.find(item) {
-            None => self.observe(item, seen, operation),
+            None => self.observe(attempt, item, seen, operation),
             Some(own) => self.own_state(attempt, item, own.state.map(|(version, _)| version), seen),
         }
     }
@@ -177,7 +181,7 @@ impl Observations {
         operation: usize,
     ) {
         let seen = match replaced {
-            Replaced::Unknown => None,
+            Replaced::Unknown | Replaced::Follows(_) | Replaced::Behind(_) => None,
             Replaced::Absent => Some(None),
             Replaced::Version(version) => Some(Some(version)),
         };
@@ -189,7 +193,7 @@ impl Observations {
                     self.own_state(attempt, item, before.state.map(|(version, _)| version), seen);
                 }
             }
-            (None, Some(seen)) => self.observe(item, seen, operation),
+            (None, Some(seen)) => self.observe(attempt, item, seen, operation),
             (None, None) => {}
         }
         own.set(Install { item, replaced: below, state });

@@ -1,7 +1,7 @@
 //! Running a history's transactions one after the other, and comparing what they saw with what they would have seen.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use super::facts::{Facts, NONE};
 use super::graph::{Edge, Kind};
@@ -19,6 +19,8 @@ pub(super) struct Replay<'f> {
     facts: &'f Facts<'f>,
     /// The state of each item.
     present: Vec<u32>,
+    /// What stood where a transaction wrote, by its place in the order.
+    undo: Vec<(usize, u32, u32)>,
     /// Which indexes anybody read a range of.
     indexes: BTreeSet<(u32, u8)>,
     /// What stands in them: table, index and position, with the state.
@@ -33,7 +35,8 @@ impl<'f> Replay<'f> {
         let indexes = read.map(|range| (range.table, range.index)).collect();
         Self {
             facts,
-            present: Vec::new(),
+            present: vec![NONE; facts.items.len()],
+            undo: Vec::new(),
             indexes,
             entries: BTreeMap::new(),
             choices: Vec::new(),
@@ -41,49 +44,54 @@ impl<'f> Replay<'f> {
         }
     }
 
-    /// Runs the transactions in this order. The answer is what has to be decided because of answers that do not fit.
-    pub(super) fn run(&mut self, order: &[u32]) -> Vec<Choice> {
-        self.present = vec![NONE; self.facts.items.len()];
-        self.entries.clear();
+    /// Runs the transactions at these places of an order. The answer is what has to be decided because of answers that do
+    /// not fit.
+    pub(super) fn run(&mut self, order: &[u32], places: Range<usize>) -> Vec<Choice> {
         self.known.clear();
         let count = self.facts.parts.len() as u32;
-        for &transaction in order.iter().filter(|&&node| node < count) {
+        for place in places {
+            let transaction = order[place];
+            if transaction >= count {
+                continue;
+            }
             self.check_rows(transaction);
             for range in self.facts.ranges(transaction) {
                 let own = &self.facts.seen.own_keys[range.own.clone()];
                 self.check_range(transaction, range.operation, own);
             }
-            for state in self.facts.states_of(transaction) {
-                self.install(state);
+            for number in self.facts.states_of(transaction) {
+                let state = self.facts.state(number);
+                let before = self.set(state.item, if state.row.is_some() { number } else { NONE });
+                self.undo.push((place, state.item, before));
             }
         }
         std::mem::take(&mut self.choices)
     }
 
-    fn install(&mut self, number: u32) {
-        let state = self.facts.state(number);
-        let before = std::mem::replace(&mut self.present[state.item as usize], NONE);
-        let Item { table, key } = self.facts.item(state.item).item;
-        let entries = |row: Option<_>, indexes: &BTreeSet<(u32, u8)>| {
-            let places = row.map(|(_, attributes)| {
-                let range = indexes.range((table, 0)..=(table, u8::MAX));
-                range
-                    .map(|&(_, index)| (table, index, RangeRead::position(index, key, &attributes)))
-                    .collect::<Vec<_>>()
-            });
-            places.unwrap_or_default()
-        };
-        if before != NONE {
-            for entry in entries(self.facts.state(before).row, &self.indexes) {
+    /// Takes back what ran at this place and behind it.
+    pub(super) fn rewind(&mut self, place: usize) {
+        while let Some((_, item, before)) = self.undo.pop_if(|(at, ..)| *at >= place) {
+            self.set(item, before);
+        }
+    }
+
+    /// Puts another state in the place of an item's, and returns that.
+    fn set(&mut self, item: u32, state: u32) -> u32 {
+        let before = std::mem::replace(&mut self.present[item as usize], state);
+        let Item { table, key } = self.facts.item(item).item;
+        for &(_, index) in self.indexes.range((table, 0)..=(table, u8::MAX)) {
+            let place = |state| {
+                let row = if state == NONE { None } else { self.facts.state(state).row };
+                row.map(|(_, attributes)| (table, index, RangeRead::position(index, key, &attributes)))
+            };
+            if let Some(entry) = place(before) {
                 self.entries.remove(&entry);
             }
+            if let Some(entry) = place(state) {
+                self.entries.insert(entry, state);
+            }
         }
-        for entry in entries(state.row, &self.indexes) {
-            self.entries.insert(entry, number);
-        }
-        if state.row.is_some() {
-            self.present[state.item as usize] = number;
-        }
+        before
     }
 
     fn check_rows(&mut self, transaction: u32) {
@@ -129,11 +137,11 @@ impl<'f> Replay<'f> {
         }
         let place = |position| (range.table, range.index, position);
         let bounds = (Bound::Included(place(lower)), Bound::Included(place(upper)));
+        let mut seen: Vec<u64> = range.rows.iter().map(|row| row.0).chain(own.iter().copied()).collect();
+        seen.sort_unstable();
         let entries = self.entries.range(bounds);
-        let unseen: Vec<u32> = entries
-            .filter(|((_, _, (_, key)), _)| !own.contains(key) && !range.rows.iter().any(|row| row.0 == *key))
-            .map(|(_, &state)| state)
-            .collect();
+        let unseen: Vec<u32> =
+            entries.filter(|((_, _, (_, key)), _)| seen.binary_search(key).is_err()).map(|(_, &state)| state).collect();
         for state in unseen {
             let (first, last) = self.stretch(state, range);
             self.unseen(transaction, first, last, operation, Kind::AntiRange);

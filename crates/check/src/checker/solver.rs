@@ -14,7 +14,7 @@ use super::replay::{Choice, Replay};
 
 /// What was found.
 pub(super) enum Solution {
-    /// The transactions in a serial order that explains every answer.
+    /// The nodes of the graph in a serial order that explains every answer.
     Order(Vec<u32>),
     /// These edges follow from the history, and run in a circle together with the certain ones.
     Circle(Vec<Edge>),
@@ -48,11 +48,14 @@ pub(super) struct Solver<'f> {
     marks: Vec<u32>,
     search: u32,
     arrived_by: Vec<u32>,
+    /// The first place whose node has changed.
+    lowest: usize,
 }
 
-/// Undone guesses, and passes over the history, before giving up.
-const MOST_UNDONE: usize = 5_000;
-const MOST_PASSES: usize = 2_000;
+/// Transactions that are replayed before choices are made.
+const STRIDE: usize = 512;
+/// Replays and undone guesses without getting any farther, before giving up.
+const MOST_TRIES: usize = 10_000;
 
 impl<'f> Solver<'f> {
     /// Starts from an order that agrees with the graph.
@@ -71,37 +74,43 @@ impl<'f> Solver<'f> {
             marks: vec![0; graph.nodes],
             search: 0,
             arrived_by: vec![0; graph.nodes],
+            lowest: 0,
         }
     }
 
-    /// Looks for a serial order.
+    /// Looks for a serial order, some transactions after the others, so that what is decided stays decided.
     pub(super) fn solve(mut self) -> Solution {
         let mut replay = Replay::new(self.facts);
-        let mut undone = 0;
-        for _ in 0..MOST_PASSES {
-            let choices = replay.run(&self.order);
+        let (mut done, mut farthest, mut tries) = (0, 0, 0);
+        while done < self.order.len() {
+            let end = self.order.len().min(done + STRIDE);
+            let choices = replay.run(&self.order, done..end);
             if choices.is_empty() {
-                let count = self.facts.parts.len() as u32;
-                return Solution::Order(self.order.into_iter().filter(|&node| node < count).collect());
+                done = end;
+                if done > farthest {
+                    (farthest, tries) = (done, 0);
+                }
+                continue;
             }
+            self.lowest = done;
             for choice in choices {
                 match self.choose(&choice) {
                     Ok(()) => {}
-                    Err(None) => {
-                        undone += 1;
-                        if undone > MOST_UNDONE {
-                            return Solution::Undecided;
-                        }
-                        break;
-                    }
+                    Err(None) => tries += 1,
                     Err(Some(edge)) => {
                         let certain = self.added.iter().filter(|added| added.guesses.is_empty());
                         return Solution::Circle(certain.map(|added| added.edge).chain([edge]).collect());
                     }
                 }
             }
+            tries += 1;
+            if tries > MOST_TRIES {
+                return Solution::Undecided;
+            }
+            done = self.lowest;
+            replay.rewind(done);
         }
-        Solution::Undecided
+        Solution::Order(self.order)
     }
 
     fn agrees(&self, edge: &Edge) -> bool {
@@ -115,45 +124,44 @@ impl<'f> Solver<'f> {
         if self.agrees(&choice.first) || choice.second.as_ref().is_some_and(|edge| self.agrees(edge)) {
             return Ok(());
         }
-        let first = self.circle(&choice.first);
-        let Some(second_edge) = choice.second else {
-            return match first {
-                None => self.add_certain(choice.first),
-                Some(guesses) => self.undo(guesses, choice.first),
-            };
+        let Some(second) = choice.second else {
+            match self.circle(&choice.first) {
+                None => self.add(choice.first, Vec::new()),
+                Some(guesses) => return self.undo(guesses, choice.first),
+            }
+            return Ok(());
         };
-        let second = self.circle(&second_edge);
-        match (first, second) {
-            (None, None) => {
-                let far = |edge: &Edge| self.places[edge.from as usize] - self.places[edge.to as usize];
-                let (edge, other) = match far(&choice.first) <= far(&second_edge) {
-                    true => (choice.first, second_edge),
-                    false => (second_edge, choice.first),
-                };
-                let guess = self.guesses.len() as u32;
-                self.guesses.push(Guess { other, added: self.added.len() });
-                self.add(edge, vec![guess]);
-                Ok(())
-            }
-            (Some(guesses), None) => {
-                self.add(second_edge, guesses);
-                Ok(())
-            }
-            (None, Some(guesses)) => {
-                self.add(choice.first, guesses);
-                Ok(())
-            }
-            (Some(first), Some(second)) => {
-                // Without guesses the second side is out for certain, so the first follows and closes its circle.
-                let certain = if second.is_empty() { choice.first } else { second_edge };
-                self.undo(union(first, second), certain)
-            }
+        let (edge, other) = match self.is_likelier(&choice.first, &second) {
+            true => (choice.first, second),
+            false => (second, choice.first),
+        };
+        let Some(guesses) = self.circle(&edge) else {
+            let guess = self.guesses.len() as u32;
+            self.guesses.push(Guess { other, added: self.added.len() });
+            self.add(edge, vec![guess]);
+            return Ok(());
+        };
+        match self.circle(&other) {
+            None => self.add(other, guesses),
+            // Without guesses each side is out for certain, so the other follows. The first tells more: what was seen.
+            Some(more) => return self.undo(union(guesses, more), choice.first),
         }
+        Ok(())
     }
 
-    fn add_certain(&mut self, edge: Edge) -> Result<(), Option<Edge>> {
-        self.add(edge, Vec::new());
-        Ok(())
+    /// Which of two edges is rather so: the one that agrees with time, or else the one that moves less.
+    fn is_likelier(&self, first: &Edge, second: &Edge) -> bool {
+        let agrees = |edge: &Edge| {
+            let (from, to) = (self.facts.attempt(edge.from), self.facts.attempt(edge.to));
+            from.end < to.begin
+        };
+        let far = |edge: &Edge| self.places[edge.from as usize] - self.places[edge.to as usize];
+        match (agrees(first), agrees(second)) {
+            (true, false) => true,
+            // What a snapshot shows may be long past.
+            (false, true) if !self.facts.attempt(second.to).snapshot => false,
+            _ => far(first) <= far(second),
+        }
     }
 
     /// Undoes the latest of the guesses that a contradiction rests on, and does the other thing instead.
@@ -272,6 +280,7 @@ impl<'f> Solver<'f> {
             moved.extend(behind);
             let mut places: Vec<u32> = moved.iter().map(|&node| self.places[node as usize]).collect();
             places.sort_unstable();
+            self.lowest = self.lowest.min(places[0] as usize);
             for (node, place) in moved.into_iter().zip(places) {
                 self.places[node as usize] = place;
                 self.order[place as usize] = node;

@@ -45,7 +45,9 @@ fn wrote(facts: &Facts<'_>, state: &State) -> String {
     let item = facts.item(state.item).item;
     match (state.row, state.replaced) {
         (None, _) => format!("deleted {item}"),
-        (Some((version, _)), Replaced::Absent) => format!("inserted {item} as version {version}"),
+        (Some((version, _)), Replaced::Absent | Replaced::Follows(None)) => {
+            format!("inserted {item} as version {version}")
+        }
         (Some((version, _)), _) => format!("wrote {item} as version {version}"),
     }
 }

@@ -23,7 +23,7 @@ pub fn in_turns<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 pub fn on_threads<P: Protocol>(setup: &Setup<P>) {
     let database = setup.open();
     for seed in 0..6 {
-        let round = Round { seed, threads: 3, transactions: 400 };
+        let round = Round::new(seed, 3, 400);
         let history = run_round(&database, &round, &AtomicBool::new(false)).expect("the round runs");
         setup.pass(&database, 1);
         match check(&history, setup.strict) {

@@ -4,6 +4,7 @@
 //! which version each write replaced, because it looks at it in the same transaction. `docs/checker.md` tells the rest.
 
 mod interleave;
+pub mod lines;
 mod log;
 mod recorded;
 mod rows;
@@ -14,7 +15,7 @@ pub use interleave::find_anomaly;
 pub use log::{Log, Sequence};
 pub use recorded::Recorded;
 pub use rows::Tracked;
-pub use script::{Mix, Script};
+pub use script::{Mix, Script, Tables};
 pub use threads::{Round, run_round};
 
 use std::fmt;
@@ -79,6 +80,10 @@ pub enum Replaced {
     Version(Version),
     /// It did not look: a blind write.
     Unknown,
+    /// It did not look, but it came right behind this version, or was the first, as others saw.
+    Follows(Option<Version>),
+    /// It did not look, but it came behind this version, or behind nothing; what else did, nobody saw.
+    Behind(Option<Version>),
 }
 
 /// Secondary indexes of a tracked table at most.
@@ -175,9 +180,11 @@ impl fmt::Display for Operation {
             Self::Read { item, seen: None } => write!(out, "read {item}: absent"),
             Self::Range(range) => write!(out, "{range}"),
             Self::Write { item, version, replaced, .. } => match replaced {
-                Replaced::Absent => write!(out, "inserted {item}: {version}"),
-                Replaced::Version(before) => write!(out, "wrote {item}: {version} over {before}"),
-                Replaced::Unknown => write!(out, "wrote {item}: {version}, without looking"),
+                Replaced::Absent | Replaced::Follows(None) => write!(out, "inserted {item}: {version}"),
+                Replaced::Version(before) | Replaced::Follows(Some(before)) => {
+                    write!(out, "wrote {item}: {version} over {before}")
+                }
+                Replaced::Unknown | Replaced::Behind(_) => write!(out, "wrote {item}: {version}, without looking"),
             },
             Self::Delete { item, replaced: Replaced::Version(before) } => write!(out, "deleted {item}: {before}"),
             Self::Delete { item, .. } => write!(out, "deleted {item}"),

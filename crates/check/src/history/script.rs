@@ -41,6 +41,11 @@ impl Default for Mix {
 }
 
 impl Mix {
+    /// Values that some rows share.
+    fn teams(&self) -> u64 {
+        (self.keys / 4).max(3)
+    }
+
     /// A mix of a random kind: from very few keys and short transactions to more of both.
     pub fn draw(random: &mut Random) -> Self {
         let choose = |random: &mut Random, choices: &[u64]| choices[random.below(choices.len() as u64) as usize];
@@ -111,8 +116,8 @@ pub struct Script {
     pub ending: Ending,
 }
 
-/// Numbers that few rows share, so that they collide.
-const TEAMS: u64 = 3;
+/// Keys of a range at most.
+const WIDEST: u64 = 20;
 
 impl Script {
     /// Inserts the rows that are always there.
@@ -209,13 +214,16 @@ fn draw_read(random: &mut Random, mix: &Mix) -> Step {
     let backward = random.below(2) == 0;
     let limit = if random.below(2) == 0 { usize::MAX } else { random.range_inclusive(1, 3) as usize };
     let extent = if hash { Extent::ALL } else { Extent { backward, limit } };
-    let (team, code) = (random.below(TEAMS) as u16, draw_code(random, mix));
+    let (team, code) = (random.below(mix.teams()) as u16, draw_code(random, mix));
     match random.below(8) {
         0..=2 => Step::Read { hash, id, whole: random.below(2) == 0 },
-        3 | 4 => Step::Scan { hash, from: id, to: (id + random.below(all)).min(all), extent },
+        3 | 4 => Step::Scan { hash, from: id, to: id + random.below(all.min(WIDEST)), extent },
         5 => Step::Teams { hash, from: team, to: team, extent },
         6 if !hash => Step::Teams { hash, from: team, to: team + 1, extent },
-        7 if !hash => Step::Codes { hash, from: code, to: Some(random.below(mix.keys + 2) as u32).max(code), extent },
+        7 if !hash => {
+            let to = code.unwrap_or(0) + random.below(mix.keys.min(WIDEST)) as u32;
+            Step::Codes { hash, from: code, to: Some(to), extent }
+        }
         // NULL equals nothing, so a unique hash index is not asked for it.
         _ => Step::Codes { hash, from: code.or(Some(0)), to: code.or(Some(0)), extent },
     }
@@ -226,7 +234,7 @@ fn draw_step(random: &mut Random, mix: &Mix) -> Step {
     let id = random.below(mix.keys);
     // Lengths that fit, that just do not fit, and that make every record move.
     let length = [0, 8, 9, 40, 300][random.below(5) as usize];
-    let (team, code) = (random.below(TEAMS) as u16, draw_code(random, mix));
+    let (team, code) = (random.below(mix.teams()) as u16, draw_code(random, mix));
     let columns = Columns { team, code, length };
     match random.below(22) {
         0..=7 => draw_read(random, mix),

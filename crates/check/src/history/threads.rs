@@ -13,12 +13,21 @@ use super::{History, Log, Mix, Script, Sequence};
 /// How one round is run.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
-    /// What its inputs are drawn from.
+    /// The seed of all inputs.
     pub seed: u64,
     /// Threads.
     pub threads: u32,
     /// Transactions of each thread.
     pub transactions: usize,
+    /// What they are drawn from.
+    pub mix: Mix,
+}
+
+impl Round {
+    /// A round whose mix is drawn from the seed, too.
+    pub fn new(seed: u64, threads: u32, transactions: usize) -> Self {
+        Self { seed, threads, transactions, mix: Mix::draw(&mut Random::stream(seed, 0)) }
+    }
 }
 
 /// Runs a round on new tables and returns what happened. It ends early when `stop` is set.
@@ -27,12 +36,11 @@ pub struct Round {
 /// What keeps tables from being made or workers from being had.
 pub fn run_round<P: Protocol>(database: &Arc<P>, round: &Round, stop: &AtomicBool) -> Result<History, Error> {
     let tables = create(database)?;
-    let mix = Mix::draw(&mut Random::stream(round.seed, 0));
     let clock = Arc::new(Sequence::default());
     let workers: Result<Vec<P::Worker>, Error> = (0..round.threads).map(|_| database.worker()).collect();
     let mut workers = workers?;
     let mut loading = Log::new(0, clock.clone());
-    execute(&mut workers[0], &Script::load(&mix), &tables, &mut loading);
+    execute(&mut workers[0], &Script::load(&round.mix), &tables, &mut loading);
     let mut history = loading.take();
     let logs: Vec<Log> = std::thread::scope(|scope| {
         let threads: Vec<_> = workers
@@ -40,7 +48,7 @@ pub fn run_round<P: Protocol>(database: &Arc<P>, round: &Round, stop: &AtomicBoo
             .zip(1..)
             .map(|(worker, number)| {
                 let mut log = Log::new(number, clock.clone());
-                let (tables, mix) = (&tables, &mix);
+                let (tables, mix) = (&tables, &round.mix);
                 scope.spawn(move || {
                     let mut random = Random::stream(round.seed, number.into());
                     for _ in 0..round.transactions {

@@ -1,1 +1,0 @@
-//! Hand-made histories: each anomaly is found, and called by its name.
