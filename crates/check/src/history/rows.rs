@@ -24,9 +24,9 @@ pub struct Tracked {
 }
 
 impl Tracked {
-    /// The definition of a table of such rows whose indexes are all of one kind.
+    /// The definition of a table of such rows whose indexes are all of one kind. Each row is a partition's, by its key.
     pub fn table(name: &str, kind: IndexKind) -> TableDefinition {
-        let mut definition = Self::definition().with_name(name).with_primary_kind(kind);
+        let mut definition = Self::definition().with_name(name).with_primary_kind(kind).with_partition_column(0);
         for index in &mut definition.indexes {
             index.kind = kind;
         }

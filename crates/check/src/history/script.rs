@@ -185,7 +185,7 @@ impl Script {
         }
     }
 
-    /// The keys in one table's partitions, where the transaction stays within its rows and their unindexed columns.
+    /// The keys whose partitions are all that the transaction needs: it reads rows and changes unindexed columns.
     fn partitions(&self) -> Option<Vec<u64>> {
         let key = |step: &Step| match step {
             Step::Read { id, .. } | Step::Update { id, change: Change::Text(_), .. } => Some(*id),

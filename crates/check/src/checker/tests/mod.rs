@@ -1,5 +1,6 @@
 //! Histories made by hand and at random.
 
+mod aborts;
 mod named;
 mod oracle;
 mod outside;

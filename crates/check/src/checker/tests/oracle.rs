@@ -83,7 +83,7 @@ fn extend(history: &History, strict: bool, left: &mut Vec<&Attempt>, rows: &Rows
     for position in 0..left.len() {
         let attempt = left[position];
         let late = |other: &&Attempt| !other.snapshot && !attempt.snapshot && other.end < attempt.begin;
-        if strict && left.iter().any(|other| late(&other)) {
+        if strict && left.iter().any(late) {
             continue;
         }
         let mut then = rows.clone();
