@@ -6,9 +6,7 @@
 //! and the other follows; else one is guessed. When both close circles, the guesses that these rest on are undone, latest
 //! first. A replay in which every answer fits is a proof; a circle that rests on no guess is an anomaly.
 
-use std::collections::HashMap;
-
-use super::facts::Facts;
+use super::facts::{Facts, NONE};
 use super::graph::{Edge, Graph};
 use super::replay::{Choice, Replay};
 
@@ -26,6 +24,9 @@ pub(super) enum Solution {
 struct Added {
     edge: Edge,
     guesses: Vec<u32>,
+    /// The edge that was added before this one at the same start, and at the same end.
+    next_out: u32,
+    next_into: u32,
 }
 
 /// A guess: what else could be, and how much had been added before.
@@ -41,8 +42,9 @@ pub(super) struct Solver<'f> {
     order: Vec<u32>,
     places: Vec<u32>,
     added: Vec<Added>,
-    added_out: HashMap<u32, Vec<u32>>,
-    added_into: HashMap<u32, Vec<u32>>,
+    /// The edge that was added last at each node.
+    last_out: Vec<u32>,
+    last_into: Vec<u32>,
     guesses: Vec<Guess>,
     /// In which search a node was seen, and by which edge.
     marks: Vec<u32>,
@@ -68,8 +70,8 @@ impl<'f> Solver<'f> {
             order,
             places,
             added: Vec::new(),
-            added_out: HashMap::new(),
-            added_into: HashMap::new(),
+            last_out: vec![NONE; graph.nodes],
+            last_into: vec![NONE; graph.nodes],
             guesses: Vec::new(),
             marks: vec![0; graph.nodes],
             search: 0,
@@ -184,10 +186,9 @@ impl<'f> Solver<'f> {
 
     fn remove_behind(&mut self, count: usize) {
         while self.added.len() > count {
-            let Some(Added { edge, .. }) = self.added.pop() else { return };
-            for (map, end) in [(&mut self.added_out, edge.from), (&mut self.added_into, edge.to)] {
-                map.get_mut(&end).and_then(Vec::pop);
-            }
+            let Some(Added { edge, next_out, next_into, .. }) = self.added.pop() else { return };
+            self.last_out[edge.from as usize] = next_out;
+            self.last_into[edge.to as usize] = next_into;
         }
     }
 
@@ -217,17 +218,30 @@ impl<'f> Solver<'f> {
         if number < certain { &self.graph.edges[number] } else { &self.added[number - certain].edge }
     }
 
+    /// The numbers of the edges that begin, or end, at a node.
+    fn edges_of(&self, node: u32, forward: bool, edges: &mut Vec<u32>) {
+        edges.clear();
+        edges.extend_from_slice(if forward { self.graph.out(node) } else { self.graph.into(node) });
+        let last = if forward { &self.last_out } else { &self.last_into };
+        let mut number = last[node as usize];
+        while number != NONE {
+            edges.push(self.graph.edges.len() as u32 + number);
+            let Added { next_out, next_into, .. } = self.added[number as usize];
+            number = if forward { next_out } else { next_into };
+        }
+    }
+
     /// Searches forward from `start`, as far as the place of `goal`, breadth first. What was seen is marked.
     fn reach(&mut self, start: u32, goal: u32) -> bool {
         let bound = self.places[goal as usize];
         self.search += 1;
         self.marks[start as usize] = self.search;
-        let mut queue = vec![start];
+        let (mut queue, mut edges) = (vec![start], Vec::new());
         let mut at = 0;
         while let Some(&node) = queue.get(at) {
             at += 1;
-            let added = self.added_out.get(&node).map_or(&[][..], Vec::as_slice);
-            for &number in self.graph.out(node).iter().chain(added) {
+            self.edges_of(node, true, &mut edges);
+            for &number in &edges {
                 let to = self.edge(number as usize).to;
                 if self.marks[to as usize] == self.search || self.places[to as usize] > bound {
                     continue;
@@ -249,15 +263,12 @@ impl<'f> Solver<'f> {
         let bound = self.places[goal as usize];
         self.search += 1;
         self.marks[start as usize] = self.search;
-        let mut found = vec![start];
+        let (mut found, mut edges) = (vec![start], Vec::new());
         let mut at = 0;
         while let Some(&node) = found.get(at) {
             at += 1;
-            let (certain, added) = match forward {
-                true => (self.graph.out(node), self.added_out.get(&node)),
-                false => (self.graph.into(node), self.added_into.get(&node)),
-            };
-            for &number in certain.iter().chain(added.map_or(&[][..], Vec::as_slice)) {
+            self.edges_of(node, forward, &mut edges);
+            for &number in &edges {
                 let edge = self.edge(number as usize);
                 let next = if forward { edge.to } else { edge.from };
                 let place = self.places[next as usize];
@@ -286,10 +297,10 @@ impl<'f> Solver<'f> {
                 self.order[place as usize] = node;
             }
         }
-        let number = (self.graph.edges.len() + self.added.len()) as u32;
-        self.added_out.entry(edge.from).or_default().push(number);
-        self.added_into.entry(edge.to).or_default().push(number);
-        self.added.push(Added { edge, guesses });
+        let number = self.added.len() as u32;
+        let next_out = std::mem::replace(&mut self.last_out[edge.from as usize], number);
+        let next_into = std::mem::replace(&mut self.last_into[edge.to as usize], number);
+        self.added.push(Added { edge, guesses, next_out, next_into });
     }
 }
 
