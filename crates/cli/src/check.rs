@@ -14,7 +14,7 @@ use crate::interrupt;
 use crate::report::{columns, thousands};
 
 /// Transactions of all threads in one round: enough to collide, few enough for the memory of a laptop.
-const ROUND: usize = 4000;
+const ROUND: usize = 2000;
 
 /// What was seen of one protocol.
 #[derive(Default)]

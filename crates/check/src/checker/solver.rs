@@ -6,6 +6,8 @@
 //! and the other follows; else one is guessed. When both close circles, the guesses that these rest on are undone, latest
 //! first. A replay in which every answer fits is a proof; a circle that rests on no guess is an anomaly.
 
+use std::collections::HashMap;
+
 use super::facts::{Facts, NONE};
 use super::graph::{Edge, Graph};
 use super::replay::{Choice, Replay};
@@ -30,10 +32,17 @@ struct Added {
 }
 
 /// A guess: what else could be, and how much had been added before.
+#[derive(Clone, Copy)]
 struct Guess {
     other: Edge,
     added: usize,
+    about: About,
+    /// Whether `other` is the first side of the choice.
+    other_is_first: bool,
 }
+
+/// What a choice is about: who looked, at which state, and who ended that.
+type About = (u32, u32, u32);
 
 pub(super) struct Solver<'f> {
     facts: &'f Facts<'f>,
@@ -46,6 +55,8 @@ pub(super) struct Solver<'f> {
     last_out: Vec<u32>,
     last_into: Vec<u32>,
     guesses: Vec<Guess>,
+    /// Which side of a choice was taken last. What is undone with a wrong guess is mostly right, and taken again.
+    taken: HashMap<About, bool>,
     /// In which search a node was seen, and by which edge.
     marks: Vec<u32>,
     search: u32,
@@ -73,6 +84,7 @@ impl<'f> Solver<'f> {
             last_out: vec![NONE; graph.nodes],
             last_into: vec![NONE; graph.nodes],
             guesses: Vec::new(),
+            taken: HashMap::new(),
             marks: vec![0; graph.nodes],
             search: 0,
             arrived_by: vec![0; graph.nodes],
@@ -133,18 +145,21 @@ impl<'f> Solver<'f> {
             }
             return Ok(());
         };
-        let (edge, other) = match self.is_likelier(&choice.first, &second) {
-            true => (choice.first, second),
-            false => (second, choice.first),
-        };
+        let about = (choice.first.from, choice.first.state, second.from);
+        let first = self.taken.get(&about).copied().unwrap_or_else(|| self.is_likelier(&choice.first, &second));
+        let (edge, other) = if first { (choice.first, second) } else { (second, choice.first) };
         let Some(guesses) = self.circle(&edge) else {
             let guess = self.guesses.len() as u32;
-            self.guesses.push(Guess { other, added: self.added.len() });
+            self.guesses.push(Guess { other, added: self.added.len(), about, other_is_first: !first });
+            self.taken.insert(about, first);
             self.add(edge, vec![guess]);
             return Ok(());
         };
         match self.circle(&other) {
-            None => self.add(other, guesses),
+            None => {
+                self.taken.insert(about, !first);
+                self.add(other, guesses);
+            }
             // Without guesses each side is out for certain, so the other follows. The first tells more: what was seen.
             Some(more) => return self.undo(union(guesses, more), choice.first),
         }
@@ -169,8 +184,9 @@ impl<'f> Solver<'f> {
     /// Undoes the latest of the guesses that a contradiction rests on, and does the other thing instead.
     fn undo(&mut self, mut guesses: Vec<u32>, mut closing: Edge) -> Result<(), Option<Edge>> {
         while let Some(latest) = guesses.pop() {
-            let added = self.guesses[latest as usize].added;
-            closing = self.guesses[latest as usize].other;
+            let Guess { other, added, about, other_is_first } = self.guesses[latest as usize];
+            closing = other;
+            self.taken.insert(about, other_is_first);
             self.guesses.truncate(latest as usize);
             self.remove_behind(added);
             match self.circle(&closing) {

@@ -83,6 +83,8 @@ impl Log {
         let outcome = match answer {
             Ok(_) => Outcome::Committed,
             Err(Error::Conflicts { .. }) => Outcome::Aborted,
+            // These come from the engine, perhaps when it was to begin once more; the attempt before had lost.
+            Err(Error::OutOfMemory { .. } | Error::TooManyWorkers { .. }) => Outcome::Refused,
             Err(_) if self.finished => Outcome::Refused,
             Err(_) => Outcome::RolledBack,
         };

@@ -4,7 +4,7 @@ use polychron_base::random::Random;
 use polychron_engine::{Declare, Mode, Procedure, Savepoint, Stop, Table, Transaction};
 
 use super::recorded::{Change, Columns, Extent};
-use super::{Log, Recorded, Tracked};
+use super::{Log, Outcome, Recorded, Tracked};
 
 /// What scripts are drawn from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,7 +271,11 @@ impl Procedure for Scripted<'_> {
         let mut savepoints = Vec::new();
         for number in 0..self.script.steps.len() {
             let mut recorded = Recorded::new(transaction, self.log);
-            self.script.step(number, &mut recorded, self.tables, &mut savepoints)?;
+            let answer = self.script.step(number, &mut recorded, self.tables, &mut savepoints);
+            if answer.as_ref().is_err_and(Stop::is_conflict) {
+                self.log.close(Outcome::Aborted);
+            }
+            answer?;
         }
         match self.script.ending {
             Ending::Commit => {
