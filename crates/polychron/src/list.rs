@@ -74,6 +74,7 @@ macro_rules! protocols {
 
 protocols! {
     polychron_protocols::maflingo::Maflingo;
+    polychron_protocols::cicada::Cicada,
     polychron_protocols::maflingo::Maflingo,
     polychron_protocols::maflingo::Maflingo<polychron_protocols::maflingo::GlobalTid>,
     polychron_protocols::key_value::KeyValue,

@@ -1,6 +1,7 @@
 //! The protocols, a folder each. Nothing outside of a folder names what is inside, except the list in the crate
 //! `polychron`.
 
+pub mod cicada;
 pub mod key_value;
 pub mod maflingo;
 pub mod partitioned_store;

@@ -4,7 +4,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use polychron_base::Error;
-use polychron_base::key::EncodedKey;
+use polychron_base::key::{EncodedKey, Key16};
 use polychron_index::{AnyIndex, Handle, Stamp, ordered};
 use polychron_memory::{Epochs, Guard, Local, Memory};
 use polychron_sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,8 @@ impl Keeper {
         self.closing.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn is_closing(&self) -> bool {
+    /// Whether the database is going, and its memory with it.
+    pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
     }
 
@@ -87,6 +88,22 @@ impl ordered::Visitor for All<'_> {
     fn entry(&mut self, key: &[u8], handle: Handle) -> ControlFlow<()> {
         (self.visitor)(key, handle);
         ControlFlow::Continue(())
+    }
+}
+
+/// A key that is kept for later; short ones need no allocation.
+#[derive(Debug)]
+pub enum OwnedKey {
+    /// Up to 16 bytes.
+    Short(Key16),
+    /// More.
+    Long(Box<[u8]>),
+}
+
+impl OwnedKey {
+    /// Keeps a key.
+    pub fn new(key: &[u8]) -> Self {
+        Key16::from_key(key).map_or_else(|| Self::Long(key.into()), Self::Short)
     }
 }
 

@@ -18,8 +18,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use polychron_base::key::{EncodedKey, Key16};
-use polychron_engine::stores::Place;
+use polychron_base::key::EncodedKey;
+use polychron_engine::stores::{OwnedKey, Place};
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
@@ -28,12 +28,6 @@ use super::table::MaflingoTable;
 
 /// A worker with more tombstones than this shares them, in case it has nothing to do for a while.
 const SHARE_ABOVE: usize = 512;
-
-#[derive(Debug)]
-enum OwnedKey {
-    Short(Key16),
-    Long(Box<[u8]>),
-}
 
 /// A deleted record that the index still knows.
 #[derive(Debug)]
@@ -48,8 +42,7 @@ pub(super) struct Tombstone {
 
 impl Tombstone {
     pub(super) fn new(place: Place, key: &[u8], record: Record, tid: Tid) -> Self {
-        let key = Key16::from_key(key).map_or_else(|| OwnedKey::Long(key.into()), OwnedKey::Short);
-        Self { place, key, record, tid, disclaimed: 0 }
+        Self { place, key: OwnedKey::new(key), record, tid, disclaimed: 0 }
     }
 }
 

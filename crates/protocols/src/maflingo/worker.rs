@@ -6,11 +6,11 @@ use polychron_base::{Abort, Error};
 use polychron_engine::catalog::Tables;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
+use polychron_engine::stores::Hints;
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
 use polychron_memory::Local;
 use polychron_sync::spin_hint;
 
-use super::prefetch::Hints;
 use super::protocol::Shared;
 use super::reclaim::Reclaimer;
 use super::record::Tid;

@@ -1,0 +1,1 @@
+//! White-box tests; behaviour is tested in the crate `check`.
