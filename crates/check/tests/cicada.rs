@@ -9,8 +9,7 @@ use polychron_protocols::cicada::{Cicada, Options, Validation};
 /// Cicada whose horizons move only when the tests move them.
 fn cicada() -> Setup<Cicada> {
     let still = Duration::from_secs(3600);
-    let options =
-        Options { collection_interval: still, background_interval: still, ..Options::default() };
+    let options = Options { collection_interval: still, background_interval: still, ..Options::default() };
     Setup::new(options, |database| database.tick())
 }
 

@@ -48,7 +48,8 @@ fn mix(state: u64, value: u64) -> u64 {
 
 #[inline]
 fn seed(place: Place, kind: u64) -> u64 {
-    (u64::from(place.table.0) << 32 | u64::from(place.index.0)).rotate_left(17) ^ kind.wrapping_mul(0xD6E8_FEB8_6659_FD93)
+    (u64::from(place.table.0) << 32 | u64::from(place.index.0)).rotate_left(17)
+        ^ kind.wrapping_mul(0xD6E8_FEB8_6659_FD93)
 }
 
 impl Part {

@@ -67,15 +67,6 @@ pub(super) struct LocalClock {
     partner: usize,
 }
 
-/// The moments of a transaction.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Moments {
-    /// The transaction's place in the serial order; for a snapshot what it reads at.
-    pub(super) timestamp: Timestamp,
-    /// Every transaction with this timestamp or an earlier one had ended when this one began.
-    pub(super) floor: Timestamp,
-}
-
 impl Clocks {
     /// Clocks for so many workers.
     pub(super) fn new(options: &Options, shape: Shape, workers: usize) -> Self {
@@ -182,7 +173,7 @@ impl Clocks {
 
     /// Begins a transaction that may write.
     #[inline]
-    pub(super) fn begin(&self, slot: usize, local: &mut LocalClock) -> Moments {
+    pub(super) fn begin(&self, slot: usize, local: &mut LocalClock) -> Timestamp {
         let words = &self.slots[slot];
         words.clock.store(local.time, Ordering::Relaxed);
         let mut min_wts = self.min_wts();
@@ -197,7 +188,7 @@ impl Clocks {
             let bound = self.horizons.bound.load(Ordering::Acquire);
             let now = self.min_wts();
             if local.adjusted >= bound && now == min_wts {
-                return Moments { timestamp, floor: min_wts.predecessor() };
+                return timestamp;
             }
             local.time = local.time.max(bound);
             min_wts = now;
@@ -206,7 +197,7 @@ impl Clocks {
 
     /// Begins a snapshot of what is settled (thread.rts of §3.1).
     #[inline]
-    pub(super) fn begin_snapshot(&self, slot: usize) -> Moments {
+    pub(super) fn begin_snapshot(&self, slot: usize) -> Timestamp {
         let mut min_wts = self.min_wts();
         loop {
             let floor = min_wts.predecessor();
@@ -214,7 +205,7 @@ impl Clocks {
             publish(&self.slots[slot].floor, floor.0);
             let now = self.min_wts();
             if now == min_wts {
-                return Moments { timestamp: floor, floor };
+                return floor;
             }
             min_wts = now;
         }

@@ -6,7 +6,8 @@
 //!    version in it, and its index entry now: no index is touched before.
 //! 2. **Raise** the read timestamp of every version that was read, and of every part of the key space that was found empty.
 //! 3. **Check** that (a) what was visible still is, and no stamp is broken; (b) what is visible below each installed version was not
-//!    read by a later transaction, and where there is no row below, no part that holds the key was found empty by one.
+//!    read by a later transaction, and where there is no row below, no part that holds the key was found empty by one. Below an
+//!    insertion there must be none.
 //! 4. Hand the changes to the log, and say of each version that it is committed, or a deletion.
 //!
 //! Why one of two conflicting transactions fails, R with timestamp *r* having read what W with *w* < *r* changes: R raises, and then looks
@@ -29,7 +30,7 @@ use polychron_sync::Backoff;
 use super::options::Consistency;
 use super::reclaim::Garbage;
 use super::record::{Link, Record, Status, Version, search};
-use super::sets::{Kind, Target, Write};
+use super::sets::{Kind, Sets, Target, Write};
 use super::table::Store;
 use super::transaction::CicadaTransaction;
 
@@ -88,23 +89,25 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.check_stamps()
     }
 
+    /// Collects the writes that count. A key that had no row and has none in the end is left alone; that it was absent is then
+    /// guarded by its stamp.
     fn gather(&mut self) {
         let pending = &mut self.state.buffers.pending;
         pending.clear();
-        let writes = &self.state.sets.writes;
-        // A key that had no row and has none in the end is left alone.
-        let counts = |write: &Write| write.target != Target::Key || write.kind != Kind::Delete;
-        pending.extend(
-            writes
-                .latest_ones()
-                .filter(|&write| counts(writes.get(write)))
-                .map(|write| Pending { write, age: 0, installed: None }),
-        );
+        let Sets { writes, nodes, .. } = &mut self.state.sets;
+        for position in writes.latest_ones() {
+            let write = writes.get(position);
+            if write.target != Target::Key || write.kind != Kind::Delete {
+                pending.push(Pending { write: position, age: 0, installed: None });
+            } else if let Some(stamp) = writes.first_stamp(position) {
+                nodes.add(stamp, write.place);
+            }
+        }
     }
 
     /// Brings those records to the front that were written last: they are probably written most often.
     fn sort_by_contention(&mut self) {
-        let timestamp = self.moments.timestamp;
+        let timestamp = self.timestamp;
         let (pending, writes) = (&mut self.state.buffers.pending, &self.state.sets.writes);
         if pending.len() < 2 {
             return;
@@ -230,7 +233,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             None => Version::allocate(row.len(), &self.guard)?,
         };
         // SAFETY: the version was claimed or allocated just now, with room for the row.
-        unsafe { version.fill(self.moments.timestamp, row) };
+        unsafe { version.fill(self.timestamp, row) };
         Ok(version)
     }
 
@@ -247,7 +250,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Puts a version into its place in a list, unless it is plain already that it would not pass.
     fn link(&self, record: Record, version: Version, write: &Write) -> Linked {
-        let (timestamp, options) = (self.moments.timestamp, &self.shared.options);
+        let (timestamp, options) = (self.timestamp, &self.shared.options);
         let latest_only = options.write_latest_only && !write.blind && write.target != Target::Key;
         loop {
             let mut place = record.latest();
@@ -279,7 +282,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         match below.status() {
             Status::Committed if write.target == Target::Key && !write.blind => Some(Reason::InsertedFirst),
             Status::Committed | Status::Deleted => {
-                let read_later = self.shared.options.validation.writes && below.rts().is_after(self.moments.timestamp);
+                let read_later = self.shared.options.validation.writes && below.rts().is_after(self.timestamp);
                 read_later.then_some(Reason::ReadLater)
             }
             _ => None,
@@ -291,7 +294,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if !self.shared.options.validation.read_timestamps {
             return;
         }
-        let timestamp = self.moments.timestamp;
+        let timestamp = self.timestamp;
         for read in &self.state.sets.reads {
             if let Some(version) = read.version {
                 version.raise_rts(timestamp);
@@ -304,7 +307,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Step 3 (a) for records. `wait`: whether pending versions are waited for whatever the options say.
     pub(super) fn check_reads(&mut self, wait: bool) -> Result<(), Stop> {
-        let (timestamp, validation) = (self.moments.timestamp, self.shared.options.validation);
+        let (timestamp, validation) = (self.timestamp, self.shared.options.validation);
         if !validation.reads {
             return Ok(());
         }
@@ -340,12 +343,15 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Step 3 (b).
     fn check_writes(&mut self) -> Result<(), Stop> {
-        let (timestamp, validation) = (self.moments.timestamp, self.shared.options.validation);
+        let (timestamp, validation) = (self.timestamp, self.shared.options.validation);
         for position in 0..self.state.buffers.pending.len() {
             let Pending { write, installed, .. } = self.state.buffers.pending[position];
             let Some((record, version)) = installed else { continue };
             let write = *self.state.sets.writes.get(write);
             let below = search(record, timestamp, Some(version), validation.pending);
+            if below.is_row && write.target == Target::Key && !write.blind && validation.stamps {
+                return Err(self.conflict(Reason::InsertedFirst, write.place, below.version));
+            }
             if let Some(below) = below.version
                 && validation.writes
                 && below.rts().is_after(timestamp)
@@ -362,7 +368,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Whether the key of a write may come into being now.
     fn admits(&self, write: &Write) -> Result<bool, Error> {
         let (store, key) = (self.store(write.place)?, self.state.sets.writes.key(write));
-        Ok(self.shared.absences.admit(write.place, key, &store.lengths, self.moments.timestamp))
+        Ok(self.shared.absences.admit(write.place, key, &store.lengths, self.timestamp))
     }
 
     /// Hands the changes of rows to the log.
@@ -370,7 +376,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if !R::ENABLED {
             return;
         }
-        let (redo, worker, timestamp) = (&self.shared.redo, self.state.worker, self.moments.timestamp.0);
+        let (redo, worker, timestamp) = (&self.shared.redo, self.state.worker, self.timestamp.0);
         let writes = &self.state.sets.writes;
         for pending in &self.state.buffers.pending {
             let write = writes.get(pending.write);
@@ -388,7 +394,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Step 4: from here on the versions are visible, and those below them are garbage soon.
     fn commit_installed(&mut self) {
-        let wts = self.moments.timestamp;
+        let wts = self.timestamp;
         for pending in &self.state.buffers.pending {
             let Some((record, version)) = pending.installed else { continue };
             let write = self.state.sets.writes.get(pending.write);
@@ -405,7 +411,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// What was installed counts for nothing. It is taken out when nobody can stand on it any more.
     #[cold]
     fn abort_installed(&mut self) {
-        let wts = self.moments.timestamp;
+        let wts = self.timestamp;
         for pending in &self.state.buffers.pending {
             let Some((record, version)) = pending.installed else { continue };
             version.end(Status::Aborted);
@@ -433,7 +439,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             }
             Consistency::External => {
                 let mut backoff = Backoff::new();
-                while !clocks.min_wts().is_after(self.moments.timestamp) {
+                while !clocks.min_wts().is_after(self.timestamp) {
                     clocks.lead();
                     backoff.wait();
                 }

@@ -56,7 +56,7 @@ pub(super) fn count_versions<R: Redo>(shared: &Arc<Shared<R>>) -> Versions {
     let mut versions = Versions::default();
     // Without a free slot nobody can be kept from collecting, and nothing can be counted.
     let Ok(worker) = CicadaWorker::new(shared) else { return versions };
-    let moment = shared.clocks.begin_snapshot(worker.slot()).timestamp;
+    let moment = shared.clocks.begin_snapshot(worker.slot());
     let (_, tables) = shared.catalog.snapshot();
     for table in tables.iter().flatten() {
         table.primary.records.for_each(|record| {

@@ -41,7 +41,7 @@ pub struct Options {
     pub inlining: bool,
     /// Whether rows that are read outside of a free head move there (§3.3).
     pub promotion: bool,
-    /// Whether a version that is being committed is waited for; otherwise it is passed over, as Hekaton does (Table 2).
+    /// Whether a version that is being committed is waited for; otherwise it is passed over on the chance that it aborts (Table 2).
     pub wait_for_pending: bool,
     /// Whether only the latest version of a record is written on after it was read (Table 2).
     pub write_latest_only: bool,

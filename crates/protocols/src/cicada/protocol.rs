@@ -149,8 +149,7 @@ impl<R: Redo> Drop for Cicada<R> {
 
 impl<R: Redo + Default> Protocol for Cicada<R> {
     const NAME: &'static str = "cicada";
-    const SUMMARY: &'static str =
-        "optimistic, versions and a clock for each worker: any load, contended ones too, and snapshots microseconds old";
+    const SUMMARY: &'static str = "optimistic, versions and a clock for each worker: any load, contended ones too, and snapshots microseconds old";
 
     type Options = Options;
     type Worker = CicadaWorker<R>;

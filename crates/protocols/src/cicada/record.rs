@@ -185,7 +185,7 @@ impl Version {
 
     #[inline]
     fn header(&self) -> &VersionHeader {
-        // SAFETY: a version is held only while its memory is kept: by the transaction's moments, by its guard, or because
+        // SAFETY: a version is held only while its memory is kept: by the transaction's timestamp, by its guard, or because
         // nobody else knows it yet.
         unsafe { self.0.as_ref() }
     }
@@ -418,8 +418,7 @@ impl Record {
     pub(super) fn try_latch(self) -> bool {
         let latch = &self.head().version.latch;
         // Acquire: pairs with the release in `unlatch`.
-        latch.load(Ordering::Relaxed) == 0
-            && latch.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        latch.load(Ordering::Relaxed) == 0 && latch.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Gives it back.

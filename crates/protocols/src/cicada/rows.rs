@@ -11,7 +11,7 @@ use polychron_engine::stores::{check_row, entry_words, key_in_entry};
 use polychron_engine::{Insertion, Scan};
 use polychron_schema::{Changes, KeyScratch, RowBuffer, RowMut, RowRef};
 
-use super::sets::{Kind, Target};
+use super::sets::{Kind, Target, Write};
 use super::table::{CicadaTable, Store};
 use super::transaction::{CicadaTransaction, Found};
 
@@ -44,7 +44,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             }
             if outcome.is_ok() {
                 let key = (R::ENABLED || target == Target::Key).then_some(key);
-                self.state.sets.writes.push(target, store.place(), Kind::Put, false, key, Some(&mut row));
+                let write = Write::new(target, store.place(), Kind::Put);
+                self.state.sets.writes.push(write, key, Some(&mut row));
             }
         }
         self.state.buffers.row = row;
@@ -118,7 +119,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     #[inline]
     fn all_or_nothing<O>(&mut self, before: usize, outcome: Result<O, Stop>) -> Result<O, Stop> {
         if outcome.is_err() && !self.doomed {
-            self.state.sets.writes.truncate(before);
+            self.state.sets.undo_writes(before);
         }
         outcome
     }
@@ -131,7 +132,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let mut scratch = KeyScratch::new();
             let key = store.entries.extractor.extract(row, &mut scratch).map_err(Error::from)?;
             if !self.add_entry(store, key, primary)? {
-                self.state.sets.writes.truncate(before);
+                self.state.sets.undo_writes(before);
                 return Ok(Insertion::Duplicate(store.place().index));
             }
         }
@@ -169,7 +170,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 Err(stop) => Err(stop),
             };
             if matches!(outcome, Ok(Insertion::Duplicate(_))) {
-                self.state.sets.writes.truncate(before);
+                self.state.sets.undo_writes(before);
             }
             return self.all_or_nothing(before, outcome);
         }
@@ -204,7 +205,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
         self.state.buffers.old = old;
         self.all_or_nothing(before, outcome)?;
-        self.state.sets.writes.push(target, table.primary.place(), Kind::Delete, false, Some(key), None);
+        let write = Write::new(target, table.primary.place(), Kind::Delete);
+        self.state.sets.writes.push(write, Some(key), None);
         Ok(true)
     }
 

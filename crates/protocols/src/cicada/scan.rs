@@ -43,7 +43,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<(), Stop> {
         let store: &Store = table.store(scan.index)?;
-        if self.snapshot && !store.is_ready_at(self.moments.timestamp) {
+        if self.snapshot && !store.is_ready_at(self.timestamp) {
             return Err(Error::NoSuchIndex(table.id, scan.index).into());
         }
         let index = store.entries.scanned(scan)?;

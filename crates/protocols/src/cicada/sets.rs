@@ -10,6 +10,7 @@
 
 use polychron_base::key::EncodedKey;
 use polychron_engine::stores::{NodeSet, Place};
+use polychron_index::Stamp;
 use polychron_schema::RowBuffer;
 
 use super::absences::Part;
@@ -60,8 +61,17 @@ pub(super) struct Write {
     /// Whether what was there is of no matter.
     pub(super) blind: bool,
     pub(super) key: KeySpan,
+    /// Where the key was seen to be absent. The insertion itself shows that it still is; the stamp is for when it is given up.
+    pub(super) stamp: Option<Stamp>,
     /// The write before this one for the same record or key.
     pub(super) prior: Option<u32>,
+}
+
+impl Write {
+    /// A write on a record or key; what else it is comes from [`WriteSet::push`].
+    pub(super) fn new(target: Target, place: Place, kind: Kind) -> Self {
+        Self { target, place, kind, blind: false, key: KeySpan::default(), stamp: None, prior: None }
+    }
 }
 
 const EMPTY: u32 = u32::MAX;
@@ -195,9 +205,8 @@ impl WriteSet {
             Target::Record(record) => self.find(record.address(), |other| other.target == write.target),
             Target::Key => {
                 let key = self.key(write);
-                let is_it = |other: &Write| {
-                    other.target == Target::Key && other.place == write.place && self.key(other) == key
-                };
+                let is_it =
+                    |other: &Write| other.target == Target::Key && other.place == write.place && self.key(other) == key;
                 self.find(EncodedKey::hash(&key), is_it)
             }
         }
@@ -215,10 +224,7 @@ impl WriteSet {
     #[inline]
     pub(super) fn push<K: EncodedKey>(
         &mut self,
-        target: Target,
-        place: Place,
-        kind: Kind,
-        blind: bool,
+        mut write: Write,
         key: Option<K>,
         row: Option<&mut RowBuffer>,
     ) {
@@ -226,8 +232,7 @@ impl WriteSet {
             self.rehash(self.slots.len() * 2);
         }
         let kept = self.keys.len();
-        let span = key.map_or_else(KeySpan::default, |key| self.keep_key(key));
-        let mut write = Write { target, place, kind, blind, key: span, prior: None };
+        write.key = key.map_or_else(KeySpan::default, |key| self.keep_key(key));
         let at = self.slot_of(&write);
         write.prior = self.filled(at);
         if let Some(prior) = write.prior {
@@ -235,7 +240,8 @@ impl WriteSet {
             write.blind = before.blind;
             if prior as usize >= self.floor && (before.key.bytes > 0 || write.key.bytes == 0) {
                 self.keys.truncate(kept);
-                self.writes[prior as usize] = Write { key: before.key, prior: before.prior, ..write };
+                self.writes[prior as usize] =
+                    Write { key: before.key, stamp: before.stamp, prior: before.prior, ..write };
                 self.put_row(prior as usize, row);
                 return;
             }
@@ -243,7 +249,7 @@ impl WriteSet {
         }
         let position = self.writes.len();
         self.slots[at] = position as u32;
-        self.keyed += usize::from(target == Target::Key);
+        self.keyed += usize::from(write.target == Target::Key);
         self.writes.push(write);
         self.put_row(position, row);
     }
@@ -268,13 +274,17 @@ impl WriteSet {
         }
     }
 
-    /// Forgets the writes from `len` on.
+    /// Forgets the writes from `len` on. That a key could be inserted told that it was absent, and the transaction may go on:
+    /// its stamp guards that from now on.
     ///
     /// Taking the newest write out leaves the hash table as it was before that write: it had either changed its slot
     /// or filled the last one of a run of slots.
-    pub(super) fn truncate(&mut self, len: usize) {
+    pub(super) fn truncate(&mut self, len: usize, nodes: &mut NodeSet) {
         while self.writes.len() > len {
             let Some(&write) = self.writes.last() else { return };
+            if let Some(stamp) = write.stamp {
+                nodes.add(stamp, write.place);
+            }
             let at = self.slot_of(&write);
             self.slots[at] = write.prior.unwrap_or(EMPTY);
             self.writes.pop();
@@ -308,15 +318,20 @@ impl WriteSet {
         }
     }
 
+    /// Where a key was seen to be absent before its first write.
+    pub(super) fn first_stamp(&self, mut position: u32) -> Option<Stamp> {
+        while let Some(prior) = self.get(position).prior {
+            position = prior;
+        }
+        self.get(position).stamp
+    }
+
     /// The positions of the keys of an index that have a row by this transaction alone, in the order of the keys.
     pub(super) fn own_keys(&self, place: Place, within: impl Fn(&[u8]) -> bool, positions: &mut Vec<u32>) {
         positions.clear();
         positions.extend(self.latest_ones().filter(|&position| {
             let write = self.get(position);
-            write.target == Target::Key
-                && write.kind == Kind::Put
-                && write.place == place
-                && within(self.key(write))
+            write.target == Target::Key && write.kind == Kind::Put && write.place == place && within(self.key(write))
         }));
         positions.sort_unstable_by(|&left, &right| self.key(self.get(left)).cmp(self.key(self.get(right))));
     }
@@ -337,6 +352,11 @@ pub(super) struct Sets {
 }
 
 impl Sets {
+    /// Undoes the writes from `len` on.
+    pub(super) fn undo_writes(&mut self, len: usize) {
+        self.writes.truncate(len, &mut self.nodes);
+    }
+
     /// Forgets everything.
     #[inline]
     pub(super) fn clear(&mut self) {

@@ -14,12 +14,12 @@ use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowMut, RowRef};
 
 use super::absences::Part;
-use super::clocks::Moments;
 use super::commit::Pending;
 use super::protocol::Shared;
 use super::record::{Record, Seen, Status, Version, search};
-use super::sets::{Kind, Read, Target};
+use super::sets::{Kind, Read, Target, Write};
 use super::table::{CicadaTable, Store};
+use super::timestamp::Timestamp;
 use super::worker::State;
 
 /// Memory that operations use one after the other.
@@ -46,7 +46,8 @@ pub struct CicadaTransaction<'w, R: Redo> {
     pub(super) shared: &'w Shared<R>,
     pub(super) state: &'w mut State,
     pub(super) guard: Guard<'w>,
-    pub(super) moments: Moments,
+    /// Its place in the serial order; what a snapshot reads at.
+    pub(super) timestamp: Timestamp,
     /// Whether it reads what is settled, and nothing else.
     pub(super) snapshot: bool,
     /// After a conflict every call conflicts.
@@ -118,7 +119,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     #[inline]
     pub(super) fn row(&self, source: Source) -> RowRef<'_> {
         match source {
-            // SAFETY: the version was visible to this transaction, whose moments and guard keep it until it ends; it cannot end
+            // SAFETY: the version was visible to this transaction, whose timestamp and guard keep it until it ends; it cannot end
             // while it is borrowed.
             Source::Version(version) => unsafe { version.row() },
             Source::Own(position) => self.state.sets.writes.row(position).as_row(),
@@ -137,32 +138,40 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     /// Finds the row of a key; what was found, or not, is protected.
     #[inline]
     pub(super) fn find<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Found, Stop> {
+        let (found, missed) = self.look_up(store, key);
+        if let Some(stamp) = missed {
+            self.observe_absence(Part::key(store.place(), key), stamp, store.place());
+        }
+        Ok(found)
+    }
+
+    /// Finds the row of a key. Where there was none, the answer's second part is still to be protected.
+    #[inline]
+    fn look_up<K: EncodedKey>(&mut self, store: &Store, key: K) -> (Found, Option<Stamp>) {
         let place = store.place();
         if self.reads_own()
             && self.state.sets.writes.has_keys()
             && let Some(position) = self.state.sets.writes.latest_of_key(place, key)
         {
-            return Ok(self.own(position));
+            return (self.own(position), None);
         }
         if self.state.hints.any()
             && let Some(found) = self.find_hinted(store, key)
         {
-            return Ok(found);
+            return (found, None);
         }
         let Lookup { handle, stamp } = store.index().get(key, &self.guard);
         let found = match handle {
-            // SAFETY: the handle was found under this transaction's guard.
             Some(handle) => {
+                // SAFETY: the handle was found under this transaction's guard.
                 let record = unsafe { Record::from_handle(handle) };
                 record.prefetch(store.records.lines());
                 self.read_record(record, place)
             }
             None => Found::Absent(Target::Key),
         };
-        if !self.snapshot && matches!(found, Found::Absent(Target::Key)) {
-            self.observe_absence(Part::key(place, key), stamp, place);
-        }
-        Ok(found)
+        let missed = !self.snapshot && matches!(found, Found::Absent(Target::Key));
+        (found, missed.then_some(stamp))
     }
 
     #[inline]
@@ -205,7 +214,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             return self.own(position);
         }
         let Seen { version, is_row, later, .. } =
-            search(record, self.moments.timestamp, None, self.shared.options.wait_for_pending);
+            search(record, self.timestamp, None, self.shared.options.wait_for_pending);
         if !self.snapshot {
             self.state.sets.reads.push(Read { record, version, later, place });
         }
@@ -220,7 +229,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     pub(super) fn check_early(&mut self, target: Target, source: Source, place: Place) -> Result<(), Stop> {
         let (Target::Record(record), Source::Version(version)) = (target, source) else { return Ok(()) };
         let options = &self.shared.options;
-        if options.validation.writes && version.rts().is_after(self.moments.timestamp) {
+        if options.validation.writes && version.rts().is_after(self.timestamp) {
             return Err(self.conflict(Reason::ReadLater, place, Some(version)));
         }
         if options.write_latest_only && self.is_superseded(record) {
@@ -234,7 +243,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     fn is_superseded(&self, record: Record) -> bool {
         let mut place = record.latest();
         while let super::record::Link::To(version) = place.link() {
-            if !version.wts().is_after(self.moments.timestamp) {
+            if !version.wts().is_after(self.timestamp) {
                 return false;
             }
             if version.status() != Status::Aborted {
@@ -253,8 +262,12 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         key: K,
         row: &mut RowBuffer,
     ) -> Result<bool, Stop> {
-        let Found::Absent(target) = self.find(store, key)? else { return Ok(false) };
-        self.state.sets.writes.push(target, store.place(), Kind::Put, false, Some(key), Some(row));
+        let (Found::Absent(target), stamp) = self.look_up(store, key) else { return Ok(false) };
+        if stamp.is_some() {
+            self.state.sets.absences.push(Part::key(store.place(), key));
+        }
+        let write = Write { stamp, ..Write::new(target, store.place(), Kind::Put) };
+        self.state.sets.writes.push(write, Some(key), Some(row));
         Ok(true)
     }
 
@@ -272,13 +285,14 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
                     let record = unsafe { Record::from_handle(handle) };
                     // A record that shows a row, or has been written by this transaction, does not leave the index while
                     // this transaction runs; a tombstone may.
-                    let stays = writes.latest(record).is_some()
-                        || search(record, self.moments.timestamp, None, false).is_row;
+                    let stays =
+                        writes.latest(record).is_some() || search(record, self.timestamp, None, false).is_row;
                     if stays { Target::Record(record) } else { Target::Key }
                 }
             }
         };
-        writes.push(target, place, Kind::Put, true, Some(key), Some(row));
+        let write = Write { blind: true, ..Write::new(target, place, Kind::Put) };
+        writes.push(write, Some(key), Some(row));
     }
 
     /// Deletes an entry. `false`: the key has no row.
@@ -286,7 +300,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     pub(super) fn delete_entry<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<bool, Stop> {
         let Found::Row(target, source) = self.find(store, key)? else { return Ok(false) };
         self.check_early(target, source, store.place())?;
-        self.state.sets.writes.push(target, store.place(), Kind::Delete, false, Some(key), None);
+        self.state.sets.writes.push(Write::new(target, store.place(), Kind::Delete), Some(key), None);
         Ok(true)
     }
 
@@ -416,7 +430,7 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
     fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
         self.step()?;
         if savepoint.position < self.state.sets.writes.len() {
-            self.state.sets.writes.truncate(savepoint.position);
+            self.state.sets.undo_writes(savepoint.position);
         }
         Ok(())
     }
@@ -443,7 +457,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         shared: &'w Shared<R>,
         state: &'w mut State,
         guard: Guard<'w>,
-        moments: Moments,
+        timestamp: Timestamp,
         mode: Mode,
     ) -> Self {
         debug_assert!(state.sets.writes.is_empty(), "the transaction before left something behind");
@@ -452,6 +466,6 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             state.counters.snapshot(shared.clocks.staleness_ns() / 1000);
         }
         let until_check = shared.options.check_every;
-        Self { shared, state, guard, moments, snapshot, doomed: false, ended: false, until_check }
+        Self { shared, state, guard, timestamp, snapshot, doomed: false, ended: false, until_check }
     }
 }

@@ -128,7 +128,7 @@ impl<R: Redo> Worker for CicadaWorker<R> {
     ) -> Result<O, Error> {
         let mut transaction = self.session().begin_transaction(Mode::ReadWrite);
         let table = transaction.table(table)?;
-        let timestamp = transaction.moments.timestamp;
+        let timestamp = transaction.timestamp;
         let seen = table.primary.index().get(key, &transaction.guard).handle.and_then(|handle| {
             // SAFETY: the handle was found under the transaction's guard.
             let record = unsafe { Record::from_handle(handle) };
@@ -152,7 +152,8 @@ impl<R: Redo> Worker for CicadaWorker<R> {
         let Self { local, state, shared } = self;
         let guard = local.pin();
         shared.lead(shared.clocks.now_ns());
-        let site = Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard: &guard };
+        let site =
+            Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard: &guard };
         state.reclaimer.drain(&shared.orphans, &site);
         drop(guard);
         local.collect();
@@ -214,11 +215,11 @@ impl<'w, R: Redo> Session<'w, R> {
         if state.clock.now_ns.saturating_sub(state.maintained_ns) >= interval_ns {
             maintain(shared, state, &guard, interval_ns);
         }
-        let moments = match mode {
+        let timestamp = match mode {
             Mode::ReadWrite => shared.clocks.begin(state.worker, &mut state.clock),
             Mode::Snapshot => shared.clocks.begin_snapshot(state.worker),
         };
-        CicadaTransaction::new(shared, state, guard, moments, mode)
+        CicadaTransaction::new(shared, state, guard, timestamp, mode)
     }
 
     /// Waits for a random time below the bound that the regulation has found (§3.9).
