@@ -121,8 +121,9 @@ impl Lengths {
 }
 
 impl Absences {
-    pub(super) fn new() -> Self {
-        Self { words: (0..WORDS).map(|_| AtomicU64::new(0)).collect() }
+    /// Nothing was found empty after `settled`.
+    pub(super) fn new(settled: Timestamp) -> Self {
+        Self { words: (0..WORDS).map(|_| AtomicU64::new(settled.0)).collect() }
     }
 
     /// Notes that nothing more may come into the part before `timestamp`.
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn an_early_insertion_into_a_range_that_was_read_later_is_refused() {
-        let (absences, lengths) = (Absences::new(), Lengths::default());
+        let (absences, lengths) = (Absences::new(Timestamp(0)), Lengths::default());
         let part = Part::range(PLACE, Bound::Included(&[5, 1]), Bound::Excluded(&[5, 2][..]), &lengths);
         absences.raise(part, Timestamp(100));
         let admit = |key: &[u8], timestamp| absences.admit(PLACE, key, &lengths, Timestamp(timestamp));

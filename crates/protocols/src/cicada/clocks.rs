@@ -14,7 +14,7 @@ use polychron_base::clock::{Clock, SystemClock};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use polychron_sync::{CachePadded, publish};
 
-use super::options::Options;
+use super::options::{Consistency, Options};
 use super::timestamp::{Shape, Timestamp};
 
 /// What the words of an idle worker hold; no timestamp is zero.
@@ -27,6 +27,9 @@ struct Slot {
     active: AtomicU64,
     floor: AtomicU64,
     clock: AtomicU64,
+    /// Counts for statistics; of all workers that had the slot.
+    boosts: AtomicU64,
+    promotions: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -48,9 +51,12 @@ pub(super) struct Clocks {
     slots: Box<[CachePadded<Slot>]>,
     clock: SystemClock,
     pub(super) shape: Shape,
-    strict: bool,
+    /// Whether clocks are the machine's, or go on by what each worker measures.
+    is_machine_time: bool,
     synchronization_ns: u64,
     boost_ns: u64,
+    /// No clock goes further than this at once.
+    longest_step: u64,
 }
 
 /// A worker's clock.
@@ -67,6 +73,19 @@ pub(super) struct LocalClock {
     partner: usize,
 }
 
+impl LocalClock {
+    /// A reading that no timestamp so far is ahead of, nor will be soon.
+    #[inline]
+    pub(super) fn ahead(&self) -> u64 {
+        self.adjusted.max(self.time)
+    }
+}
+
+/// Adds to a count that only the calling thread writes.
+fn add_one(count: &AtomicU64) {
+    count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
 impl Clocks {
     /// Clocks for so many workers.
     pub(super) fn new(options: &Options, shape: Shape, workers: usize) -> Self {
@@ -77,7 +96,7 @@ impl Clocks {
             bound: AtomicU64::new(start),
             min_wts: AtomicU64::new(first.0),
             min_rts: AtomicU64::new(first.predecessor().0),
-            led_at_ns: AtomicU64::new(0),
+            led_at_ns: AtomicU64::new(clock.now_ns()),
         };
         Self {
             horizons: CachePadded::new(horizons),
@@ -87,9 +106,10 @@ impl Clocks {
             slots: (0..workers).map(|_| CachePadded::default()).collect(),
             clock,
             shape,
-            strict: options.consistency != super::options::Consistency::Loose,
+            is_machine_time: options.consistency != Consistency::Loose,
             synchronization_ns: options.synchronization_interval.as_nanos() as u64,
             boost_ns: options.clock_boost.as_nanos() as u64,
+            longest_step: LONGEST_STEP_NS.min(shape.clock_numbers() / 64),
         }
     }
 
@@ -106,7 +126,8 @@ impl Clocks {
         self.used_slots.fetch_max(slot + 1, Ordering::AcqRel);
         let now_ns = self.now_ns();
         // The slot's claim by this worker comes behind its release by the one before, and that behind `leave`.
-        let time = now_ns.max(self.slots[slot].clock.load(Ordering::Relaxed));
+        let common = if self.is_machine_time { now_ns } else { self.bound() };
+        let time = common.max(self.slots[slot].clock.load(Ordering::Relaxed));
         LocalClock { time, now_ns, adjusted: time, partner: slot, ..LocalClock::default() }
     }
 
@@ -120,10 +141,10 @@ impl Clocks {
     #[inline]
     pub(super) fn advance(&self, local: &mut LocalClock, slot: usize) {
         let now_ns = self.now_ns();
-        if self.strict {
+        if self.is_machine_time {
             local.time = now_ns.max(local.time + 1);
         } else {
-            local.time += now_ns.saturating_sub(local.now_ns).clamp(1, LONGEST_STEP_NS);
+            local.time += now_ns.saturating_sub(local.now_ns).clamp(1, self.longest_step);
         }
         local.now_ns = now_ns;
         if now_ns.saturating_sub(local.synchronized_ns) >= self.synchronization_ns {
@@ -151,8 +172,22 @@ impl Clocks {
 
     /// A conflict: the next attempt's timestamp is ahead of the other clocks.
     #[inline]
-    pub(super) fn boost(&self, local: &mut LocalClock) {
+    pub(super) fn boost(&self, local: &mut LocalClock, slot: usize) {
         local.boost = self.boost_ns;
+        add_one(&self.slots[slot].boosts);
+    }
+
+    /// Counts a row that moved into its head.
+    pub(super) fn count_promotion(&self, slot: usize) {
+        add_one(&self.slots[slot].promotions);
+    }
+
+    /// How often a worker's clock was boosted, and how many rows moved into their heads.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let sum = |word: fn(&Slot) -> &AtomicU64| {
+            self.slots.iter().map(|slot| word(slot).load(Ordering::Relaxed)).sum()
+        };
+        (sum(|slot| &slot.boosts), sum(|slot| &slot.promotions))
     }
 
     /// A commit ends the boost.
@@ -220,6 +255,11 @@ impl Clocks {
         words.floor.store(NONE, Ordering::Release);
     }
 
+    /// The clock reading that no transaction begins before any more.
+    pub(super) fn bound(&self) -> u64 {
+        self.horizons.bound.load(Ordering::Relaxed)
+    }
+
     /// Every transaction that has an earlier timestamp has ended.
     #[inline]
     pub(super) fn min_wts(&self) -> Timestamp {
@@ -250,15 +290,21 @@ impl Clocks {
         if settled.is_before(now) { self.shape.clock_between(settled, now) } else { 0 }
     }
 
-    /// How far the clocks of the workers that have run lately are apart, in nanoseconds.
-    pub(super) fn skew_ns(&self) -> u64 {
-        let used = self.used_slots.load(Ordering::Relaxed);
-        let now_ns = self.now_ns();
-        let lately = |slot: &CachePadded<Slot>| {
-            let clock = slot.clock.load(Ordering::Relaxed);
-            clock.saturating_sub(now_ns)
-        };
-        self.slots[..used].iter().map(lately).max().unwrap_or(0)
+    /// How far the clocks are ahead of what nobody looks at any more.
+    #[inline]
+    pub(super) fn lag(&self) -> u64 {
+        let bound = self.shape.timestamp(self.bound(), 0);
+        let min_rts = Timestamp(self.horizons.min_rts.load(Ordering::Relaxed));
+        if min_rts.is_before(bound) { self.shape.clock_between(min_rts, bound) } else { 0 }
+    }
+
+    /// The leader has a clock as well, so that the horizon passes what workers did before they became idle.
+    fn leaders_clock(&self, now_ns: u64) -> u64 {
+        if self.is_machine_time {
+            return now_ns;
+        }
+        let elapsed = now_ns.saturating_sub(self.horizons.led_at_ns.load(Ordering::Relaxed));
+        self.bound() + elapsed.min(self.longest_step)
     }
 
     /// Moves the horizons on. `false`: somebody else is at it.
@@ -273,7 +319,10 @@ impl Clocks {
         let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
         let furthest = match &self.central {
             Some(counter) => counter.load(Ordering::SeqCst) + 1,
-            None => slots.iter().map(|slot| slot.clock.load(Ordering::Relaxed)).max().unwrap_or(0).max(now_ns),
+            None => {
+                let clocks = slots.iter().map(|slot| slot.clock.load(Ordering::Relaxed));
+                clocks.max().unwrap_or(0).max(self.leaders_clock(now_ns))
+            }
         };
         let bound = self.shape.proper(furthest.max(horizons.bound.load(Ordering::Relaxed)));
         // Barrier: pairs with `publish` in `begin`; a transaction that the scan misses sees the bound.

@@ -380,7 +380,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let writes = &self.state.sets.writes;
         for pending in &self.state.buffers.pending {
             let write = writes.get(pending.write);
-            if write.place.index != IndexId::PRIMARY {
+            if write.place.index != IndexId::PRIMARY || write.unlogged {
                 continue;
             }
             let change = match write.kind {
@@ -453,7 +453,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let key = version.and_then(|version| self.key_of(place, version));
         self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
         self.state.commits_in_row = 0;
-        self.shared.clocks.boost(&mut self.state.clock);
+        self.shared.clocks.boost(&mut self.state.clock, self.state.worker);
         self.doomed = true;
         Stop::conflict()
     }

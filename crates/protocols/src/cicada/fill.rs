@@ -8,7 +8,7 @@ use polychron_engine::stores::{Keys, for_each, wait_for};
 use polychron_engine::{Mode, Versions, drive};
 
 use super::protocol::{Cicada, Shared};
-use super::record::{Link, Status};
+use super::record::{Link, Record, Status};
 use super::table::CicadaTable;
 use super::timestamp::Timestamp;
 use super::transaction::CicadaTransaction;
@@ -58,24 +58,33 @@ pub(super) fn count_versions<R: Redo>(shared: &Arc<Shared<R>>) -> Versions {
     let Ok(worker) = CicadaWorker::new(shared) else { return versions };
     let moment = shared.clocks.begin_snapshot(worker.slot());
     let (_, tables) = shared.catalog.snapshot();
-    for table in tables.iter().flatten() {
-        table.primary.records.for_each(|record| {
-            let (mut place, mut found) = (record.latest(), 0usize);
-            while let Link::To(version) = place.link() {
-                found += usize::from(matches!(version.status(), Status::Committed | Status::Deleted));
-                // Who looks further may look at what is being collected.
-                if !version.wts().is_after(moment) && version.status() != Status::Aborted {
-                    break;
+    shared.keeper.with_guard(|guard| {
+        for table in tables.iter().flatten() {
+            for_each(table.primary.index(), guard, &mut |_, handle| {
+                // SAFETY: the handle was found under the guard.
+                let found = versions_since(unsafe { Record::from_handle(handle) }, moment);
+                if found > 0 {
+                    versions.count(found - 1);
                 }
-                place = version.next();
-            }
-            if found > 0 {
-                versions.count(found - 1);
-            }
-        });
-    }
+            });
+        }
+    });
     shared.clocks.end(worker.slot());
     versions
+}
+
+/// The versions down to the one that is visible at a moment which is held: who looks further may look at what is collected.
+fn versions_since(record: Record, moment: Timestamp) -> usize {
+    let (mut place, mut found) = (record.latest(), 0);
+    while let Link::To(version) = place.link() {
+        let counts = matches!(version.status(), Status::Committed | Status::Deleted);
+        found += usize::from(counts);
+        if counts && !version.wts().is_after(moment) {
+            break;
+        }
+        place = version.next();
+    }
+    found
 }
 
 impl<R: Redo> CicadaTransaction<'_, R> {

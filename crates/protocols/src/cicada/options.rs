@@ -79,11 +79,21 @@ pub struct Validation {
     pub stamps: bool,
     /// Whether a key that comes into being must not have been missed by a later transaction.
     pub absences: bool,
+    /// Whether old versions are written anew before the clock wraps around.
+    pub renewal: bool,
 }
 
 impl Default for Validation {
     fn default() -> Self {
-        Self { reads: true, read_timestamps: true, writes: true, pending: true, stamps: true, absences: true }
+        Self {
+            reads: true,
+            read_timestamps: true,
+            writes: true,
+            pending: true,
+            stamps: true,
+            absences: true,
+            renewal: true,
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use super::clocks::Clocks;
 use super::options::Options;
 use super::reclaim::{Orphans, Reclaimer, Site};
 use super::regulation::Regulation;
+use super::renewal::Renewal;
 use super::table::{CicadaTable, Store};
 use super::timestamp::Shape;
 use super::worker::CicadaWorker;
@@ -34,6 +35,7 @@ pub(super) struct Shared<R: Redo> {
     pub(super) clocks: Clocks,
     pub(super) absences: Absences,
     pub(super) regulation: Regulation,
+    pub(super) renewal: Renewal,
     pub(super) redo: R,
     stopping: AtomicBool,
 }
@@ -87,10 +89,12 @@ impl<R: Redo> Cicada<R> {
         // The epochs are moved by this protocol's own thread.
         let memory = Memory::new(polychron_memory::Options { epoch_interval: None, ..common.memory.clone() })?;
         let ceiling_ns = common.retry.backoff_max_us.saturating_mul(1000);
+        let clocks = Clocks::new(&options, shape, common.memory.max_workers);
         let shared = Arc::new(Shared {
             keeper: Arc::new(Keeper::new(&memory)?),
-            clocks: Clocks::new(&options, shape, common.memory.max_workers),
-            absences: Absences::new(),
+            renewal: Renewal::new(clocks.bound()),
+            absences: Absences::new(clocks.min_rts()),
+            clocks,
             regulation: Regulation::new(&options, ceiling_ns),
             memory,
             options,

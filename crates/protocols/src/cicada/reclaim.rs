@@ -171,6 +171,12 @@ impl Reclaimer {
         }
     }
 
+    /// Collects a record that a key of the index leads to, queued or not.
+    pub(super) fn collect_now<K: EncodedKey>(&mut self, record: Record, store: &Store, site: &Site<'_>, key: K) {
+        // What cannot be collected now is no older in the next round.
+        let _ = self.collect_key(record, store, site, key);
+    }
+
     fn collect_key<K: EncodedKey>(&mut self, record: Record, store: &Store, site: &Site<'_>, key: K) -> Outcome {
         // The record may be closed already, and its place serve another key.
         if store.index().get(key, site.guard).handle != Some(record.handle()) {

@@ -78,6 +78,8 @@ struct Head {
     version: VersionHeader,
 }
 
+/// Lines of a row that are fetched: longer ones are rarely read whole.
+const MOST_LINES: usize = 8;
 const VERSION_BYTES: usize = size_of::<VersionHeader>();
 /// Bytes of a head before its row.
 pub(super) const HEAD_BYTES: usize = size_of::<Head>();
@@ -199,6 +201,15 @@ impl Version {
     #[inline]
     pub(super) fn words(self) -> usize {
         self.header().words.load(Ordering::Relaxed) as usize
+    }
+
+    /// Brings a row that lies outside of its head into the caches, its first line aside, which is being read.
+    #[inline]
+    pub(super) fn prefetch_row(self) {
+        let start = self.0.as_ptr().cast::<u8>().cast_const();
+        for offset in (64..(VERSION_BYTES + 8 * self.words()).min(64 * MOST_LINES)).step_by(64) {
+            polychron_sync::prefetch_read(start.wrapping_add(offset));
+        }
     }
 
     /// Writes the version before it is installed.

@@ -60,6 +60,8 @@ pub(super) struct Write {
     pub(super) kind: Kind,
     /// Whether what was there is of no matter.
     pub(super) blind: bool,
+    /// Whether the row stays as it is, so that the log need not know.
+    pub(super) unlogged: bool,
     pub(super) key: KeySpan,
     /// Where the key was seen to be absent. The insertion itself shows that it still is; the stamp is for when it is given up.
     pub(super) stamp: Option<Stamp>,
@@ -70,7 +72,8 @@ pub(super) struct Write {
 impl Write {
     /// A write on a record or key; what else it is comes from [`WriteSet::push`].
     pub(super) fn new(target: Target, place: Place, kind: Kind) -> Self {
-        Self { target, place, kind, blind: false, key: KeySpan::default(), stamp: None, prior: None }
+        let key = KeySpan::default();
+        Self { target, place, kind, blind: false, unlogged: false, key, stamp: None, prior: None }
     }
 }
 

@@ -92,6 +92,14 @@ impl Store {
         self.entries.set_ready();
     }
 
+    /// Forgets from when on the index is complete, when no snapshot can be older.
+    pub(super) fn renew_ready_from(&self, settled: Timestamp) {
+        let from = self.ready_from.load(Ordering::Relaxed);
+        if from != 0 && !settled.is_before(Timestamp(from)) {
+            self.ready_from.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Whether a snapshot of this moment may read the index.
     pub(super) fn is_ready_at(&self, timestamp: Timestamp) -> bool {
         let ready = self.entries.is_ready();

@@ -54,6 +54,12 @@ impl Shape {
         if clock << self.clock_shift == 0 { clock + 1 } else { clock }
     }
 
+    /// How many readings there are before the clock wraps around.
+    #[inline]
+    pub(super) const fn clock_numbers(self) -> u64 {
+        1 << (u64::BITS - self.clock_shift)
+    }
+
     /// How far apart in time two timestamps are that are so many clock readings apart.
     #[inline]
     pub(super) const fn clock_between(self, earlier: Timestamp, later: Timestamp) -> u64 {

@@ -166,7 +166,15 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
                 // SAFETY: the handle was found under this transaction's guard.
                 let record = unsafe { Record::from_handle(handle) };
                 record.prefetch(store.records.lines());
-                self.read_record(record, place)
+                let found = self.read_record(record, place);
+                if let Found::Row(_, Source::Version(version)) = found
+                    && !record.is_inline(version)
+                    && !self.snapshot
+                {
+                    version.prefetch_row();
+                    self.note_for_promotion(store, record, version);
+                }
+                found
             }
             None => Found::Absent(Target::Key),
         };
@@ -323,6 +331,9 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
         self.end();
         if !self.snapshot {
             self.acknowledge();
+            if !self.state.promotions.is_empty() {
+                self.promote();
+            }
         }
         Ok(())
     }
@@ -465,6 +476,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         if snapshot {
             state.counters.snapshot(shared.clocks.staleness_ns() / 1000);
         }
+        state.promotions.clear();
         let until_check = shared.options.check_every;
         Self { shared, state, guard, timestamp, snapshot, doomed: false, ended: false, until_check }
     }

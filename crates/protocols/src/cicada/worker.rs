@@ -10,11 +10,12 @@ use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::Hints;
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Projection, Worker, drive};
-use polychron_memory::Local;
+use polychron_memory::{Guard, Local};
 use polychron_schema::RowRef;
 use polychron_sync::spin_hint;
 
 use super::clocks::LocalClock;
+use super::promotion::Candidate;
 use super::protocol::Shared;
 use super::reclaim::{Reclaimer, Site};
 use super::record::{Record, search};
@@ -49,6 +50,8 @@ pub(super) struct State {
     pub(super) last_abort: Option<Abort>,
     pub(super) counters: Arc<Counters>,
     pub(super) worker: usize,
+    /// Rows that are worth moving into their heads.
+    pub(super) promotions: Vec<Candidate>,
     /// Commits since the last conflict.
     pub(super) commits_in_row: u32,
     maintained_ns: u64,
@@ -71,6 +74,7 @@ impl<R: Redo> CicadaWorker<R> {
             last_abort: None,
             counters: shared.counters.register(),
             worker,
+            promotions: Vec::new(),
             commits_in_row: 0,
             maintained_ns: 0,
             random: Random::stream(0xC1CADA, worker as u64 + 1),
@@ -213,7 +217,7 @@ impl<'w, R: Redo> Session<'w, R> {
         shared.clocks.advance(&mut state.clock, state.worker);
         let interval_ns = shared.options.collection_interval.as_nanos() as u64;
         if state.clock.now_ns.saturating_sub(state.maintained_ns) >= interval_ns {
-            maintain(shared, state, &guard, interval_ns);
+            maintain(shared, state, local, &guard, interval_ns);
         }
         let timestamp = match mode {
             Mode::ReadWrite => shared.clocks.begin(state.worker, &mut state.clock),
@@ -239,13 +243,14 @@ impl<'w, R: Redo> Session<'w, R> {
 
 /// The maintenance between two transactions (§3.8): the worker is quiescent here.
 #[cold]
-fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, guard: &polychron_memory::Guard<'_>, interval_ns: u64) {
+fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard: &Guard<'_>, interval_ns: u64) {
     state.maintained_ns = state.clock.now_ns;
     if shared.clocks.is_due(state.clock.now_ns, interval_ns) {
         shared.lead(state.clock.now_ns);
     }
     let site = Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard };
     state.reclaimer.step(COLLECTED_AT_ONCE, &site);
+    super::renewal::keep_up(shared, state, local);
 }
 
 impl<R: Redo> drive::Driven for Session<'_, R> {
