@@ -122,6 +122,8 @@ pub struct Statistics {
     pub staleness_max_us: u64,
     /// Memory, where the protocol uses the engine's.
     pub memory: Option<MemoryStatistics>,
+    /// What this protocol counts besides: names with their units, and values.
+    pub figures: Vec<(&'static str, f64)>,
 }
 
 impl Statistics {

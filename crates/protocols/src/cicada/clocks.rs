@@ -30,6 +30,8 @@ struct Slot {
     /// Counts for statistics; of all workers that had the slot.
     boosts: AtomicU64,
     promotions: AtomicU64,
+    /// The most that the clock was behind another one when it looked.
+    skew: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -162,7 +164,12 @@ impl Clocks {
         if local.partner == slot {
             local.partner = (local.partner + 1) % used;
         }
-        local.time = local.time.max(self.slots[local.partner].clock.load(Ordering::Relaxed));
+        let other = self.slots[local.partner].clock.load(Ordering::Relaxed);
+        if other > local.time {
+            let skew = &self.slots[slot].skew;
+            skew.store(skew.load(Ordering::Relaxed).max(other - local.time), Ordering::Relaxed);
+            local.time = other;
+        }
     }
 
     /// Makes the worker's next timestamps later than a clock reading (causal consistency).
@@ -184,9 +191,8 @@ impl Clocks {
 
     /// How often a worker's clock was boosted, and how many rows moved into their heads.
     pub(super) fn counts(&self) -> (u64, u64) {
-        let sum = |word: fn(&Slot) -> &AtomicU64| {
-            self.slots.iter().map(|slot| word(slot).load(Ordering::Relaxed)).sum()
-        };
+        let sum =
+            |word: fn(&Slot) -> &AtomicU64| self.slots.iter().map(|slot| word(slot).load(Ordering::Relaxed)).sum();
         (sum(|slot| &slot.boosts), sum(|slot| &slot.promotions))
     }
 
@@ -253,6 +259,11 @@ impl Clocks {
         // Release: pairs with the acquire loads of `lead`: all that the transaction read and wrote came before.
         words.active.store(NONE, Ordering::Release);
         words.floor.store(NONE, Ordering::Release);
+    }
+
+    /// The most that a clock was found behind another one.
+    pub(super) fn skew(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.skew.load(Ordering::Relaxed)).max().unwrap_or(0)
     }
 
     /// The clock reading that no transaction begins before any more.

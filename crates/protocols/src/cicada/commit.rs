@@ -147,16 +147,18 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Step 1 for one write.
     fn install(&mut self, position: usize) -> Result<(), Stop> {
         let write = *self.state.sets.writes.get(self.state.buffers.pending[position].write);
-        let mut backoff = Backoff::new();
+        let (mut backoff, mut has_record) = (Backoff::new(), write.has_record);
         loop {
             let record = match write.target {
                 Target::Record(record) => Some(record),
-                Target::Key => self.record_of_key(&write)?,
+                Target::Key if has_record => self.record_of_key(&write)?,
+                Target::Key => None,
             };
             let Some(record) = record else {
                 if self.install_new(position, &write)? {
                     return Ok(());
                 }
+                has_record = true;
                 continue;
             };
             let version = self.make_version(record, position, &write)?;

@@ -55,6 +55,19 @@ impl<R: Redo> Shared<R> {
         }
     }
 
+    /// What no other protocol counts.
+    fn figures(&self) -> Vec<(&'static str, f64)> {
+        let (boosts, promotions) = self.clocks.counts();
+        vec![
+            ("clock boosts", boosts as f64),
+            ("largest clock skew, ns", self.clocks.skew() as f64),
+            ("collection lag, ns", self.clocks.lag() as f64),
+            ("longest back-off, ns", self.regulation.longest_ns() as f64),
+            ("promoted rows", promotions as f64),
+            ("rounds of renewal", self.renewal.rounds() as f64),
+        ]
+    }
+
     /// What the background does: everything that workers do besides their transactions, in case they have none.
     fn tick(&self) {
         self.lead(self.clocks.now_ns());
@@ -206,7 +219,8 @@ impl<R: Redo + Default> Protocol for Cicada<R> {
     }
 
     fn statistics(&self) -> Statistics {
-        Statistics { memory: Some(self.shared.memory.statistics()), ..self.shared.counters.sum() }
+        let shared = &self.shared;
+        Statistics { memory: Some(shared.memory.statistics()), figures: shared.figures(), ..shared.counters.sum() }
     }
 
     fn versions(&self) -> Option<Versions> {

@@ -145,9 +145,9 @@ fn renew_record<R: Redo, K: EncodedKey>(
         let timestamp = shared.clocks.begin(state.worker, &mut state.clock);
         let mut transaction = CicadaTransaction::new(shared, state, local.pin(), timestamp, Mode::ReadWrite);
         let seen = search(record, timestamp, None, true);
-        let old = seen.version.filter(|version| {
-            seen.is_row && shared.clocks.shape.clock_between(version.wts(), timestamp) > oldest
-        });
+        let old = seen
+            .version
+            .filter(|version| seen.is_row && shared.clocks.shape.clock_between(version.wts(), timestamp) > oldest);
         let Some(version) = old else { return };
         if transaction.rewrite(store.place(), record, version) && transaction.validate_and_write().is_ok() {
             return;

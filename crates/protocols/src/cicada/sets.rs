@@ -60,6 +60,8 @@ pub(super) struct Write {
     pub(super) kind: Kind,
     /// Whether what was there is of no matter.
     pub(super) blind: bool,
+    /// Whether the key led to a record when it was looked up, so that it is looked up again before it is inserted.
+    pub(super) has_record: bool,
     /// Whether the row stays as it is, so that the log need not know.
     pub(super) unlogged: bool,
     pub(super) key: KeySpan,
@@ -73,7 +75,7 @@ impl Write {
     /// A write on a record or key; what else it is comes from [`WriteSet::push`].
     pub(super) fn new(target: Target, place: Place, kind: Kind) -> Self {
         let key = KeySpan::default();
-        Self { target, place, kind, blind: false, unlogged: false, key, stamp: None, prior: None }
+        Self { target, place, kind, blind: false, has_record: false, unlogged: false, key, stamp: None, prior: None }
     }
 }
 
@@ -225,12 +227,7 @@ impl WriteSet {
     /// Adds a write whose row is what `row` holds; `row` gets another buffer in exchange. A write of the same record behind the
     /// last savepoint is overwritten.
     #[inline]
-    pub(super) fn push<K: EncodedKey>(
-        &mut self,
-        mut write: Write,
-        key: Option<K>,
-        row: Option<&mut RowBuffer>,
-    ) {
+    pub(super) fn push<K: EncodedKey>(&mut self, mut write: Write, key: Option<K>, row: Option<&mut RowBuffer>) {
         if (self.writes.len() + 1) * 2 > self.slots.len() {
             self.rehash(self.slots.len() * 2);
         }

@@ -74,6 +74,15 @@ pub(super) enum Found {
     Absent(Target),
 }
 
+/// A look-up that came to nothing.
+#[derive(Clone, Copy, Debug)]
+struct Missed {
+    /// Where the key is missing.
+    stamp: Stamp,
+    /// Whether it leads to a record all the same, such as a tombstone.
+    has_record: bool,
+}
+
 impl<'w, R: Redo> CicadaTransaction<'w, R> {
     #[inline]
     pub(super) fn table(&self, id: TableId) -> Result<&'w CicadaTable, Error> {
@@ -139,15 +148,15 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     #[inline]
     pub(super) fn find<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Found, Stop> {
         let (found, missed) = self.look_up(store, key);
-        if let Some(stamp) = missed {
-            self.observe_absence(Part::key(store.place(), key), stamp, store.place());
+        if let Some(missed) = missed {
+            self.observe_absence(Part::key(store.place(), key), missed.stamp, store.place());
         }
         Ok(found)
     }
 
     /// Finds the row of a key. Where there was none, the answer's second part is still to be protected.
     #[inline]
-    fn look_up<K: EncodedKey>(&mut self, store: &Store, key: K) -> (Found, Option<Stamp>) {
+    fn look_up<K: EncodedKey>(&mut self, store: &Store, key: K) -> (Found, Option<Missed>) {
         let place = store.place();
         if self.reads_own()
             && self.state.sets.writes.has_keys()
@@ -179,7 +188,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             None => Found::Absent(Target::Key),
         };
         let missed = !self.snapshot && matches!(found, Found::Absent(Target::Key));
-        (found, missed.then_some(stamp))
+        (found, missed.then_some(Missed { stamp, has_record: handle.is_some() }))
     }
 
     #[inline]
@@ -270,11 +279,12 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         key: K,
         row: &mut RowBuffer,
     ) -> Result<bool, Stop> {
-        let (Found::Absent(target), stamp) = self.look_up(store, key) else { return Ok(false) };
-        if stamp.is_some() {
+        let (Found::Absent(target), missed) = self.look_up(store, key) else { return Ok(false) };
+        let mut write = Write::new(target, store.place(), Kind::Put);
+        if let Some(Missed { stamp, has_record }) = missed {
             self.state.sets.absences.push(Part::key(store.place(), key));
+            (write.stamp, write.has_record) = (Some(stamp), has_record);
         }
-        let write = Write { stamp, ..Write::new(target, store.place(), Kind::Put) };
         self.state.sets.writes.push(write, Some(key), Some(row));
         Ok(true)
     }
@@ -293,13 +303,12 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
                     let record = unsafe { Record::from_handle(handle) };
                     // A record that shows a row, or has been written by this transaction, does not leave the index while
                     // this transaction runs; a tombstone may.
-                    let stays =
-                        writes.latest(record).is_some() || search(record, self.timestamp, None, false).is_row;
+                    let stays = writes.latest(record).is_some() || search(record, self.timestamp, None, false).is_row;
                     if stays { Target::Record(record) } else { Target::Key }
                 }
             }
         };
-        let write = Write { blind: true, ..Write::new(target, place, Kind::Put) };
+        let write = Write { blind: true, has_record: true, ..Write::new(target, place, Kind::Put) };
         writes.push(write, Some(key), Some(row));
     }
 
