@@ -9,7 +9,9 @@ use polychron_protocols::cicada::{Cicada, Options, Validation};
 /// Cicada whose horizons move only when the tests move them.
 fn cicada() -> Setup<Cicada> {
     let still = Duration::from_secs(3600);
-    let options = Options { collection_interval: still, background_interval: still, ..Options::default() };
+    let thinning_after = Duration::ZERO;
+    let options =
+        Options { collection_interval: still, background_interval: still, thinning_after, ..Options::default() };
     Setup::new(options, |database| database.tick())
 }
 
@@ -41,6 +43,12 @@ conformance!(
         options.check_early = false;
     })
 );
+
+/// A deletion takes the free place in its record's head.
+#[test]
+fn deletions_need_no_memory() {
+    polychron_check::conformance::limits::deletions_without_any_memory(&cicada());
+}
 
 /// What threads do while the horizons move by themselves.
 macro_rules! running {
@@ -81,6 +89,9 @@ macro_rules! running {
 running! {
     by_default: |_| ();
     collecting_all_the_time: |options| options.collection_interval = Duration::ZERO;
+    thinning_all_the_time: |options| {
+        (options.collection_interval, options.thinning_after) = (Duration::ZERO, Duration::ZERO);
+    };
     collecting_seldom: |options| options.collection_interval = Duration::from_millis(100);
     without_waiting: |options| options.wait_for_pending = false;
     with_a_counter: |options| options.central_clock = true;

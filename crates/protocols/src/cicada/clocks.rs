@@ -11,7 +11,7 @@
 //! over. An idle worker's words are [`NONE`], so it holds nothing back.
 
 use polychron_base::clock::{Clock, SystemClock};
-use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, publish};
 
 use super::options::{Consistency, Options};
@@ -128,7 +128,7 @@ impl Clocks {
         self.used_slots.fetch_max(slot + 1, Ordering::AcqRel);
         let now_ns = self.now_ns();
         // The slot's claim by this worker comes behind its release by the one before, and that behind `leave`.
-        let common = if self.is_machine_time { now_ns } else { self.bound() };
+        let common = if self.is_machine_time && self.central.is_none() { now_ns } else { self.bound() };
         let time = common.max(self.slots[slot].clock.load(Ordering::Relaxed));
         LocalClock { time, now_ns, adjusted: time, partner: slot, ..LocalClock::default() }
     }
@@ -143,6 +143,10 @@ impl Clocks {
     #[inline]
     pub(super) fn advance(&self, local: &mut LocalClock, slot: usize) {
         let now_ns = self.now_ns();
+        if self.central.is_some() {
+            local.now_ns = now_ns;
+            return;
+        }
         if self.is_machine_time {
             local.time = now_ns.max(local.time + 1);
         } else {
@@ -283,6 +287,27 @@ impl Clocks {
     pub(super) fn min_rts(&self) -> Timestamp {
         // Acquire: pairs with the leader's release store, which comes after it saw the readers leave.
         Timestamp(self.horizons.min_rts.load(Ordering::Acquire))
+    }
+
+    /// How far the oldest reader is behind what is settled.
+    #[inline]
+    pub(super) fn readers_lag(&self) -> u64 {
+        let (settled, min_rts) = (self.min_wts().predecessor(), self.min_rts());
+        if min_rts.is_before(settled) { self.shape.clock_between(min_rts, settled) } else { 0 }
+    }
+
+    /// What is settled, and all moments before that at which somebody reads, now or later.
+    pub(super) fn held_moments(&self, moments: &mut Vec<Timestamp>) -> Timestamp {
+        let settled = self.min_wts().predecessor();
+        // SeqCst: the barrier between the horizon and the look at the words; pairs with those of `begin` and `begin_snapshot`.
+        // Whom the look misses sees that horizon, and reads at it or later.
+        fence(Ordering::SeqCst);
+        // Acquire: pairs with the release in `join`, and with `end`.
+        let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
+        let words = slots.iter().map(|slot| slot.floor.load(Ordering::Acquire));
+        moments.clear();
+        moments.extend(words.filter(|&word| word != NONE).map(Timestamp));
+        settled
     }
 
     /// Whether the horizons should be moved on.

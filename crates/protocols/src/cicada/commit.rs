@@ -214,8 +214,15 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             self.state.buffers.pending[position].installed = Some((record, version));
             return Ok(true);
         }
-        self.discard(record, version);
-        // SAFETY: the index did not take the record, so nobody has seen it.
+        if record.is_inline(version) {
+            version.end(Status::Unused);
+        } else {
+            // A collector with an outdated item for whatever lay in this place before may be looking.
+            let (memory, bytes) = version.memory();
+            // SAFETY: the record is given back below, so nobody finds the version from now on.
+            unsafe { self.guard.retire(memory, bytes) };
+        }
+        // SAFETY: the index did not take the record, so no transaction has seen it.
         unsafe { store.records.give(record, self.state.worker) };
         inserted.map_err(Error::from)?;
         Ok(false)

@@ -34,6 +34,7 @@ mod sets;
 mod table;
 #[cfg(test)]
 mod tests;
+mod thinning;
 mod timestamp;
 mod transaction;
 mod worker;

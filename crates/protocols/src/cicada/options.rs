@@ -31,6 +31,9 @@ pub struct Options {
     pub clock_bits: Option<u32>,
     /// How often the horizons move on and garbage is collected (Figure 9: 10 µs to 100 ms).
     pub collection_interval: Duration,
+    /// How far the oldest reader may fall behind before versions that nobody sees are taken out between the versions that it
+    /// and others see. The paper has no such thing: there a long reader holds back everything that came after it.
+    pub thinning_after: Duration,
     /// How often a worker adjusts its clock to another one's.
     pub synchronization_interval: Duration,
     /// What a worker's clock is ahead by after a conflict.
@@ -105,6 +108,7 @@ impl Default for Options {
             worker_bits: 8,
             clock_bits: None,
             collection_interval: Duration::from_micros(10),
+            thinning_after: Duration::from_millis(1),
             synchronization_interval: Duration::from_micros(100),
             clock_boost: Duration::from_micros(1),
             background_interval: Duration::from_millis(1),

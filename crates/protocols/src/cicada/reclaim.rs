@@ -59,7 +59,9 @@ pub(super) struct Orphans {
 /// One worker's queues.
 #[derive(Debug, Default)]
 pub(super) struct Reclaimer {
-    garbage: VecDeque<Garbage>,
+    pub(super) garbage: VecDeque<Garbage>,
+    /// Garbage whose records were thinned: what is left waits for the oldest reader.
+    pub(super) held: VecDeque<Garbage>,
     graves: VecDeque<Grave>,
     /// Whether there are graves without an epoch.
     fresh_graves: bool,
@@ -76,7 +78,7 @@ pub(super) struct Site<'s> {
 
 impl<'s> Site<'s> {
     /// A dropped table or index gives its records back as a whole.
-    fn store(&self, place: Place) -> Option<&'s Store> {
+    pub(super) fn store(&self, place: Place) -> Option<&'s Store> {
         let table = self.tables.get(place.table.position())?.as_deref()?;
         table.store(place.index).ok().map(|store| &**store)
     }
@@ -88,6 +90,7 @@ impl Orphans {
             return;
         }
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.0.append(&mut reclaimer.held);
         queues.0.append(&mut reclaimer.garbage);
         queues.1.append(&mut reclaimer.graves);
         // A hint only: the lock carries the data.
@@ -121,7 +124,7 @@ impl Reclaimer {
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.garbage.is_empty() && self.graves.is_empty()
+        self.garbage.is_empty() && self.held.is_empty() && self.graves.is_empty()
     }
 
     /// Hands everything over when the worker leaves.
@@ -132,7 +135,7 @@ impl Reclaimer {
     /// Shares the queues when they have become long.
     #[inline]
     pub(super) fn share_surplus(&mut self, orphans: &Orphans) {
-        if self.garbage.len() > SHARE_ABOVE {
+        if self.garbage.len() + self.held.len() > SHARE_ABOVE {
             orphans.adopt(self);
         }
     }
@@ -145,7 +148,8 @@ impl Reclaimer {
         }
         for _ in 0..limit {
             let due = |garbage: &mut Garbage| !garbage.wts.is_after(site.min_rts);
-            let Some(garbage) = self.garbage.pop_front_if(due) else { break };
+            let next = self.held.pop_front_if(due).or_else(|| self.garbage.pop_front_if(due));
+            let Some(garbage) = next else { break };
             if self.collect(&garbage, site) == Outcome::Later {
                 self.garbage.push_back(garbage);
             }
@@ -158,7 +162,7 @@ impl Reclaimer {
     /// Works off these queues and the orphans, as far as readers allow.
     pub(super) fn drain(&mut self, orphans: &Orphans, site: &Site<'_>) {
         orphans.give_to(self);
-        self.step(self.garbage.len(), site);
+        self.step(self.garbage.len() + self.held.len(), site);
     }
 
     fn collect(&mut self, garbage: &Garbage, site: &Site<'_>) -> Outcome {
@@ -249,7 +253,7 @@ impl Reclaimer {
     }
 
     /// An aborted version was taken out; somebody may still stand on it.
-    fn bury_version(&mut self, record: Record, version: Version, store: &Store, site: &Site<'_>) {
+    pub(super) fn bury_version(&mut self, record: Record, version: Version, store: &Store, site: &Site<'_>) {
         if record.is_inline(version) {
             version.end(Status::Retired);
             self.bury(Grave { place: store.place(), record, whole: false, epoch: None });
@@ -290,7 +294,7 @@ impl Reclaimer {
 }
 
 /// Frees the versions of a list that was cut off: nobody can hold them.
-fn free_all(record: Record, mut first: Option<Version>, guard: &Guard<'_>) {
+pub(super) fn free_all(record: Record, mut first: Option<Version>, guard: &Guard<'_>) {
     while let Some(version) = first {
         first = match version.next().link() {
             Link::To(next) => Some(next),

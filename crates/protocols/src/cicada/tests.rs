@@ -6,7 +6,7 @@ use std::time::Duration;
 use polychron_base::key::Key8;
 use polychron_base::random::Random;
 use polychron_engine::{
-    Common, Insertion, Interactive, Mode, Operations, Protocol, Row, Stop, Table, Transaction, drive,
+    Commit, Common, Insertion, Interactive, Mode, Operations, Protocol, Row, Stop, Table, Transaction, drive,
 };
 
 use super::options::{Options, Validation};
@@ -188,6 +188,39 @@ fn rows_that_are_read_move_into_their_heads() {
         assert_eq!(text.as_deref(), Some("second"));
     }
     assert_eq!(promotions(), 1, "it moves once");
+}
+
+/// A long reader keeps what it sees; what came and went behind it does not pile up.
+#[test]
+fn a_long_reader_holds_back_what_it_can_see() {
+    let database = open(|options| {
+        (options.collection_interval, options.thinning_after) = (Duration::ZERO, Duration::ZERO);
+        // The reader renews its guard with every operation.
+        options.check_every = 1;
+    });
+    let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
+    let (mut reader, mut writer) = (database.worker().unwrap(), database.worker().unwrap());
+    done(&mut writer, |t| (0..10).try_for_each(|id| t.insert(&accounts, &Account { id, group: 0, balance: 1 })));
+    database.tick();
+    let mut old = reader.begin(Mode::Snapshot).unwrap();
+    let mut used = Vec::new();
+    for round in 0..3000 {
+        done(&mut writer, |t| {
+            (0..10).try_for_each(|id| t.update(&accounts, id, |row| row.set_balance(round)).map(drop))
+        });
+        if round % 500 == 499 {
+            for _ in 0..4 {
+                database.tick();
+                drop(writer.begin(Mode::ReadWrite));
+                writer.local.collect();
+            }
+            used.push(database.memory().statistics().used_bytes);
+            assert_eq!(old.scan(&accounts, ..).map(|row| row.balance()).sum::<i64>().unwrap(), 10);
+        }
+    }
+    // A version has 64 bytes, and there are 5000 in each of the six stretches.
+    assert!(used[5] <= used[1] + 64 * 1024, "{used:?}");
+    assert!(old.commit().is_ok());
 }
 
 /// What is committed under a boosted clock is seen by whoever begins after it was acknowledged.

@@ -36,6 +36,8 @@ pub(super) struct Buffers {
     pub(super) batch: Batch,
     /// Own keys in a range that is scanned.
     pub(super) own_keys: Vec<u32>,
+    /// Moments at which others read.
+    pub(super) moments: Vec<Timestamp>,
     /// The key at which a scan was stopped.
     pub(super) last_key: Vec<u8>,
 }

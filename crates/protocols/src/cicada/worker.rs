@@ -159,6 +159,7 @@ impl<R: Redo> Worker for CicadaWorker<R> {
         let site =
             Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard: &guard };
         state.reclaimer.drain(&shared.orphans, &site);
+        thin(shared, &mut state.reclaimer, &mut state.buffers.moments, usize::MAX, &site);
         drop(guard);
         local.collect();
     }
@@ -250,7 +251,22 @@ fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard
     }
     let site = Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard };
     state.reclaimer.step(COLLECTED_AT_ONCE, &site);
+    thin(shared, &mut state.reclaimer, &mut state.buffers.moments, COLLECTED_AT_ONCE, &site);
     super::renewal::keep_up(shared, state, local);
+}
+
+/// Thins records when the oldest reader has fallen behind.
+fn thin<R: Redo>(
+    shared: &Shared<R>,
+    reclaimer: &mut Reclaimer,
+    moments: &mut Vec<Timestamp>,
+    limit: usize,
+    site: &Site<'_>,
+) {
+    if shared.clocks.readers_lag() > shared.options.thinning_after.as_nanos() as u64 {
+        let settled = shared.clocks.held_moments(moments);
+        reclaimer.thin(limit, settled, moments, site);
+    }
 }
 
 impl<R: Redo> drive::Driven for Session<'_, R> {
