@@ -6,7 +6,7 @@
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
 
-use super::record::{Record, Status, Version};
+use super::record::{Link, Record, Status, Version};
 use super::sets::{Kind, Target, Write};
 use super::table::Store;
 use super::transaction::{CicadaTransaction, Found, Source};
@@ -44,6 +44,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     pub(super) fn promote(&mut self) {
         let commits_in_row = self.state.commits_in_row;
         while let Some(Candidate { place, record, version }) = self.state.promotions.pop() {
+            // Most often the transaction itself has written what it read.
+            if record.latest().link() != Link::To(version) {
+                continue;
+            }
             (self.doomed, self.ended) = (false, false);
             self.timestamp = self.shared.clocks.begin(self.state.worker, &mut self.state.clock);
             if self.rewrite(place, record, version) && self.validate_and_write().is_ok() {

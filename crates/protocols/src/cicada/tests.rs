@@ -237,6 +237,42 @@ fn acknowledged_commits_are_followed() {
     }
 }
 
+/// External consistency: when a commit is acknowledged, nobody begins before it any more.
+#[test]
+fn external_consistency_waits_for_the_horizon() {
+    let database = open(|options| options.consistency = super::Consistency::External);
+    let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let database = &database;
+            scope.spawn(move || {
+                let mut worker = database.worker().unwrap();
+                for round in 0..300 {
+                    let account = Account { id: thread, group: 1, balance: round };
+                    done(&mut worker, |t| t.upsert(&accounts, &account));
+                    assert!(database.shared.clocks.min_wts().is_after(worker.last_timestamp()));
+                }
+            });
+        }
+    });
+}
+
+/// Causal consistency: a worker that follows another one comes after it, whatever their clocks say.
+#[test]
+fn a_worker_that_follows_comes_after() {
+    let database = open(|options| {
+        options.consistency = super::Consistency::Loose;
+        options.clock_boost = Duration::from_secs(3600);
+    });
+    let notes: Table<Note> = Table::from_id(database.create_table(Note::definition()).unwrap());
+    let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
+    database.shared.clocks.boost(&mut left.state.clock, left.state.worker);
+    done(&mut left, |t| t.insert(&notes, &Note { id: 1, text: String::new() }));
+    assert!(!done(&mut right, |t| Ok(t.get(&notes, 1)?.is_some())), "the clocks are an hour apart");
+    right.follow(left.moment());
+    assert!(done(&mut right, |t| Ok(t.get(&notes, 1)?.is_some())));
+}
+
 /// An own insertion is found by key although no index knows it.
 #[test]
 fn insertions_stay_out_of_the_index_until_validation() {
