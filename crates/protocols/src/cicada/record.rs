@@ -378,6 +378,19 @@ impl Record {
         }
     }
 
+    /// Brings the latest version into the caches, if it lies outside of the head, which was fetched a while ago.
+    #[inline]
+    pub(super) fn prefetch_latest(self) {
+        if let Link::To(version) = self.latest().link()
+            && !self.is_inline(version)
+        {
+            let start = version.0.as_ptr().cast::<u8>().cast_const();
+            for line in 0..MOST_LINES / 2 {
+                polychron_sync::prefetch_read(start.wrapping_add(64 * line));
+            }
+        }
+    }
+
     #[inline]
     fn inline(self) -> Version {
         // SAFETY: the version lies inside of the head; its pointer keeps the provenance of the page, so that the row behind

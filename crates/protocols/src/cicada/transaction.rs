@@ -20,7 +20,7 @@ use super::record::{Record, Seen, Status, Version, search};
 use super::sets::{Kind, Read, Target, Write};
 use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
-use super::worker::State;
+use super::worker::{HEADS_UNDER_WAY, State};
 
 /// Memory that operations use one after the other.
 #[derive(Debug, Default)]
@@ -205,6 +205,9 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         if store.place().index != polychron_base::IndexId::PRIMARY {
             return None;
         }
+        if self.state.next_head != 0 {
+            self.prefetch_versions();
+        }
         let handle = self.state.hints.find(store.place().table, key)?;
         // SAFETY: the batch found the handle under a guard that it still holds.
         let record = unsafe { Record::from_handle(handle) };
@@ -215,6 +218,27 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         }
         self.state.sets.reads.truncate(reads);
         None
+    }
+
+    /// The version of a record can be fetched when its head has come, which is some prefetches later.
+    #[inline]
+    fn prefetch_version_later(&mut self, record: Record) {
+        let (heads, next) = (&mut self.state.heads_under_way, self.state.next_head);
+        if let Some(earlier) = heads[next % HEADS_UNDER_WAY].replace(record) {
+            earlier.prefetch_latest();
+        }
+        self.state.next_head = next.wrapping_add(1);
+    }
+
+    /// Fetches the versions of the records whose heads were fetched last.
+    #[cold]
+    fn prefetch_versions(&mut self) {
+        self.state.next_head = 0;
+        for head in &mut self.state.heads_under_way {
+            if let Some(record) = head.take() {
+                record.prefetch_latest();
+            }
+        }
     }
 
     /// Remembers that a part of the key space was seen to be empty.
@@ -464,8 +488,10 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
         let Ok(table) = self.table(table) else { return };
         if let Some(handle) = table.primary.index().get(key, &self.guard).handle {
             // SAFETY: the handle was found under this transaction's guard.
-            unsafe { Record::from_handle(handle) }.prefetch(table.primary.records.lines());
+            let record = unsafe { Record::from_handle(handle) };
+            record.prefetch(table.primary.records.lines());
             self.state.hints.add(table.id, key, handle);
+            self.prefetch_version_later(record);
         }
     }
 
@@ -488,6 +514,9 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             state.counters.snapshot(shared.clocks.staleness_ns() / 1000);
         }
         state.promotions.clear();
+        if state.next_head != 0 {
+            (state.next_head, state.heads_under_way) = (0, [None; HEADS_UNDER_WAY]);
+        }
         let until_check = shared.options.check_every;
         Self { shared, state, guard, timestamp, snapshot, doomed: false, ended: false, until_check }
     }
