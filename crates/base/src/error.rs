@@ -24,12 +24,24 @@ pub enum Reason {
     Inconsistent,
     /// Another transaction inserted the same key first.
     InsertedFirst,
+    /// A transaction with a later timestamp has read what this one would have changed.
+    ReadLater,
+    /// A transaction with a later timestamp has written what this one read and was going to write.
+    WrittenLater,
 }
 
 impl Reason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 6] =
-        [Self::StaleRead, Self::Phantom, Self::Latched, Self::BeingWritten, Self::Inconsistent, Self::InsertedFirst];
+    pub const ALL: [Self; 8] = [
+        Self::StaleRead,
+        Self::Phantom,
+        Self::Latched,
+        Self::BeingWritten,
+        Self::Inconsistent,
+        Self::InsertedFirst,
+        Self::ReadLater,
+        Self::WrittenLater,
+    ];
 
     /// The reason's name in statistics.
     pub const fn name(self) -> &'static str {
@@ -40,6 +52,8 @@ impl Reason {
             Self::BeingWritten => "being-written",
             Self::Inconsistent => "inconsistent",
             Self::InsertedFirst => "inserted-first",
+            Self::ReadLater => "read-later",
+            Self::WrittenLater => "written-later",
         }
     }
 }

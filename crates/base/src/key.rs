@@ -8,7 +8,7 @@
 pub const MAX_KEY_BYTES: usize = 1024;
 
 /// A key as the indexes see it: a byte string read in big-endian slices of 8 bytes.
-pub trait EncodedKey: Copy {
+pub trait EncodedKey: Copy + Send {
     /// Length of the key in bytes, at most [`MAX_KEY_BYTES`].
     fn len(&self) -> usize;
 

@@ -8,7 +8,10 @@
 //! Transactions are driven step by step by one thread, so that an interleaving is what the test's text says and nothing
 //! depends on time. Where threads run freely, invariants are checked at the end.
 
+pub mod checker;
 pub mod conformance;
+pub mod exploration;
+pub mod history;
 mod model;
 mod party;
 mod rows;

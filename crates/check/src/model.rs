@@ -1,4 +1,4 @@
-//! The model of a table of persons: a map, and a copy of it for every savepoint.
+//! The model of a table of persons: a map, and a copy of it for every savepoint; and the serial orders of what was done to it.
 
 use std::collections::BTreeMap;
 
@@ -145,4 +145,56 @@ impl Model {
             }
         }
     }
+}
+
+/// What a committed transaction did, and was answered.
+pub(crate) type Trace = Vec<(Operation, Answer)>;
+
+/// Whether some serial order explains what happened: from `start`, the transactions of all threads, each thread's in their
+/// order, give their answers and leave `end`; and the rows of every snapshot are the state between two of them.
+pub(crate) fn explained(start: &Model, threads: &[Vec<Trace>], snapshots: &[Vec<Person>], end: &[Person]) -> bool {
+    let missing: Vec<&Vec<Person>> = snapshots.iter().filter(|rows| **rows != start.rows()).collect();
+    extends(start, &mut vec![0; threads.len()], threads, &missing, end)
+}
+
+/// Whether the order goes on from here; `done` says how many transactions of each thread are in it.
+fn extends(
+    model: &Model,
+    done: &mut Vec<usize>,
+    threads: &[Vec<Trace>],
+    missing: &[&Vec<Person>],
+    end: &[Person],
+) -> bool {
+    let mut last = true;
+    for thread in 0..threads.len() {
+        let Some(trace) = threads[thread].get(done[thread]) else { continue };
+        last = false;
+        let mut next = model.clone();
+        if !trace.iter().all(|(operation, answer)| next.apply(operation) == *answer) {
+            continue;
+        }
+        let next = next.committed();
+        let rows = next.rows();
+        let missing: Vec<_> = missing.iter().copied().filter(|snapshot| **snapshot != rows).collect();
+        done[thread] += 1;
+        let found = extends(&next, done, threads, &missing, end);
+        done[thread] -= 1;
+        if found {
+            return true;
+        }
+    }
+    last && missing.is_empty() && model.rows() == end
+}
+
+/// What happened, in words.
+pub(crate) fn story(start: &Model, threads: &[Vec<Trace>], snapshots: &[Vec<Person>], end: &[Person]) -> String {
+    let mut story = format!("no serial order explains this. Start: {:?}\n", start.rows());
+    for (thread, traces) in threads.iter().enumerate() {
+        for trace in traces {
+            story += &format!("thread {thread} committed:\n");
+            trace.iter().for_each(|step| story += &format!("  {step:?}\n"));
+        }
+    }
+    snapshots.iter().for_each(|rows| story += &format!("a snapshot: {rows:?}\n"));
+    story + &format!("end: {end:?}")
 }

@@ -1,8 +1,37 @@
 //! A transaction driven by hand, which may conflict at any step.
 
+use std::cell::Cell;
+
 use polychron_base::Error;
 use polychron_base::error::Stopped;
 use polychron_engine::{Commit, Interactive, Mode, Stop};
+
+/// What this thread's parties have met.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Met {
+    /// A party could not begin beside another one.
+    pub(crate) alone: bool,
+    /// A party has conflicted.
+    pub(crate) conflict: bool,
+}
+
+thread_local! {
+    static MET: Cell<Met> = const { Cell::new(Met { alone: false, conflict: false }) };
+}
+
+/// What parties have met since the last [`forget`].
+pub(crate) fn met() -> Met {
+    MET.get()
+}
+
+/// Begins anew with what parties meet.
+pub(crate) fn forget() {
+    MET.set(Met::default());
+}
+
+fn meet_conflict() {
+    MET.set(Met { conflict: true, ..MET.get() });
+}
 
 /// One of several transactions that a test interleaves.
 ///
@@ -16,7 +45,10 @@ impl<T: Commit> Party<T> {
     pub(crate) fn begin<'w, W: Interactive<Transaction<'w> = T>>(worker: &'w mut W, mode: Mode) -> Self {
         match worker.begin(mode) {
             Ok(transaction) => Self { transaction: Some(transaction) },
-            Err(Error::Unsupported { .. }) => Self { transaction: None },
+            Err(Error::Unsupported { .. }) => {
+                MET.set(Met { alone: true, ..MET.get() });
+                Self { transaction: None }
+            }
             Err(error) => panic!("a transaction cannot begin: {error}"),
         }
     }
@@ -32,6 +64,7 @@ impl<T: Commit> Party<T> {
             Ok(output) => Some(output),
             Err(stop) => {
                 assert!(stop.is_conflict(), "a step failed: {:?}", stop.into_parts());
+                meet_conflict();
                 self.transaction = None;
                 None
             }
@@ -43,7 +76,10 @@ impl<T: Commit> Party<T> {
         let Some(transaction) = self.transaction else { return false };
         match transaction.commit().map_err(Stop::into_parts) {
             Ok(()) => true,
-            Err(Stopped::Conflict) => false,
+            Err(Stopped::Conflict) => {
+                meet_conflict();
+                false
+            }
             Err(Stopped::Failed(error)) => panic!("a commit failed: {error}"),
         }
     }

@@ -96,6 +96,22 @@ pub(crate) struct Town {
     pub(crate) name: String,
 }
 
+/// A row with composite keys of text, unique and not.
+#[derive(Row, Clone, Debug, PartialEq, Eq)]
+#[index(name = "by_title", columns(title))]
+#[index(name = "by_note", columns(note), unique)]
+#[index(name = "by_code", columns(code))]
+#[index(name = "by_place", columns(shelf, title))]
+#[index(name = "by_mark", columns(shelf, note), unique)]
+pub(crate) struct Song {
+    #[key]
+    pub(crate) id: u64,
+    pub(crate) shelf: u16,
+    pub(crate) title: String,
+    pub(crate) note: String,
+    pub(crate) code: Option<u32>,
+}
+
 /// A number under a text.
 #[derive(Row, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
@@ -108,4 +124,16 @@ pub(crate) struct Name {
 /// A person out of a view.
 pub(crate) fn own(row: <Person as Row>::Ref<'_>) -> Person {
     Person::from_ref(row)
+}
+
+/// A row whose text keys are hashed.
+#[derive(Row, Clone, Debug, PartialEq, Eq)]
+#[row(primary = "hash")]
+#[index(name = "by_address", columns(address), unique, kind = "hash")]
+pub(crate) struct Host {
+    #[key]
+    #[column(max = 4000)]
+    pub(crate) name: String,
+    #[column(max = 4000)]
+    pub(crate) address: String,
 }

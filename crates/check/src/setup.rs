@@ -22,6 +22,10 @@ pub struct Setup<P: Protocol> {
     pub interleaves: bool,
     /// Whether [`polychron_engine::Statistics::memory`] tells what rows need.
     pub measures_memory: bool,
+    /// Whether keys that came after a snapshot, and went, leave the index while it is open.
+    pub forgets_keys_behind_snapshots: bool,
+    /// Whether the serial order agrees with real time.
+    pub strict: bool,
 }
 
 impl<P: Protocol> Clone for Setup<P> {
@@ -43,7 +47,8 @@ impl<P: Protocol> Setup<P> {
         // A test that can never commit fails instead of trying for ever.
         let retry = polychron_engine::options::Retry { attempts: 100_000, ..Default::default() };
         let common = Common { memory, retry };
-        Self { options, common, tick, interleaves: true, measures_memory: true }
+        let (interleaves, measures_memory, forgets_keys_behind_snapshots, strict) = (true, true, true, true);
+        Self { options, common, tick, interleaves, measures_memory, forgets_keys_behind_snapshots, strict }
     }
 
     /// The same for a protocol that runs one transaction at a time, or does not use the engine's memory for rows.

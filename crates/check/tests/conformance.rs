@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use polychron_check::{Setup, conformance};
+use polychron_engine::Protocol;
 use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, Options, TidSource};
+use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
 /// Maflingo with a clock that the tests move.
@@ -23,6 +25,19 @@ fn watchful() -> Setup<Maflingo> {
 }
 
 conformance!(watchful_maflingo, watchful());
+
+/// Whole-partition locks; no table here is divided, so one transaction runs at a time.
+fn partitioned_store() -> Setup<PartitionedStore> {
+    let mut setup: Setup<PartitionedStore> =
+        Setup::new(polychron_protocols::partitioned_store::Options::default(), |database| {
+            database.memory().epochs().advance();
+        });
+    setup.common.memory.epoch_interval = None;
+    setup.interleaves = false;
+    setup
+}
+
+conformance!(partitioned_store, partitioned_store());
 
 /// The oracle; it has no clock, and its rows lie on the common heap.
 fn serial() -> Setup<Serial> {

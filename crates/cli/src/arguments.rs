@@ -24,6 +24,40 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Load a workload, run it, and report throughput, latencies and consistency
     Bench(Bench),
+    /// Run random transactions that collide, record them, and check that they have a serial order
+    Check(Check),
+}
+
+/// Options of `polychron check`.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Concurrency-control protocol [default: each that promises a serial order]
+    #[arg(long, conflicts_with = "history")]
+    pub(crate) protocol: Option<String>,
+
+    /// Minutes that it takes, for all protocols together
+    #[arg(long, allow_negative_numbers = true, conflicts_with_all = ["seconds", "history"])]
+    pub(crate) minutes: Option<f64>,
+
+    /// The same in seconds [default: 10]
+    #[arg(long, allow_negative_numbers = true, conflicts_with = "history")]
+    pub(crate) seconds: Option<f64>,
+
+    /// Seed of the first round; the second round has the next, and so on
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Threads that execute transactions [default: one for each core, at least 2]
+    #[arg(long, conflicts_with = "history")]
+    pub(crate) threads: Option<usize>,
+
+    /// The serial order must agree with real time, snapshots aside
+    #[arg(long)]
+    pub(crate) strict: bool,
+
+    /// Check the history in this file instead, a line of JSON for each transaction; see docs/checker.md
+    #[arg(long)]
+    pub(crate) history: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

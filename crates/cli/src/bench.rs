@@ -93,7 +93,7 @@ impl<W: Workload> ProtocolVisitor for Run<'_, W> {
     fn visit<P: Protocol>(self) -> Self::Output {
         let database =
             P::open(P::Options::default(), self.shared).map_err(|error| Refusal::Input(error.to_string()))?;
-        // Protocols may keep worker slots for themselves, so whether there are enough shows only here.
+        // A protocol may have fewer slots than were asked for, so whether there are enough shows only here.
         let workers: Result<Vec<_>, _> = (0..self.settings.threads).map(|_| database.worker()).collect();
         workers.map_err(|error| Refusal::Input(format!("--threads is {}: {error}", self.settings.threads)))?;
         let report = run::run::<P, W>(&database, self.options, self.settings, &interrupt::STOP, &Progress::new());

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bench;
+mod check;
 mod interrupt;
 mod progress;
 mod report;
@@ -21,5 +22,6 @@ fn main() -> ExitCode {
     };
     match arguments.command {
         arguments::Command::Bench(bench) => bench::run(bench),
+        arguments::Command::Check(given) => check::run(&given),
     }
 }

@@ -6,42 +6,51 @@ use std::io::IsTerminal;
 use indicatif::{ProgressBar, ProgressStyle};
 use polychron_workloads::run::{Live, Load, Observer};
 
-use crate::interrupt;
 use crate::report::thousands;
 
-/// Shows what goes on, on standard error.
+/// Shows what goes on, on standard error. What it shows on a terminal's last line is gone when it is dropped.
 pub(crate) struct Progress {
     terminal: bool,
-    bar: RefCell<Option<ProgressBar>>,
+    /// The terminal's last line.
+    line: RefCell<Option<ProgressBar>>,
     /// The last tenth of the load that was told on a plain line.
     tenth: Cell<u64>,
 }
 
+/// The bar of a load. The numbers have fixed places, so that the bar's end stands still.
+const LOADING: &str = "loading {wide_bar} {percent:>3} % of {human_len} rows";
+
 impl Progress {
     pub(crate) fn new() -> Self {
-        Self { terminal: std::io::stderr().is_terminal(), bar: RefCell::new(None), tenth: Cell::new(0) }
+        Self { terminal: std::io::stderr().is_terminal(), line: RefCell::new(None), tenth: Cell::new(0) }
     }
 
-    fn show_on_bar(&self, rows: u64, of: u64) {
-        let mut bar = self.bar.borrow_mut();
-        let bar = bar.get_or_insert_with(|| {
-            let style = ProgressStyle::with_template("loading {wide_bar} {human_pos}/{human_len} rows, {eta} left");
-            ProgressBar::new(of).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        });
-        bar.set_position(rows);
+    /// Works with the last line, which begins as `make` has it in the style of `template`.
+    fn on_last_line(&self, make: impl FnOnce() -> ProgressBar, template: &str, show: impl FnOnce(&ProgressBar)) {
+        let mut line = self.line.borrow_mut();
+        show(line.get_or_insert_with(|| {
+            let style = ProgressStyle::with_template(template);
+            make().with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        }));
     }
 
-    fn end_bar(&self) {
-        if let Some(bar) = self.bar.borrow_mut().take() {
-            bar.finish_and_clear();
+    fn clear_last_line(&self) {
+        if let Some(line) = self.line.borrow_mut().take() {
+            line.finish_and_clear();
         }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear_last_line();
     }
 }
 
 impl Observer for Progress {
     fn loading(&self, rows: u64, of: u64) {
         if self.terminal {
-            return self.show_on_bar(rows, of);
+            return self.on_last_line(|| ProgressBar::new(of), LOADING, |bar| bar.set_position(rows));
         }
         let tenth = rows * 10 / of.max(1);
         if tenth > self.tenth.get() && tenth < 10 {
@@ -51,31 +60,27 @@ impl Observer for Progress {
     }
 
     fn loaded(&self, load: Load) {
-        self.end_bar();
+        self.clear_last_line();
         eprintln!("loaded {} rows in {:.1} s", thousands(load.rows), load.seconds);
-        interrupt::set_running(true);
     }
 
     fn live(&self, live: &Live) {
         let phase = if live.warmup { "ramp-up" } else { "running" };
         let (tps, aborts) = (thousands(live.tps as u64), live.abort_rate * 100.0);
-        let line = format!(
+        let text = format!(
             "{phase} {:.0}/{:.0} s: {tps} transactions/s, {aborts:.2} % aborts",
             live.elapsed_seconds, live.of_seconds
         );
         if self.terminal {
-            // Back to the line's start, and clear what was there.
-            eprint!("\r\x1b[K{line}");
+            // Cut at the terminal's width: a line that wraps could not be taken back.
+            self.on_last_line(ProgressBar::new_spinner, "{wide_msg}", |line| line.set_message(text));
         } else {
-            eprintln!("{line}");
+            eprintln!("{text}");
         }
     }
 
     fn checking(&self) {
-        interrupt::set_running(false);
-        if self.terminal {
-            eprint!("\r\x1b[K");
-        }
+        self.clear_last_line();
         eprintln!("checking consistency");
     }
 }

@@ -38,12 +38,28 @@ pub(crate) fn two_columns<'t>(header: [&str; 2], rows: impl IntoIterator<Item = 
     table.to_string()
 }
 
+/// Columns of text, the numbers in all but the first and the last.
+pub(crate) fn columns<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
+    let mut table = table();
+    table.set_header(header);
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in 1..N.saturating_sub(1) {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.to_string()
+}
+
 /// The report as text, the verdict in its last line.
 pub(crate) fn render(report: &Report) -> String {
     let mut rows: Vec<(String, String)> = Vec::new();
     let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
     let interrupted = if report.interrupted { ", ended early" } else { "" };
-    row("measured", format!("{:.1} s on {} threads{interrupted}", report.seconds, report.threads));
+    let threads = if report.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", report.threads) };
+    row("measured", format!("{:.1} s on {threads}{interrupted}", report.seconds));
     row("throughput", format!("{} transactions/s", thousands(report.committed_tps as u64)));
     for (kind, &count) in report.completed_by_kind.iter().filter(|&(_, &count)| count > 0) {
         let share = count as f64 * 100.0 / report.completed.max(1) as f64;
@@ -51,6 +67,9 @@ pub(crate) fn render(report: &Report) -> String {
     }
     if report.rolled_back > 0 {
         row("rolled back by themselves", thousands(report.rolled_back));
+    }
+    for (name, &figure) in &report.figures {
+        row(name, thousands(figure));
     }
     row("aborts", format!("{:.2} % of all attempts", report.abort_rate * 100.0));
     for (reason, &count) in &report.aborts {

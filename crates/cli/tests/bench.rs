@@ -130,6 +130,17 @@ fn bad_input_gets_one_line_and_code_2() {
         (&["bench", "ycsb", "--index", "heap"], "hash, ordered"),
         (&["bench", "ycsb", "--records", "4000000000", "--record-size", "1000000"], "MiB"),
         (&["bench", "ycsb", "--memory-limit", "1"], "1 MiB are available"),
+        (&["bench", "ycsb", "--records", "18446744073709551615"], "--records"),
+        (&["bench", "increment", "--records", "18446744073709551615"], "MiB"),
+        (&["bench", "smallbank", "--customers", "18446744073709551615"], "MiB"),
+        (&["bench", "tpcc", "--warehouses", "65535"], "MiB"),
+        (&["bench", "tpcc", "--warehouses", "0"], "warehouse"),
+        (&["bench", "tpcc", "--threads", "0"], "--threads"),
+        (&["bench", "tpcc", "--delivery", "never"], "deferred, immediate"),
+        (&["bench", "tpcc", "--delivery-results", "/no/such/folder/results.csv"], "/no/such/folder/results.csv"),
+        (&["bench", "increment", "--threads", "257"], "256 worker slots"),
+        (&["bench", "increment", "--json", "/"], "--json /"),
+        (&["bench", "increment", "--protocol", "nothing", "--json", "/no/such/folder/x"], "no protocol `nothing`"),
         (&["bench", "ycsb", "--json", "/no/such/folder/result.json"], "/no/such/folder/result.json"),
         (&["bench", "ycsb", "--unheard-of"], "--unheard-of"),
         (&["bench", "increment", "--requests", "0"], "--requests"),
@@ -154,28 +165,108 @@ fn help_is_no_error() {
     }
 }
 
-/// Ctrl-C as a terminal sends it.
+/// Starts a run that would take ten minutes, sends it Ctrl-C as a terminal does once it has told a line that begins like
+/// `when`, and answers what it printed and wrote.
 #[cfg(unix)]
-#[test]
-fn an_interrupt_ends_the_run_and_reports() {
+fn interrupted(workload: &[&str], when: &str) -> (String, serde_json::Value) {
     use std::io::{BufRead, BufReader, Read};
     use std::process::Stdio;
 
-    let arguments = ["bench", "increment", "--records", "100", "--threads", "1", "--seconds", "600", "--warmup", "0"];
+    let json = tempfile::NamedTempFile::new().unwrap();
+    let path = json.path().to_str().expect("temporary paths are text");
+    let common = ["--threads", "1", "--seconds", "600", "--warmup", "0", "--json", path];
     let mut child = Command::new(env!("CARGO_BIN_EXE_polychron"))
-        .args(arguments)
+        .args([&["bench"], workload, &common].concat())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let running = lines.by_ref().map_while(Result::ok).any(|line| line.starts_with("running"));
-    assert!(running, "the run tells each second");
+    assert!(lines.by_ref().map_while(Result::ok).any(|line| line.starts_with(when)), "the run tells `{when}`");
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
     lines.for_each(drop);
     let mut out = String::new();
     child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
-    assert!(child.wait().unwrap().success());
+    assert!(child.wait().unwrap().success(), "{out}");
+    (out, serde_json::from_slice(&std::fs::read(json.path()).unwrap()).unwrap())
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_the_run_and_reports() {
+    let (out, report) = interrupted(&["increment", "--records", "100"], "running");
     assert!(out.contains("ended early") && out.contains("consistency: passed"), "{out}");
+    assert_eq!((&report["interrupted"], &report["checks"]), (&true.into(), &"passed".into()));
+    assert!(report["completed"].as_u64() > Some(0), "{report}");
+}
+
+/// Should the load be faster than the signal, the run is ended all the same.
+#[cfg(unix)]
+#[test]
+fn an_interrupt_while_loading_ends_the_load_and_reports() {
+    let records = 4_000_000;
+    let (out, report) = interrupted(&["increment", "--records", &records.to_string()], "loading: 10 %");
+    assert!(out.contains("ended early"), "{out}");
+    assert_eq!(report["interrupted"], true);
+    if report["load"]["rows"].as_u64() < Some(records) {
+        assert_eq!((&report["checks"], &report["completed"]), (&"not checked: ended while loading".into(), &0.into()));
+        assert!(out.ends_with("consistency: not checked: ended while loading\n"), "{out}");
+    }
+}
+
+/// What a terminal shows in the end, line by line: enough of one for what the program sends.
+#[cfg(target_os = "linux")]
+fn screen(sent: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut rest = sent;
+    let mut column = 0;
+    while let Some(first) = rest.chars().next() {
+        let last = lines.last_mut().expect("there is a line");
+        if let Some(sequence) = rest.strip_prefix("\x1b[") {
+            let end = sequence.find(|letter: char| letter.is_ascii_alphabetic()).expect("sequences end");
+            match &sequence[..=end] {
+                "K" | "0K" => last.truncate(last.char_indices().nth(column).map_or(last.len(), |(at, _)| at)),
+                "2K" => last.clear(),
+                // Colours, and whether the cursor shows.
+                other => assert!(other.ends_with('m') || other.starts_with('?'), "{other:?}"),
+            }
+            rest = &sequence[end + 1..];
+            continue;
+        }
+        match first {
+            '\r' => column = 0,
+            '\n' => {
+                lines.push(String::new());
+                column = 0;
+            }
+            letter => {
+                let mut letters: Vec<char> = last.chars().collect();
+                letters.resize(letters.len().max(column + 1), ' ');
+                letters[column] = letter;
+                *last = letters.into_iter().collect();
+                column += 1;
+            }
+        }
+        rest = &rest[first.len_utf8()..];
+    }
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// On a terminal there is a bar, then a live line, and nothing is left of them in the end.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_terminal_is_left_clean() {
+    let binary = env!("CARGO_BIN_EXE_polychron");
+    let run = format!("{binary} bench increment --records 300000 --threads 1 --seconds 2.2 --warmup 0");
+    // Not every machine has this program; elsewhere nothing is shown.
+    let Ok(output) = Command::new("script").args(["-qec", &run, "/dev/null"]).output() else { return };
+    let sent = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{sent}");
+    assert!(sent.contains("loading") && sent.contains("running 1/2 s"), "{sent:?}");
+    let screen = screen(&sent);
+    assert!(screen[0].starts_with("loaded 300,000 rows in "), "{screen:?}");
+    assert_eq!(screen[1], "checking consistency");
+    assert!(screen[2].starts_with('┌'), "{screen:?}");
+    assert!(screen.iter().any(|line| line == "consistency: passed"), "{screen:?}");
 }

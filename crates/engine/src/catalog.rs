@@ -1,13 +1,18 @@
 //! The list of a database's tables, changed rarely and read by every transaction.
 //!
-//! Each change makes a new list and raises a version. A worker keeps the list it saw last and asks for the present one
-//! only when the version has moved, so that a transaction's look-up of a table is an array access.
+//! Each change makes a new list and raises a version. A worker keeps a pointer to the list it saw last ([`Seen`]) and asks for
+//! the present one only when the version has moved, so that a transaction's look-up of a table is an array access. The
+//! pointer is good for as long as the worker is pinned: lists that were replaced stay until no guard of their time is left
+//! ([`Catalog::release`]). A worker that is idle keeps no table alive.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Deref;
+use std::sync::{Arc, PoisonError};
 
 use polychron_base::{Error, TableId};
+use polychron_memory::Epochs;
 use polychron_schema::TableDefinition;
-use polychron_sync::atomic::{AtomicU64, Ordering};
+use polychron_sync::atomic::{AtomicU64, Ordering, fence};
+use polychron_sync::{Mutex, MutexGuard};
 
 /// What the catalog must know of a protocol's table.
 pub trait Described {
@@ -16,18 +21,102 @@ pub trait Described {
 }
 
 /// The tables at one moment, by id; dropped ones leave a hole.
-pub type Tables<T> = Arc<Vec<Option<Arc<T>>>>;
+pub type Tables<T> = Arc<[Option<Arc<T>>]>;
 
 /// The list of tables.
 #[derive(Debug)]
 pub struct Catalog<T> {
     version: AtomicU64,
-    tables: Mutex<Tables<T>>,
+    lists: Mutex<Lists<T>>,
+}
+
+#[derive(Debug)]
+struct Lists<T> {
+    present: Tables<T>,
+    /// Whether any worker looks at lists through a pointer.
+    lent: bool,
+    /// Lists of the past at which a worker may still look, each with the epoch whose guards may; `None` until that is known.
+    past: Vec<(Option<u64>, Tables<T>)>,
 }
 
 impl<T> Default for Catalog<T> {
     fn default() -> Self {
-        Self { version: AtomicU64::new(0), tables: Mutex::new(Arc::default()) }
+        let lists = Lists { present: Arc::default(), lent: false, past: Vec::new() };
+        Self { version: AtomicU64::new(0), lists: Mutex::new(lists) }
+    }
+}
+
+impl<T> Catalog<T> {
+    fn lists(&self) -> MutexGuard<'_, Lists<T>> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The list that a worker saw last.
+#[derive(Debug)]
+pub struct Seen<T> {
+    version: u64,
+    tables: *const [Option<Arc<T>>],
+}
+
+// SAFETY: it stands for a shared reference to the list.
+unsafe impl<T: Send + Sync> Send for Seen<T> {}
+
+/// The version of a list that was never looked at; no catalog changes so often.
+const NEVER: u64 = u64::MAX;
+
+impl<T> Default for Seen<T> {
+    fn default() -> Self {
+        Self { version: NEVER, tables: &raw const *<&[Option<Arc<T>>]>::default() }
+    }
+}
+
+impl<T> Deref for Seen<T> {
+    type Target = [Option<Arc<T>>];
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        // SAFETY: who called `renew` promised to look only while the list is kept.
+        unsafe { &*self.tables }
+    }
+}
+
+impl<T: Described> Seen<T> {
+    /// Looks at the present list from now on, if it is another one.
+    ///
+    /// # Safety
+    /// The caller is pinned, and from now until the next call it looks through this only under guards of which the
+    /// outermost stood, and was not renewed, since before this call; or while it holds what [`Seen::keep`] answered.
+    #[inline]
+    pub unsafe fn renew(&mut self, catalog: &Catalog<T>) {
+        if !self.is_present(catalog) {
+            self.renew_slowly(catalog);
+        }
+    }
+
+    #[cold]
+    fn renew_slowly(&mut self, catalog: &Catalog<T>) {
+        let mut lists = catalog.lists();
+        lists.lent = true;
+        *self = Self { version: catalog.version.load(Ordering::Relaxed), tables: Arc::as_ptr(&lists.present) };
+    }
+
+    /// Whether this is the present list.
+    #[inline]
+    pub fn is_present(&self, catalog: &Catalog<T>) -> bool {
+        catalog.version() == self.version
+    }
+
+    /// The list as one that stays, for who is about to leave the guard.
+    pub fn keep(&self) -> Tables<T> {
+        if self.version == NEVER {
+            return Arc::default();
+        }
+        // SAFETY: the pointer came from an `Arc`, which the catalog keeps as long as the list may be looked at.
+        unsafe {
+            Arc::increment_strong_count(self.tables);
+            Arc::from_raw(self.tables)
+        }
     }
 }
 
@@ -37,15 +126,15 @@ impl<T: Described> Catalog<T> {
     /// # Errors
     /// [`Error::NameTaken`], or what `make` answers.
     pub fn create(&self, name: &str, make: impl FnOnce(TableId) -> Result<T, Error>) -> Result<TableId, Error> {
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        if find(&tables, name).is_some() {
+        let mut lists = self.lists();
+        if find(&lists.present, name).is_some() {
             return Err(Error::NameTaken(name.to_owned()));
         }
-        let id = TableId(tables.len() as u32);
+        let id = TableId(lists.present.len() as u32);
         let table = Arc::new(make(id)?);
-        let mut changed = Vec::clone(&tables);
+        let mut changed = lists.present.to_vec();
         changed.push(Some(table));
-        self.publish(&mut tables, changed);
+        self.publish(&mut lists, changed);
         Ok(id)
     }
 
@@ -54,12 +143,12 @@ impl<T: Described> Catalog<T> {
     /// # Errors
     /// [`Error::NoSuchTable`], or what `change` answers.
     pub fn replace<O>(&self, id: TableId, change: impl FnOnce(&T) -> Result<(T, O), Error>) -> Result<O, Error> {
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        let present = get(&tables, id)?;
+        let mut lists = self.lists();
+        let present = get(&lists.present, id)?;
         let (table, output) = change(present)?;
-        let mut changed = Vec::clone(&tables);
+        let mut changed = lists.present.to_vec();
         changed[id.position()] = Some(Arc::new(table));
-        self.publish(&mut tables, changed);
+        self.publish(&mut lists, changed);
         Ok(output)
     }
 
@@ -68,18 +157,18 @@ impl<T: Described> Catalog<T> {
     /// # Errors
     /// [`Error::NoSuchTable`].
     pub fn remove(&self, id: TableId) -> Result<Arc<T>, Error> {
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        let removed = Arc::clone(get(&tables, id)?);
-        let mut changed = Vec::clone(&tables);
+        let mut lists = self.lists();
+        let removed = Arc::clone(get(&lists.present, id)?);
+        let mut changed = lists.present.to_vec();
         changed[id.position()] = None;
-        self.publish(&mut tables, changed);
+        self.publish(&mut lists, changed);
         Ok(removed)
     }
 
     /// The present list and its version.
     pub fn snapshot(&self) -> (u64, Tables<T>) {
-        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        (self.version.load(Ordering::Relaxed), Arc::clone(&tables))
+        let lists = self.lists();
+        (self.version.load(Ordering::Relaxed), Arc::clone(&lists.present))
     }
 
     /// The present version. A worker that begins a transaction after a change was acknowledged sees it here: the
@@ -103,8 +192,29 @@ impl<T: Described> Catalog<T> {
         get(&tables, id).map(|table| Arc::clone(table.definition()))
     }
 
-    fn publish(&self, tables: &mut Tables<T>, changed: Vec<Option<Arc<T>>>) {
-        *tables = Arc::new(changed);
+    /// Gives up the lists of the past at which nobody looks any more, and with them the tables that only they had. Guards
+    /// decide, so a list goes when its time has come and this is called again.
+    pub fn release(&self, epochs: &Epochs) {
+        let mut lists = self.lists();
+        if lists.past.is_empty() {
+            return;
+        }
+        // Barrier: pairs with the one in a worker's pin. A worker that pins behind it finds the new version; one that
+        // pinned before is in the epoch that is read next, or in an older one.
+        fence(Ordering::SeqCst);
+        let (current, readonly) = (epochs.current(), epochs.readonly());
+        lists.past.iter_mut().for_each(|(epoch, _)| *epoch = Some(epoch.unwrap_or(current)));
+        let released: Vec<_> = lists.past.extract_if(.., |(epoch, _)| *epoch <= Some(readonly)).collect();
+        drop(lists);
+        // A table that goes with its list takes time, and asks the keeper.
+        drop(released);
+    }
+
+    fn publish(&self, lists: &mut Lists<T>, changed: Vec<Option<Arc<T>>>) {
+        let past = std::mem::replace(&mut lists.present, changed.into());
+        if lists.lent {
+            lists.past.push((None, past));
+        }
         // Pairs with the acquiring load in `version`; the lock makes the increment the only one.
         self.version.store(self.version.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
@@ -126,3 +236,6 @@ fn find<T: Described>(tables: &[Option<Arc<T>>], name: &str) -> Option<TableId> 
     let named = |table: &Option<Arc<T>>| table.as_ref().is_some_and(|table| table.definition().name == name);
     tables.iter().position(named).map(|position| TableId(position as u32))
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,8 @@ pub mod batch;
 pub mod catalog;
 pub mod drive;
 pub mod futures;
+#[doc(hidden)]
+pub mod mutations;
 pub mod options;
 pub mod redo;
 pub mod scan;
@@ -168,12 +170,12 @@ pub trait Worker: Send {
     /// # Errors
     /// As [`Worker::execute`].
     #[inline]
-    fn read_one<K: EncodedKey, O>(
+    fn read_one<K: EncodedKey, O: Send>(
         &mut self,
         table: TableId,
         key: K,
         projection: &Projection,
-        read: impl FnMut(Option<RowRef<'_>>) -> O,
+        read: impl FnMut(Option<RowRef<'_>>) -> O + Send,
     ) -> Result<O, Error> {
         self.execute(&mut single::ReadOne { table, key, projection, read })
     }
@@ -238,9 +240,11 @@ pub enum Mode {
 ///
 /// It may be run several times before it commits, and some protocols run it on reads that do not fit together before they
 /// notice, so it must not have effects outside of the transaction, and state it keeps in `self` must be reset at its start.
-pub trait Procedure {
+///
+/// It and its answer can be sent to other threads: protocols that plan procedures run them where they see fit.
+pub trait Procedure: Send {
     /// What it answers with.
-    type Output;
+    type Output: Send;
 
     /// The logic.
     ///

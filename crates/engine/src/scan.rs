@@ -39,6 +39,20 @@ pub struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
+    /// All rows of a table, in the order of their primary keys.
+    pub const fn all(table: TableId) -> Self {
+        Self {
+            table,
+            index: IndexId::PRIMARY,
+            lower: Bound::Unbounded,
+            upper: Bound::Unbounded,
+            direction: Direction::Forward,
+            limit: usize::MAX,
+            projection: Projection::ALL,
+            restrictions: &[],
+        }
+    }
+
     /// The key, when the range is exactly one: the only range that an index without order answers.
     #[inline]
     pub fn point(&self) -> Option<&'a [u8]> {

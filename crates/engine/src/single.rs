@@ -14,7 +14,7 @@ pub(crate) struct ReadOne<'p, K, F> {
     pub(crate) read: F,
 }
 
-impl<K: EncodedKey, O, F: FnMut(Option<RowRef<'_>>) -> O> Procedure for ReadOne<'_, K, F> {
+impl<K: EncodedKey, O: Send, F: FnMut(Option<RowRef<'_>>) -> O + Send> Procedure for ReadOne<'_, K, F> {
     type Output = O;
 
     #[inline]

@@ -2,9 +2,9 @@
 
 use polychron_base::{Abort, Reason};
 use polychron_memory::MemoryStatistics;
-use polychron_sync::CachePadded;
 use polychron_sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use polychron_sync::{CachePadded, Mutex};
+use std::sync::{Arc, PoisonError};
 
 const REASONS: usize = Reason::ALL.len();
 
@@ -122,6 +122,8 @@ pub struct Statistics {
     pub staleness_max_us: u64,
     /// Memory, where the protocol uses the engine's.
     pub memory: Option<MemoryStatistics>,
+    /// What this protocol counts besides: names with their units, and values.
+    pub figures: Vec<(&'static str, f64)>,
 }
 
 impl Statistics {

@@ -7,8 +7,8 @@ use std::ops::{Bound, ControlFlow, RangeBounds};
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_schema::{
-    ByteRange, Columns, Index, Key, KeyPrefix, KeyRef, KeyScratch, OwnedKey, Projection, RangeScratch, Row, RowBuffer,
-    RowRef,
+    Columns, Index, Key, KeyBound, KeyPrefix, KeyRef, KeyScratch, MAX_KEY_BYTES, OwnedKey, Projection, RangeScratch,
+    Row, RowBuffer, RowRef,
 };
 
 use crate::{Direction, Insertion, Scan, Transaction};
@@ -179,8 +179,7 @@ pub trait Operations: Transaction {
         table: &Table<R>,
         prefix: P,
     ) -> Range<'_, Self, R> {
-        let bounds = KeyBounds::of_range(RangeScratch::new().prefix(&prefix));
-        Range::new(self, table.id, IndexId::PRIMARY, bounds)
+        Range::new(self, table.id, IndexId::PRIMARY, KeyBounds::of_prefix(&prefix))
     }
 
     /// The rows that have these values in the columns of a secondary index, in the order of their primary keys. Of a hash
@@ -192,11 +191,7 @@ pub trait Operations: Transaction {
         index: Index<R, K>,
         key: K::Ref<'_>,
     ) -> Range<'_, Self, R> {
-        let bounds = if index.open {
-            KeyBounds::of_range(index.equal(key, &mut RangeScratch::new()))
-        } else {
-            KeyBounds::point(index.point(key, &mut KeyScratch::new()))
-        };
+        let bounds = if index.open { KeyBounds::of_prefix(&key) } else { KeyBounds::of(&(key..=key)) };
         Range::new(self, table.id, index_id(index), bounds)
     }
 
@@ -208,20 +203,43 @@ pub trait Operations: Transaction {
         index: Index<R, K>,
         prefix: P,
     ) -> Range<'_, Self, R> {
-        let bounds = KeyBounds::of_range(RangeScratch::new().prefix(&prefix));
-        Range::new(self, table.id, index_id(index), bounds)
+        Range::new(self, table.id, index_id(index), KeyBounds::of_prefix(&prefix))
     }
 
-    /// The rows between two values of the leading columns of a secondary index, in the index's order; a bound stands for
-    /// all entries that begin with it.
+    /// The rows between two keys of a secondary index, in the index's order. A bound is a key of the index, or its first
+    /// columns, and then stands for all entries that begin with it; bounds of other types do not compile.
+    ///
+    /// ```
+    /// # use polychron_engine::{Operations, Row, Stop, Table, Transaction};
+    /// #[derive(Row)]
+    /// #[index(name = "by_place", columns(shelf, slot))]
+    /// struct Book { #[key] id: u64, shelf: u16, slot: u32 }
+    ///
+    /// fn between<T: Transaction>(transaction: &mut T, books: &Table<Book>) -> Result<(u64, u64), Stop> {
+    ///     let places = transaction.scan_range_by(books, Book::BY_PLACE, (1_u16, 20_u32)..(2, 0)).count()?;
+    ///     let shelves = transaction.scan_range_by(books, Book::BY_PLACE, 1_u16..=2).count()?;
+    ///     Ok((places, shelves))
+    /// }
+    /// ```
+    /// ```compile_fail
+    /// # use polychron_engine::{Operations, Row, Stop, Table, Transaction};
+    /// # #[derive(Row)]
+    /// # #[index(name = "by_place", columns(shelf, slot))]
+    /// # struct Book { #[key] id: u64, shelf: u16, slot: u32 }
+    /// fn between<T: Transaction>(transaction: &mut T, books: &Table<Book>) -> Result<u64, Stop> {
+    ///     transaction.scan_range_by(books, Book::BY_PLACE, 1_u32..=2).count()
+    /// }
+    /// ```
     #[inline]
-    fn scan_range_by<R: Row, K: OwnedKey, P: Key>(
+    fn scan_range_by<'k, R: Row, K: OwnedKey, B: KeyBound<K::Ref<'k>>>(
         &mut self,
         table: &Table<R>,
         index: Index<R, K>,
-        range: impl RangeBounds<P>,
+        range: impl RangeBounds<B>,
     ) -> Range<'_, Self, R> {
-        Range::new(self, table.id, index_id(index), KeyBounds::of_prefixes(&range))
+        // A whole key ends where the entry's columns end, unless the primary key follows.
+        let bounds = if B::WHOLE && !index.open { KeyBounds::of(&range) } else { KeyBounds::of_prefixes(&range) };
+        Range::new(self, table.id, index_id(index), bounds)
     }
 }
 
@@ -297,45 +315,60 @@ impl BoundKey {
 impl KeyBounds {
     /// Whole keys: a bound is exactly that key.
     #[inline]
-    fn of<K: Key>(range: &impl RangeBounds<K>) -> Self {
+    fn of<K: Key>(range: &impl RangeBounds<K>) -> Result<Self, Error> {
         let encode = |key: &K| {
+            key.check()?;
             let mut scratch = KeyScratch::new();
-            BoundKey::of(key.encode(&mut scratch))
+            Ok(BoundKey::of(key.encode(&mut scratch)))
         };
-        Self { lower: range.start_bound().map(encode), upper: range.end_bound().map(encode) }
+        Ok(Self {
+            lower: transpose(range.start_bound().map(encode))?,
+            upper: transpose(range.end_bound().map(encode))?,
+        })
+    }
+
+    /// All keys that begin with these columns.
+    #[inline]
+    fn of_prefix<K: Key>(prefix: &K) -> Result<Self, Error> {
+        let (first, behind) = ends(prefix)?;
+        Ok(Self { lower: Bound::Included(first), upper: behind.map_or(Bound::Unbounded, Bound::Excluded) })
     }
 
     /// Leading columns: a bound stands for every key that begins with it.
-    fn of_prefixes<K: Key>(range: &impl RangeBounds<K>) -> Self {
-        let mut scratch = RangeScratch::new();
+    fn of_prefixes<K: Key>(range: &impl RangeBounds<K>) -> Result<Self, Error> {
         let lower = match range.start_bound() {
-            Bound::Included(prefix) => Bound::Included(BoundKey::new(scratch.prefix(prefix).start)),
-            Bound::Excluded(prefix) => end_bound(scratch.prefix(prefix), Bound::Included),
+            Bound::Included(prefix) => Bound::Included(ends(prefix)?.0),
+            // Nothing lies behind the greatest prefix: no key is greater than the longest one of bytes that are all 255.
+            Bound::Excluded(prefix) => match ends(prefix)?.1 {
+                Some(behind) => Bound::Included(behind),
+                None => Bound::Excluded(BoundKey::new(&[u8::MAX; MAX_KEY_BYTES])),
+            },
             Bound::Unbounded => Bound::Unbounded,
         };
         let upper = match range.end_bound() {
-            Bound::Included(prefix) => end_bound(scratch.prefix(prefix), Bound::Excluded),
-            Bound::Excluded(prefix) => Bound::Excluded(BoundKey::new(scratch.prefix(prefix).start)),
+            Bound::Included(prefix) => ends(prefix)?.1.map_or(Bound::Unbounded, Bound::Excluded),
+            Bound::Excluded(prefix) => Bound::Excluded(ends(prefix)?.0),
             Bound::Unbounded => Bound::Unbounded,
         };
-        Self { lower, upper }
-    }
-
-    /// One key, and nothing that begins with it.
-    #[inline]
-    fn point(key: &[u8]) -> Self {
-        Self { lower: Bound::Included(BoundKey::new(key)), upper: Bound::Included(BoundKey::new(key)) }
-    }
-
-    #[inline]
-    fn of_range(range: ByteRange<'_>) -> Self {
-        Self { lower: Bound::Included(BoundKey::new(range.start)), upper: end_bound(range, Bound::Excluded) }
+        Ok(Self { lower, upper })
     }
 }
 
+/// The first key that begins with a prefix, and the first one behind all that do, if there is one.
 #[inline]
-fn end_bound(range: ByteRange<'_>, bound: fn(BoundKey) -> Bound<BoundKey>) -> Bound<BoundKey> {
-    range.end.map_or(Bound::Unbounded, |end| bound(BoundKey::new(end)))
+fn ends<K: Key>(prefix: &K) -> Result<(BoundKey, Option<BoundKey>), Error> {
+    let mut scratch = RangeScratch::new();
+    let range = scratch.prefix(prefix);
+    let ends = (BoundKey::new(range.start), range.end.map(BoundKey::new));
+    if scratch.is_too_long() { Err(Error::KeyTooLong) } else { Ok(ends) }
+}
+
+fn transpose<O>(bound: Bound<Result<O, Error>>) -> Result<Bound<O>, Error> {
+    Ok(match bound {
+        Bound::Included(key) => Bound::Included(key?),
+        Bound::Excluded(key) => Bound::Excluded(key?),
+        Bound::Unbounded => Bound::Unbounded,
+    })
 }
 
 /// A range of rows that is about to be read.
@@ -344,7 +377,8 @@ pub struct Range<'t, T: ?Sized, R> {
     transaction: &'t mut T,
     table: TableId,
     index: IndexId,
-    bounds: KeyBounds,
+    /// Refused when a bound is longer than any key.
+    bounds: Result<KeyBounds, Error>,
     direction: Direction,
     limit: usize,
     projection: Projection,
@@ -352,7 +386,7 @@ pub struct Range<'t, T: ?Sized, R> {
 }
 
 impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
-    fn new(transaction: &'t mut T, table: TableId, index: IndexId, bounds: KeyBounds) -> Self {
+    fn new(transaction: &'t mut T, table: TableId, index: IndexId, bounds: Result<KeyBounds, Error>) -> Self {
         Self {
             transaction,
             table,
@@ -386,16 +420,17 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
     /// Visits the rows until the visitor breaks.
     ///
     /// # Errors
-    /// Conflicts, and [`Error::NoOrder`] for a range of a hash index.
+    /// Conflicts, [`Error::NoOrder`] for a range of a hash index, and [`Error::KeyTooLong`] for a bound longer than any key.
     pub fn try_for_each(self, mut visitor: impl FnMut(R::Ref<'_>) -> ControlFlow<()>) -> Result<(), Stop> {
+        let bounds = self.bounds?;
         if self.limit == 0 {
             return Ok(());
         }
         let scan = Scan {
             table: self.table,
             index: self.index,
-            lower: self.bounds.lower.as_ref().map(BoundKey::as_bytes),
-            upper: self.bounds.upper.as_ref().map(BoundKey::as_bytes),
+            lower: bounds.lower.as_ref().map(BoundKey::as_bytes),
+            upper: bounds.upper.as_ref().map(BoundKey::as_bytes),
             direction: self.direction,
             limit: self.limit,
             projection: self.projection,

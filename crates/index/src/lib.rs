@@ -5,9 +5,13 @@
 
 mod any;
 pub mod hash;
+#[cfg(all(test, loom))]
+mod model;
 pub mod ordered;
 
 mod stamp;
+
+use std::ptr::NonNull;
 
 pub use any::AnyIndex;
 pub use stamp::{Change, Changes, Stamp};
@@ -15,6 +19,19 @@ pub use stamp::{Change, Changes, Stamp};
 /// What an index holds for a key: 64 bits that mean something to the protocol (a record's address, a record id, a row
 /// number). Never zero.
 pub type Handle = std::num::NonZeroU64;
+
+/// The handle of what lies at an address.
+#[inline]
+pub fn handle_of<T>(pointer: NonNull<T>) -> Handle {
+    Handle::new(pointer.as_ptr().expose_provenance() as u64).expect("a pointer that is not null")
+}
+
+/// The address that a handle came from ([`handle_of`]). Whether anything still lies there is for the caller to know.
+#[inline]
+pub fn pointer_of<T>(handle: Handle) -> NonNull<T> {
+    let address = std::num::NonZeroUsize::try_from(handle).expect("addresses have the machine's width");
+    NonNull::with_exposed_provenance(address)
+}
 
 /// What a look-up found, and where it looked.
 #[derive(Clone, Copy, Debug)]

@@ -4,13 +4,14 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use polychron_base::key::{EncodedKey, Key8, Key16};
+use polychron_base::sizes::scaled;
 use polychron_index::hash::HashIndex;
 use polychron_index::{Change, Changes, Handle, Inserted, Stamp};
 use polychron_memory::{Guard, Memory, Options};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
-const KEYS: u64 = if cfg!(miri) { 200 } else { 200_000 };
-const ROUNDS: usize = if cfg!(miri) { 20 } else { 5_000 };
+const KEYS: u64 = scaled(200_000, 200) as u64;
+const ROUNDS: usize = scaled(5_000, 20);
 
 fn memory() -> Arc<Memory> {
     Memory::new(Options::default()).unwrap()

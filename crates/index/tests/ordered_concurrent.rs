@@ -4,6 +4,7 @@ mod ordered_common;
 
 use ordered_common::{Collect, NodeSet, Random, handle};
 use polychron_base::key::Key8;
+use polychron_base::sizes::{SHRINK, scaled};
 use polychron_index::Inserted;
 use polychron_index::ordered::{Direction, Finger, OrderedIndex, Step};
 use polychron_memory::{Guard, Local, Memory, Options};
@@ -90,7 +91,8 @@ fn put(index: &OrderedIndex, key: &[u8], value: u64, guard: &Guard<'_>) -> bool 
 }
 
 /// Keys that are there all the time have even numbers, the others come and go. `spread` makes keys of a number.
-fn come_and_go(spread: fn(u64) -> Vec<u8>, numbers: u64, rounds: u64) {
+fn come_and_go(spread: fn(u64) -> Vec<u8>, numbers: u64, rounds: usize) {
+    let rounds = scaled(rounds, 20) as u64;
     let bench = Bench::new();
     let index = &bench.index;
     let stable: Vec<Vec<u8>> = {
@@ -213,14 +215,15 @@ fn background_removal_fails_no_stamp() {
     }
     let bench = Bench::new();
     let index = &bench.index;
-    for round in 0..12u64 {
+    let keys = 2 * scaled(1500, 60) as u64;
+    for round in 0..if SHRINK > 1 { 2 } else { 12 } {
         let local = bench.memory.register().expect("a worker slot is free");
         let guard = local.pin();
-        (0..3000).for_each(|number| assert!(put(index, &key(number), 1, &guard)));
+        (0..keys).for_each(|number| assert!(put(index, &key(number), 1, &guard)));
         let remove = |part: u64, local: &Local| {
             let guard = &local.pin();
-            for step in 0..1500 {
-                let number = if round % 2 == 0 { 2 * step + part } else { 2 * (step * 7 % 1500) + part };
+            for step in 0..keys / 2 {
+                let number = if round % 2 == 0 { 2 * step + part } else { 2 * (step * 7 % (keys / 2)) + part };
                 assert!(index.remove(&key(number)[..], handle(1), guard));
             }
         };
@@ -256,7 +259,7 @@ fn stamps_that_hold_mean_that_nothing_came() {
     let held = AtomicU64::new(0);
     let work = |seed: u64, local: &Local| {
         let mut random = Random::new(seed);
-        for _ in 0..10_000 {
+        for _ in 0..scaled(10_000, 20) {
             let guard = &local.pin();
             let first = random.below(400) as u64;
             let insert = random.below(3) == 0;
@@ -296,19 +299,20 @@ fn stamps_that_hold_mean_that_nothing_came() {
 /// Of two transactions that each insert what the other found absent, at least one sees the other.
 #[test]
 fn crossed_insertions_are_seen() {
-    const ROUNDS: u64 = 10_000;
+    let rounds = scaled(10_000, 30);
+    let spaced = scaled(2000, 40) as u64;
     let bench = Bench::new();
     let index = &bench.index;
     {
         let local = bench.memory.register().expect("a worker slot is free");
         let guard = local.pin();
-        (0..2000u64).for_each(|number| assert!(put(index, &(number * 1000).to_be_bytes(), 1, &guard)));
+        (0..spaced).for_each(|number| assert!(put(index, &(number * 1000).to_be_bytes(), 1, &guard)));
     }
     let barrier = Barrier::new(2);
     let saw_other = [const { AtomicBool::new(false) }; 2];
     let transact = |own: usize, local: &Local| {
         let mut random = Random::new(99);
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             // Both draw the same two keys; sometimes they lie in one leaf.
             let base = random.next() % 2_000_000;
             let distance = if random.below(2) == 0 { 1 } else { 100_000 };
@@ -337,11 +341,12 @@ fn insertions_of_the_same_keys_have_one_winner() {
     let bench = Bench::new();
     let index = &bench.index;
     let wins = AtomicU64::new(0);
+    let keys = scaled(8000, 60);
     let insert = |seed: u64, local: &Local| {
         let mut random = Random::new(seed);
-        let mut order: Vec<u64> = (0..8000).collect();
+        let mut order: Vec<u64> = (0..keys as u64).collect();
         if seed.is_multiple_of(2) {
-            (0..order.len()).for_each(|at| order.swap(at, random.below(8000)));
+            (0..order.len()).for_each(|at| order.swap(at, random.below(keys)));
         }
         let guard = &local.pin();
         for number in &order {
@@ -351,9 +356,9 @@ fn insertions_of_the_same_keys_have_one_winner() {
         }
     };
     bench.run(&[&|local| insert(1, local), &|local| insert(2, local), &|local| insert(3, local)], &[]);
-    assert_eq!(wins.load(Ordering::SeqCst), 8000);
+    assert_eq!(wins.load(Ordering::SeqCst), keys as u64);
     let local = bench.memory.register().expect("a worker slot is free");
-    assert_eq!(index.statistics(&local.pin()).keys, 8000);
+    assert_eq!(index.statistics(&local.pin()).keys, keys);
     remove_all(&bench);
     bench.end();
 }

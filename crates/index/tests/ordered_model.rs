@@ -4,6 +4,7 @@ mod ordered_common;
 
 use ordered_common::{Collect, NodeSet, Random, handle, memory};
 use polychron_base::key::{EncodedKey, Key8, Key16};
+use polychron_base::sizes::scaled;
 use polychron_index::ordered::{BulkLoadError, Direction, Finger, OrderedIndex, Step, Visitor};
 use polychron_index::{Handle, Inserted, Stamp};
 use polychron_memory::Guard;
@@ -97,6 +98,7 @@ fn bound(random: &mut Random, model: &Model) -> Bound<Vec<u8>> {
 
 #[test]
 fn agrees_with_a_model() {
+    let steps = scaled(4000, 80) as u64;
     for seed in 1..=12 {
         let (_memory, local) = memory();
         let guard = local.pin();
@@ -104,9 +106,9 @@ fn agrees_with_a_model() {
         let mut random = Random::new(seed);
         let mut model = Model::new();
         let finger = &mut Finger::default();
-        for step in 0..4000u64 {
+        for step in 0..steps {
             let key = random.key();
-            let growing = (step / 1000) % 2 == 0;
+            let growing = (step / (steps / 4)).is_multiple_of(2);
             match random.below(10) {
                 0..=4 if growing => {
                     let absent = !model.contains_key(&key);
@@ -174,7 +176,7 @@ fn ascending_and_descending_insertions_fill_leaves() {
     let guard = local.pin();
     for ascending in [true, false] {
         let index = OrderedIndex::new(&guard).expect("memory is there");
-        let count = 20_000u64;
+        let count = scaled(20_000, 300) as u64;
         for step in 0..count {
             let number = if ascending { step } else { count - 1 - step };
             assert!(put(&index, Key8::new(number, 8), number + 1, &guard));
@@ -212,6 +214,7 @@ fn runs_inside_the_key_space_fill_leaves() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "a deep tree takes an interpreter too long")]
 fn removal_in_any_order_leaves_one_empty_root() {
     let (_memory, local) = memory();
     let guard = local.pin();
@@ -246,7 +249,7 @@ fn removal_in_any_order_leaves_one_empty_root() {
 
 #[test]
 fn bulk_load_agrees_with_insertion() {
-    for seed in 1..=30 {
+    for seed in 1..=scaled(30, 2) as u64 {
         let (_memory, local) = memory();
         let guard = local.pin();
         let mut random = Random::new(seed);
@@ -317,7 +320,7 @@ fn stamps_hold_across_removal_and_fail_after_insertion() {
 /// Scans a range, works on the index, and compares what the node set says with what the model knows.
 #[test]
 fn node_sets_tell_own_insertions_from_foreign_ones() {
-    for seed in 1..=400 {
+    for seed in 1..=scaled(400, 4) as u64 {
         let (_memory, local) = memory();
         let guard = local.pin();
         let index = OrderedIndex::new(&guard).expect("memory is there");
@@ -424,7 +427,7 @@ fn scans_survive_changes_under_them() {
         [|number| number.to_be_bytes().to_vec(), layered, |number| vec![0; number as usize]];
     for (shape, spread) in spreads.into_iter().enumerate() {
         let numbers = if shape == 2 { 400 } else { 2000 };
-        for seed in 1..=40 {
+        for seed in 1..=scaled(40, 2) as u64 {
             let (_memory, local) = memory();
             let guard = local.pin();
             let index = OrderedIndex::new(&guard).expect("memory is there");

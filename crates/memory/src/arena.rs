@@ -4,10 +4,12 @@
 //! Only what is handed out counts as reserved: an untouched page of a region costs nothing.
 
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use polychron_sync::atomic::{AtomicUsize, Ordering};
+use polychron_sync::{Mutex, MutexGuard};
 
+use crate::classes::{MAX_LOCAL, align_of_size, class_within, size_of_class};
 use crate::coalesce;
 use crate::system::{HUGE_PAGE, Mapping, PAGE};
 
@@ -20,6 +22,35 @@ pub(crate) struct Span {
 
 // SAFETY: a span owns its memory.
 unsafe impl Send for Span {}
+
+impl Span {
+    /// Cuts a block of `size` bytes off, `size` being a class's: what lies before the block, the block, what lies behind.
+    pub(crate) fn cut(self, size: usize) -> Option<(Self, NonNull<u8>, Self)> {
+        let address = self.base.addr().get();
+        let skip = address.next_multiple_of(align_of_size(size)) - address;
+        let rest = self.bytes.checked_sub(skip + size)?;
+        // SAFETY: the span has at least `skip + size` bytes.
+        let (block, behind) = unsafe { (self.base.add(skip), self.base.add(skip + size)) };
+        Some((Self { base: self.base, bytes: skip }, block, Self { base: behind, bytes: rest }))
+    }
+
+    /// The blocks that a span falls into, with their classes, as large as they can be. The span is aligned to 16 and a
+    /// multiple of 16 long.
+    pub(crate) fn blocks(self) -> impl Iterator<Item = (usize, NonNull<u8>)> {
+        let Self { mut base, mut bytes } = self;
+        std::iter::from_fn(move || {
+            let address = base.addr().get();
+            let skip = address.next_multiple_of(64) - address;
+            // Up to the next boundary a block of just that size, which is less than 64 and so needs no more alignment.
+            let fit = if skip > 0 { skip.min(bytes) } else { bytes.min(MAX_LOCAL) };
+            let (class, block) = (class_within(fit)?, base);
+            // SAFETY: the class's size is at most what the span has left.
+            base = unsafe { base.add(size_of_class(class)) };
+            bytes -= size_of_class(class);
+            Some((class, block))
+        })
+    }
+}
 
 /// What the limit leaves.
 #[derive(Debug)]
@@ -41,9 +72,12 @@ impl Budget {
         self.reserved.load(Ordering::Relaxed)
     }
 
-    /// Takes `bytes` off the budget, or nothing when that much is not left.
-    pub(crate) fn reserve(&self, bytes: usize) -> bool {
-        let more = |reserved: usize| reserved.checked_add(bytes).filter(|reserved| *reserved <= self.limit);
+    /// Takes `bytes` off the budget, or nothing when less than `bytes` and `aside` together are left.
+    pub(crate) fn reserve(&self, bytes: usize, aside: usize) -> bool {
+        let more = |reserved: usize| {
+            let sum = reserved.checked_add(bytes)?;
+            (sum.checked_add(aside)? <= self.limit).then_some(sum)
+        };
         self.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 

@@ -6,7 +6,8 @@
 //! the blocks that lie in it are forgotten. Two walks over the free blocks, no memory but a counter a page.
 
 use std::ptr::NonNull;
-use std::sync::Mutex;
+
+use polychron_sync::Mutex;
 
 use crate::arena::Span;
 use crate::blocks::{FreeList, Gathered};

@@ -7,14 +7,22 @@
 //! Both horizons only grow. `docs/memory.md` proves what is promised here; this module depends on nothing but atomics,
 //! so that loom can run it.
 
+use std::ops::Range;
+
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, publish};
 
 /// The word of a slot that takes no part: greater than every epoch, so that a minimum passes over it.
 const IDLE: u64 = u64::MAX;
 
+/// The `snapshot` word of a reader that is about to choose its epoch: it may be any that is readable now.
+const OPENING: u64 = IDLE - 1;
+
 /// The first epoch. What is loaded before any transaction ran counts as written in epoch 0.
 const FIRST: u64 = 1;
+
+/// How many epochs begin by the clock while a worker stays in an old one.
+const LONGEST_LAG: u64 = 16;
 
 /// The epoch clock of one database. See the head of the module.
 #[derive(Debug)]
@@ -108,6 +116,22 @@ impl Epochs {
         })
     }
 
+    /// One tick, as [`Epochs::advance`] does it, unless `current` is far ahead of `readonly` already: while a worker stays in
+    /// an old epoch nothing is gained by more of them, and the horizons are only brought up to date. Returns whether an
+    /// epoch began.
+    pub fn tick(&self) -> bool {
+        if self.is_lagging() {
+            self.refresh();
+            return false;
+        }
+        self.advance()
+    }
+
+    /// Whether a worker that stays in an old epoch keeps the clock from beginning new ones.
+    pub fn is_lagging(&self) -> bool {
+        self.current() > self.readonly() + LONGEST_LAG
+    }
+
     /// Brings the horizons up to date without a tick.
     ///
     /// Returns whether this call did it, as [`Epochs::advance`] does.
@@ -139,14 +163,16 @@ impl Epochs {
         // epochs they left happened before whatever someone does who sees the horizon.
         let active = slots.iter().map(|slot| slot.active.load(Ordering::Acquire)).min().unwrap_or(IDLE);
         // A pin that was announced with an outdated epoch and is about to be announced anew may lie behind the horizon
-        // for a moment; nobody runs in it. The same holds for snapshots below.
+        // for a moment; nobody runs in it.
         let readonly = (active.min(current) - 1).max(self.horizons.readonly.load(Ordering::Relaxed));
         // Barrier: pairs with `publish` in `begin_snapshot`; a reader whose snapshot the scan misses sees this epoch.
         publish(&self.horizons.readonly, readonly);
         // Acquire: again for slots claimed meanwhile.
         let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
+        // A reader that is choosing may come to read at any epoch from the present `collectable` on, so that stays.
+        let bound = |word| if word == OPENING { 0 } else { word };
         // Acquire: pairs with the release store of `end_snapshot` and with `publish` in `begin_snapshot`.
-        let oldest = slots.iter().map(|slot| slot.snapshot.load(Ordering::Acquire)).min().unwrap_or(IDLE);
+        let oldest = slots.iter().map(|slot| bound(slot.snapshot.load(Ordering::Acquire))).min().unwrap_or(IDLE);
         let collectable = oldest.min(readonly).max(self.horizons.collectable.load(Ordering::Relaxed));
         // Release: pairs with the acquire in `collectable`.
         self.horizons.collectable.store(collectable, Ordering::Release);
@@ -155,7 +181,10 @@ impl Epochs {
     /// Fills `epochs` with the epochs at which snapshots are open now, sorted and each once: what a pruner needs to take
     /// versions out of the middle of chains. To be used together with `readonly()` read **before** the call: a snapshot
     /// that is not listed, because it begins meanwhile, reads at that epoch or a newer one.
-    pub fn open_snapshots(&self, epochs: &mut Vec<u64>) {
+    ///
+    /// Returns false when the list cannot tell, because some reader is just choosing its epoch.
+    #[must_use]
+    pub fn open_snapshots(&self, epochs: &mut Vec<u64>) -> bool {
         // SeqCst: the barrier between the caller's load of `readonly` and the scan; pairs with `begin_snapshot`.
         fence(Ordering::SeqCst);
         // Acquire: pairs with the release in `claim`.
@@ -165,25 +194,27 @@ impl Epochs {
         epochs.extend(slots.iter().map(|slot| slot.snapshot.load(Ordering::Acquire)).filter(|epoch| *epoch != IDLE));
         epochs.sort_unstable();
         epochs.dedup();
+        epochs.last() != Some(&OPENING)
     }
 
-    /// How many slots there are.
-    pub(crate) fn slots(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// Claims a free slot, or none when all are taken.
-    pub(crate) fn claim(&self) -> Option<usize> {
+    /// Claims a free slot of these, or none when all are taken.
+    pub(crate) fn claim(&self, mut slots: Range<usize>) -> Option<usize> {
         let free = |slot: &CachePadded<Slot>| {
             !slot.claimed.load(Ordering::Relaxed)
                 // Acquire: pairs with the release in `release`.
                 && slot.claimed.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
-        let index = self.slots.iter().position(free)?;
+        let index = slots.find(|&index| free(&self.slots[index]))?;
         // Release: pairs with the acquire loads of the leader. The barrier of the owner's first pin comes later, so a
         // leader that does not see this yet is one whose scan came before that barrier.
         self.used_slots.fetch_max(index + 1, Ordering::AcqRel);
         Some(index)
+    }
+
+    /// Claims any free slot.
+    #[cfg(test)]
+    pub(crate) fn claim_any(&self) -> Option<usize> {
+        self.claim(0..self.slots.len())
     }
 
     /// Gives a slot back. Its worker is neither pinned nor has it a snapshot from now on.
@@ -228,20 +259,31 @@ impl Epochs {
     }
 
     /// Announces a snapshot at the newest read-only epoch and returns that epoch. The caller owns the slot.
+    ///
+    /// No epoch is ever announced but the one that is read at: so what is published as `collectable` was either read at
+    /// or read-only when it was published, which pruning relies on (`docs/memory.md`).
     #[inline]
     pub(crate) fn begin_snapshot(&self, slot: usize) -> u64 {
         let snapshot = &self.slots[slot].snapshot;
-        let mut epoch = self.readonly();
-        loop {
-            // Barrier: pairs with `publish` of `readonly` in `scan`. Either that scan sees this snapshot, or the load
-            // below sees its epoch.
-            publish(snapshot, epoch);
-            let readonly = self.readonly();
-            if readonly == epoch {
-                return epoch;
-            }
-            epoch = readonly;
-        }
+        // Barrier: pairs with `publish` of `readonly` in `scan`. Either that scan sees that a snapshot begins, or the load
+        // below sees its epoch.
+        publish(snapshot, OPENING);
+        let epoch = self.readonly();
+        // Release: pairs with the acquire loads of scans and pruners. Who sees the word before is held up, not misled.
+        snapshot.store(epoch, Ordering::Release);
+        epoch
+    }
+
+    /// Keeps `collectable` where it is until [`Epochs::end_snapshot`], and returns it; `None` when the clock is just being
+    /// moved. The caller owns the slot and has no snapshot.
+    pub(crate) fn hold(&self, slot: usize) -> Option<u64> {
+        let mut held = 0;
+        let led = self.lead(|| {
+            held = self.horizons.collectable.load(Ordering::Relaxed);
+            // Only leaders move the horizon, and the next one sees this: leaders follow each other.
+            self.slots[slot].snapshot.store(held, Ordering::Release);
+        });
+        led.then_some(held)
     }
 
     /// Ends the slot's snapshot. The caller owns the slot.
@@ -256,4 +298,4 @@ impl Epochs {
 mod tests;
 
 #[cfg(all(test, loom))]
-mod loom_tests;
+mod model;

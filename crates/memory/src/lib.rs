@@ -25,17 +25,21 @@ mod blocks;
 mod classes;
 mod coalesce;
 mod epochs;
+#[cfg(feature = "faults")]
+#[doc(hidden)]
+pub mod faults;
 mod limbo;
 mod local;
 mod memory;
 mod options;
 mod pool;
+mod reserve;
 mod system;
 mod ticker;
 
 pub use epochs::Epochs;
-pub use local::{Guard, Local, Snapshot};
-pub use memory::{ClassStatistics, Memory, MemoryStatistics, Pressure};
+pub use local::{Guard, Hold, Local, Snapshot};
+pub use memory::{ClassStatistics, Memory, MemoryStatistics, OWN_SLOTS, Pressure};
 pub use options::Options;
 
 /// An allocation was refused: the memory limit is reached or the system has no more.

@@ -17,6 +17,11 @@ use crate::{Epochs, OutOfMemory};
 /// shrinks while new blocks come in.
 const STEP: usize = 4;
 
+/// A worker that retired so much in one epoch does not wait for the clock's thread to begin the next. At the default
+/// intervals a worker has to retire 1 GB/s, or the thread to wait for a processor, for that to happen, and a tick
+/// costs a look at every slot; so the bound is kept in the ordinary case without a shared write, and costs little beyond.
+const OVERDUE_BYTES: usize = 2 << 20;
+
 /// How many blocks of workers that left are freed in one go.
 const ORPHAN_STEP: usize = 1024;
 
@@ -43,6 +48,10 @@ struct Worker {
     orphans_seen: Cell<u64>,
     /// Whether anything waits in either limbo.
     waiting: Cell<bool>,
+    /// Whether allocations may draw on the reserve.
+    may_draw: Cell<bool>,
+    /// Bytes retired since the worker saw an epoch begin.
+    fresh: Cell<usize>,
     pool: Pool,
     /// What waits for guards alone.
     retired: RefCell<Limbo>,
@@ -72,6 +81,8 @@ impl Local {
             snapshot: Cell::new(0),
             orphans_seen: Cell::new(0),
             waiting: Cell::new(false),
+            may_draw: Cell::new(false),
+            fresh: Cell::new(0),
             pool,
             retired: RefCell::default(),
             versions: RefCell::default(),
@@ -100,6 +111,17 @@ impl Local {
     #[inline]
     pub fn begin_snapshot(&self) -> Snapshot<'_> {
         self.worker.begin_snapshot()
+    }
+
+    /// Whether the worker retired so much since it saw an epoch begin that the next one is overdue: true once, and again
+    /// after as much. For a protocol that moves the clock itself; where the memory does ([`crate::Options`]), its workers
+    /// begin the epoch when they pin.
+    #[inline]
+    pub fn is_epoch_overdue(&self) -> bool {
+        self.worker.fresh.get() >= OVERDUE_BYTES && {
+            self.worker.fresh.set(0);
+            true
+        }
     }
 
     /// The worker's slot.
@@ -146,9 +168,15 @@ impl Worker {
 
     #[inline]
     fn enter(&self) {
+        if self.fresh.get() >= OVERDUE_BYTES {
+            self.begin_overdue_epoch();
+        }
         let epochs = &self.shared().epochs;
         let epoch = epochs.pin(self.id.position());
-        self.epoch.set(epoch);
+        if epoch != self.epoch.get() {
+            self.epoch.set(epoch);
+            self.fresh.set(0);
+        }
         if self.waiting.get() {
             self.tag(epoch);
             self.collect_some();
@@ -156,6 +184,15 @@ impl Worker {
         let readonly = epochs.readonly();
         if readonly != self.orphans_seen.get() {
             self.see_to_orphans(readonly);
+        }
+    }
+
+    /// Does what the memory's own clock is late with; where a protocol moves the clock, that looks for itself.
+    #[cold]
+    fn begin_overdue_epoch(&self) {
+        if self.shared().options.epoch_interval.is_some() {
+            self.fresh.set(0);
+            self.shared().epochs.tick();
         }
     }
 
@@ -188,9 +225,7 @@ impl Worker {
         let horizon = self.shared().epochs.horizon();
         for _ in 0..limit {
             let Some(entry) = limbo.borrow_mut().pop_ready(horizon) else { break };
-            if let Some(pointer) = entry.pointer {
-                self.free_retired(pointer, entry.bytes);
-            }
+            self.free_retired(entry.pointer, entry.bytes);
         }
     }
 
@@ -229,6 +264,11 @@ impl Worker {
             let size = Shared::large_size(bytes).ok_or(refused)?;
             let block = self.insist(|| self.shared().allocate_large(size)).ok_or(refused)?;
             count(&self.pool.counters.large_bytes, size as i64);
+            return Ok(block);
+        }
+        if self.may_draw.get()
+            && let Some(block) = self.pool.draw(self.shared(), bytes)
+        {
             return Ok(block);
         }
         let block = self.insist(|| self.pool.allocate(self.shared(), bytes));
@@ -275,6 +315,7 @@ impl Worker {
     #[inline]
     fn retire(&self, limbo: &RefCell<Limbo>, entry: Entry) {
         count(&self.pool.counters.retired_bytes, entry.bytes as i64);
+        self.fresh.set(self.fresh.get() + entry.bytes);
         limbo.borrow_mut().push(entry);
         self.waiting.set(true);
         self.free_ready(limbo, STEP);
@@ -356,7 +397,26 @@ impl<'l> Guard<'l> {
     /// When the limit is reached, or the system has no more, after everything that can be freed was freed.
     #[inline]
     pub fn allocate(&self, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
+        #[cfg(feature = "faults")]
+        if crate::faults::refused() {
+            return Err(OutOfMemory { requested: bytes });
+        }
         self.worker.allocate(bytes)
+    }
+
+    /// Runs work that makes room in the end, and needs a little memory for it: what is used up for everybody else comes
+    /// from the reserve. Allocations of more than 4 MiB do not.
+    #[inline]
+    pub fn with_reserve<O>(&self, work: impl FnOnce(&Self) -> O) -> O {
+        /// Puts the permission back, whatever happens.
+        struct Permission<'w>(&'w Cell<bool>, bool);
+        impl Drop for Permission<'_> {
+            fn drop(&mut self) {
+                self.0.set(self.1);
+            }
+        }
+        let _permission = Permission(&self.worker.may_draw, self.worker.may_draw.replace(true));
+        work(self)
     }
 
     /// Gives memory back at once.
@@ -377,7 +437,7 @@ impl<'l> Guard<'l> {
     /// threads that pin from now on cannot reach it.
     #[inline]
     pub unsafe fn retire(&self, pointer: NonNull<u8>, bytes: usize) {
-        let entry = Entry { pointer: Some(pointer), bytes, superseded_at: 0 };
+        let entry = Entry { pointer, bytes, superseded_at: 0 };
         self.worker.retire(&self.worker.retired, entry);
     }
 
@@ -391,42 +451,36 @@ impl<'l> Guard<'l> {
     /// from now on only snapshots older than `superseded_at` reach it, and those only while they are open.
     #[inline]
     pub unsafe fn retire_versions(&self, pointer: NonNull<u8>, bytes: usize, superseded_at: u64) {
-        let entry = Entry { pointer: Some(pointer), bytes, superseded_at };
+        let entry = Entry { pointer, bytes, superseded_at };
         self.worker.retire(&self.worker.versions, entry);
     }
 
-    /// Offers the worker's waiting versions, oldest first and at most `limit` of them, to `unlink`, which gets pointer,
-    /// size and the epoch that superseded the version. Where it answers true the version waits for guards alone from then
-    /// on. This is how versions that lie between two open snapshots ([`Epochs::open_snapshots`]) go before the older
-    /// of the two ends. Returns how many were unlinked.
+    /// Keeps every version that is not collectable now from being freed until the answer is dropped, so that chains of
+    /// versions can be walked and pruned: `None` when the clock is just being moved or the worker has a snapshot open.
     ///
-    /// # Safety
-    /// When `unlink` answers true, no thread that pins from then on reaches the version, in a snapshot or not.
-    pub unsafe fn prune_versions(
-        &self,
-        limit: usize,
-        mut unlink: impl FnMut(NonNull<u8>, usize, u64) -> bool,
-    ) -> usize {
-        let versions = &self.worker.versions;
-        let positions = versions.borrow().positions();
-        let mut unlinked = 0;
-        for position in positions.take(limit) {
-            // Taken out while it is looked at: `unlink` may allocate or retire, and that may free what waits.
-            let taken = versions.borrow_mut().at(position).and_then(|entry| {
-                let whole = *entry;
-                entry.pointer.take().map(|pointer| (pointer, whole))
-            });
-            let Some((pointer, entry)) = taken else { continue };
-            if unlink(pointer, entry.bytes, entry.superseded_at) {
-                unlinked += 1;
-            } else if let Some(place) = versions.borrow_mut().at(position) {
-                place.pointer = Some(pointer);
-                continue;
-            }
-            self.worker.retired.borrow_mut().push(Entry { superseded_at: 0, ..entry });
-            self.worker.waiting.set(true);
+    /// A moment's thing: while it lasts no version is freed that it might keep.
+    pub fn hold_versions(&self) -> Option<Hold<'l>> {
+        if self.worker.snapshots.get() > 0 {
+            return None;
         }
-        unlinked
+        let epoch = self.worker.shared().epochs.hold(self.worker.id.position())?;
+        self.worker.snapshots.set(1);
+        self.worker.snapshot.set(epoch);
+        Some(Hold { snapshot: Snapshot { worker: self.worker } })
+    }
+}
+
+/// Keeps the horizon of versions where it is. See [`Guard::hold_versions`].
+#[derive(Debug)]
+pub struct Hold<'l> {
+    snapshot: Snapshot<'l>,
+}
+
+impl Hold<'_> {
+    /// [`Epochs::collectable`] for as long as this lives: what was superseded later stays.
+    #[inline]
+    pub fn collectable(&self) -> u64 {
+        self.snapshot.epoch()
     }
 }
 

@@ -1,23 +1,30 @@
 //! The memory of one database: what its workers share.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use polychron_base::id::WorkerId;
 use polychron_sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use polychron_sync::{MODELLED, Mutex, MutexGuard};
 
 use crate::arena::{Arena, Budget};
-use crate::blocks::Stash;
+use crate::blocks::{FreeList, Stash};
 use crate::classes::{CLASSES, size_of_class};
 use crate::coalesce::Coalescer;
 use crate::limbo::Limbo;
 use crate::local::Local;
 use crate::pool::{Counters, Pool};
+use crate::reserve::Reserve;
 use crate::system::{self, HUGE_PAGE, Mapping, PAGE};
 use crate::ticker::Ticker;
 use crate::{Epochs, Error, Options};
+
+/// Slots for a database's own work: one for who keeps its tables, one for who fills a new index. They come before the users'
+/// slots, so that the leader of a tick, who reads all slots up to the last one ever claimed, still reads few.
+pub const OWN_SLOTS: usize = 2;
 
 /// The memory of one database, shared by all its workers.
 ///
@@ -35,6 +42,7 @@ pub(crate) struct Shared {
     pub(crate) budget: Budget,
     pub(crate) arenas: Box<[Arena]>,
     pub(crate) stash: Stash,
+    pub(crate) reserve: Reserve,
     coalescer: Coalescer,
     nodes: Vec<Vec<usize>>,
     counters: Box<[OnceLock<Arc<Counters>>]>,
@@ -99,13 +107,14 @@ impl Memory {
         let limit = options.limit_bytes.or_else(system::granted_bytes).unwrap_or(usize::MAX);
         let interval = options.epoch_interval;
         let shared = Shared {
-            epochs: Arc::new(Epochs::new(options.max_workers)),
+            epochs: Arc::new(Epochs::new(OWN_SLOTS + options.max_workers)),
             budget: Budget::new(limit),
             arenas: nodes.iter().map(arena).collect(),
             stash: Stash::new(),
+            reserve: Reserve::new(options.reserve_of(limit)?),
             coalescer: Coalescer::default(),
             nodes,
-            counters: (0..options.max_workers).map(|_| OnceLock::new()).collect(),
+            counters: (0..OWN_SLOTS + options.max_workers).map(|_| OnceLock::new()).collect(),
             large: Mutex::default(),
             orphans: Mutex::default(),
             orphan_count: AtomicUsize::new(0),
@@ -123,8 +132,20 @@ impl Memory {
     /// # Errors
     /// [`Error::TooManyWorkers`] when [`Options::max_workers`] slots are claimed.
     pub fn register(self: &Arc<Self>) -> Result<Local, Error> {
-        let epochs = &self.shared.epochs;
-        let slot = epochs.claim().ok_or(Error::TooManyWorkers { limit: epochs.slots() })?;
+        self.register_in(OWN_SLOTS..OWN_SLOTS + self.shared.options.max_workers)
+    }
+
+    /// Claims one of the [`OWN_SLOTS`] that a database has for work of its own, beside its users' workers.
+    ///
+    /// # Errors
+    /// [`Error::TooManyWorkers`] when they are claimed.
+    pub fn register_own(self: &Arc<Self>) -> Result<Local, Error> {
+        self.register_in(0..OWN_SLOTS)
+    }
+
+    fn register_in(self: &Arc<Self>, slots: Range<usize>) -> Result<Local, Error> {
+        let limit = slots.len();
+        let slot = self.shared.epochs.claim(slots).ok_or(Error::TooManyWorkers { limit })?;
         let counters = Arc::clone(self.shared.counters[slot].get_or_init(|| Arc::new(Counters::new())));
         let node = system::current_node(&self.shared.nodes);
         Ok(Local::new(Arc::clone(self), WorkerId(slot as u32), counters, node))
@@ -140,6 +161,9 @@ impl Memory {
     /// # Errors
     /// [`Error::Ticker`] when the system does not give a thread.
     pub fn start_ticker(&self, interval: Duration) -> Result<(), Error> {
+        if MODELLED {
+            return Ok(());
+        }
         let ticker = Ticker::start(Arc::clone(&self.shared.epochs), interval)?;
         // The old one is stopped outside the lock.
         let old = lock(&self.ticker).replace(ticker);
@@ -209,6 +233,14 @@ impl Shared {
         self.coalescer.run(self, pool, self.used_bytes())
     }
 
+    /// Leaves free blocks of a class, at most a batch, to whoever needs them: the reserve before all others.
+    pub(crate) fn give(&self, class: usize, list: FreeList) {
+        let left = self.reserve.take_in(class, list);
+        if left.count() > 0 {
+            self.stash.give(class, left);
+        }
+    }
+
     fn used_bytes(&self) -> usize {
         let counters = || self.counters.iter().filter_map(OnceLock::get);
         let blocks = |of: &Counters| -> i64 {
@@ -227,7 +259,7 @@ impl Shared {
 
     /// Maps memory for one allocation.
     pub(crate) fn allocate_large(&self, size: usize) -> Option<NonNull<u8>> {
-        if !self.budget.reserve(size) {
+        if !self.budget.reserve(size, self.reserve.lacking()) {
             return None;
         }
         let Some(mapping) = Mapping::new(size, self.options.huge_pages) else {
@@ -273,9 +305,7 @@ impl Shared {
             {
                 left -= 1;
                 self.orphan_count.fetch_sub(1, Ordering::Relaxed);
-                if let Some(pointer) = entry.pointer {
-                    free(pointer, entry.bytes);
-                }
+                free(entry.pointer, entry.bytes);
             }
             !limbo.is_empty()
         });

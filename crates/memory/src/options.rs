@@ -14,10 +14,14 @@ pub struct Options {
     /// The soft mark, in percent of the limit: from there on [`crate::Memory::pressure`] reports
     /// [`crate::Pressure::Soft`]. 80 leaves time to react before work fails.
     pub soft_percent: u8,
+    /// How much of the limit is put aside for work that makes room, such as deletions ([`crate::Guard::with_reserve`]).
+    /// `None`, the default, takes 1/64 of the limit, and at most 64 MiB: some two million deleted rows on their way out.
+    pub reserve_bytes: Option<usize>,
     /// Whether to ask the system for huge pages. On by default: rows are met at random, and with small pages most
     /// accesses miss the translation cache as well. Where the system declines, small pages serve in silence.
     pub huge_pages: bool,
-    /// How many workers may be registered at once. A slot costs two cache lines, and the leader of a tick reads them all.
+    /// How many workers may be registered at once, beside [`crate::OWN_SLOTS`]. A slot costs two cache lines, and the leader of
+    /// a tick reads all up to the last one that was ever claimed.
     pub max_workers: usize,
     /// How often a background thread moves the epochs on; `None` leaves that to whoever calls
     /// [`crate::Epochs::advance`]. The thesis takes 1 s. The default of 10 ms keeps snapshots fresher and the memory of
@@ -30,6 +34,9 @@ pub struct Options {
     pub chunk_bytes: usize,
 }
 
+/// The largest reserve that is taken unasked.
+const MOST_RESERVE: usize = 64 << 20;
+
 /// The first piece a worker takes, before doubling.
 pub(crate) const FIRST_CHUNK: usize = 64 << 10;
 
@@ -38,6 +45,7 @@ impl Default for Options {
         Self {
             limit_bytes: None,
             soft_percent: 80,
+            reserve_bytes: None,
             huge_pages: true,
             max_workers: 256,
             epoch_interval: Some(Duration::from_millis(10)),
@@ -48,17 +56,25 @@ impl Default for Options {
 }
 
 impl Options {
-    /// For tests: everything small, so that rare states are reached soon, and no clock but the one the test moves.
+    /// For tests: everything small, so that rare states are reached soon, no reserve, and no clock but the one the test moves.
     pub fn tiny() -> Self {
         Self {
             limit_bytes: Some(16 << 20),
             soft_percent: 50,
+            reserve_bytes: Some(0),
             huge_pages: false,
             max_workers: 8,
             epoch_interval: None,
             region_bytes: 256 << 10,
             chunk_bytes: 4 << 10,
         }
+    }
+
+    /// The reserve under a limit.
+    pub(crate) fn reserve_of(&self, limit: usize) -> Result<usize, Error> {
+        let bytes = self.reserve_bytes.unwrap_or_else(|| (limit / 64).min(MOST_RESERVE));
+        let reason = "reserve_bytes is at most half the limit";
+        if bytes > limit / 2 { Err(Error::InvalidOptions { reason }) } else { Ok(bytes) }
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {

@@ -8,11 +8,10 @@ use polychron_sync::atomic::{AtomicI64, Ordering};
 
 use crate::arena::{Arena, Span};
 use crate::blocks::FreeList;
-use crate::classes::{
-    CLASSES, LOCAL_CLASSES, MAX_LOCAL, align_of_size, batch_of_class, class_of, class_within, size_of_class,
-};
+use crate::classes::{CLASSES, LOCAL_CLASSES, batch_of_class, class_of, size_of_class};
 use crate::memory::Shared;
 use crate::options::FIRST_CHUNK;
+use crate::reserve::DRAW_BYTES;
 
 /// Less than this of a leaving worker's chunk is not worth a place in the list of remainders.
 const LEAST_REMAINDER: usize = 1024;
@@ -109,7 +108,7 @@ impl Pool {
             let mut list = FreeList::EMPTY;
             // SAFETY: the caller gives the block away.
             unsafe { list.push(block) };
-            shared.stash.give(class, list);
+            shared.give(class, list);
             return;
         };
         let mut active = lists.active.get();
@@ -165,15 +164,10 @@ impl Pool {
 
     /// Cuts a block from the chunk.
     fn cut(&self, shared: &Shared, size: usize) -> Option<NonNull<u8>> {
-        let span = self.chunk.get()?;
-        let align = align_of_size(size);
-        let skip = span.base.addr().get().next_multiple_of(align) - span.base.addr().get();
-        let rest = span.bytes.checked_sub(skip + size)?;
-        // SAFETY: the chunk has at least `skip + size` bytes.
-        let (block, behind) = unsafe { (span.base.add(skip), span.base.add(skip + size)) };
-        self.chunk.set(Some(Span { base: behind, bytes: rest }));
+        let (before, block, behind) = self.chunk.get()?.cut(size)?;
+        self.chunk.set(Some(behind));
         // SAFETY: the skipped bytes belong to the chunk and are not part of the block.
-        unsafe { self.carve(shared, Span { base: span.base, bytes: skip }) };
+        unsafe { self.carve(shared, before) };
         Some(block)
     }
 
@@ -201,7 +195,12 @@ impl Pool {
     }
 
     fn reserve_span(&self, shared: &Shared, bytes: usize) -> Option<Span> {
-        if !shared.budget.reserve(bytes) {
+        self.reserve_span_beside(shared, bytes, shared.reserve.lacking())
+    }
+
+    /// A span, as long as the limit leaves `aside` bytes beside it.
+    fn reserve_span_beside(&self, shared: &Shared, bytes: usize, aside: usize) -> Option<Span> {
+        if !shared.budget.reserve(bytes, aside) {
             return None;
         }
         let span = self.arena(shared).take(bytes);
@@ -227,18 +226,9 @@ impl Pool {
     /// # Safety
     /// As for [`Pool::adopt`].
     pub(crate) unsafe fn carve(&self, shared: &Shared, span: Span) {
-        let Span { mut base, mut bytes } = span;
-        while bytes > 0 {
-            let address = base.addr().get();
-            let skip = address.next_multiple_of(64) - address;
-            // Up to the next boundary a block of just that size, which is less than 64 and so needs no more alignment.
-            let fit = if skip > 0 { skip.min(bytes) } else { bytes.min(MAX_LOCAL) };
-            let class = class_within(fit).expect("spans are multiples of the smallest class");
-            // SAFETY: the block is cut from the span, which the caller gives away; its alignment was seen to.
-            unsafe { self.keep(shared, class, base) };
-            // SAFETY: the class's size is at most what the span has left.
-            base = unsafe { base.add(size_of_class(class)) };
-            bytes -= size_of_class(class);
+        for (class, block) in span.blocks() {
+            // SAFETY: the caller gives the span away, and its blocks do not overlap.
+            unsafe { self.keep(shared, class, block) };
         }
     }
 
@@ -264,6 +254,16 @@ impl Pool {
         Some(block)
     }
 
+    /// A block from the reserve, for at most [`crate::classes::MAX_POOLED`] bytes.
+    pub(crate) fn draw(&self, shared: &Shared, bytes: usize) -> Option<NonNull<u8>> {
+        let class = class_of(bytes);
+        let least = size_of_class(class).next_multiple_of(64);
+        let span = |bytes| self.reserve_span_beside(shared, bytes, 0);
+        let block = shared.reserve.draw(class, || span(least.max(DRAW_BYTES)).or_else(|| span(least)))?;
+        count(&self.counters.blocks[class], 1);
+        Some(block)
+    }
+
     /// Leaves everything free to the others.
     pub(crate) fn dissolve(&self, shared: &Shared) {
         match self.chunk.replace(None) {
@@ -276,7 +276,7 @@ impl Pool {
             for list in [&lists.spare, &lists.active] {
                 let list = list.replace(FreeList::EMPTY);
                 if list.count() > 0 {
-                    shared.stash.give(class, list);
+                    shared.give(class, list);
                 }
             }
         }
@@ -302,6 +302,6 @@ fn rotate(shared: &Shared, class: usize, lists: &Lists) {
     let full = lists.active.replace(FreeList::EMPTY);
     let spare = lists.spare.replace(full);
     if spare.count() > 0 {
-        shared.stash.give(class, spare);
+        shared.give(class, spare);
     }
 }

@@ -1,8 +1,10 @@
 //! The thread that moves the epochs on.
 
-use std::sync::{Arc, Condvar, Mutex};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Duration;
+
+use polychron_sync::thread::{Builder, JoinHandle};
+use polychron_sync::{Condvar, Mutex};
 
 use crate::memory::lock;
 use crate::{Epochs, Error};
@@ -29,10 +31,10 @@ impl Ticker {
             while !*wanted {
                 let waited = seen.changed.wait_timeout(wanted, interval);
                 wanted = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
-                epochs.advance();
+                epochs.tick();
             }
         };
-        let builder = std::thread::Builder::new().name("polychron-epochs".to_owned());
+        let builder = Builder::new().name("polychron-epochs".to_owned());
         let thread = builder.spawn(run).map_err(|error| Error::Ticker { kind: error.kind() })?;
         Ok(Self { stop, thread: Some(thread) })
     }

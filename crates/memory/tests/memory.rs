@@ -6,7 +6,8 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
 use polychron_base::random::Random;
-use polychron_memory::{Error, Guard, Memory, Options, Pressure};
+use polychron_base::sizes::scaled;
+use polychron_memory::{Error, Guard, Memory, OWN_SLOTS, Options, Pressure};
 
 fn tiny() -> Arc<Memory> {
     Memory::new(Options::tiny()).unwrap()
@@ -83,7 +84,12 @@ fn churn(memory: &Arc<Memory>, exchange: &Mutex<VecDeque<Owned>>, mut random: Ra
         }
         let guard = local.pin();
         if random.chance(0.55) && mine.len() < most {
-            mine.extend(Owned::allocate(&guard, some_size(&mut random), random.next_u64()));
+            let (bytes, pattern) = (some_size(&mut random), random.next_u64());
+            let block = match random.below(8) {
+                0 => guard.with_reserve(|guard| Owned::allocate(guard, bytes, pattern)),
+                _ => Owned::allocate(&guard, bytes, pattern),
+            };
+            mine.extend(block);
         } else if !mine.is_empty() {
             let block = mine.swap_remove(random.below(mine.len() as u64) as usize);
             match random.below(4) {
@@ -108,7 +114,7 @@ fn churn(memory: &Arc<Memory>, exchange: &Mutex<VecDeque<Owned>>, mut random: Ra
 
 #[test]
 fn no_block_is_handed_out_twice() {
-    let rounds = if cfg!(miri) { 200 } else { 30_000 };
+    let rounds = scaled(30_000, 150);
     let memory = Memory::new(Options { limit_bytes: Some(128 << 20), ..Options::tiny() }).unwrap();
     let exchange = Mutex::default();
     for repeat in 0..4 {
@@ -130,8 +136,21 @@ fn no_block_is_handed_out_twice() {
 
 #[test]
 fn workers_at_the_limit_get_along() {
-    let rounds = if cfg!(miri) { 200 } else { 20_000 };
-    let memory = Memory::new(Options { limit_bytes: Some(2 << 20), ..Options::tiny() }).unwrap();
+    let whole = crowd_at_the_limit(0).register().unwrap();
+    // Nothing was lost: all of it can be had again as one block.
+    let block = (0..64).find_map(|_| Owned::allocate(&whole.pin(), 2 << 20, 1));
+    assert!(block.is_some(), "{:?}", whole.memory().statistics());
+}
+
+#[test]
+fn workers_at_the_limit_draw_on_the_reserve() {
+    crowd_at_the_limit(128 << 10);
+}
+
+fn crowd_at_the_limit(reserve_bytes: usize) -> Arc<Memory> {
+    let rounds = scaled(20_000, 150);
+    let options = Options { limit_bytes: Some(2 << 20), reserve_bytes: Some(reserve_bytes), ..Options::tiny() };
+    let memory = Memory::new(options).unwrap();
     let exchange = Mutex::default();
     for repeat in 0..4 {
         std::thread::scope(|scope| {
@@ -147,16 +166,14 @@ fn workers_at_the_limit_get_along() {
     memory.epochs().advance();
     local.collect();
     assert_eq!(memory.statistics().used_bytes, 0);
-    // Nothing was lost: all of it can be had again as one block.
-    let whole = (0..64).find_map(|_| Owned::allocate(&local.pin(), 2 << 20, 1));
-    assert!(whole.is_some(), "{:?}", memory.statistics());
+    memory
 }
 
 #[test]
 fn workers_come_and_go_without_a_trace() {
     let memory = tiny();
     let mut reserved = 0;
-    for round in 0..if cfg!(miri) { 40 } else { 4000 } {
+    for round in 0..scaled(4000, 40) as u64 {
         let local = memory.register().unwrap();
         let guard = local.pin();
         let blocks: Vec<_> = (0..30).filter_map(|index| Owned::allocate(&guard, index * 40, round)).collect();
@@ -174,6 +191,27 @@ fn workers_come_and_go_without_a_trace() {
     let stats = memory.statistics();
     assert_eq!((stats.used_bytes, stats.retired_bytes), (0, 0));
     assert_eq!(stats.reserved_bytes, reserved, "the footprint is flat");
+}
+
+#[test]
+fn own_slots_are_beside_those_of_users() {
+    let memory = tiny();
+    let own: Vec<_> = (0..OWN_SLOTS).map(|_| memory.register_own().unwrap()).collect();
+    let users: Vec<_> = (0..8).map(|_| memory.register().unwrap()).collect();
+    assert_eq!(memory.register().unwrap_err(), Error::TooManyWorkers { limit: 8 });
+    assert_eq!(memory.register_own().unwrap_err(), Error::TooManyWorkers { limit: OWN_SLOTS });
+    let mut ids: Vec<_> = own.iter().chain(&users).map(|local| local.worker_id()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 8 + OWN_SLOTS, "no slot is given twice");
+    // Both kinds hold the epochs, and leave them.
+    for local in [&own[0], &users[0]] {
+        let guard = local.pin();
+        memory.epochs().advance();
+        assert!(memory.epochs().readonly() < guard.epoch());
+    }
+    drop(own);
+    memory.register_own().unwrap();
 }
 
 #[test]
@@ -198,6 +236,7 @@ fn slots_run_out_with_a_typed_error_and_are_reused() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
 fn the_limit_is_typed_and_frees_lift_it() {
     let memory = tiny();
     let local = memory.register().unwrap();
@@ -225,6 +264,45 @@ fn the_limit_is_typed_and_frees_lift_it() {
 }
 
 #[test]
+fn the_reserve_is_there_again_and_again() {
+    const RESERVE: usize = 256 << 10;
+    const CYCLES: u64 = if cfg!(miri) { 2 } else { 12 };
+    let memory = Memory::new(Options { reserve_bytes: Some(RESERVE), ..Options::tiny() }).unwrap();
+    let local = memory.register().unwrap();
+    let guard = local.pin();
+    for cycle in 0..CYCLES {
+        let fill = |bytes| std::iter::from_fn(|| Owned::allocate(&guard, bytes, cycle)).collect::<Vec<_>>();
+        // The small blocks are used up by others too, those of cycles before included.
+        let mut ordinary = fill(1000);
+        ordinary.append(&mut fill(32));
+        let drawn: Vec<_> =
+            std::iter::from_fn(|| guard.with_reserve(|guard| Owned::allocate(guard, 32, cycle))).collect();
+        assert!(drawn.len() * 32 > RESERVE / 4 * 3, "{} small blocks in cycle {cycle}", drawn.len());
+        assert!(guard.allocate(32).is_err(), "the reserve is for those who ask for it");
+        assert!(memory.statistics().reserved_bytes <= memory.statistics().limit_bytes);
+        ordinary.into_iter().chain(drawn).for_each(|block| block.free(&guard));
+        assert_eq!(memory.statistics().used_bytes, 0);
+    }
+}
+
+#[test]
+fn a_panic_closes_the_reserve() {
+    let memory = Memory::new(Options { reserve_bytes: Some(64 << 10), ..Options::tiny() }).unwrap();
+    let local = memory.register().unwrap();
+    let guard = local.pin();
+    let panics = std::panic::AssertUnwindSafe(|| guard.with_reserve(|_| panic!("on purpose")));
+    assert!(std::panic::catch_unwind(panics).is_err());
+    let _all: Vec<_> = std::iter::from_fn(|| Owned::allocate(&guard, 1000, 1)).collect();
+    let nested = guard.with_reserve(|guard| {
+        guard.with_reserve(|_| ());
+        guard.allocate(1000)
+    });
+    assert!(nested.is_ok(), "the inner permission's end left the outer one");
+    assert!(guard.allocate(1000).is_err());
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
 fn free_memory_between_used_blocks_serves_other_sizes() {
     let memory = tiny();
     let local = memory.register().unwrap();
@@ -246,6 +324,7 @@ fn free_memory_between_used_blocks_serves_other_sizes() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
 fn large_allocations_go_back_to_the_system() {
     let memory = tiny();
     let local = memory.register().unwrap();
@@ -270,6 +349,7 @@ fn large_allocations_go_back_to_the_system() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
 fn garbage_is_freed_before_an_allocation_is_refused() {
     let memory = tiny();
     let (local, other) = (memory.register().unwrap(), memory.register().unwrap());
@@ -373,41 +453,34 @@ fn versions_wait_for_guards_too() {
 }
 
 #[test]
-fn pruned_versions_leave_early_and_once() {
+fn a_hold_keeps_versions_for_a_moment() {
     let memory = tiny();
-    let (reader, writer) = (memory.register().unwrap(), memory.register().unwrap());
+    let (reader, writer, pruner) = (memory.register().unwrap(), memory.register().unwrap(), memory.register().unwrap());
     memory.epochs().advance();
     let snapshot = reader.begin_snapshot();
-    for epoch in 2..12 {
-        let guard = writer.pin();
-        let block = Owned::allocate(&guard, 300, epoch).unwrap();
-        // SAFETY: nobody else knows of the block.
-        unsafe { guard.retire_versions(block.pointer, 300, epoch) };
-        drop(guard);
-        memory.epochs().advance();
-    }
-    writer.collect();
-    assert_eq!(memory.statistics().retired_bytes, 3000);
     let guard = writer.pin();
-    let unlink = |_, _, superseded_at: u64| {
-        // What a pruner does may retire and collect in between.
-        Owned::allocate(&guard, 300, 1).unwrap().retire(&guard);
-        superseded_at.is_multiple_of(2)
-    };
-    // SAFETY: nobody but the test knows of the blocks.
-    assert_eq!(unsafe { guard.prune_versions(usize::MAX, unlink) }, 5);
-    // SAFETY: as above.
-    assert_eq!(unsafe { guard.prune_versions(3, |_, _, _| false) }, 0);
+    let block = Owned::allocate(&guard, 300, 2).unwrap();
+    // SAFETY: nobody else knows of the block.
+    unsafe { guard.retire_versions(block.pointer, 300, guard.epoch()) };
     drop(guard);
-    memory.epochs().advance();
-    writer.collect();
-    memory.epochs().advance();
-    writer.collect();
-    assert_eq!(memory.statistics().retired_bytes, 1500);
+    let guard = pruner.pin();
+    let hold = guard.hold_versions().unwrap();
+    assert_eq!(hold.collectable(), snapshot.epoch());
+    assert!(guard.hold_versions().is_none(), "one at a time");
+    drop(guard);
     drop(snapshot);
-    memory.epochs().advance();
+    for _ in 0..3 {
+        memory.epochs().advance();
+        writer.collect();
+    }
+    assert_eq!(memory.statistics().retired_bytes, 300);
+    drop(hold);
+    memory.epochs().refresh();
     writer.collect();
     assert_eq!((memory.statistics().retired_bytes, memory.statistics().used_bytes), (0, 0));
+    let snapshot = pruner.begin_snapshot();
+    assert!(pruner.pin().hold_versions().is_none(), "a snapshot is in the way");
+    drop(snapshot);
 }
 
 #[test]
@@ -415,7 +488,7 @@ fn steady_retirement_keeps_memory_flat() {
     let memory = tiny();
     let local = memory.register().unwrap();
     let mut most = 0;
-    for round in 0..if cfg!(miri) { 2000 } else { 100_000 } {
+    for round in 0..scaled(100_000, 2000) as u64 {
         let guard = local.pin();
         Owned::allocate(&guard, 128, round).unwrap().retire(&guard);
         drop(guard);
@@ -427,6 +500,43 @@ fn steady_retirement_keeps_memory_flat() {
         }
     }
     assert!(most <= 128 * 400, "{most} bytes waited");
+}
+
+/// A clock that never gets a processor does not let garbage grow: who makes it begins the epochs.
+#[test]
+fn a_late_clock_does_not_let_garbage_grow() {
+    let never = std::time::Duration::from_secs(3600);
+    let memory = Memory::new(Options { epoch_interval: Some(never), ..Options::tiny() }).unwrap();
+    let local = memory.register().unwrap();
+    let mut most = 0;
+    for round in 0..if cfg!(miri) { 400 } else { 40_000 } {
+        let guard = local.pin();
+        Owned::allocate(&guard, 4000, round).unwrap().retire(&guard);
+        drop(guard);
+        most = most.max(memory.statistics().retired_bytes);
+    }
+    assert!(most <= 12 << 20, "{most} bytes waited");
+}
+
+/// Where a protocol moves the clock, it is told, and once for each time.
+#[test]
+fn a_protocol_is_told_that_an_epoch_is_overdue() {
+    let memory = tiny();
+    let local = memory.register().unwrap();
+    let retire = |bytes: usize| {
+        for _ in 0..bytes / 4096 {
+            let guard = local.pin();
+            Owned::allocate(&guard, 4096, 1).unwrap().retire(&guard);
+        }
+    };
+    retire(1600 << 10);
+    assert!(!local.is_epoch_overdue());
+    retire(800 << 10);
+    assert!(local.is_epoch_overdue() && !local.is_epoch_overdue());
+    retire(1600 << 10);
+    memory.epochs().advance();
+    retire(1600 << 10);
+    assert!(!local.is_epoch_overdue(), "an epoch began in between");
 }
 
 #[test]
@@ -462,6 +572,7 @@ fn options_are_checked() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
 fn memory_can_be_touched_ahead() {
     let memory = tiny();
     assert_eq!(memory.prefault(1 << 20), 1 << 20);

@@ -7,7 +7,7 @@ use polychron_engine::{
     Common, Error, IndexDefinition, IndexId, Interactive, Mode, Procedure, Protocol, Row, Statistics, Stop, Table,
     TableDefinition, TableId, Versions, Worker, drive,
 };
-use polychron_schema::{ColumnDefinition, Index, OwnedKey};
+use polychron_schema::{Index, OwnedKey};
 
 use crate::list::DefaultProtocol;
 use crate::pool::Pool;
@@ -88,6 +88,11 @@ impl<P: Protocol> fmt::Debug for Session<P> {
 impl Database {
     /// Opens an empty database in memory, with the default protocol.
     ///
+    /// ```
+    /// let database = polychron::Database::open(polychron::Options::default())?;
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::OutOfMemory`] when the memory limit leaves no room to start; [`Error::Definition`] when options contradict
     /// each other.
@@ -115,11 +120,35 @@ impl<P: Protocol> Database<P> {
     }
 
     /// The protocol itself, for code that is generic over protocols.
+    ///
+    /// ```
+    /// use polychron::Protocol;
+    /// # let database = polychron::Database::open(polychron::Options::default())?;
+    /// assert_eq!(database.protocol().find_table("account"), None);
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     pub fn protocol(&self) -> &Arc<P> {
         &self.protocol
     }
 
     /// Creates the table of the rows `R`, with the indexes that `R` declares.
+    ///
+    /// ```
+    /// use polychron::{Database, Error, Options, Row};
+    ///
+    /// #[derive(Row)]
+    /// #[index(name = "by_owner", columns(owner))]
+    /// struct Account {
+    ///     #[key]
+    ///     id: u64,
+    ///     owner: u32,
+    /// }
+    ///
+    /// let database = Database::open(Options::default())?;
+    /// let accounts = database.create_table::<Account>()?;
+    /// assert!(matches!(database.create_table::<Account>(), Err(Error::NameTaken(_))));
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::NameTaken`], [`Error::Definition`], [`Error::OutOfMemory`].
@@ -172,11 +201,29 @@ impl<P: Protocol> Database<P> {
     }
 
     /// The id of the table of this name.
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// assert_eq!(database.find_table("account"), Some(accounts.id()));
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     pub fn find_table(&self, name: &str) -> Option<TableId> {
         self.protocol.find_table(name)
     }
 
     /// The definition of a table, with the indexes it has now.
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// assert_eq!(database.definition(accounts.id())?.columns[1].name, "balance");
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::NoSuchTable`].
@@ -185,6 +232,16 @@ impl<P: Protocol> Database<P> {
     }
 
     /// Drops a table.
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// database.drop_table(accounts.id())?;
+    /// assert!(database.table::<Account>()?.is_none());
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::NoSuchTable`].
@@ -211,8 +268,7 @@ impl<P: Protocol> Database<P> {
     /// ```
     ///
     /// # Errors
-    /// As [`Database::create_index_with`], and [`Error::Definition`] when the index's columns are not of the types `K`, as
-    /// far as their widths tell.
+    /// As [`Database::create_index_with`], and [`Error::Definition`] when the index's columns are not of the types `K`.
     pub fn create_index<R: Row, K: OwnedKey>(
         &self,
         table: &Table<R>,
@@ -220,9 +276,9 @@ impl<P: Protocol> Database<P> {
     ) -> Result<Index<R, K>, Error> {
         let columns = self.protocol.definition(table.id())?.columns.clone();
         let indexed = || definition.columns.iter().filter_map(|&position| columns.get(position));
-        let width = |column: &ColumnDefinition| Some(column.column_type.key_width()? + usize::from(column.nullable));
-        if indexed().map(width).sum::<Option<usize>>() != K::FIXED_BYTES {
-            return Err(Error::Definition(format!("the index `{}` has other columns than its type", definition.name)));
+        if !K::is_over(indexed().map(|column| (column.column_type, column.nullable))) {
+            let (index, key) = (&definition.name, std::any::type_name::<K>());
+            return Err(Error::Definition(format!("the columns of the index `{index}` are not of the types {key}")));
         }
         let (unique, nullable) = (definition.unique, indexed().any(|column| column.nullable));
         let id = self.protocol.create_index(table.id(), definition)?;
@@ -231,6 +287,18 @@ impl<P: Protocol> Database<P> {
 
     /// Adds a secondary index to a table that may be in use, and returns when it can be read.
     ///
+    /// ```
+    /// use polychron::schema::IndexDefinition;
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let index = database.create_index_with(accounts.id(), IndexDefinition::new("by_balance", [1]))?;
+    /// assert_eq!(database.definition(accounts.id())?.indexes[0].name, "by_balance");
+    /// database.drop_index(accounts.id(), index)?;
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Protocol::create_index`].
     pub fn create_index_with(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
@@ -238,6 +306,18 @@ impl<P: Protocol> Database<P> {
     }
 
     /// Drops a secondary index.
+    ///
+    /// ```
+    /// use polychron::schema::IndexDefinition;
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let index = database.create_index_with(accounts.id(), IndexDefinition::new("by_balance", [1]))?;
+    /// database.drop_index(accounts.id(), index)?;
+    /// assert!(database.definition(accounts.id())?.indexes.is_empty());
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::NoSuchTable`], [`Error::NoSuchIndex`].
@@ -273,6 +353,18 @@ impl<P: Protocol> Database<P> {
 
     /// A worker of its own for one thread: the fast way for threads that execute many transactions.
     ///
+    /// ```
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let mut session = database.session()?;
+    /// for id in 0..100 {
+    ///     session.transact(|transaction| transaction.insert(&accounts, &Account { id, balance: 0 }))?;
+    /// }
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::TooManyWorkers`] when all slots are taken.
     pub fn session(&self) -> Result<Session<P>, Error> {
@@ -292,6 +384,17 @@ impl<P: Protocol> Database<P> {
     }
 
     /// How many versions records have; `None` where they have one only. Walks every table.
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// database.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 0 }))?;
+    /// let records: u64 = database.versions().map_or(0, |versions| versions.records.iter().sum());
+    /// assert!(records <= 1);
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     pub fn versions(&self) -> Option<Versions> {
         self.protocol.versions()
     }
@@ -323,6 +426,16 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
 
     /// Runs `body` on a consistent snapshot, which may lie slightly in the past: it only reads, never conflicts, and
     /// neither waits for writers nor makes them wait (where the protocol keeps versions).
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let total: i64 = database.snapshot(|transaction| transaction.scan(&accounts, ..).map(|row| row.balance()).sum())?;
+    /// assert_eq!(total, 0);
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::ReadOnly`] when `body` writes; otherwise as [`Database::transact`].
@@ -356,6 +469,25 @@ pub struct Session<P: Protocol = DefaultProtocol> {
 impl<P: Protocol> Session<P> {
     /// As [`Database::execute`].
     ///
+    /// ```
+    /// use polychron::{Database, Error, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// struct Open { accounts: Table<Account>, id: u64 }
+    ///
+    /// impl Procedure for Open {
+    ///     type Output = ();
+    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    ///         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
+    ///     }
+    /// }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let mut session = database.session()?;
+    /// session.execute(&mut Open { accounts, id: 1 })?;
+    /// assert!(matches!(session.execute(&mut Open { accounts, id: 1 }), Err(Error::Duplicate { .. })));
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn execute<R: Procedure>(&mut self, procedure: &mut R) -> Result<R::Output, Error> {
@@ -364,6 +496,27 @@ impl<P: Protocol> Session<P> {
 
     /// Executes independent procedures, each as a transaction of its own, in any order; `done` is told each procedure's
     /// position and outcome. Faster than one by one where the protocol looks ahead.
+    ///
+    /// ```
+    /// use polychron::{Database, Error, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// struct Open { accounts: Table<Account>, id: u64 }
+    ///
+    /// impl Procedure for Open {
+    ///     type Output = ();
+    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    ///         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
+    ///     }
+    /// }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let mut session = database.session()?;
+    /// let mut openings: Vec<_> = (0..8).map(|id| Open { accounts, id }).collect();
+    /// let mut opened = 0;
+    /// session.execute_batch(&mut openings, |_, outcome| opened += u32::from(outcome.is_ok()));
+    /// assert_eq!(opened, 8);
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     pub fn execute_batch<R: Procedure>(
         &mut self,
         procedures: &mut [R],
@@ -373,6 +526,14 @@ impl<P: Protocol> Session<P> {
     }
 
     /// The worker itself.
+    ///
+    /// ```
+    /// use polychron::Worker;
+    /// # let database = polychron::Database::open(polychron::Options::default())?;
+    /// let mut session = database.session()?;
+    /// session.worker().tidy_up();
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     pub fn worker(&mut self) -> &mut P::Worker {
         &mut self.worker
     }
@@ -380,6 +541,16 @@ impl<P: Protocol> Session<P> {
 
 impl<P: Protocol<Worker: Interactive>> Session<P> {
     /// As [`Database::transact`].
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let mut session = database.session()?;
+    /// session.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 5 }))?;
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -391,6 +562,17 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
     }
 
     /// As [`Database::snapshot`].
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Options, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let mut session = database.session()?;
+    /// let count = session.snapshot(|transaction| transaction.scan(&accounts, ..).count())?;
+    /// assert_eq!(count, 0);
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As there.

@@ -26,6 +26,61 @@
 //! assert_eq!(total, 40);
 //! # Ok::<(), polychron::Error>(())
 //! ```
+//!
+//! **Futures** leave values open that the procedure need not know; a protocol that can does not look at them before the
+//! commit ([`Futures`]).
+//!
+//! ```
+//! use polychron::{Comparison, Database, Futures, Operations, Options, Row};
+//! # #[derive(Row)] struct Item { #[key] id: u64, stock: i64 }
+//!
+//! let database = Database::open(Options::default())?;
+//! let items = database.create_table::<Item>()?;
+//! database.transact(|transaction| transaction.insert(&items, &Item { id: 1, stock: 5 }))?;
+//! let taken = database.transact(|transaction| {
+//!     let stock = transaction.future(&items, 1, Item::STOCK)?;
+//!     let enough = transaction.compare(stock, Comparison::AtLeast, 3)?;
+//!     if !transaction.is_true(enough)? {
+//!         return Ok(false);
+//!     }
+//!     let left = transaction.subtract(stock, 3)?;
+//!     transaction.set_future(&items, 1, Item::STOCK, left)?;
+//!     Ok(true)
+//! })?;
+//! assert!(taken);
+//! # Ok::<(), polychron::Error>(())
+//! ```
+//!
+//! **Aggregates and column batches** ask for a range's answer or its columns in place of its rows; a protocol that stores
+//! columns answers from them ([`Transaction::aggregate`], [`Transaction::scan_columns`]).
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//!
+//! use polychron::schema::Value;
+//! use polychron::{Aggregate, ColumnValues, Comparison, Database, Operations, Options, Restriction, Row, Scan, Transaction};
+//! # #[derive(Row)] struct Item { #[key] id: u64, stock: i64 }
+//!
+//! let database = Database::open(Options::default())?;
+//! let items = database.create_table::<Item>()?;
+//! database.transact(|transaction| (0..10).try_for_each(|id| transaction.insert(&items, &Item { id, stock: 5 })))?;
+//! let stock = usize::from(Item::STOCK.index);
+//! let late = [Restriction { column: 0, comparison: Comparison::AtLeast, value: Value::Unsigned(6) }];
+//! let (sum, values) = database.transact(|transaction| {
+//!     let scan = Scan { restrictions: &late, ..Scan::all(items.id()) };
+//!     let sum = transaction.aggregate(&scan, Aggregate::Sum(stock))?;
+//!     let mut values = 0;
+//!     transaction.scan_columns(&scan, &[stock], &mut |batch| {
+//!         if let ColumnValues::I64(stocks) = batch.columns[0].values {
+//!             values += batch.positions().filter(|&position| stocks[position] == 5).count();
+//!         }
+//!         ControlFlow::Continue(())
+//!     })?;
+//!     Ok((sum, values))
+//! })?;
+//! assert_eq!((sum, values), (Value::Integer(20), 4));
+//! # Ok::<(), polychron::Error>(())
+//! ```
 
 // `derive(Row)` names this crate from outside, also in this crate's own tests.
 extern crate self as polychron;
@@ -36,13 +91,22 @@ mod pool;
 
 pub use database::{Database, Options, Session, TransactionOf};
 pub use list::{DefaultProtocol, PROTOCOLS, ProtocolInfo, ProtocolVisitor, UnknownProtocol, for_protocol};
+pub use polychron_engine::options::Retry;
+pub use polychron_engine::scan::Comparison;
+pub use polychron_engine::typed::{Mapped, Range};
 pub use polychron_engine::{
-    Abort, Common, Declare, Error, IndexId, Insertion, Interactive, Operations, Procedure, Protocol, Reason,
-    Restriction, Scan, Statistics, Stop, Table, TableId, Transaction, Versions, Worker,
+    Abort, Access, Aggregate, ColumnBatch, ColumnValues, ColumnVector, Commit, Common, Declare, Direction, Error,
+    Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Mode, Operations, Procedure, Protocol,
+    Reason, Restriction, Savepoint, Scan, Statistics, Stop, Table, TableId, Transaction, Versions, Worker,
 };
+pub use polychron_memory::{MemoryStatistics, Options as MemoryOptions, Pressure};
 pub use polychron_protocols as protocols;
 pub use polychron_schema as schema;
-pub use polychron_schema::Index;
 pub use polychron_schema::row_trait::Row;
+pub use polychron_schema::{Index, Projection};
 #[doc(inline)]
 pub use polychron_schema_derive::FaceRow as Row;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

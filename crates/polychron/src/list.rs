@@ -3,6 +3,11 @@
 use polychron_engine::Protocol;
 
 /// A protocol's name and what it is.
+///
+/// ```
+/// let names: Vec<_> = polychron::PROTOCOLS.iter().map(|protocol| protocol.name).collect();
+/// assert!(names.contains(&"serial"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProtocolInfo {
     /// The name on the command line.
@@ -21,6 +26,11 @@ pub trait ProtocolVisitor {
 }
 
 /// There is no protocol of this name.
+///
+/// ```
+/// let unknown = polychron::UnknownProtocol { name: "parallel".to_owned() };
+/// assert!(unknown.to_string().starts_with("there is no protocol `parallel`; the protocols are "));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no protocol `{name}`; the protocols are {}", names())]
 pub struct UnknownProtocol {
@@ -74,6 +84,7 @@ macro_rules! protocols {
 
 protocols! {
     polychron_protocols::maflingo::Maflingo;
+    polychron_protocols::cicada::Cicada,
     polychron_protocols::maflingo::Maflingo,
     polychron_protocols::maflingo::Maflingo<polychron_protocols::maflingo::GlobalTid>,
     polychron_protocols::key_value::KeyValue,

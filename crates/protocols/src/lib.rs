@@ -1,7 +1,10 @@
 //! The protocols, a folder each. Nothing outside of a folder names what is inside, except the list in the crate
 //! `polychron`.
 
+pub mod cicada;
 pub mod key_value;
 pub mod maflingo;
+#[cfg(all(test, loom))]
+mod model;
 pub mod partitioned_store;
 pub mod serial;

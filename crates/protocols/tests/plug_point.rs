@@ -15,7 +15,7 @@ use polychron_engine::{
     Projection, Protocol, Restriction, RowMut, RowRef, Savepoint, Scan, Table, TableDefinition, Transaction, Worker,
     drive,
 };
-use polychron_protocols::{maflingo::Maflingo, serial::Serial};
+use polychron_protocols::{cicada::Cicada, maflingo::Maflingo, serial::Serial};
 use polychron_schema::{Decimal, Key, KeyScratch, Row, Value};
 
 #[derive(Row, Clone, Debug, PartialEq)]
@@ -443,8 +443,14 @@ for_protocols!(
     a_lazy_path_needs_no_more_than_the_five_methods,
     one_row_is_read_without_a_transaction;
     serial: Serial,
-    maflingo: Maflingo
+    maflingo: Maflingo,
+    cicada: Cicada
 );
+
+#[test]
+fn cicada_protects_what_futures_stood_for() {
+    futures_conflict_like_reads::<Cicada>();
+}
 
 #[test]
 fn maflingo_protects_what_futures_stood_for() {

@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 
 use polychron_base::key::{EncodedKey, Key8, Key16, MAX_KEY_BYTES};
 
+use crate::ColumnType;
 use crate::error::SchemaError;
 
 /// Where the bytes of a key go: registers or memory.
@@ -360,6 +361,16 @@ pub trait OwnedKey: Key + Clone + Send + Sync + 'static {
     /// Takes the key from the front of a longer one.
     #[doc(hidden)]
     fn take(reader: &mut KeyReader<'_>, open: bool) -> Result<Self, SchemaError>;
+
+    /// Takes as many columns, each with whether it is nullable, as the key has, and tells whether they are of its types.
+    #[doc(hidden)]
+    fn takes(columns: &mut dyn Iterator<Item = (ColumnType, bool)>) -> bool;
+
+    /// Whether the key is one over columns of these types, each with whether it is nullable.
+    fn is_over(columns: impl IntoIterator<Item = (ColumnType, bool)>) -> bool {
+        let mut columns = columns.into_iter();
+        Self::takes(&mut columns) && columns.next().is_none()
+    }
 
     /// Reads the key back.
     ///

@@ -1,10 +1,11 @@
 //! [`Key`] for every column type, `Option` and tuples.
 
-use crate::Decimal;
+use crate::column::ColumnValue;
 use crate::error::SchemaError;
 use crate::fixed::{Date, FixedBytes, FixedString, Timestamp};
 use crate::key::width::{W0, W1, W2, W4, W8, Wide};
 use crate::key::{Key, KeyReader, KeyScratch, KeySink, KeyWidth, OwnedKey};
+use crate::{ColumnType, Decimal};
 
 /// The bits of a floating-point number in the order of [`f64::total_cmp`].
 #[inline(always)]
@@ -17,6 +18,11 @@ pub(crate) fn float_to_bits(value: f64) -> u64 {
 #[inline(always)]
 pub(crate) fn float_from_bits(bits: u64) -> f64 {
     f64::from_bits(bits ^ ((!(bits as i64) >> 63) as u64 | 1 << 63))
+}
+
+/// Whether the next column is of the type `T`, and never NULL.
+fn takes_one<T: ColumnValue>(columns: &mut dyn Iterator<Item = (ColumnType, bool)>) -> bool {
+    matches!(columns.next(), Some((column, false)) if column.is_like(T::TYPE))
 }
 
 /// What every implementation of [`Key`] has in common.
@@ -54,6 +60,10 @@ macro_rules! number_key {
             #[inline(always)]
             fn as_key_ref(&self) -> Self {
                 *self
+            }
+
+            fn takes(columns: &mut dyn Iterator<Item = (ColumnType, bool)>) -> bool {
+                takes_one::<Self>(columns)
             }
 
             #[inline]
@@ -102,6 +112,10 @@ impl OwnedKey for bool {
         *self
     }
 
+    fn takes(columns: &mut dyn Iterator<Item = (ColumnType, bool)>) -> bool {
+        takes_one::<Self>(columns)
+    }
+
     fn take(reader: &mut KeyReader<'_>, _: bool) -> Result<Self, SchemaError> {
         match reader.array()? {
             [0] => Ok(false),
@@ -135,6 +149,10 @@ macro_rules! inline_key {
             #[inline(always)]
             fn as_key_ref(&self) -> Self {
                 *self
+            }
+
+            fn takes(columns: &mut dyn Iterator<Item = (ColumnType, bool)>) -> bool {
+                takes_one::<Self>(columns)
             }
 
             fn take($reader: &mut KeyReader<'_>, _: bool) -> Result<Self, SchemaError> {
@@ -190,6 +208,10 @@ macro_rules! variable_key {
                 self
             }
 
+            fn takes(columns: &mut dyn Iterator<Item = (ColumnType, bool)>) -> bool {
+                takes_one::<Self>(columns)
+            }
+
             fn take(reader: &mut KeyReader<'_>, open: bool) -> Result<Self, SchemaError> {
                 let $bytes = reader.variable(open)?;
                 $own
@@ -243,6 +265,10 @@ impl<K: OwnedKey> OwnedKey for Option<K> {
     #[inline(always)]
     fn as_key_ref(&self) -> Self::Ref<'_> {
         self.as_ref().map(K::as_key_ref)
+    }
+
+    fn takes(columns: &mut dyn Iterator<Item = (ColumnType, bool)>) -> bool {
+        matches!(columns.next(), Some((column, true)) if K::is_over([(column, false)]))
     }
 
     fn take(reader: &mut KeyReader<'_>, open: bool) -> Result<Self, SchemaError> {
@@ -301,6 +327,10 @@ macro_rules! tuple_key {
             #[inline(always)]
             fn as_key_ref(&self) -> Self::Ref<'_> {
                 ($(self.$position.as_key_ref(),)* self.$end.as_key_ref(),)
+            }
+
+            fn takes(columns: &mut dyn Iterator<Item = (ColumnType, bool)>) -> bool {
+                $($type::takes(columns) &&)* $last::takes(columns)
             }
 
             #[inline]

@@ -39,7 +39,7 @@ pub use layout::{ColumnShape, Layout, LayoutColumn, Shape, Slot, StaticLayout, p
 pub use mutate::{Changes, Pieces, RowMut};
 pub use polychron_base::key::{EncodedKey, Key8, Key16, MAX_KEY_BYTES};
 pub use polychron_schema_derive::Row;
-pub use prefix::{ByteRange, KeyPrefix, RangeScratch};
+pub use prefix::{ByteRange, KeyBound, KeyPrefix, RangeScratch};
 pub use row::{Index, KeyRef, Row, RowView, RowViewMut};
 pub use types::{ColumnType, DEFAULT_VARIABLE_MAX, MAX_DECIMAL_SCALE};
 pub use value::{Value, ValueRef};

@@ -5,15 +5,31 @@ use crate::key::{Key, KeyScratch};
 /// The first columns of the composite key `K`: a single value, or a tuple shorter than `K`.
 pub trait KeyPrefix<K>: Key {}
 
+/// What a range of the keys `K` can begin or end with: a whole key, or the first columns of one.
+pub trait KeyBound<K>: Key {
+    /// Whether it is a whole key.
+    const WHOLE: bool;
+}
+
+impl<K: Key> KeyBound<K> for K {
+    const WHOLE: bool = true;
+}
+
 macro_rules! prefixes {
     ($($prefix:ident)+; $($rest:ident)+) => {
         impl<$($prefix: Key,)+ $($rest),+> KeyPrefix<($($prefix,)+ $($rest,)+)> for ($($prefix,)+) {}
+        impl<$($prefix: Key,)+ $($rest),+> KeyBound<($($prefix,)+ $($rest,)+)> for ($($prefix,)+) {
+            const WHOLE: bool = false;
+        }
     };
 }
 
 macro_rules! prefixes_of {
     ($first:ident $second:ident $($rest:ident)*) => {
         impl<$first: Key, $second, $($rest),*> KeyPrefix<($first, $second, $($rest,)*)> for $first {}
+        impl<$first: Key, $second, $($rest),*> KeyBound<($first, $second, $($rest,)*)> for $first {
+            const WHOLE: bool = false;
+        }
         prefixes_of!(@step $first; $second $($rest)*);
     };
     (@step $($prefix:ident)+; $next:ident) => { prefixes!($($prefix)+; $next); };
@@ -52,6 +68,12 @@ impl RangeScratch {
         let start = prefix.encode_prefix(&mut self.start);
         let bounded = self.end.make_successor();
         ByteRange { start, end: bounded.then(|| self.end.as_bytes()) }
+    }
+
+    /// Whether the bounds made last were cut because a key is never so long.
+    #[inline]
+    pub fn is_too_long(&self) -> bool {
+        self.start.is_too_long()
     }
 
     /// The range that holds this key alone.

@@ -99,6 +99,14 @@ impl ColumnType {
         }
     }
 
+    /// Whether values of both types are the same but for the greatest length.
+    pub fn is_like(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::String { .. }, Self::String { .. }) | (Self::Bytes { .. }, Self::Bytes { .. }) => true,
+            _ => self == other,
+        }
+    }
+
     /// Whether widths, maximum and scale are within what the layout can hold.
     pub const fn is_valid(self) -> bool {
         let max = crate::MAX_ROW_BYTES as u32;

@@ -134,19 +134,48 @@ mod tests {
 }
 
 #[cfg(all(test, loom))]
-mod loom_tests {
+mod model {
     use super::*;
-    use crate::Arc;
+    use crate::model::explore;
+    use crate::{Arc, thread};
+    use loom::cell::UnsafeCell;
+
+    /// Adds one, in a cell for which loom checks that accesses are ordered.
+    fn add(held: &SpinGuard<'_, UnsafeCell<u32>>) {
+        // SAFETY: loom checks it.
+        held.with_mut(|value| unsafe { *value += 1 });
+    }
+
+    fn counted(latch: &SpinLatch<UnsafeCell<u32>>) -> u32 {
+        // SAFETY: loom checks it.
+        latch.lock().with(|value| unsafe { *value })
+    }
 
     #[test]
     fn one_holder_at_a_time() {
-        loom::model(|| {
-            let latch = Arc::new(SpinLatch::new(0));
+        // Two threads that wait for a third would give way to each other for ever, so there are two.
+        explore(3, || {
+            let latch = Arc::new(SpinLatch::new(UnsafeCell::new(0)));
             let other = Arc::clone(&latch);
-            let thread = loom::thread::spawn(move || *other.lock() += 1);
-            *latch.lock() += 1;
+            let thread = thread::spawn(move || (0..2).for_each(|_| add(&other.lock())));
+            (0..2).for_each(|_| add(&latch.lock()));
             thread.join().unwrap();
-            assert_eq!(*latch.lock(), 2);
+            assert_eq!(counted(&latch), 4);
+        });
+    }
+
+    /// Who gives up at once has nothing, and who gets the latch sees what its last holder did.
+    #[test]
+    fn attempts_take_all_or_nothing() {
+        explore(3, || {
+            let latch = Arc::new(SpinLatch::new(UnsafeCell::new(0)));
+            let other = Arc::clone(&latch);
+            let attempt = |latch: &SpinLatch<_>| latch.try_lock().map(|held| add(&held)).is_some();
+            let thread = thread::spawn(move || u32::from(attempt(&other)));
+            let mine = u32::from(attempt(&latch));
+            let theirs = thread.join().unwrap();
+            assert!(mine + theirs > 0, "the first attempt finds the latch free");
+            assert_eq!(counted(&latch), mine + theirs);
         });
     }
 }

@@ -7,11 +7,15 @@
 
 mod backoff;
 mod latch;
+#[cfg(any(loom, shuttle))]
+pub mod model;
+mod numbers;
 mod words;
 
 pub use backoff::Backoff;
 pub use crossbeam_utils::CachePadded;
 pub use latch::{SpinGuard, SpinLatch};
+pub use numbers::Numbers;
 pub use words::{load_words, prefetch_read, store_words};
 
 use atomic::{AtomicU64, Ordering};
@@ -37,11 +41,32 @@ pub mod thread {
 }
 
 #[cfg(loom)]
-pub use loom::sync::{Arc, Mutex};
+pub use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
+#[cfg(loom)]
+#[doc(hidden)]
+pub use loom::thread_local as modelled_thread_local;
 #[cfg(all(shuttle, not(loom)))]
-pub use shuttle::sync::{Arc, Mutex};
+pub use shuttle::{
+    sync::{Arc, Condvar, Mutex, MutexGuard},
+    thread_local,
+};
 #[cfg(not(any(loom, shuttle)))]
-pub use std::sync::{Arc, Mutex};
+pub use std::{
+    sync::{Arc, Condvar, Mutex, MutexGuard},
+    thread_local,
+};
+
+/// As the standard library's, for one variable with a constant beginning.
+#[cfg(loom)]
+#[macro_export]
+macro_rules! thread_local {
+    ($(#[$attribute:meta])* static $name:ident: $type:ty = const { $init:expr };) => {
+        $crate::modelled_thread_local! { $(#[$attribute])* static $name: $type = $init; }
+    };
+}
+
+/// Whether a model checker runs the threads. Nothing happens by itself then: no thread is started for the passing of time.
+pub const MODELLED: bool = cfg!(any(loom, shuttle));
 
 /// Tells the processor (or the model checker) that the thread waits for another one.
 #[inline]

@@ -65,6 +65,8 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("workloads", &["base", "sync", "memory", "schema", "engine"]),
     ("check", &["base", "sync", "memory", "schema", "engine", "sim"]),
     ("sim", &["base", "sync", "schema", "engine", "log"]),
+    ("fuzz", &["base", "memory", "index", "schema"]),
+    ("xtask", &["base"]),
     ("sql", &["base", "schema", "engine"]),
     ("server", &["base", "schema", "engine", "sql", "polychron"]),
     (

@@ -54,11 +54,16 @@ pub trait Workload: Sized + Send + Sync + 'static {
         part: usize,
         parts: usize,
         seed: u64,
-        progress: &dyn Fn(u64),
+        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), Error>;
 
     /// The source of transactions of one of `threads` threads.
     fn client(&self, seed: u64, thread: usize, threads: usize) -> Self::Client;
+
+    /// Figures of the workload's own for the report, taken when the transactions have ended.
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 
     /// Checks what must hold after any number of transactions. The database is at rest.
     ///

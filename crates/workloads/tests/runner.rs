@@ -259,3 +259,12 @@ fn a_broken_check_is_in_the_report() {
     assert!(!report.passed());
     assert!(report.checks.contains("the integers add up"), "{}", report.checks);
 }
+
+#[test]
+fn a_load_can_be_ended() {
+    let options = IncrementOptions { records: 100_000, ..IncrementOptions::default() };
+    let stop = AtomicBool::new(true);
+    let report = run::run::<Serial, Increment>(&open(), &options, &settings(), &stop, &Unobserved).unwrap();
+    assert_eq!((report.checks.as_str(), report.completed, report.load.rows), (Report::NOT_LOADED, 0, 0));
+    assert!(report.interrupted && report.passed() && report.conditions.is_empty(), "{report:?}");
+}

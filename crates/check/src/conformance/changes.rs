@@ -173,6 +173,38 @@ pub fn new_index_under_writers<P: Protocol<Worker: Interactive>>(setup: &Setup<P
     });
 }
 
+/// A transaction that began before an index was added does not know it. What it does to a row whose entry a transaction that
+/// knows the index made meanwhile must not leave that entry behind.
+pub fn new_index_under_an_older_transaction<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.interleaves {
+        return;
+    }
+    for deletes in [false, true] {
+        let (database, table) = plain_persons(setup, (0..3).map(|id| person(id, 1, id as u32)));
+        let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
+        let mut older = begin(&mut left);
+        older.step(|t| t.get(&table, 0).map(drop));
+        std::thread::scope(|scope| {
+            let made = scope.spawn(|| database.create_index(table.id(), index(0)).unwrap());
+            // The index is in the catalog before the older transaction is waited for.
+            while database.definition(table.id()).unwrap().indexes.is_empty() {
+                std::thread::yield_now();
+            }
+            done(&mut right, |t| t.update(&table, 1, |row| row.set_team(2)));
+            older.step(|t| if deletes { t.delete(&table, 1) } else { t.update(&table, 1, |row| row.set_team(3)) });
+            older.commit();
+            made.join().unwrap();
+        });
+        done(&mut right, |t| {
+            let rows = t.scan(&table, ..).rows()?;
+            let found = t.scan_range_by::<_, _, u16>(&table, Person::BY_TEAM, ..).rows()?;
+            assert_eq!(found.len(), rows.len());
+            assert!(rows.iter().all(|row| found.contains(row)), "{found:?}");
+            Ok(())
+        });
+    }
+}
+
 /// A dropped index is gone for new transactions, its place is not given away, and the others work on.
 pub fn dropped_index<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = persons(setup, &[person(1, 1, 1), person(2, 1, 2)]);

@@ -11,13 +11,13 @@ use polychron_engine::{
 };
 
 use crate::Setup;
-use crate::model::{Answer, Model, Operation};
+use crate::model::{Answer, Model, Operation, Trace, explained, story};
 use crate::party::Party;
 use crate::rows::Person;
 use crate::setup::{Tx, all, begin, persons, snapshot};
 
 /// Does what `operation` says; violations of unique indexes are answers.
-fn apply<T: Transaction>(
+pub(crate) fn apply<T: Transaction>(
     t: &mut T,
     table: &Table<Person>,
     operation: &Operation,
@@ -98,42 +98,6 @@ pub fn one_by_one<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     }
 }
 
-/// One of several interleaved transactions: what it did and was answered.
-struct Trace {
-    steps: Vec<(Operation, Answer)>,
-    committed: bool,
-}
-
-/// Whether the committed traces, in this order, give their answers and this end.
-fn explains(order: &[usize], traces: &[Trace], start: &Model, end: &[Person]) -> bool {
-    let mut model = start.clone();
-    for &position in order {
-        let trace = &traces[position];
-        for (operation, answer) in &trace.steps {
-            if model.apply(operation) != *answer {
-                return false;
-            }
-        }
-        model = model.committed();
-    }
-    model.rows() == end
-}
-
-fn orders(of: &[usize]) -> Vec<Vec<usize>> {
-    if of.is_empty() {
-        return vec![Vec::new()];
-    }
-    let mut all = Vec::new();
-    for (at, &first) in of.iter().enumerate() {
-        let rest: Vec<_> = of.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, &one)| one).collect();
-        all.extend(orders(&rest).into_iter().map(|mut order| {
-            order.insert(0, first);
-            order
-        }));
-    }
-    all
-}
-
 /// Runs one round of interleaved transactions. `None`: some serial order explains it. Otherwise what happened.
 fn interleave<P: Protocol<Worker: Interactive>>(
     setup: &Setup<P>,
@@ -145,7 +109,8 @@ fn interleave<P: Protocol<Worker: Interactive>>(
     let (watcher, workers) = workers.split_first_mut().expect("there is a worker that watches");
     let start = Model::of(all(watcher, table));
     let count = workers.len();
-    let mut traces: Vec<Trace> = (0..count).map(|_| Trace { steps: Vec::new(), committed: false }).collect();
+    let mut traces: Vec<Trace> = vec![Vec::new(); count];
+    let mut committed = vec![false; count];
     let mut parties: Vec<Option<Party<Tx<'_, P>>>> = workers.iter_mut().map(|worker| Some(begin(worker))).collect();
     let mut savepoints: Vec<Vec<Savepoint>> = vec![Vec::new(); count];
     let mut left: Vec<u64> = (0..count).map(|_| random.range_inclusive(1, 6)).collect();
@@ -160,23 +125,15 @@ fn interleave<P: Protocol<Worker: Interactive>>(
             left[turn] -= 1;
             let operation = Operation::draw(random, 6);
             if let Some(answer) = party.step(|t| apply(t, table, &operation, &mut savepoints[turn])) {
-                traces[turn].steps.push((operation, answer));
+                traces[turn].push((operation, answer));
             }
         } else if let Some(party) = parties[turn].take() {
-            traces[turn].committed = party.commit();
+            committed[turn] = party.commit();
         }
     }
     let end = all(watcher, table);
-    let committed: Vec<_> = (0..count).filter(|&at| traces[at].committed).collect();
-    if orders(&committed).iter().any(|order| explains(order, &traces, &start, &end)) {
-        return Ok(committed.len());
-    }
-    let mut story = format!("no serial order explains this. Start: {:?}\n", start.rows());
-    for &at in &committed {
-        story += &format!("transaction {at}:\n");
-        traces[at].steps.iter().for_each(|step| story += &format!("  {step:?}\n"));
-    }
-    Err(story + &format!("end: {end:?}"))
+    let commits: Vec<Vec<Trace>> = (0..count).filter(|&at| committed[at]).map(|at| vec![traces[at].clone()]).collect();
+    if explained(&start, &commits, &[], &end) { Ok(commits.len()) } else { Err(story(&start, &commits, &[], &end)) }
 }
 
 /// Interleaved rounds from a seed, until one is found that no serial order explains.

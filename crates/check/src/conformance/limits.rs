@@ -3,13 +3,19 @@
 use std::sync::Arc;
 
 use polychron_base::error::Stopped;
-use polychron_base::{Error, Stop};
-use polychron_engine::{Insertion, Interactive, Operations, Protocol, RowBuffer, RowRef, Transaction, Worker};
-use polychron_schema::{MAX_KEY_BYTES, MAX_ROW_BYTES, Row};
+use polychron_base::key::Key8;
+use polychron_base::{Error, Stop, TableId};
+use polychron_engine::{
+    IndexDefinition, Insertion, Interactive, Operations, Projection, Protocol, RowBuffer, RowRef, TableDefinition,
+    Transaction, Worker,
+};
+use polychron_schema::{
+    ColumnType, IndexKind, Layout, MAX_COLUMNS, MAX_KEY_BYTES, MAX_ROW_BYTES, Row, SchemaError, Value,
+};
 
 use crate::Setup;
-use crate::rows::{Image, Item, Page};
-use crate::setup::{all, create, done, items, run};
+use crate::rows::{Host, Image, Item, Page};
+use crate::setup::{Tx, all, create, done, items, run};
 
 fn failure<O>(outcome: Result<O, Stop>) -> Error {
     match outcome.map_err(Stop::into_parts) {
@@ -98,7 +104,171 @@ pub fn rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     assert_eq!(done(&mut worker, |t| t.scan(&table, ..).count()), 2);
 }
 
-/// More workers than slots are refused, and a slot that was given back serves again.
+/// The longest key in hash indexes, primary and secondary, and one byte more.
+pub fn hash_keys<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let database = setup.open();
+    let table = create::<P, Host>(&database);
+    let mut worker = database.worker().unwrap();
+    let host = |name: usize, address: usize| Host { name: "n".repeat(name), address: "a".repeat(address) };
+    let (short, long) = (host(1, MAX_KEY_BYTES), host(MAX_KEY_BYTES, 1));
+    done(&mut worker, |t| {
+        t.insert(&table, &short)?;
+        t.insert(&table, &long)?;
+        for beyond in [host(MAX_KEY_BYTES + 1, 2), host(2, MAX_KEY_BYTES + 1)] {
+            assert!(matches!(failure(t.insert(&table, &beyond)), Error::KeyTooLong));
+            assert!(matches!(failure(t.upsert(&table, &beyond)), Error::KeyTooLong));
+        }
+        let grow = t.update(&table, &long.name, |row| row.set_address(&"b".repeat(MAX_KEY_BYTES + 1)).unwrap());
+        assert!(matches!(failure(grow), Error::KeyTooLong));
+        Ok(())
+    });
+    done(&mut worker, |t| {
+        for host in [&short, &long] {
+            assert_eq!(t.get(&table, &host.name)?.map(|row| row.address().len()), Some(host.address.len()));
+            assert_eq!(t.scan_by(&table, Host::BY_ADDRESS, &host.address).rows()?, std::slice::from_ref(host));
+        }
+        assert!(t.get(&table, "nn")?.is_none());
+        assert!(t.delete(&table, &short.name)? && t.delete(&table, &long.name)?);
+        Ok(())
+    });
+}
+
+/// A table whose rows are built column by column; the first column is the key.
+struct Dynamic {
+    table: TableId,
+    layout: Layout,
+}
+
+impl Dynamic {
+    fn create<P: Protocol>(database: &P, definition: TableDefinition) -> Self {
+        let layout = definition.layout().unwrap();
+        Self { table: database.create_table(definition).unwrap(), layout }
+    }
+
+    fn insert<T: Transaction>(&self, t: &mut T, id: u64, values: &[Value]) -> Result<Insertion, Stop> {
+        let values: Vec<_> = std::iter::once(Value::from(id)).chain(values.iter().cloned()).collect();
+        let mut row = RowBuffer::new();
+        polychron_schema::build_row(&self.layout, &values, &mut row)?;
+        t.insert_row(self.table, Key8::new(id, 8), row.as_row())
+    }
+
+    fn read<T: Transaction>(&self, t: &mut T, id: u64) -> Result<Option<Vec<Value>>, Stop> {
+        let row = t.read_row(self.table, Key8::new(id, 8), &Projection::ALL)?;
+        Ok(row.map(|row| row.values(&self.layout).split_off(1)))
+    }
+
+    /// Sets one column, and answers what setting it answered.
+    fn set<T: Transaction>(
+        &self,
+        t: &mut T,
+        id: u64,
+        column: usize,
+        value: &Value,
+    ) -> Result<Result<(), SchemaError>, Stop> {
+        let mut outcome = Ok(());
+        let found = t.update_row(self.table, Key8::new(id, 8), &Projection::ALL, |row| {
+            outcome = polychron_schema::set_value(row, &self.layout, column, value);
+        })?;
+        assert!(found);
+        Ok(outcome)
+    }
+}
+
+/// As many columns as there may be, the last one indexed; and one more.
+pub fn columns<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let database = setup.open();
+    let wide = |columns: usize| {
+        let table = TableDefinition::new(format!("wide{columns}")).with_column("id", ColumnType::U64).with_key([0]);
+        let column = |table: TableDefinition, at| table.with_nullable_column(format!("c{at}"), ColumnType::I64);
+        (1..columns).fold(table, column).with_index(IndexDefinition::new("last", [columns - 1]))
+    };
+    let refused = database.create_table(wide(MAX_COLUMNS + 1));
+    assert!(matches!(refused, Err(Error::Definition(_))), "{refused:?}");
+    assert_eq!(database.find_table(&wide(MAX_COLUMNS + 1).name), None);
+    let table = Dynamic::create(&*database, wide(MAX_COLUMNS));
+    let mut worker = database.worker().unwrap();
+    let none = vec![Value::Null; MAX_COLUMNS - 1];
+    let mut all: Vec<_> = (1..MAX_COLUMNS as i64).map(Value::from).collect();
+    done(&mut worker, |t| {
+        assert_eq!(table.insert(t, 1, &none)?, Insertion::Inserted);
+        table.insert(t, 2, &all).map(drop)
+    });
+    all[MAX_COLUMNS - 2] = Value::Integer(-1);
+    done(&mut worker, |t| {
+        table.set(t, 2, MAX_COLUMNS - 1, &Value::Integer(-1))?.unwrap();
+        assert!(table.set(t, 2, MAX_COLUMNS, &Value::Integer(-1))?.is_err());
+        assert_eq!(table.read(t, 1)?.as_ref(), Some(&none));
+        assert_eq!(table.read(t, 2)?.as_ref(), Some(&all));
+        Ok(())
+    });
+}
+
+/// Every type's least and greatest value, NULL, and what lies beyond: in rows, and as keys of unique indexes of both kinds.
+pub fn values<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let text = |text: &str| Value::String(text.into());
+    let decimal = |units, scale| Value::Decimal { units, scale };
+    let cases = [
+        (ColumnType::I8, Value::from(i64::from(i8::MIN)), Value::from(127_i64), Value::from(128_i64)),
+        (ColumnType::U16, Value::from(0_u64), Value::from(65_535_u64), Value::from(65_536_u64)),
+        (ColumnType::I64, Value::from(i64::MIN), Value::from(i64::MAX), Value::from(u64::MAX)),
+        (ColumnType::U64, Value::from(0_u64), Value::from(u64::MAX), Value::from(-1_i64)),
+        (ColumnType::F64, Value::Float(f64::MIN), Value::Float(f64::MAX), text("1.0")),
+        (ColumnType::Decimal { scale: 18 }, decimal(i64::MIN, 18), decimal(i64::MAX, 18), decimal(10, 0)),
+        (ColumnType::Decimal { scale: 2 }, decimal(i64::MIN, 2), decimal(i64::MAX, 2), decimal(1, 3)),
+        (ColumnType::Date, Value::Date(i32::MIN), Value::Date(i32::MAX), Value::Timestamp(0)),
+        (ColumnType::String { max: 5 }, text(""), text("12345"), text("123456")),
+        (ColumnType::Bytes { max: 5 }, Value::Bytes(vec![]), Value::Bytes(vec![255; 5]), Value::Bytes(vec![255; 6])),
+        (
+            ColumnType::FixedBytes { bytes: 3 },
+            Value::Bytes(vec![0; 3]),
+            Value::Bytes(vec![255; 3]),
+            Value::Bytes(vec![0; 4]),
+        ),
+        (ColumnType::Bool, Value::Bool(false), Value::Bool(true), Value::from(2_i64)),
+    ];
+    let database = setup.open();
+    let mut worker = database.worker().unwrap();
+    for (position, (column_type, least, greatest, beyond)) in cases.into_iter().enumerate() {
+        let unique = |kind| IndexDefinition { unique: true, kind, ..IndexDefinition::new(format!("{kind:?}"), [1]) };
+        let definition = TableDefinition::new(format!("values{position}"))
+            .with_column("id", ColumnType::U64)
+            .with_nullable_column("value", column_type)
+            .with_key([0])
+            .with_index(unique(IndexKind::Ordered))
+            .with_index(unique(IndexKind::Hash));
+        let table = Dynamic::create(&*database, definition);
+        let rows = [(1, least.clone()), (2, greatest.clone()), (3, Value::Null), (4, Value::Null)];
+        let stands = |t: &mut Tx<'_, P>| {
+            rows.iter().try_for_each(|(id, value)| {
+                assert_eq!(table.read(t, *id)?.as_deref(), Some(std::slice::from_ref(value)), "{column_type}");
+                Ok(())
+            })
+        };
+        done(&mut worker, |t| {
+            for (id, value) in &rows {
+                // NULL equals nothing, so any number of rows have it in a unique index.
+                assert_eq!(table.insert(t, *id, std::slice::from_ref(value))?, Insertion::Inserted, "{column_type}");
+            }
+            stands(t)
+        });
+        done(&mut worker, |t| {
+            for value in [&least, &greatest] {
+                assert_ne!(table.insert(t, 5, std::slice::from_ref(value))?, Insertion::Inserted, "{column_type}");
+                assert!(matches!(failure(table.set(t, 3, 1, value)), Error::Duplicate { .. }), "{column_type}");
+            }
+            assert!(table.set(t, 1, 1, &beyond)?.is_err(), "{column_type} takes {beyond:?}");
+            assert!(
+                matches!(failure(table.insert(t, 5, std::slice::from_ref(&beyond))), Error::Procedure(_)),
+                "{column_type}"
+            );
+            stands(t)
+        });
+        done(&mut worker, stands);
+    }
+}
+
+/// As many workers as the options name fit, whatever the database does by itself; one more is refused, and a slot that was
+/// given back serves again. A new index is filled all the same.
 pub fn workers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let mut setup = setup.clone();
     setup.common.memory.max_workers = 4;
@@ -112,7 +282,9 @@ pub fn workers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         assert!(workers.len() <= 4, "a slot was given twice");
     };
     assert!(matches!(refused, Error::TooManyWorkers { limit: 4 }), "{refused}");
-    assert!(!workers.is_empty());
+    assert_eq!(workers.len(), 4);
+    let by_value = polychron_engine::IndexDefinition::new("by_value", [1]);
+    database.create_index(table.id(), by_value).unwrap();
     workers.pop();
     let mut worker = database.worker().unwrap();
     assert_eq!(all(&mut worker, &table).len(), 1);
@@ -124,8 +296,8 @@ pub fn memory<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     fill_up(setup, true);
 }
 
-/// The same where every block is in use: a deletion that must keep the row for snapshots has nothing to do it with unless
-/// something was put aside for it.
+/// The same where every block is in use: a deletion that must keep the row for snapshots has nothing to do it with but
+/// what was put aside for it.
 pub fn deletions_without_any_memory<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     fill_up(setup, false);
 }

@@ -4,15 +4,18 @@ pub mod anomalies;
 pub mod background;
 pub mod changes;
 pub mod differential;
+pub mod histories;
 pub mod limits;
 pub mod phantoms;
 pub mod points;
+pub mod ranges;
 pub mod reclamation;
 pub mod savepoints;
 pub mod scans;
 pub mod secondaries;
 pub mod snapshots;
 pub mod stress;
+pub mod verdict;
 
 /// Makes a test of every behaviour for one protocol: `conformance!(name, setup)`, where `setup` is an expression that
 /// makes a [`Setup`](crate::Setup).
@@ -31,26 +34,34 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, secondaries: entries_follow_rows, entries_of_growing_rows,
                 violations_change_nothing, too_long_entries_change_nothing, unique_values_change_hands,
                 hash_entries, hash_look_up, definitions);
+            $crate::conformance!(@group $setup, ranges: of_entries, refused);
             $crate::conformance!(@group $setup, savepoints: undo_writes, nest, undo_entries, undo_everything);
-            $crate::conformance!(@group $setup, limits: keys, raw_keys, rows, workers, memory);
+            $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, values, workers,
+                memory, deletions_without_any_memory);
             $crate::conformance!(@group $setup, background: tombstones_that_were_read, absent_keys_that_were_read,
                 insertion_on_a_tombstone, upsert_on_a_tombstone, ranges_that_were_read, own_rows_that_move);
             $crate::conformance!(@group $setup, snapshots: see_no_later_change, are_consistent_under_writers,
                 keep_deleted_rows, keep_many_versions, many_at_once, are_counted, scan_while_memory_is_used_again,
                 by_secondary_index);
             $crate::conformance!(@group $setup, reclamation: updates, growing_updates, deletions_and_insertions,
-                secondary_entries, rolled_back_insertions, dropped_tables, workers_that_leave);
+                secondary_entries, rolled_back_insertions, dropped_tables, dropped_tables_of_idle_workers, workers_that_leave,
+                updates_behind_a_snapshot, deletions_behind_a_snapshot, growth_behind_a_snapshot);
             $crate::conformance!(@group $setup, changes: tables_come_and_go, names_are_taken, tables_under_transactions,
                 new_index_on_a_full_table, new_index_is_seen_by_snapshots, new_unique_index_on_duplicates,
-                new_index_under_writers, dropped_index);
-            $crate::conformance!(@group $setup, stress: bank, audited_by_snapshots, counters, secondaries_agree,
+                new_index_under_writers, new_index_under_an_older_transaction, dropped_index);
+            $crate::conformance!(@group $setup, stress: bank, audited_by_snapshots, audited_by_long_snapshots, counters, secondaries_agree,
                 queue_of_one_key);
             $crate::conformance!(@group $setup, differential: one_by_one, interleaved, snapshots_are_past_states);
-            $crate::conformance!(@group $setup, anomalies: dirty_write, aborted_read, intermediate_read,
-                circular_flow, lost_update, blind_lost_update, read_skew, read_skew_before_a_write, write_skew,
-                write_skew_by_update, write_skew_of_three, insert_insert, insert_insert_in_a_hash_table,
-                delete_and_update, delete_and_upsert, delete_and_delete, read_only_anomaly,
-                read_only_anomaly_with_a_snapshot, write_after_delete);
+            $crate::conformance!(@group $setup, histories: in_turns, on_threads);
+            $crate::conformance!(@group $setup, anomalies: g0_dirty_write, g1a_aborted_read, g1b_intermediate_read,
+                g1c_circular_information_flow, otv_observed_transaction_vanishes, pmp_predicate_many_preceders,
+                pmp_predicate_many_preceders_by_a_write, p4_lost_update, p4_lost_update_in_place, g_single_read_skew,
+                g_single_dependencies, g_single_write_1, g_single_write_2, g_single_before_a_write,
+                g_single_of_a_deletion, g2_item, g2_predicate, g2_two_edges, read_only_anomaly,
+                read_only_anomaly_with_a_snapshot, write_skew_of_a_sum, write_skew_of_a_count, write_skew_by_insertion,
+                write_skew_of_absent_keys, write_skew_by_update, write_skew_of_three, insert_insert,
+                insert_insert_the_other_way_round, insert_insert_in_a_hash_table, delete_and_update, update_and_delete,
+                delete_and_upsert, delete_and_delete);
             $crate::conformance!(@group $setup, phantoms: absent_key, absent_key_in_a_hash_table, count, empty_range,
                 minimum, maximum, backward_scan, stopped_scan, secondary_look_up, secondary_range, unique_secondary,
                 updated_into_a_range, deleted_out_of_a_range, tombstone, tombstone_that_grows,

@@ -7,6 +7,7 @@
 use polychron_base::IndexId;
 use polychron_engine::{Insertion, Interactive, Operations, Protocol, Row, Stop, Table, Transaction, Worker};
 
+use super::verdict::{Verdict, judge};
 use crate::Setup;
 use crate::rows::{Cell, Item, Person, person};
 use crate::setup::{Tx, begin, create, done, items, persons};
@@ -57,6 +58,17 @@ fn insert_at<P: Protocol<Worker: Interactive>>(
 
 macro_rules! scenarios {
     ($($(#[$doc:meta])* $test:ident, $scenario:ident: |$setup:ident| $run:expr;)*) => {
+        /// What becomes of each case.
+        pub mod verdict {
+            use super::*;
+            $(
+                #[doc = concat!("What becomes of [`", stringify!($test), "`](super::", stringify!($test), ").")]
+                pub fn $test<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) -> Verdict {
+                    judge(|| $scenario(setup))
+                }
+            )*
+        }
+
         $(
             $(#[$doc])*
             pub fn $test<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {

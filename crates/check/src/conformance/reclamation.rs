@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use polychron_engine::{Interactive, Operations, Protocol, Stop, Table, Worker};
+use polychron_engine::{Interactive, Mode, Operations, Protocol, Row, Stop, Table, Worker};
 
 use crate::Setup;
+use crate::party::Party;
 use crate::rows::{Item, Person, person};
 use crate::setup::{Tx, create, done, items, persons};
 
@@ -131,6 +132,37 @@ pub fn dropped_tables<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     assert!(measured[5] <= measured[1], "{measured:?}");
 }
 
+/// A dropped table, and a dropped index, give everything back though workers that used them are idle ever after.
+pub fn dropped_tables_of_idle_workers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.measures_memory {
+        return;
+    }
+    let database = setup.open();
+    let kept = create::<P, Item>(&database);
+    let mut idle = Vec::new();
+    let mut measured = Vec::new();
+    for _ in 0..6 {
+        let table: Table<Person> = create(&database);
+        let mut worker = database.worker().unwrap();
+        done(&mut worker, |t| (0..500).try_for_each(|id| t.insert(&table, &person(id, (id % 7) as u16, id as u32))));
+        let by_number = polychron_engine::IndexDefinition::new("by_number", [3]);
+        let index = database.create_index(table.id(), by_number).unwrap();
+        done(&mut worker, |t| t.scan_by(&table, Person::BY_TEAM, 1).count());
+        worker.tidy_up();
+        idle.push(worker);
+        let before = used(setup, &database, &mut []);
+        database.drop_index(table.id(), index).unwrap();
+        let between = used(setup, &database, &mut []);
+        assert!(between < before, "{before} bytes were in use with the index, and {between} without");
+        database.drop_table(table.id()).unwrap();
+        measured.push(used(setup, &database, &mut []));
+    }
+    // What a worker keeps for itself is there once for each.
+    let row = 500 * 64;
+    assert!(measured[5] < measured[0] + row, "{measured:?}");
+    done(&mut idle[0], |t| t.insert(&kept, &Item { id: 1, value: 1 }));
+}
+
 /// What a worker that leaves had not given back is given back by others.
 pub fn workers_that_leave<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     if !setup.measures_memory {
@@ -148,4 +180,119 @@ pub fn workers_that_leave<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         measured.push(used(setup, &database, &mut others));
     }
     assert!(measured[7] <= measured[1], "{measured:?}");
+}
+
+/// How much is done behind a long snapshot.
+const LONG_ROUNDS: u64 = if cfg!(miri) { 40 } else { 4000 };
+
+/// Runs rounds behind a snapshot that stays open, another that begins in the middle, and short ones, and asserts that
+/// each sees its own state to its end, that what is in use at the end is what was in use after a quarter, and that all
+/// comes back when they end.
+fn stays_behind_snapshots<P: Protocol<Worker: Interactive>, R: Row + PartialEq>(
+    setup: &Setup<P>,
+    database: &Arc<P>,
+    table: &Table<R>,
+    mut round: impl FnMut(u64, &mut Tx<'_, P>) -> Result<(), Stop>,
+) {
+    if !setup.measures_memory || !setup.interleaves {
+        return;
+    }
+    let mut workers = [database.worker().unwrap()];
+    let mut readers: Vec<_> = (0..3).map(|_| database.worker().unwrap()).collect();
+    let [long, late, short] = &mut readers[..] else { unreachable!("three were made") };
+    let mut run = |workers: &mut [P::Worker; 1], number: u64| {
+        done(&mut workers[0], |t| round(number, t));
+        (setup.tick)(database);
+    };
+    // One round of each kind, so that what the first use needs is there.
+    (0..40).for_each(|number| run(&mut workers, number));
+    let before = used(setup, database, &mut workers);
+    let mut parties: Vec<(Party<_>, Vec<R>)> = Vec::new();
+    let begin = |worker, parties: &mut Vec<(Party<_>, Vec<R>)>| {
+        setup.pass(database, 3);
+        let mut party = Party::begin(worker, Mode::Snapshot);
+        let first = party.step(|t: &mut Tx<'_, P>| t.scan(table, ..).rows()).unwrap();
+        parties.push((party, first));
+    };
+    begin(long, &mut parties);
+    let mut waiting = Some(late);
+    let mut quarter = 0;
+    for number in 0..LONG_ROUNDS {
+        run(&mut workers, number);
+        if number % 16 == 0 {
+            // Where maintenance goes by the clock, which stands still here, this is its time.
+            workers[0].tidy_up();
+        }
+        if number % 16 == 0 {
+            for (party, first) in &mut parties {
+                let again = party.step(|t| t.scan(table, ..).rows()).unwrap();
+                assert!(again == *first, "a snapshot changed in round {number}");
+            }
+        }
+        if number % 64 == 0 {
+            crate::setup::snapshot(short, |t| t.scan(table, ..).count());
+        }
+        if number == LONG_ROUNDS / 2 {
+            begin(waiting.take().unwrap(), &mut parties);
+        }
+        if number == LONG_ROUNDS / 4 {
+            quarter = used(setup, database, &mut workers);
+        }
+    }
+    let end = used(setup, database, &mut workers);
+    assert!(quarter > before, "the snapshot keeps what it sees: {before} bytes before, {quarter} behind it");
+    // The second snapshot keeps as much again at most.
+    let most = quarter + (quarter - before) + SLACK;
+    assert!(end <= most, "{quarter} bytes were in use after a quarter, and {end} at the end");
+    // The first ends, then the second: each gives back what only it saw.
+    for (party, _) in parties {
+        assert!(party.commit());
+        (LONG_ROUNDS..LONG_ROUNDS + 40).for_each(|number| run(&mut workers, number));
+    }
+    let after = used(setup, database, &mut workers);
+    assert!(after <= before + SLACK, "{before} bytes were in use, and now {after}");
+}
+
+/// Behind a long snapshot one version of a row stays, however often it is updated.
+pub fn updates_behind_a_snapshot<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let rows: Vec<_> = (0..50).map(|id| (id, 0)).collect();
+    let (database, table) = items(setup, &rows);
+    stays_behind_snapshots(setup, &database, &table, |round, t| {
+        (0..50).try_for_each(|id| t.update(&table, id, |row| row.set_value(round as i64)).map(drop))
+    });
+}
+
+/// Keys that came after a long snapshot, and went, leave the index; those that it sees stay.
+pub fn deletions_behind_a_snapshot<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.forgets_keys_behind_snapshots {
+        return;
+    }
+    let (database, table) = items(setup, &[]);
+    stays_behind_snapshots(setup, &database, &table, |round, t| {
+        (0..20).try_for_each(|id| {
+            t.delete(&table, round.saturating_sub(3) * 100 + id)?;
+            t.upsert(&table, &Item { id: round * 100 + id, value: 1 })?;
+            t.update(&table, round.saturating_sub(1) * 100 + id, |row| row.set_value(2)).map(drop)
+        })
+    });
+}
+
+/// Rows that outgrow their records, and change their secondary entries.
+pub fn growth_behind_a_snapshot<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, table) = persons(setup, &(0..10).map(|id| person(id, 1, id as u32)).collect::<Vec<_>>());
+    stays_behind_snapshots(setup, &database, &table, |round, t| {
+        // The rows are as long at each measurement.
+        let length = if round % 40 == 39 { 900 } else { (round as usize * 31) % 900 };
+        (0..10).try_for_each(|id| {
+            if (round + id) % 3 == 0 {
+                t.delete(&table, id)?;
+                t.insert(&table, &person(id, (round % 5) as u16, id as u32))?;
+            }
+            t.update(&table, id, |row| {
+                row.set_text(&"g".repeat(length)).unwrap();
+                row.set_code(Some(id as u32 + (round % 40) as u32 * 100));
+            })
+            .map(drop)
+        })
+    });
 }

@@ -30,9 +30,9 @@ pub fn bounds<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         assert_eq!(ids(t.scan(&table, ..50))?, even(0, 50));
         assert_eq!(ids(t.scan(&table, 950..))?, even(950, 1000));
         assert_eq!(ids(t.scan(&table, (Bound::Excluded(100), Bound::Included(200))))?, even(101, 201));
-        assert_eq!(ids(t.scan(&table, 7..8))?, []);
-        assert_eq!(ids(t.scan(&table, 2000..))?, []);
-        assert_eq!(ids(t.scan(&table, (Bound::Excluded(100), Bound::Excluded(100))))?, []);
+        assert_eq!(ids(t.scan(&table, 7..8))?, [0; 0]);
+        assert_eq!(ids(t.scan(&table, 2000..))?, [0; 0]);
+        assert_eq!(ids(t.scan(&table, (Bound::Excluded(100), Bound::Excluded(100))))?, [0; 0]);
         for range in [0..1000, 3..997, 500..501, 100..300] {
             let mut backward = ids(t.scan(&table, range.clone()).reverse())?;
             backward.reverse();
@@ -48,9 +48,9 @@ pub fn inverted_bounds<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let mut worker = database.worker().unwrap();
     done(&mut worker, |t| {
         let inverted = (Bound::Included(8), Bound::Excluded(2));
-        assert_eq!(ids(t.scan(&table, inverted))?, []);
-        assert_eq!(ids(t.scan(&table, inverted).reverse())?, []);
-        assert_eq!(ids(t.scan(&table, (Bound::Excluded(5), Bound::Excluded(5))).reverse())?, []);
+        assert_eq!(ids(t.scan(&table, inverted))?, [0; 0]);
+        assert_eq!(ids(t.scan(&table, inverted).reverse())?, [0; 0]);
+        assert_eq!(ids(t.scan(&table, (Bound::Excluded(5), Bound::Excluded(5))).reverse())?, [0; 0]);
         Ok(())
     });
 }

@@ -1,9 +1,11 @@
 //! Threads that run freely over few keys, and invariants that must hold: the number of operations is fixed, not the time.
 
 use polychron_base::random::Random;
-use polychron_engine::{Insertion, Interactive, Operations, Protocol, Stop, Transaction, Worker};
+use polychron_engine::{Insertion, Interactive, Mode, Operations, Protocol, Stop, Transaction, Worker};
+use polychron_sync::atomic::{AtomicUsize, Ordering};
 
 use crate::Setup;
+use crate::party::Party;
 use crate::rows::{Item, Person, person, value};
 use crate::setup::{Tx, done, items, persons, run, snapshot};
 
@@ -64,6 +66,78 @@ fn run_bank<P: Protocol<Worker: Interactive>>(
     let mut worker = database.worker().unwrap();
     let sum: i64 = done(&mut worker, |t| t.scan(&table, ..).reverse().map(|row| row.value()).sum());
     assert_eq!(sum, total);
+}
+
+/// Snapshots of several ages stay open while money moves and versions that none of them sees go: each sees the same rows
+/// again and again, and their sum.
+pub fn audited_by_long_snapshots<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.interleaves {
+        return;
+    }
+    let rows: Vec<_> = (0..ACCOUNTS).map(|id| (id, 10)).collect();
+    let (database, table) = items(setup, &rows);
+    setup.pass(&database, 3);
+    let total = 10 * ACCOUNTS as i64;
+    let (looks, snapshots) = if cfg!(miri) { (5, 2) } else { (60, 12) };
+    let auditing = AtomicUsize::new(3);
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (database, table, auditing) = (&database, &table, &auditing);
+            scope.spawn(move || {
+                let mut worker = database.worker().unwrap();
+                let mut random = Random::stream(2, thread);
+                // As long as somebody looks, and a number of times at least.
+                for round in 0.. {
+                    if round > 2000 && auditing.load(Ordering::Relaxed) == 0 {
+                        break;
+                    }
+                    let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
+                    let amount = random.below(12) as i64;
+                    if from != to {
+                        done(&mut worker, |t| transfer(t, table, from, to, amount));
+                    }
+                    if round % 4 == 0 {
+                        (setup.tick)(database);
+                    }
+                    if round % 512 == 0 {
+                        worker.tidy_up();
+                    }
+                }
+            });
+        }
+        for thread in 0..3u64 {
+            let (database, table, auditing) = (&database, &table, &auditing);
+            scope.spawn(move || {
+                let _leaving = Leaving(auditing);
+                let mut worker = database.worker().unwrap();
+                // One snapshot for the whole time, or one after the other, longer and shorter ones.
+                for round in 0..if thread == 0 { 1 } else { snapshots } {
+                    let mut party = Party::begin(&mut worker, Mode::Snapshot);
+                    let mut look = || party.step(|t: &mut Tx<'_, P>| t.scan(table, ..).rows()).unwrap();
+                    let first: Vec<Item> = look();
+                    assert_eq!(first.iter().map(|row| row.value).sum::<i64>(), total, "money was made or lost");
+                    let looks = if thread == 0 { looks * snapshots } else { looks * (1 + round * thread % 5) / 3 };
+                    for _ in 0..looks {
+                        assert_eq!(look(), first, "a snapshot changed");
+                        std::thread::yield_now();
+                    }
+                    assert!(party.commit());
+                }
+            });
+        }
+    });
+    let mut worker = database.worker().unwrap();
+    let sum: i64 = done(&mut worker, |t| t.scan(&table, ..).map(|row| row.value()).sum());
+    assert_eq!(sum, total);
+}
+
+/// Counts a thread out, however it ends.
+struct Leaving<'c>(&'c AtomicUsize);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Transfers, closings and openings of accounts beside an auditor that scans.

@@ -15,6 +15,10 @@ pub struct Batch {
     handles: Vec<Handle>,
     keys: Keys,
     with_keys: bool,
+    /// The stamps of the leaves, and for each handle how many leaves had been met; only when they are asked for.
+    stamps: Vec<Stamp>,
+    leaves: Vec<u32>,
+    with_stamps: bool,
     resume: Vec<u8>,
     size: usize,
     state: State,
@@ -40,13 +44,22 @@ impl Batch {
     pub fn begin(&mut self, limit: usize, with_keys: bool) {
         self.size = limit.clamp(1, Self::FIRST);
         self.with_keys = with_keys;
+        self.with_stamps = false;
         self.state = State::Fresh;
+    }
+
+    /// As [`Batch::begin`], with keys, and with the stamps of the leaves for a transaction that guards what it did not find.
+    pub fn begin_guarded(&mut self, limit: usize) {
+        self.begin(limit, true);
+        self.with_stamps = true;
     }
 
     /// Collects the next entries of the range. `false`: there are no more.
     pub fn fill(&mut self, index: &AnyIndex, scan: &Scan<'_>, guard: &Guard<'_>) -> bool {
         self.handles.clear();
         self.keys.clear();
+        self.stamps.clear();
+        self.leaves.clear();
         if self.state == State::Last {
             return false;
         }
@@ -97,6 +110,18 @@ impl Batch {
         self.handles.get(position).copied()
     }
 
+    /// The stamps of the leaves that were met, in their order; only when stamps are kept.
+    #[inline]
+    pub fn stamps(&self) -> &[Stamp] {
+        &self.stamps
+    }
+
+    /// How many leaves had been met when the handle at a position was; only when stamps are kept.
+    #[inline]
+    pub fn leaves(&self, position: usize) -> usize {
+        self.leaves[position] as usize
+    }
+
     /// The key at a position; only when keys are kept.
     #[inline]
     pub fn key(&self, position: usize) -> &[u8] {
@@ -106,11 +131,18 @@ impl Batch {
 
 impl ordered::Visitor for Batch {
     #[inline]
-    fn node(&mut self, _: Stamp) {}
+    fn node(&mut self, stamp: Stamp) {
+        if self.with_stamps {
+            self.stamps.push(stamp);
+        }
+    }
 
     #[inline]
     fn entry(&mut self, key: &[u8], handle: Handle) -> ControlFlow<()> {
         self.handles.push(handle);
+        if self.with_stamps {
+            self.leaves.push(self.stamps.len() as u32);
+        }
         if self.with_keys {
             self.keys.push(key);
         }

@@ -1,13 +1,16 @@
 //! Who gives back the memory of dropped stores, and walks over whole indexes.
 
 use std::ops::{Bound, ControlFlow};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use polychron_base::Error;
-use polychron_base::key::EncodedKey;
+use polychron_base::key::{EncodedKey, Key16};
 use polychron_index::{AnyIndex, Handle, Stamp, ordered};
 use polychron_memory::{Epochs, Guard, Local, Memory};
+use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, Ordering};
+
+use crate::catalog::{Catalog, Described};
 
 /// A database's own place in the epochs, which belongs to no worker.
 #[derive(Debug)]
@@ -17,12 +20,12 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Claims a slot.
+    /// Claims one of the slots that are not for users.
     ///
     /// # Errors
     /// [`Error::TooManyWorkers`].
     pub fn new(memory: &Arc<Memory>) -> Result<Self, Error> {
-        Ok(Self { local: Mutex::new(memory.register()?), closing: AtomicBool::new(false) })
+        Ok(Self { local: Mutex::new(memory.register_own()?), closing: AtomicBool::new(false) })
     }
 
     /// From now on dropped stores leave their memory to the memory's own end.
@@ -30,7 +33,8 @@ impl Keeper {
         self.closing.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn is_closing(&self) -> bool {
+    /// Whether the database is going, and its memory with it.
+    pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
     }
 
@@ -43,6 +47,22 @@ impl Keeper {
     /// Gives back what waits and no guard holds any more.
     pub fn collect(&self) {
         self.local.lock().unwrap_or_else(PoisonError::into_inner).collect();
+    }
+
+    /// As [`Keeper::collect`], and lets dropped tables go that no guard holds any more, whose memory then waits in turn.
+    pub fn tidy_up<T: Described>(&self, catalog: &Catalog<T>, epochs: &Epochs) {
+        self.collect();
+        catalog.release(epochs);
+    }
+
+    /// Gives back the memory of a table or an index that was dropped. Where no transaction runs, all of it goes; otherwise the
+    /// rest goes with [`Keeper::tidy_up`] or the next that is dropped. `tick` ends an epoch.
+    pub fn give_back<T: Described>(&self, catalog: &Catalog<T>, epochs: &Epochs, tick: impl Fn()) {
+        // The list of tables waits for the guards of one epoch, and the records, which are found then, for those of the next.
+        for _ in 0..4 {
+            self.tidy_up(catalog, epochs);
+            tick();
+        }
     }
 }
 
@@ -87,6 +107,22 @@ impl ordered::Visitor for All<'_> {
     fn entry(&mut self, key: &[u8], handle: Handle) -> ControlFlow<()> {
         (self.visitor)(key, handle);
         ControlFlow::Continue(())
+    }
+}
+
+/// A key that is kept for later; short ones need no allocation.
+#[derive(Debug)]
+pub enum OwnedKey {
+    /// Up to 16 bytes.
+    Short(Key16),
+    /// More.
+    Long(Box<[u8]>),
+}
+
+impl OwnedKey {
+    /// Keeps a key.
+    pub fn new(key: &[u8]) -> Self {
+        Key16::from_key(key).map_or_else(|| Self::Long(key.into()), Self::Short)
     }
 }
 

@@ -5,7 +5,9 @@
 //! the protocol's own.
 
 mod batch;
+mod hints;
 mod keeper;
+mod nodes;
 mod prefetch;
 mod rows;
 mod table;
@@ -25,8 +27,10 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 use crate::Scan;
 
 pub use batch::Batch;
-pub use keeper::{Keeper, Keys, for_each, wait_for};
-pub use prefetch::{Arrival, Prefetched, Walks};
+pub use hints::Hints;
+pub use keeper::{Keeper, Keys, OwnedKey, for_each, wait_for};
+pub use nodes::{NodeSet, NodeStep};
+pub use prefetch::{Arrival, Prefetched, Walks, execute_in_groups};
 pub use rows::{check_key, check_row, entry_words, key_in_entry, words_of};
 pub use table::{Blueprint, Keyed, StoreTable};
 

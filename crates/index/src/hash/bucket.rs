@@ -10,6 +10,7 @@
 use std::ptr::{self, NonNull};
 
 use polychron_base::key::EncodedKey;
+use polychron_sync::MODELLED;
 use polychron_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use super::entry::{EMPTY, LONG, LongKey, Probe};
@@ -40,8 +41,8 @@ pub(super) struct Bucket {
     pub(super) slots: [Slot; SLOTS],
 }
 
-#[cfg(not(loom))]
-const _: () = assert!(size_of::<Bucket>() == 64 && size_of::<usize>() == size_of::<u64>());
+const _: () = assert!(MODELLED || size_of::<Bucket>() == 64);
+const _: () = assert!(size_of::<usize>() == size_of::<u64>());
 
 /// A meta word, as loaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -104,7 +105,7 @@ impl Patience {
     pub(super) fn wait(&mut self) {
         self.0 += 1;
         if self.0.is_multiple_of(64) {
-            std::thread::yield_now();
+            polychron_sync::thread::yield_now();
         } else {
             polychron_sync::spin_hint();
         }

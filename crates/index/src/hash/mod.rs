@@ -8,6 +8,8 @@
 
 mod bucket;
 mod entry;
+#[cfg(all(test, loom))]
+mod model;
 mod scan;
 mod table;
 #[cfg(test)]

@@ -8,7 +8,8 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
 use polychron_memory::{Guard, OutOfMemory};
-use polychron_sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use polychron_sync::Numbers;
+use polychron_sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::stamp::Kind;
 use crate::{Change, Changes, Stamp};
@@ -47,7 +48,7 @@ impl Ancestor {
 const ANCESTORS: usize = 3;
 
 /// Numbers tables through all indexes.
-static NUMBERS: AtomicU32 = AtomicU32::new(0);
+static NUMBERS: Numbers = Numbers::new();
 
 #[repr(C, align(64))]
 pub(super) struct Growth {
@@ -124,8 +125,7 @@ impl<'g> Table<'g> {
             overflow_mark: AtomicIsize::new((buckets / BUCKETS_PER_OVERFLOW) as isize + OVERFLOW_SLACK),
             claimed: AtomicBool::new(false),
         };
-        // Relaxed: the numbers only have to differ.
-        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let number = NUMBERS.next();
         // SAFETY: the allocation is a multiple of 64 bytes, thus aligned to 64, and large enough; nobody else has it yet.
         unsafe {
             let next = AtomicPtr::new(ptr::null_mut());

@@ -15,7 +15,7 @@ thread_local! {
 }
 
 fn local() -> Local {
-    Memory::new(Options::default()).unwrap().register().unwrap()
+    Memory::new(Options { limit_bytes: Some(256 << 20), ..Options::tiny() }).unwrap().register().unwrap()
 }
 
 fn handle(value: u64) -> Handle {

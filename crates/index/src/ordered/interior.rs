@@ -3,6 +3,7 @@
 use super::node::{Header, Node};
 use super::version::INTERIOR;
 use polychron_memory::{Guard, OutOfMemory};
+use polychron_sync::MODELLED;
 use polychron_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::ptr::{self, NonNull};
 
@@ -20,8 +21,7 @@ pub(super) struct Interior {
 }
 
 const _: () = assert!(INTERIOR_WIDTH < 32, "the search takes five steps");
-#[cfg(not(loom))]
-const _: () = assert!(size_of::<Interior>() == 384);
+const _: () = assert!(MODELLED || size_of::<Interior>() == 384);
 
 // Loads are Acquire and stores are Release, and pair with each other as `version.rs` explains.
 impl Interior {

@@ -1,8 +1,9 @@
-//! Every interleaving of a leaf's readers, writers and validators, under loom:
-//! `RUSTFLAGS="--cfg loom" cargo test -p polychron-index --lib --release ordered::model`.
+//! Every interleaving of a leaf's readers, writers and validators, under loom; of a whole tree's in `tree.rs`.
 //!
 //! Loom takes sequentially consistent accesses for acquire and release ones, so the crossing of two insertions (claim 3 of
 //! `docs/ordered-index.md`) is not modelled here; a stress test covers it.
+
+mod tree;
 
 use super::lookup::{handle_of, value_of};
 use super::node::{Entry, Leaf};
@@ -41,24 +42,14 @@ fn holds(leaf: &Leaf, state: u64) -> bool {
 }
 
 fn explore(model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.max_branches = 10_000;
-    let executions = std::sync::Arc::new(std::sync::Mutex::new(0));
-    let counter = executions.clone();
-    builder.check(move || {
-        *counter.lock().expect("nobody panics with the counter") += 1;
-        model();
-    });
-    let executions = *executions.lock().expect("nobody panics with the counter");
-    assert!(executions > 10, "{executions} interleavings are not all");
+    polychron_sync::model::explore(3, model);
 }
 
-/// Starts a thread. Loom considers other orders only after this thread gave way once.
-fn spawn(work: impl FnOnce() + 'static) -> thread::JoinHandle<()> {
-    let handle = thread::spawn(work);
-    thread::yield_now();
-    handle
+/// Runs a reader beside a writer, which begins first: so loom lets the reader's loads choose among older values.
+fn beside(writer: impl FnOnce() + 'static, reader: impl FnOnce() + 'static) {
+    let (writer, reader) = (thread::spawn(writer), thread::spawn(reader));
+    writer.join().expect("the writer does not panic");
+    reader.join().expect("the reader does not panic");
 }
 
 /// A reader that validates never takes the handle of one key for that of another that reuses the slot.
@@ -66,23 +57,24 @@ fn spawn(work: impl FnOnce() + 'static) -> thread::JoinHandle<()> {
 fn a_reused_slot_deceives_nobody() {
     explore(|| {
         let shared = leaf(&[1]);
-        let writer = {
-            let shared = shared.clone();
-            spawn(move || {
-                remove(&shared, 0);
-                insert(&shared, 2);
-            })
-        };
-        let version = shared.version().stable();
-        for slice in [1, 2] {
-            let found = shared.find(slice, 8).map(|(slot, _)| shared.value(slot));
-            if shared.version().is(version) {
-                if let Some(value) = found {
-                    assert_eq!(handle_of(value).get(), slice * 10);
+        let written = shared.clone();
+        beside(
+            move || {
+                remove(&written, 0);
+                insert(&written, 2);
+            },
+            move || {
+                let version = shared.version().stable();
+                for slice in [1, 2] {
+                    let found = shared.find(slice, 8).map(|(slot, _)| shared.value(slot));
+                    if shared.version().is(version)
+                        && let Some(value) = found
+                    {
+                        assert_eq!(handle_of(value).get(), slice * 10);
+                    }
                 }
-            }
-        }
-        writer.join().expect("the writer does not panic");
+            },
+        );
     });
 }
 
@@ -91,17 +83,18 @@ fn a_reused_slot_deceives_nobody() {
 fn a_copy_and_its_state_belong_together() {
     explore(|| {
         let shared = leaf(&[]);
-        let writer = {
-            let shared = shared.clone();
-            spawn(move || insert(&shared, 3))
-        };
-        let version = shared.version().stable();
-        let state = shared.state();
-        let count = shared.permutation().count();
-        if shared.version().is(version) {
-            assert_eq!(state, 1 + count as u64);
-        }
-        writer.join().expect("the writer does not panic");
+        let (written, read) = (shared.clone(), shared.clone());
+        beside(
+            move || insert(&written, 3),
+            move || {
+                let version = read.version().stable();
+                let state = read.state();
+                let count = read.permutation().count();
+                if read.version().is(version) {
+                    assert_eq!(state, 1 + count as u64);
+                }
+            },
+        );
         assert!(!holds(&shared, 1));
         assert!(holds(&shared, 2));
     });
@@ -113,23 +106,22 @@ fn forwards_keep_stamps_until_an_insertion() {
     for inserts in [false, true] {
         explore(move || {
             let (empty, heir) = (leaf(&[]), leaf(&[]));
-            let writer = {
-                let (empty, heir) = (empty.clone(), heir.clone());
-                spawn(move || {
-                    let mut doomed = Latched::wait(empty.node());
+            let (taken_out, heir, asked) = (empty.clone(), heir.clone(), empty.clone());
+            beside(
+                move || {
+                    let mut doomed = Latched::wait(taken_out.node());
                     let mut heir_latched = Latched::wait(heir.node());
                     doomed.delete();
                     heir_latched.change_structure();
-                    empty.set_forward(&heir);
+                    taken_out.set_forward(&heir);
                     drop(heir_latched);
                     drop(doomed);
                     if inserts {
                         insert(&heir, 4);
                     }
-                })
-            };
-            assert!(holds(&empty, 1) || inserts);
-            writer.join().expect("the writer does not panic");
+                },
+                move || assert!(holds(&asked, 1) || inserts),
+            );
             assert_eq!(holds(&empty, 1), !inserts);
         });
     }

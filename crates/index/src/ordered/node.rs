@@ -10,7 +10,7 @@ use super::permutation::Permutation;
 use super::version::{DIRTY, INTERIOR, LATCHED, Version};
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use polychron_sync::prefetch_read;
+use polychron_sync::{MODELLED, prefetch_read};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
@@ -72,11 +72,8 @@ pub(super) struct Leaf {
     forward_state: AtomicU64,
 }
 
-#[cfg(not(loom))]
-const _: () = {
-    assert!(size_of::<Leaf>() == 320);
-    assert!(std::mem::offset_of!(Leaf, slices) == 64);
-};
+const _: () = assert!(MODELLED || size_of::<Leaf>() == 320);
+const _: () = assert!(MODELLED || std::mem::offset_of!(Leaf, slices) == 64);
 
 /// A node of either kind that stays readable for `'g`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

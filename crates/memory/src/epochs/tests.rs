@@ -1,3 +1,5 @@
+use polychron_base::sizes::scaled;
+
 use super::*;
 
 #[test]
@@ -13,7 +15,7 @@ fn horizons_follow_the_clock_when_nobody_runs() {
 #[test]
 fn a_pinned_worker_holds_the_horizons_but_not_the_clock() {
     let epochs = Epochs::new(4);
-    let (first, second) = (epochs.claim().unwrap(), epochs.claim().unwrap());
+    let (first, second) = (epochs.claim_any().unwrap(), epochs.claim_any().unwrap());
     epochs.advance();
     assert_eq!(epochs.pin(first), 2);
     epochs.advance();
@@ -33,9 +35,22 @@ fn a_pinned_worker_holds_the_horizons_but_not_the_clock() {
 }
 
 #[test]
+fn the_clock_waits_for_a_worker_that_stays() {
+    let epochs = Epochs::new(2);
+    let slot = epochs.claim_any().unwrap();
+    let began = epochs.pin(slot);
+    let ticks = (0..1000).filter(|_| epochs.tick()).count() as u64;
+    assert_eq!((ticks, epochs.current(), epochs.readonly()), (LONGEST_LAG, began + LONGEST_LAG, began - 1));
+    assert!(epochs.is_lagging() && epochs.advance(), "who must have a new epoch gets one");
+    epochs.unpin(slot);
+    assert!(!epochs.tick(), "the horizons come first");
+    assert!(epochs.tick() && !epochs.is_lagging());
+}
+
+#[test]
 fn a_snapshot_holds_collection_alone() {
     let epochs = Epochs::new(4);
-    let (reader, other) = (epochs.claim().unwrap(), epochs.claim().unwrap());
+    let (reader, other) = (epochs.claim_any().unwrap(), epochs.claim_any().unwrap());
     epochs.advance();
     epochs.advance();
     assert_eq!(epochs.begin_snapshot(reader), 2);
@@ -44,7 +59,7 @@ fn a_snapshot_holds_collection_alone() {
     assert_eq!((epochs.readonly(), epochs.collectable()), (4, 2));
     assert_eq!(epochs.begin_snapshot(other), 4);
     let mut open = vec![77];
-    epochs.open_snapshots(&mut open);
+    assert!(epochs.open_snapshots(&mut open));
     assert_eq!(open, [2, 4]);
     epochs.end_snapshot(reader);
     epochs.advance();
@@ -52,20 +67,57 @@ fn a_snapshot_holds_collection_alone() {
     epochs.end_snapshot(other);
     epochs.refresh();
     assert_eq!(epochs.collectable(), 5);
-    epochs.open_snapshots(&mut open);
+    assert!(epochs.open_snapshots(&mut open));
     assert!(open.is_empty());
+}
+
+#[test]
+fn a_reader_that_is_choosing_holds_everything() {
+    let epochs = Epochs::new(2);
+    let slot = epochs.claim_any().unwrap();
+    epochs.advance();
+    epochs.slots[slot].snapshot.store(OPENING, Ordering::Release);
+    let before = epochs.collectable();
+    epochs.advance();
+    epochs.advance();
+    assert_eq!((epochs.readonly(), epochs.collectable()), (3, before));
+    assert!(!epochs.open_snapshots(&mut Vec::new()), "nobody knows what it will read");
+    epochs.end_snapshot(slot);
+    epochs.refresh();
+    assert_eq!(epochs.collectable(), 3);
+}
+
+#[test]
+fn a_hold_keeps_the_horizon_of_versions_alone() {
+    let epochs = Epochs::new(2);
+    let (holder, reader) = (epochs.claim_any().unwrap(), epochs.claim_any().unwrap());
+    epochs.advance();
+    epochs.advance();
+    assert_eq!(epochs.begin_snapshot(reader), 2);
+    epochs.advance();
+    assert!(epochs.lead(|| assert_eq!(epochs.hold(holder), None)), "who moves the clock decides");
+    assert_eq!(epochs.hold(holder), Some(2));
+    epochs.end_snapshot(reader);
+    epochs.advance();
+    assert_eq!((epochs.readonly(), epochs.collectable()), (4, 2));
+    let mut open = Vec::new();
+    assert!(epochs.open_snapshots(&mut open));
+    assert_eq!(open, [2], "a hold counts as a snapshot");
+    epochs.end_snapshot(holder);
+    epochs.refresh();
+    assert_eq!(epochs.collectable(), 4);
 }
 
 #[test]
 fn slots_run_out_and_come_back() {
     let epochs = Epochs::new(2);
-    let (first, second) = (epochs.claim().unwrap(), epochs.claim().unwrap());
+    let (first, second) = (epochs.claim_any().unwrap(), epochs.claim_any().unwrap());
     assert_ne!(first, second);
-    assert_eq!(epochs.claim(), None);
+    assert_eq!(epochs.claim_any(), None);
     epochs.pin(second);
     epochs.begin_snapshot(second);
     epochs.release(second);
-    assert_eq!(epochs.claim(), Some(second));
+    assert_eq!(epochs.claim_any(), Some(second));
     epochs.advance();
     assert_eq!(epochs.collectable(), 1, "a slot that was given back holds nothing");
 }
@@ -81,14 +133,14 @@ fn one_leader_at_a_time() {
 /// collectable one, whatever the leader does meanwhile.
 #[test]
 fn nobody_runs_behind_the_horizons() {
-    let rounds = if cfg!(miri) { 50 } else { 20_000 };
+    let rounds = scaled(20_000, 50);
     let epochs = Epochs::new(3);
     let running = AtomicBool::new(true);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {
-                    let slot = epochs.claim().unwrap();
+                    let slot = epochs.claim_any().unwrap();
                     for _ in 0..rounds {
                         let epoch = epochs.pin(slot);
                         assert!(epochs.readonly() < epoch && epoch <= epochs.current());

@@ -11,6 +11,8 @@
 //!
 //! **Invariants** are those of `record.rs` and of `rows.rs`; `docs/protocols/key-value.md` lists them.
 
+#[cfg(all(test, loom))]
+mod model;
 mod options;
 mod protocol;
 mod record;

@@ -32,6 +32,12 @@ impl KeyValue {
         self.keeper.with_guard(|guard| Store::new(blueprint, ready, &self.keeper, guard))
     }
 
+    /// Gives back the memory of what was dropped.
+    fn give_back(&self) {
+        let epochs = self.memory.epochs();
+        self.keeper.give_back(&self.catalog, epochs, || _ = epochs.advance());
+    }
+
     /// Makes the entries of a new index that the catalog shows already, but that is not read yet: see
     /// [`rows::fill_entry`] for the races with writers of the same row.
     fn fill(&self, table: TableId, store: &Entries) -> Result<(), Error> {
@@ -81,7 +87,9 @@ impl Protocol for KeyValue {
     }
 
     fn drop_table(&self, table: TableId) -> Result<(), Error> {
-        self.catalog.remove(table).map(drop)
+        self.catalog.remove(table).map(drop)?;
+        self.give_back();
+        Ok(())
     }
 
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
@@ -96,7 +104,9 @@ impl Protocol for KeyValue {
     }
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        StoreTable::remove_index(&self.catalog, table, index)
+        StoreTable::remove_index(&self.catalog, table, index)?;
+        self.give_back();
+        Ok(())
     }
 
     fn find_table(&self, name: &str) -> Option<TableId> {

@@ -18,11 +18,11 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 use polychron_engine::stores::Records;
-use polychron_index::Handle;
+use polychron_index::{Handle, handle_of, pointer_of};
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::RowBuffer;
 use polychron_sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use polychron_sync::{Backoff, spin_hint};
+use polychron_sync::{Backoff, MODELLED, spin_hint};
 
 const LATCHED: u64 = 1;
 const DIRTY: u64 = 2;
@@ -36,8 +36,11 @@ struct Header {
     capacity: u32,
 }
 
-pub(super) const HEADER_BYTES: usize = 16;
-const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
+pub(super) const HEADER_BYTES: usize = size_of::<Header>();
+const _: () = assert!(MODELLED || HEADER_BYTES == 16);
+/// Of a word of the row.
+const WORD_BYTES: usize = size_of::<AtomicU64>();
+const _: () = assert!(MODELLED || WORD_BYTES == 8);
 
 /// A record that the guard of the running procedure keeps alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,13 +53,13 @@ pub(super) struct Latched(Record);
 impl Record {
     #[inline]
     fn bytes(self) -> usize {
-        HEADER_BYTES + 8 * self.capacity()
+        HEADER_BYTES + WORD_BYTES * self.capacity()
     }
 
     /// A record that holds `row`, and no more than that.
     #[inline]
     pub(super) fn new(row: &[u64], guard: &Guard<'_>) -> Result<Self, OutOfMemory> {
-        let memory = guard.allocate(HEADER_BYTES + size_of_val(row))?.cast::<Header>();
+        let memory = guard.allocate(HEADER_BYTES + WORD_BYTES * row.len())?.cast::<Header>();
         let words = row.len() as u32;
         let header = Header { version: AtomicU64::new(0), length: AtomicU32::new(words), capacity: words };
         // SAFETY: the memory is large enough, aligned to at least 16, and ours alone until the record is linked.
@@ -82,8 +85,7 @@ impl Record {
     /// What the index holds for the record.
     #[inline]
     pub(super) fn handle(self) -> Handle {
-        let address = self.0.as_ptr().expose_provenance() as u64;
-        Handle::new(address).expect("a pointer that is not null")
+        handle_of(self.0)
     }
 
     /// The record behind a handle.
@@ -92,9 +94,7 @@ impl Record {
     /// `handle` came from [`Record::handle`] through an index, under a guard that lives as long as the record is used.
     #[inline]
     pub(super) unsafe fn from_handle(handle: Handle) -> Self {
-        let pointer = std::ptr::with_exposed_provenance_mut(handle.get() as usize);
-        // SAFETY: handles are never zero.
-        Self(unsafe { NonNull::new_unchecked(pointer) })
+        Self(pointer_of(handle))
     }
 
     #[inline]

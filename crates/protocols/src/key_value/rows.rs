@@ -313,12 +313,18 @@ pub(super) fn change_row<K: EncodedKey>(
     let mut primary = KeyScratch::new();
     let primary = table.primary.extractor.extract(seen.as_row(), &mut primary)?;
     let affected = || table.affected(changes.columns());
+    // Entries that the row has already stay: only those that were added go.
+    let undo =
+        |store: &std::sync::Arc<Entries>| take_entry(store, row.as_row(), seen.as_row(), primary, guard).map(drop);
     for (position, store) in affected().enumerate() {
-        if !move_entry(store, None, row.as_row(), primary, guard)? {
-            for added in affected().take(position) {
-                // Entries that the row has already stay: only those that were added go.
-                move_entry(added, Some(row.as_row()), seen.as_row(), primary, guard)?;
-            }
+        let mut scratch = KeyScratch::new();
+        let added = match store.extractor.extract(row.as_row(), &mut scratch) {
+            Ok(key) => add_entry(store, key, primary, guard),
+            Err(error) => Err(error.into()),
+        };
+        if !matches!(added, Ok(true)) {
+            affected().take(position).try_for_each(undo)?;
+            added?;
             return Ok(Changed::Duplicate(store.place.index));
         }
     }
@@ -330,8 +336,7 @@ pub(super) fn change_row<K: EncodedKey>(
             return Ok(Changed::Gone);
         }
         Err(error) => {
-            affected()
-                .try_for_each(|store| move_entry(store, Some(row.as_row()), seen.as_row(), primary, guard).map(drop))?;
+            affected().try_for_each(undo)?;
             return Err(error);
         }
     }
@@ -344,29 +349,29 @@ pub(super) fn change_row<K: EncodedKey>(
     }
     for store in affected() {
         // When another's put came between, the row that stands now is not the one that was foreseen.
-        move_entry(store, Some(row.as_row()), new.as_row(), primary, guard)?;
-        move_entry(store, Some(old.as_row()), new.as_row(), primary, guard)?;
+        if take_entry(store, row.as_row(), new.as_row(), primary, guard)? {
+            let mut scratch = KeyScratch::new();
+            add_entry(store, store.extractor.extract(new.as_row(), &mut scratch)?, primary, guard)?;
+        }
+        take_entry(store, old.as_row(), new.as_row(), primary, guard)?;
     }
     Ok(Changed::Done)
 }
 
-/// Makes sure that `to` has its entry, and `from` has none unless it is the same. `false`: `to`'s key is taken.
-fn move_entry(
+/// Takes the entry of `from` away unless `to` has the same, and says whether it did. This needs no memory.
+fn take_entry(
     store: &Entries,
-    from: Option<RowRef<'_>>,
+    from: RowRef<'_>,
     to: RowRef<'_>,
     primary: &[u8],
     guard: &Guard<'_>,
 ) -> Result<bool, Error> {
     let (mut before, mut after) = (KeyScratch::new(), KeyScratch::new());
-    let after = store.extractor.extract(to, &mut after)?;
-    let Some(from) = from else { return add_entry(store, after, primary, guard) };
-    let before = store.extractor.extract(from, &mut before)?;
-    if before == after {
-        return Ok(true);
+    let (before, after) = (store.extractor.extract(from, &mut before)?, store.extractor.extract(to, &mut after)?);
+    if before != after {
+        remove_entry(store, before, primary, guard);
     }
-    remove_entry(store, before, primary, guard);
-    add_entry(store, after, primary, guard)
+    Ok(before != after)
 }
 
 /// Makes the entry of a row in an index that is being filled, as often as the row changes meanwhile.

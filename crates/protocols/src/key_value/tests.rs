@@ -73,7 +73,8 @@ fn run<O>(
 
 /// How many entries each index has.
 fn counts(worker: &KeyValueWorker, guard: &Guard<'_>) -> Vec<usize> {
-    let table = worker.state.tables[0].as_ref().unwrap();
+    let (_, tables) = worker.database.catalog.snapshot();
+    let table = tables[0].as_ref().unwrap();
     let stores = std::iter::once(&table.primary).chain(table.secondaries());
     stores
         .map(|store| {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use polychron_base::{Abort, Error};
-use polychron_engine::catalog::Tables;
+use polychron_engine::catalog::Seen;
 use polychron_engine::options::Retry;
-use polychron_engine::stores::Walks;
+use polychron_engine::stores::{Walks, execute_in_groups};
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
 use polychron_memory::Local;
 
@@ -13,23 +13,19 @@ use super::protocol::KeyValue;
 use super::table::Table;
 use super::transaction::{Buffers, KeyValueTransaction};
 
-/// Procedures whose keys are walked together.
-const GROUP: usize = 8;
-
 /// One thread's way into the database.
 #[derive(Debug)]
 pub struct KeyValueWorker {
     pub(super) local: Local,
     pub(super) state: State,
-    database: Arc<KeyValue>,
+    pub(super) database: Arc<KeyValue>,
 }
 
 /// What a worker keeps from one procedure to the next.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) buffers: Buffers,
-    pub(super) tables: Tables<Table>,
-    catalog_version: u64,
+    pub(super) tables: Seen<Table>,
     walks: Walks,
     counters: Arc<Counters>,
 }
@@ -37,9 +33,9 @@ pub(super) struct State {
 impl KeyValueWorker {
     pub(super) fn new(database: &Arc<KeyValue>) -> Result<Self, Error> {
         let local = database.memory.register()?;
-        let (catalog_version, tables) = database.catalog.snapshot();
         let counters = database.counters.register();
-        let state = State { buffers: Buffers::default(), walks: Walks::default(), tables, catalog_version, counters };
+        let (buffers, walks, tables) = (Buffers::default(), Walks::default(), Seen::default());
+        let state = State { buffers, walks, tables, counters };
         Ok(Self { local, state, database: Arc::clone(database) })
     }
 }
@@ -54,18 +50,13 @@ impl Worker for KeyValueWorker {
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
     ) {
-        let mut first = 0;
-        for group in procedures.chunks_mut(GROUP) {
-            if group.len() > 1 {
-                let State { walks, tables, .. } = &mut self.state;
-                walks.prefetch_declared(&tables[..], group, &self.local.pin(), &mut |_| ());
-            }
-            for (position, procedure) in group.iter_mut().enumerate() {
-                let outcome = self.execute(procedure);
-                done(first + position, outcome);
-            }
-            first += group.len();
-        }
+        execute_in_groups(self, procedures, done, |worker, group| {
+            let State { walks, tables, .. } = &mut worker.state;
+            let guard = worker.local.pin();
+            // SAFETY: the guard stays while the keys are walked.
+            unsafe { tables.renew(&worker.database.catalog) };
+            walks.prefetch_declared(&tables[..], group, &guard, &mut |_| ());
+        });
     }
 
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
@@ -78,6 +69,7 @@ impl Worker for KeyValueWorker {
 
     fn tidy_up(&mut self) {
         self.local.collect();
+        self.database.keeper.tidy_up(&self.database.catalog, self.database.memory.epochs());
     }
 }
 
@@ -89,9 +81,8 @@ impl Interactive for KeyValueWorker {
         let Self { local, state, database } = self;
         // Pinned first: who waits for the procedures that know an old catalog waits for their epochs.
         let guard = local.pin();
-        if database.catalog.version() != state.catalog_version {
-            (state.catalog_version, state.tables) = database.catalog.snapshot();
-        }
+        // SAFETY: the transaction holds the guard, and never renews it.
+        unsafe { state.tables.renew(&database.catalog) };
         if mode == Mode::Snapshot {
             state.counters.snapshot(0);
         }

@@ -16,17 +16,28 @@
 //! are the loads of validation, so in their single order one transaction's latch comes before the other's check (§4.2.1).
 //! The same holds for insertions, whose node latches come before the inserter's own validation.
 
+use std::sync::Arc;
+
 use polychron_base::error::KeyPreview;
 use polychron_base::{Abort, Error, IndexId, Reason, Stop};
+use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
-use polychron_engine::stores::Place;
+use polychron_engine::stores::{OwnedKey, Place};
+use polychron_memory::Guard;
+use polychron_schema::KeyScratch;
 use polychron_sync::atomic::Ordering;
 
 use super::reclaim::Tombstone;
 use super::record::{Record, Tid};
 use super::sets::{Kind, Sets};
+use super::steps::{Point, Step};
 use super::tid::TidSource;
 use super::transaction::MaflingoTransaction;
+use super::versions::{Superseded, store_at};
+use super::worker::State;
+
+/// The steps that keep a tombstone where a transaction writes on it.
+const CLAIMS: [Step; 3] = [Step::ClaimTombstones, Step::RespectClaims, Step::OutliveClaims];
 
 /// The writes of one record.
 #[derive(Clone, Copy, Debug)]
@@ -45,10 +56,16 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     /// Commits a transaction that wrote.
     pub(super) fn commit_writes(&mut self) -> Result<(), Stop> {
         self.build_groups();
+        let early = left_out(Step::EpochAfterLatches).then(|| self.guard.epochs().current());
+        pass(Point::Committing);
         if let Err(stop) = self.latch_all() {
             return Err(self.undo_after(stop));
         }
-        let tid = match self.validate_and_draw() {
+        if let Err(stop) = self.know_all_indexes() {
+            self.unlatch(self.state.buffers.groups.len());
+            return Err(self.undo_after(stop));
+        }
+        let tid = match self.validate_and_draw(early) {
             Ok(tid) => tid,
             Err(stop) => {
                 self.unlatch(self.state.buffers.groups.len());
@@ -96,19 +113,47 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
                 break;
             }
             let place = self.state.sets.writes.get(group.latest).place;
+            if left_out(Step::LatchWrites) {
+                continue;
+            }
             let Some(state) = group.record.latch(self.state.worker) else {
                 self.unlatch(position);
                 return Err(self.conflict(Reason::Latched, place, Some(group.record)));
             };
-            if state.unlinked() {
+            if state.unlinked() && !left_out(Step::RefuseUnlinkedWrites) {
                 // The row moved. A tombstone would have stayed: it was claimed when it was written on.
-                debug_assert!(state.moved(), "a written record leaves the index only by moving");
+                debug_assert!(
+                    state.moved() || CLAIMS.into_iter().any(left_out),
+                    "a written record leaves the index only by moving"
+                );
                 group.record.unlatch();
                 self.unlatch(position);
                 return Err(self.conflict(Reason::StaleRead, place, Some(group.record)));
             }
         }
         Ok(())
+    }
+
+    /// A transaction that began before an index was added keeps no entries of it up, so it must not change a row whose
+    /// entry was made by one that began later. The writer of that entry knew the catalog's new version and gave the row's
+    /// latch back, which this transaction has taken since; so it sees the version here.
+    #[inline]
+    fn know_all_indexes(&mut self) -> Result<(), Stop> {
+        let known = self.state.tables.is_present(&self.shared.catalog) || left_out(Step::KnowAllIndexes);
+        if known { Ok(()) } else { self.compare_catalogs() }
+    }
+
+    #[cold]
+    fn compare_catalogs(&mut self) -> Result<(), Stop> {
+        let (_, present) = self.shared.catalog.snapshot();
+        let changed = |place: &Place| {
+            let position = place.table.position();
+            // A dropped table keeps nothing up.
+            let known = self.state.tables[position].as_ref();
+            present[position].as_ref().zip(known).is_some_and(|(present, known)| !Arc::ptr_eq(present, known))
+        };
+        let place = self.state.sets.writes.iter().map(|write| write.place).find(changed);
+        place.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
 
     /// Gives back the latches of the first `groups` groups; own records keep theirs until they are taken out.
@@ -122,15 +167,21 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
 
     /// Phase 2 and the id (§4.1). Runs again when the epoch's counter is used up and a new epoch had to begin, because
     /// the epoch must have been read before validation.
-    fn validate_and_draw(&mut self) -> Result<Tid, Stop> {
+    ///
+    /// `early` is an epoch that was read before the latches; only tests have it.
+    fn validate_and_draw(&mut self, early: Option<u64>) -> Result<Tid, Stop> {
         loop {
-            let epoch = self.guard.epochs().current();
+            let mut epoch = early.unwrap_or_else(|| self.guard.epochs().current());
             self.validate()?;
-            let mut floor = self.state.last_tid;
-            for read in &self.state.sets.reads {
+            pass(Point::Validated);
+            if left_out(Step::EpochBeforeChecks) {
+                epoch = self.guard.epochs().current();
+            }
+            let mut floor = if left_out(Step::ExceedLast) { Tid::ZERO } else { self.state.last_tid };
+            for read in self.state.sets.reads.iter().filter(|_| !left_out(Step::ExceedReads)) {
                 floor = floor.max(read.tid);
             }
-            for group in &self.state.buffers.groups {
+            for group in self.state.buffers.groups.iter().filter(|_| !left_out(Step::ExceedWrites)) {
                 floor = floor.max(group.record.tid());
             }
             if let Some(tid) = Tid::after(floor, epoch, self.state.worker) {
@@ -146,14 +197,15 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         for at in 0..self.state.sets.reads.len() {
             let read = self.state.sets.reads[at];
             let state = read.record.state();
-            if state.latched_by_other(worker) {
+            if state.latched_by_other(worker) && !left_out(Step::RefuseLatched) {
                 return Err(self.conflict(Reason::BeingWritten, read.place, Some(read.record)));
             }
-            if read.record.tid() != read.tid || state.moved() {
+            let changed = read.record.tid() != read.tid && !left_out(Step::CompareIds);
+            if changed || state.moved() && !left_out(Step::RefuseMoved) {
                 return Err(self.conflict(Reason::StaleRead, read.place, Some(read.record)));
             }
         }
-        if !self.shared.options.validate_nodes {
+        if left_out(Step::CompareNodes) {
             return Ok(());
         }
         // SAFETY: the stamps were taken under this transaction's guard.
@@ -190,7 +242,8 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
                 // At the memory limit deletions must go on: the row stays where it is as the older version, and a record
                 // of a few words takes its place.
                 Err(_) if deleted => {
-                    group.replacement = Some(Record::latched_empty(self.state.worker, 0, &self.guard)?);
+                    let empty = |guard: &Guard<'_>| Record::latched_empty(self.state.worker, 0, guard);
+                    group.replacement = Some(self.guard.with_reserve(empty)?);
                 }
                 Err(refused) => return Err(refused.into()),
             }
@@ -202,7 +255,12 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     #[inline]
     fn keeps_version(&self, record: Record, tid: Tid) -> bool {
         let old = record.tid();
-        self.shared.options.snapshots && old != Tid::ZERO && old.epoch() < tid.epoch()
+        self.shared.options.snapshots && old != Tid::ZERO && old.epoch() < tid.epoch() && !left_out(Step::KeepVersions)
+    }
+
+    #[inline]
+    fn keeps_moved(&self, record: Record, tid: Tid) -> bool {
+        self.keeps_version(record, tid) && !left_out(Step::KeepMoved)
     }
 
     fn discard_prepared(&mut self) {
@@ -240,17 +298,17 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
                 Kind::Delete => present = false,
             }
         }
+        pass(Point::Writing);
         if let Some(version) = group.version {
             target.set_previous(Some(version));
         } else if group.replacement.is_some() {
-            let chain = self.keeps_version(group.record, tid);
+            let chain = self.keeps_moved(group.record, tid);
             target.set_previous(if chain { Some(group.record) } else { group.record.previous() });
         }
-        let chained = group.replacement.is_some() && self.keeps_version(group.record, tid);
+        let chained = group.replacement.is_some() && self.keeps_moved(group.record, tid);
         target.publish(tid, present);
         if let Some(version) = group.version {
-            // SAFETY: only snapshots older than this epoch follow the link to the version.
-            unsafe { self.guard.retire_versions(version.memory(), version.bytes(), tid.epoch()) };
+            self.supersede(group, version, tid);
         }
         if group.replacement.is_some() {
             self.move_record(group, target, tid, chained);
@@ -260,6 +318,37 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             let tombstone = Tombstone::new(write.place, self.state.sets.writes.key_bytes(&write), target, tid);
             self.state.reclaimer.push(tombstone);
         }
+    }
+
+    /// Sees to it that an older version goes when no snapshot sees it any more.
+    #[inline]
+    fn supersede(&mut self, group: Group, version: Record, tid: Tid) {
+        if self.state.pruner.is_active()
+            && let Some((place, key)) = self.superseded_key(group, version)
+        {
+            self.state.pruner.push(Superseded { place, key, version, superseded_at: tid.epoch() });
+            return;
+        }
+        // SAFETY: only snapshots older than this epoch follow the link to the version.
+        unsafe { self.guard.retire_versions(version.memory(), version.bytes(), tid.epoch()) };
+    }
+
+    /// The key whose record the older version belongs to.
+    #[cold]
+    fn superseded_key(&mut self, group: Group, version: Record) -> Option<(Place, OwnedKey)> {
+        let State { sets: Sets { writes, order, .. }, buffers, tables, .. } = &mut *self.state;
+        writes.chain(group.latest, order);
+        let kept = order.iter().map(|&position| writes.get(position)).find(|write| write.kind != Kind::Patch);
+        if let Some(write) = kept {
+            return Some((write.place, OwnedKey::new(writes.key_bytes(write))));
+        }
+        // Patches keep no key, but the row has it.
+        let place = writes.get(group.latest).place;
+        let length = version.length();
+        polychron_sync::load_words(&version.words()[..length], buffers.old.overwrite_words(length));
+        let mut scratch = KeyScratch::new();
+        let key = store_at(tables, place)?.extractor.extract(buffers.old.as_row(), &mut scratch).ok()?;
+        Some((place, OwnedKey::new(key)))
     }
 
     /// The index leads to the larger record from now on (§5, updates that do not fit).
@@ -279,13 +368,11 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             debug_assert!(replaced, "the record was linked and latched");
         }
         group.record.move_away();
-        let (memory, bytes) = (group.record.memory(), group.record.bytes());
         if chained {
-            // SAFETY: snapshots reach it through the new record's chain, others not any more.
-            unsafe { self.guard.retire_versions(memory, bytes, tid.epoch()) };
+            self.supersede(group, group.record, tid);
         } else {
             // SAFETY: the index has forgotten the record and no chain leads to it.
-            unsafe { self.guard.retire(memory, bytes) };
+            unsafe { self.guard.retire(group.record.memory(), group.record.bytes()) };
         }
     }
 
@@ -325,13 +412,15 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         let (tables, guard) = (&self.state.tables, &self.guard);
         let Sets { writes, nodes, .. } = &mut self.state.sets;
         writes.truncate(from, |writes, write| {
-            if !write.own_record || write.prior.is_some() {
+            if !write.own_record || write.prior.is_some() || left_out(Step::UndoInsertions) {
                 return;
             }
             let store =
                 tables[write.place.table.position()].as_ref().and_then(|table| table.store(write.place.index).ok());
             if let Some(store) = store {
-                nodes.add(store.index().get(writes.key_bytes(write), guard).stamp, write.place);
+                if !left_out(Step::NodesOfUndone) {
+                    nodes.add(store.index().get(writes.key_bytes(write), guard).stamp, write.place);
+                }
                 let removed = store.index().remove(writes.key_bytes(write), write.record.handle(), guard);
                 debug_assert!(removed, "an own record stays linked until it is taken out here");
             }
@@ -354,7 +443,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     pub(super) fn conflict(&mut self, reason: Reason, place: Place, record: Option<Record>) -> Stop {
         let key = record.and_then(|record| self.key_of(place, record));
         self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
-        self.doomed = true;
+        self.doomed = !left_out(Step::StayDoomed);
         Stop::conflict()
     }
 

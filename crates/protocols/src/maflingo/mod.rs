@@ -18,6 +18,8 @@
 
 mod commit;
 mod fill;
+#[cfg(all(test, loom))]
+mod model;
 mod options;
 mod prefetch;
 mod protocol;
@@ -26,15 +28,19 @@ mod record;
 mod rows;
 mod scan;
 mod sets;
+mod steps;
 mod table;
 #[cfg(test)]
 mod tests;
 mod tid;
 mod transaction;
+mod versions;
 mod worker;
 
 pub use options::Options;
 pub use protocol::Maflingo;
+#[doc(hidden)]
+pub use steps::{Point, Step};
 pub use tid::{GlobalTid, LocalTid, TidSource};
 pub use transaction::MaflingoTransaction;
 pub use worker::MaflingoWorker;

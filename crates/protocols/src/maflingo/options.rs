@@ -18,20 +18,11 @@ pub struct Options {
     /// After how many operations a running transaction checks that what it read still stands together, so that a loop
     /// over inconsistent reads ends (§5, inconsistent reads). The thesis does not check before commit.
     pub check_every: u32,
-    /// Whether commit checks the node set. Only tests that show what the check is for leave it out.
-    #[doc(hidden)]
-    pub validate_nodes: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            epoch_interval: Duration::from_millis(2),
-            snapshots: true,
-            read_own_writes: true,
-            check_every: 4096,
-            validate_nodes: true,
-        }
+        Self { epoch_interval: Duration::from_millis(2), snapshots: true, read_own_writes: true, check_every: 4096 }
     }
 }
 

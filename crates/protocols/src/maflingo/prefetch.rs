@@ -1,117 +1,24 @@
 //! Batches: the records of procedures that wait are brought into the caches while others run.
 //!
 //! A worker that runs one transaction after the other pays a memory latency for every node and record it touches. With
-//! declared keys it walks the indexes for a whole group of procedures first ([`Walks`]).
+//! declared keys it walks the indexes for a whole group of procedures first.
 //!
-//! Where a walk found a record it leaves a [`Hint`], and the transaction that asks for the key goes straight to the
+//! Where a walk found a record it leaves a hint (`engine::stores::Hints`), and the transaction that asks for the key goes straight to the
 //! record. That is safe because nothing is concluded from a hint but the record's address, under an epoch that the batch
 //! holds: if the record has a row and is not unlinked when the transaction reads it, and the transaction's validation finds
 //! it so again with the same TID, then it was the key's record at that instant, however the hint came about. In every other
 //! case the key is looked up again.
 
-use polychron_base::key::{EncodedKey, Key16};
-use polychron_base::{Error, TableId};
+use polychron_base::Error;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{Arrival, Walks};
 use polychron_engine::{Mode, Procedure, drive};
-use polychron_index::Handle;
-use polychron_memory::Guard;
 
 use super::tid::TidSource;
-use super::worker::{MaflingoWorker, Session, State};
+use super::worker::{MaflingoWorker, Session};
 
 /// Procedures whose keys are walked together. Measured on 16-key transactions: 4 leaves latency uncovered, 16 gains
 /// nothing more and begins to push lines out of the first-level cache again.
 const GROUP: usize = 8;
-
-/// Hints that are looked at for a key, ahead and from the first on: a key without a hint must not cost a walk over all.
-const WINDOW: usize = 4;
-
-/// Where the record of a declared key was.
-#[derive(Clone, Copy, Debug)]
-struct Hint {
-    table: TableId,
-    key: Key16,
-    handle: Option<Handle>,
-}
-
-/// The hints of a group of procedures, those of the one that runs in force; or of one transaction that prefetches.
-#[derive(Debug, Default)]
-pub(super) struct Hints {
-    all: Vec<Hint>,
-    /// The hints in force are `next .. end`, then `first .. next`: keys are mostly asked for in the order in which they
-    /// were declared.
-    first: usize,
-    next: usize,
-    end: usize,
-    /// From here on up to `end`, hints wait for their look-ups.
-    asked: usize,
-    /// Memory of the walks that find them.
-    walks: Walks,
-}
-
-impl Hints {
-    /// Whether any hint is in force.
-    #[inline]
-    pub(super) fn any(&self) -> bool {
-        self.first < self.end
-    }
-
-    /// The hint for a key, if it is among the next ones, or among the first ones that were passed by.
-    #[inline]
-    pub(super) fn find<K: EncodedKey>(&mut self, table: TableId, key: K) -> Option<Handle> {
-        let key = Key16::from_key(key)?;
-        let ahead = self.next..self.end.min(self.next + WINDOW);
-        let positions = ahead.chain(self.first..self.next.min(self.first + WINDOW));
-        for position in positions {
-            let hint = &self.all[position];
-            if hint.table == table && hint.key == key {
-                self.next = position + 1;
-                return hint.handle;
-            }
-        }
-        None
-    }
-
-    /// Adds a hint to those in force, of which more is to be found out; `false` when there is no room behind them, or the
-    /// key is too long. The transaction holds the epoch in which the key will be looked up.
-    #[inline]
-    pub(super) fn ask<K: EncodedKey>(&mut self, table: TableId, key: K) -> bool {
-        if self.end < self.all.len() {
-            return false;
-        }
-        let Some(key) = Key16::from_key(key) else { return false };
-        self.all.push(Hint { table, key, handle: None });
-        self.end += 1;
-        true
-    }
-
-    /// The next key that was asked for and not looked up yet.
-    #[inline]
-    pub(super) fn next_asked(&self) -> Option<(TableId, Key16)> {
-        (self.asked < self.end).then(|| (self.all[self.asked].table, self.all[self.asked].key))
-    }
-
-    /// Answers it.
-    #[inline]
-    pub(super) fn answer(&mut self, handle: Option<Handle>) {
-        self.all[self.asked].handle = handle;
-        self.asked += 1;
-    }
-
-    /// Forgets all hints, before the epoch ends in which they were found.
-    #[inline]
-    pub(super) fn clear(&mut self) {
-        if !self.all.is_empty() {
-            self.all.clear();
-            self.put_in_force(0..0);
-        }
-    }
-
-    fn put_in_force(&mut self, range: std::ops::Range<usize>) {
-        (self.first, self.next, self.end, self.asked) = (range.start, range.start, range.end, range.end);
-    }
-}
 
 /// [`polychron_engine::Worker::execute_batch`] of this protocol.
 pub(super) fn execute_batch<T: TidSource, R: Redo, P: Procedure>(
@@ -125,7 +32,9 @@ pub(super) fn execute_batch<T: TidSource, R: Redo, P: Procedure>(
         // Held until the group is done: hints are addresses.
         let guard = local.pin();
         if group.len() > 1 {
-            walk_group(group, &mut ends, state, &guard);
+            // SAFETY: the guard stays until the group is done, and the group's transactions do not renew it.
+            unsafe { state.tables.renew(&shared.catalog) };
+            state.hints.walk(&state.tables[..], group, &mut ends, &guard);
         }
         let mut start = 0;
         for (position, procedure) in group.iter_mut().enumerate() {
@@ -140,15 +49,4 @@ pub(super) fn execute_batch<T: TidSource, R: Redo, P: Procedure>(
         state.hints.clear();
         ends = [0; GROUP];
     }
-}
-
-/// Finds the records that a group of procedures declares; `ends` tells where each procedure's hints end.
-#[inline]
-fn walk_group<P: Procedure>(group: &[P], ends: &mut [usize; GROUP], state: &mut State, guard: &Guard<'_>) {
-    let Hints { all, walks, .. } = &mut state.hints;
-    all.clear();
-    walks.prefetch_declared(&state.tables[..], group, guard, &mut |Arrival { procedure, table, key, handle }| {
-        all.push(Hint { table, key, handle });
-        ends[procedure] = all.len();
-    });
 }

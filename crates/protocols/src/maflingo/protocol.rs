@@ -1,7 +1,6 @@
 //! The database as a whole: tables, workers, the clock of epochs.
 
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 
 use polychron_base::clock::{Clock, SystemClock};
 use polychron_base::{Error, IndexId, TableId};
@@ -10,9 +9,10 @@ use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
 use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, TableDefinition, Versions};
-use polychron_memory::Memory;
-use polychron_sync::CachePadded;
+use polychron_memory::{Memory, OWN_SLOTS};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use polychron_sync::thread::{Builder, JoinHandle};
+use polychron_sync::{CachePadded, MODELLED, Mutex};
 
 use super::options::Options;
 use super::reclaim::{Orphans, Reclaimer};
@@ -34,6 +34,8 @@ pub(super) struct Shared<T: TidSource, R: Redo> {
     pub(super) counters: Registry,
     pub(super) orphans: Orphans,
     pub(super) keeper: Arc<Keeper>,
+    /// Held while an index is filled.
+    pub(super) filling: Mutex<()>,
     pub(super) ticket: CachePadded<AtomicU64>,
     pub(super) redo: R,
     stopping: AtomicBool,
@@ -57,17 +59,30 @@ impl<T: TidSource, R: Redo> Shared<T, R> {
         self.clock.now_ns().saturating_sub(ended) / 1000
     }
 
+    /// Gives back the memory of what was dropped.
+    fn give_back(&self) {
+        self.keeper.give_back(&self.catalog, self.memory.epochs(), || self.tick());
+    }
+
+    /// Begins the next epoch, unless a transaction of an old one runs on: no snapshot can read what came after it began, so
+    /// epochs would divide nothing but make writers leave versions behind.
+    pub(super) fn begin_epoch(&self) {
+        let epochs = self.memory.epochs();
+        if !epochs.is_lagging() {
+            let next = epochs.current() + 1;
+            self.began_ns[next as usize % REMEMBERED_EPOCHS].store(self.clock.now_ns(), Ordering::Relaxed);
+        }
+        epochs.tick();
+    }
+
     /// Begins the next epoch, and does the background's share of reclamation.
     fn tick(&self) {
-        let epochs = self.memory.epochs();
-        let next = epochs.current() + 1;
-        self.began_ns[next as usize % REMEMBERED_EPOCHS].store(self.clock.now_ns(), Ordering::Relaxed);
-        epochs.advance();
+        self.begin_epoch();
         let (_, tables) = self.catalog.snapshot();
         self.keeper.with_guard(|guard| {
-            Reclaimer::default().drain(&self.orphans, &tables, guard.worker_id().position(), guard);
+            Reclaimer::default().drain(&self.orphans, &tables, guard);
         });
-        self.keeper.collect();
+        self.keeper.tidy_up(&self.catalog, self.memory.epochs());
     }
 }
 
@@ -77,8 +92,8 @@ impl<T: TidSource, R: Redo> Maflingo<T, R> {
     /// # Errors
     /// As [`Protocol::open`].
     pub fn open_with(options: Options, common: Common, redo: R) -> Result<Arc<Self>, Error> {
-        if common.memory.max_workers > Tid::MAX_WORKERS {
-            return Err(Error::TooManyWorkers { limit: Tid::MAX_WORKERS });
+        if common.memory.max_workers > Tid::MAX_WORKERS - OWN_SLOTS {
+            return Err(Error::TooManyWorkers { limit: Tid::MAX_WORKERS - OWN_SLOTS });
         }
         let options = Options { check_every: options.check_every.max(1), ..options };
         // The epochs are moved by this protocol's own thread, which also tells snapshots how old they are.
@@ -93,6 +108,7 @@ impl<T: TidSource, R: Redo> Maflingo<T, R> {
             catalog: Catalog::default(),
             counters: Registry::default(),
             orphans: Orphans::default(),
+            filling: Mutex::default(),
             ticket: CachePadded::new(AtomicU64::new(0)),
             redo,
             stopping: AtomicBool::new(false),
@@ -101,7 +117,7 @@ impl<T: TidSource, R: Redo> Maflingo<T, R> {
             source: std::marker::PhantomData,
         });
         let ticker = start_ticker(&shared)?;
-        Ok(Arc::new(Self { shared, ticker: Some(ticker) }))
+        Ok(Arc::new(Self { shared, ticker }))
     }
 
     /// Ends the present epoch and works off what reclamation can, as the clock does by itself: for tests that must not
@@ -116,7 +132,10 @@ impl<T: TidSource, R: Redo> Maflingo<T, R> {
 }
 
 /// The thread that moves the epochs on. It ends with the database.
-fn start_ticker<T: TidSource, R: Redo>(shared: &Arc<Shared<T, R>>) -> Result<JoinHandle<()>, Error> {
+fn start_ticker<T: TidSource, R: Redo>(shared: &Arc<Shared<T, R>>) -> Result<Option<JoinHandle<()>>, Error> {
+    if MODELLED {
+        return Ok(None);
+    }
     let interval = shared.options.epoch_interval;
     let weak: Weak<Shared<T, R>> = Arc::downgrade(shared);
     let run = move || {
@@ -129,8 +148,8 @@ fn start_ticker<T: TidSource, R: Redo>(shared: &Arc<Shared<T, R>>) -> Result<Joi
             std::thread::park_timeout(interval);
         }
     };
-    let spawned = std::thread::Builder::new().name("polychron-epochs".into()).spawn(run);
-    spawned.map_err(|error| Error::Definition(format!("the epoch thread could not be started: {error}")))
+    let spawned = Builder::new().name("polychron-epochs".into()).spawn(run);
+    spawned.map(Some).map_err(|error| Error::Definition(format!("the epoch thread could not be started: {error}")))
 }
 
 impl<T: TidSource, R: Redo> Drop for Maflingo<T, R> {
@@ -165,7 +184,9 @@ impl<T: TidSource, R: Redo + Default> Protocol for Maflingo<T, R> {
     }
 
     fn drop_table(&self, table: TableId) -> Result<(), Error> {
-        self.shared.catalog.remove(table).map(drop)
+        self.shared.catalog.remove(table).map(drop)?;
+        self.shared.give_back();
+        Ok(())
     }
 
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
@@ -184,7 +205,9 @@ impl<T: TidSource, R: Redo + Default> Protocol for Maflingo<T, R> {
     }
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        StoreTable::remove_index(&self.shared.catalog, table, index)
+        StoreTable::remove_index(&self.shared.catalog, table, index)?;
+        self.shared.give_back();
+        Ok(())
     }
 
     fn find_table(&self, name: &str) -> Option<TableId> {

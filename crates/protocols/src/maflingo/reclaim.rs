@@ -3,37 +3,40 @@
 //! The thesis lets a background walker sweep every tree. Here each worker queues the tombstones it writes, and takes them
 //! out in small steps between its transactions, so nothing is walked that did not change. Two more deviations:
 //!
-//! * A tombstone leaves only when no snapshot, not even a long one, is older than it (`epoch ≤ collectable`). The thesis
-//!   lets it go at `epoch ≤ T_readonly`, but a reader that began earlier would then miss a row it must still see.
-//! * Taking a record out aborts nobody: stamps do not change with removals, and a transaction that read the tombstone
-//!   holds the node's stamp beside it, so an *absent* record that is unlinked still validates (`commit.rs`).
+//! * A tombstone leaves only when no snapshot, not even a long one, sees what it replaced: when none is older than it
+//!   (`epoch ≤ collectable`), or when it is the past for all that begin (`epoch ≤ T_readonly`) and no row is left in its
+//!   chain (`versions.rs`). The thesis lets it go at `epoch ≤ T_readonly`, but a reader that began earlier would then miss
+//!   a row it must still see.
+//! * Taking a record out aborts nobody: stamps do not change with removals, a transaction that read the tombstone
+//!   holds the node's stamp beside it, so an *absent* record that is unlinked still validates (`commit.rs`), and the latch
+//!   is the background's.
 //!
 //! * A transaction that writes on a tombstone claims it first. A claimed tombstone stays; the claim is taken back, and the
 //!   tombstone looked at again when every transaction of that moment has ended. So a transaction that runs finds what it
 //!   wrote under the key where it wrote it.
-//!
-//! Superseded versions need no step of their own: they are given to the memory's epochs when they are made, and nobody
-//! follows a link to a version whose successor is old enough (`Record::read_at`), so links are never cut.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
-use polychron_base::key::{EncodedKey, Key16};
-use polychron_engine::stores::Place;
+use polychron_base::key::EncodedKey;
+use polychron_engine::mutations::left_out;
+use polychron_engine::stores::{OwnedKey, Place};
 use polychron_memory::Guard;
+use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
 use super::record::{Record, Tid};
-use super::table::MaflingoTable;
+use super::steps::Step;
+use super::table::{MaflingoTable, Store};
+use super::versions::{self, View};
 
-/// A worker with more tombstones than this shares them, in case it has nothing to do for a while.
-const SHARE_ABOVE: usize = 512;
+/// A worker with more tombstones than this shares them, in case it has nothing to do for a while. More than a busy worker
+/// writes in the epochs that a tombstone waits: it takes them out itself, and does not depend on when the clock's thread
+/// gets a processor.
+const SHARE_ABOVE: usize = 8192;
 
-#[derive(Debug)]
-enum OwnedKey {
-    Short(Key16),
-    Long(Box<[u8]>),
-}
+/// Tombstones looked at in one pass with a view, beside a share of the backlog.
+const AT_ONCE: usize = 64;
 
 /// A deleted record that the index still knows.
 #[derive(Debug)]
@@ -48,8 +51,32 @@ pub(super) struct Tombstone {
 
 impl Tombstone {
     pub(super) fn new(place: Place, key: &[u8], record: Record, tid: Tid) -> Self {
-        let key = Key16::from_key(key).map_or_else(|| OwnedKey::Long(key.into()), OwnedKey::Short);
-        Self { place, key, record, tid, disclaimed: 0 }
+        Self { place, key: OwnedKey::new(key), record, tid, disclaimed: 0 }
+    }
+}
+
+/// Tombstones in the order in which they were written, more or less.
+#[derive(Debug, Default)]
+struct Queues {
+    /// Those that were not looked at yet.
+    fresh: VecDeque<Tombstone>,
+    /// Those that replaced what an open snapshot sees: they wait until none is older.
+    kept: VecDeque<Tombstone>,
+}
+
+impl Queues {
+    fn is_empty(&self) -> bool {
+        self.fresh.is_empty() && self.kept.is_empty()
+    }
+
+    fn append(&mut self, other: &mut Self) {
+        for (queue, other) in [(&mut self.fresh, &mut other.fresh), (&mut self.kept, &mut other.kept)] {
+            if queue.is_empty() {
+                std::mem::swap(queue, other);
+            } else {
+                queue.append(other);
+            }
+        }
     }
 }
 
@@ -57,94 +84,126 @@ impl Tombstone {
 #[derive(Debug, Default)]
 pub(super) struct Orphans {
     any: AtomicBool,
-    tombstones: Mutex<VecDeque<Tombstone>>,
+    queues: Mutex<Queues>,
 }
 
 impl Orphans {
-    pub(super) fn adopt(&self, tombstones: &mut VecDeque<Tombstone>) {
-        if !tombstones.is_empty() {
-            self.tombstones.lock().unwrap_or_else(PoisonError::into_inner).append(tombstones);
+    fn adopt(&self, queues: &mut Queues) {
+        if !queues.is_empty() {
+            self.queues.lock().unwrap_or_else(PoisonError::into_inner).append(queues);
             // A hint only: the lock carries the data.
             self.any.store(true, Ordering::Relaxed);
         }
     }
 
-    fn take(&self) -> VecDeque<Tombstone> {
+    fn take(&self) -> Queues {
         if !self.any.swap(false, Ordering::Relaxed) {
-            return VecDeque::new();
+            return Queues::default();
         }
-        std::mem::take(&mut *self.tombstones.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.queues.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// One worker's queue.
 #[derive(Debug, Default)]
 pub(super) struct Reclaimer {
-    queue: VecDeque<Tombstone>,
+    queues: Queues,
 }
 
 impl Reclaimer {
     #[inline]
     pub(super) fn push(&mut self, tombstone: Tombstone) {
-        self.queue.push_back(tombstone);
+        self.queues.fresh.push_back(tombstone);
     }
 
     /// Hands everything over when the worker leaves.
     pub(super) fn leave(&mut self, orphans: &Orphans) {
-        orphans.adopt(&mut self.queue);
+        orphans.adopt(&mut self.queues);
     }
 
     /// Shares the queue when it has become long.
     #[inline]
     pub(super) fn share_surplus(&mut self, orphans: &Orphans) {
-        if self.queue.len() > SHARE_ABOVE {
-            orphans.adopt(&mut self.queue);
+        if self.queues.fresh.len() + self.queues.kept.len() > SHARE_ABOVE {
+            orphans.adopt(&mut self.queues);
         }
     }
 
-    /// Takes up to `limit` tombstones out that no snapshot can see behind any more.
+    /// Whether there are tombstones that were not looked at yet.
+    pub(super) fn has_fresh(&self) -> bool {
+        !self.queues.fresh.is_empty()
+    }
+
+    /// Takes up to `limit` tombstones out than which no snapshot is older.
     #[inline]
-    pub(super) fn step(
-        &mut self,
-        tables: &[Option<Arc<MaflingoTable>>],
-        worker: usize,
-        limit: usize,
-        guard: &Guard<'_>,
-    ) {
-        if self.queue.is_empty() {
+    pub(super) fn step(&mut self, tables: &[Option<Arc<MaflingoTable>>], limit: usize, guard: &Guard<'_>) {
+        if self.queues.is_empty() {
             return;
         }
         let (collectable, readonly) = (guard.epochs().collectable(), guard.epochs().readonly());
+        let due = |tombstone: &mut Tombstone| {
+            let settled = tombstone.disclaimed <= readonly || left_out(Step::OutliveClaims);
+            settled && (tombstone.tid.epoch() <= collectable || left_out(Step::OutliveSnapshots))
+        };
         for _ in 0..limit {
-            let due =
-                |tombstone: &mut Tombstone| tombstone.tid.epoch() <= collectable && tombstone.disclaimed <= readonly;
-            let Some(mut tombstone) = self.queue.pop_front_if(due) else { return };
-            match unlink(&tombstone, tables, worker, guard) {
-                Unlinked::Done => {}
-                Unlinked::Latched => {
-                    self.queue.push_back(tombstone);
-                    return;
-                }
-                Unlinked::Claimed => {
-                    tombstone.disclaimed = guard.epochs().current();
-                    self.queue.push_back(tombstone);
-                }
+            let Queues { fresh, kept } = &mut self.queues;
+            let Some(tombstone) = fresh.pop_front_if(due).or_else(|| kept.pop_front_if(due)) else { return };
+            if !self.take_out(tombstone, tables, None, guard) {
+                return;
             }
         }
     }
 
-    /// Works off this queue and the orphans, as far as snapshots allow.
-    pub(super) fn drain(
+    /// While a long snapshot is open: takes tombstones out that hide nothing from it either. Each is looked at once.
+    pub(super) fn step_between(
         &mut self,
-        orphans: &Orphans,
         tables: &[Option<Arc<MaflingoTable>>],
-        worker: usize,
+        all: bool,
+        view: &View<'_, '_>,
         guard: &Guard<'_>,
     ) {
-        let mut adopted = orphans.take();
-        self.queue.append(&mut adopted);
-        self.step(tables, worker, self.queue.len(), guard);
-        orphans.adopt(&mut self.queue);
+        let past = |tombstone: &mut Tombstone| tombstone.tid.epoch().max(tombstone.disclaimed) <= view.readonly();
+        let waiting = self.queues.fresh.len();
+        for _ in 0..if all { waiting } else { AT_ONCE + waiting / 8 } {
+            let Some(tombstone) = self.queues.fresh.pop_front_if(past) else { return };
+            if !self.take_out(tombstone, tables, Some(view), guard) {
+                return;
+            }
+        }
+    }
+
+    /// Takes one tombstone out, or puts it back. `false`: somebody is at it just now.
+    fn take_out(
+        &mut self,
+        mut tombstone: Tombstone,
+        tables: &[Option<Arc<MaflingoTable>>],
+        view: Option<&View<'_, '_>>,
+        guard: &Guard<'_>,
+    ) -> bool {
+        let unlinked = unlink(&tombstone, tables, view, guard);
+        match unlinked {
+            Unlinked::Done => {}
+            Unlinked::Latched => self.queues.fresh.push_back(tombstone),
+            Unlinked::Claimed => {
+                tombstone.disclaimed = guard.epochs().current();
+                self.queues.fresh.push_back(tombstone);
+            }
+            Unlinked::Needed => self.queues.kept.push_back(tombstone),
+        }
+        !matches!(unlinked, Unlinked::Latched)
+    }
+
+    /// Works off this queue and the orphans, as far as snapshots allow.
+    pub(super) fn drain(&mut self, orphans: &Orphans, tables: &[Option<Arc<MaflingoTable>>], guard: &Guard<'_>) {
+        self.queues.append(&mut orphans.take());
+        self.step(tables, self.queues.fresh.len() + self.queues.kept.len(), guard);
+        if self.has_fresh()
+            && versions::long_snapshot(guard)
+            && let Some(view) = View::new(guard, &mut Vec::new())
+        {
+            self.step_between(tables, true, &view, guard);
+        }
+        orphans.adopt(&mut self.queues);
     }
 }
 
@@ -156,25 +215,30 @@ enum Unlinked {
     Latched,
     /// A transaction had claimed it; the claim is taken back.
     Claimed,
+    /// An open snapshot sees what it replaced.
+    Needed,
 }
 
-/// Takes one record out of its index.
-fn unlink(tombstone: &Tombstone, tables: &[Option<Arc<MaflingoTable>>], worker: usize, guard: &Guard<'_>) -> Unlinked {
-    let Place { table, index } = tombstone.place;
-    let store = tables.get(table.position()).and_then(Option::as_ref).and_then(|table| table.store(index).ok());
+/// Takes one record out of its index. Without a view the caller knows that no snapshot is older than the tombstone.
+fn unlink(
+    tombstone: &Tombstone,
+    tables: &[Option<Arc<MaflingoTable>>],
+    view: Option<&View<'_, '_>>,
+    guard: &Guard<'_>,
+) -> Unlinked {
     // A dropped table or index gives its records back as a whole.
-    let Some(store) = store else { return Unlinked::Done };
+    let Some(store) = versions::store_at(tables, tombstone.place) else { return Unlinked::Done };
     match &tombstone.key {
-        OwnedKey::Short(key) => unlink_key(tombstone, store, *key, worker, guard),
-        OwnedKey::Long(key) => unlink_key(tombstone, store, &**key, worker, guard),
+        OwnedKey::Short(key) => unlink_key(tombstone, store, *key, view, guard),
+        OwnedKey::Long(key) => unlink_key(tombstone, store, &**key, view, guard),
     }
 }
 
 fn unlink_key<K: EncodedKey>(
     tombstone: &Tombstone,
-    store: &super::table::Store,
+    store: &Store,
     key: K,
-    worker: usize,
+    view: Option<&View<'_, '_>>,
     guard: &Guard<'_>,
 ) -> Unlinked {
     let record = tombstone.record;
@@ -183,18 +247,26 @@ fn unlink_key<K: EncodedKey>(
     if store.index().get(key, guard).handle != Some(record.handle()) {
         return Unlinked::Done;
     }
-    let Some(state) = record.latch(worker) else { return Unlinked::Latched };
-    if !state.absent() || state.unlinked() || record.tid() != tombstone.tid {
+    let Some(state) = record.latch_in_background() else { return Unlinked::Latched };
+    let another = !state.absent() || state.unlinked() || record.tid() != tombstone.tid;
+    if another && !left_out(Step::UnlinkOnlyTombstones) {
         record.unlatch();
         return Unlinked::Done;
     }
-    if state.claimed() {
+    if state.claimed() && !left_out(Step::RespectClaims) {
         record.disclaim();
         record.unlatch();
         return Unlinked::Claimed;
     }
+    if view.is_some_and(|view| versions::prune(record, view)) {
+        record.unlatch();
+        return Unlinked::Needed;
+    }
     let removed = store.index().remove(key, record.handle(), guard);
     debug_assert!(removed, "the record was linked and latched");
+    if let Some(view) = view {
+        versions::abandon(record, view);
+    }
     record.unlink();
     // SAFETY: the index has forgotten the record, so only guards that exist now can reach it.
     unsafe { guard.retire(record.memory(), record.bytes()) };

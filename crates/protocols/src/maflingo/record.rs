@@ -1,7 +1,7 @@
 //! Records: the header words of §4.1 and §5, the row in the same allocation, and the rules for touching them.
 //!
 //! ```text
-//!  word 0  data version   15 … 0 latch (owner + 1, 0 = free) │ counter │ claimed │ moved │ unlinked │ absent │ dirty
+//!  word 0  data version   15 … 0 latch (owner + 1, 0 = free) │ counter │ pruned │ claimed │ moved │ unlinked │ absent │ dirty
 //!  word 1  transaction id epoch (38) │ counter (16) │ worker (10)
 //!  word 2  previous version
 //!  word 3  length in words (32) │ capacity in words (32)
@@ -12,18 +12,25 @@
 //! * A reader takes the data version, then the other words with acquiring loads, then compares the data version, its latch
 //!   aside. The owner sets *dirty* first and stores every further word with a release, so a reader that saw any of the new
 //!   words also sees *dirty* or a later counter, and tries again.
-//! * A record that serves as an older version never changes any more.
+//! * The row of a record that serves as an older version never changes any more; its link to the version before, and its
+//!   *pruned* bit, are changed by who holds the latch of the chain's head (`versions.rs`). *Pruned* is set once, when the
+//!   version has left its chain.
 //! * *Unlinked* is set once, after the index has forgotten the record, and never taken back. *Moved* comes with it when
 //!   the key leads to a larger record instead: what was read here, a row or its absence, has then been superseded.
 //! * *Claimed* keeps a tombstone in the index while a transaction that is going to write on it runs (`reclaim.rs`).
+//! * The latch's owner may be the *background*: then neither row nor id changes under it. Such a latch fails no validation,
+//!   and who wants the latch waits for it.
 
 use std::ptr::NonNull;
 
+use polychron_engine::mutations::{left_out, pass};
 use polychron_index::Handle;
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::RowBuffer;
 use polychron_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use polychron_sync::spin_hint;
+use polychron_sync::{Backoff, MODELLED, spin_hint};
+
+use super::steps::{Point, Step};
 
 /// Bits of the data version word.
 const DIRTY: u64 = 1;
@@ -31,12 +38,20 @@ const ABSENT: u64 = 2;
 const UNLINKED: u64 = 4;
 const MOVED: u64 = 8;
 const CLAIMED: u64 = 16;
-const COUNTER: u64 = 32;
+const PRUNED: u64 = 32;
+const COUNTER: u64 = 64;
 const LATCH_SHIFT: u32 = 48;
 const LATCH_MASK: u64 = !0 << LATCH_SHIFT;
+/// The latch of whoever reclaims memory: no worker's number.
+const BACKGROUND: u64 = LATCH_MASK;
+const _: () = assert!((Tid::MAX_WORKERS as u64) < BACKGROUND >> LATCH_SHIFT);
 
-/// How often a committing transaction looks at a foreign latch before it gives up (§4.2, phase 1).
-const LATCH_SPINS: u32 = 256;
+/// How often a committing transaction looks at a foreign latch before it gives up (§4.2, phase 1). In a model each look is
+/// another thread's turn, so a few are many.
+const LATCH_SPINS: u32 = if MODELLED { 4 } else { 256 };
+
+/// How often reclamation does: there is always something else that it can do first.
+const BACKGROUND_SPINS: u32 = 16;
 
 /// Transaction ids (§4.1): epoch, counter, worker, from the most to the least significant bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,8 +93,11 @@ struct Header {
     capacity: u32,
 }
 
-pub(super) const HEADER_BYTES: usize = 32;
-const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
+pub(super) const HEADER_BYTES: usize = size_of::<Header>();
+const _: () = assert!(MODELLED || HEADER_BYTES == 32);
+/// Of a word of the row.
+const WORD_BYTES: usize = size_of::<AtomicU64>();
+const _: () = assert!(MODELLED || WORD_BYTES == 8);
 
 /// A record that the guard of the running transaction keeps alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -136,11 +154,11 @@ impl State {
         self.0 & CLAIMED != 0
     }
 
-    /// Whether a worker other than `worker` holds the latch.
+    /// Whether a transaction of a worker other than `worker` holds the latch.
     #[inline]
     pub(super) fn latched_by_other(self, worker: usize) -> bool {
-        let owner = self.0 >> LATCH_SHIFT;
-        owner != 0 && owner != worker as u64 + 1
+        let owner = self.0 & LATCH_MASK;
+        owner != 0 && owner != latch_of(worker) && owner != BACKGROUND
     }
 }
 
@@ -164,7 +182,7 @@ impl Record {
     /// Bytes of a record for rows of up to `capacity` words.
     #[inline]
     pub(super) fn bytes_for(capacity: usize) -> usize {
-        HEADER_BYTES + 8 * capacity
+        HEADER_BYTES + WORD_BYTES * capacity
     }
 
     /// Bytes of this record.
@@ -323,10 +341,11 @@ impl Record {
                     let start = range.start.min(end);
                     polychron_sync::load_words(&self.words()[start..end], &mut row[start..end]);
                 }
+                pass(Point::Copied);
                 let tid = self.tid();
                 // The loads above acquire, so this one is not taken before them.
                 let after = header.version.load(Ordering::Relaxed);
-                if (before ^ after) & !LATCH_MASK == 0 {
+                if (before ^ after) & !LATCH_MASK == 0 || left_out(Step::ReadTwice) {
                     return Seen { tid, present, moved: before & MOVED != 0, words };
                 }
             }
@@ -356,18 +375,39 @@ impl Record {
     /// Sequentially consistent: see [`Record::state`].
     #[inline]
     pub(super) fn latch(self, worker: usize) -> Option<State> {
+        self.latch_as(latch_of(worker), LATCH_SPINS)
+    }
+
+    /// Latches the record for reclamation. The caller changes neither the row nor the id, and is quick.
+    pub(super) fn latch_in_background(self) -> Option<State> {
+        self.latch_as(BACKGROUND, BACKGROUND_SPINS)
+    }
+
+    #[inline]
+    fn latch_as(self, owner: u64, spins: u32) -> Option<State> {
         let version = &self.header().version;
-        for _ in 0..LATCH_SPINS {
+        for _ in 0..spins {
             let free = version.load(Ordering::Relaxed);
             if free & LATCH_MASK == 0 {
-                let latched = free | latch_of(worker);
+                let latched = free | owner;
                 if version.compare_exchange_weak(free, latched, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
                     return Some(State(latched));
                 }
+            } else if free & LATCH_MASK == BACKGROUND {
+                self.wait_for_background();
             }
             spin_hint();
         }
         None
+    }
+
+    /// Waits until reclamation gives the latch back, for it must not make anybody give up.
+    #[cold]
+    fn wait_for_background(self) {
+        let mut backoff = Backoff::new();
+        while self.header().version.load(Ordering::Relaxed) & LATCH_MASK == BACKGROUND {
+            backoff.wait();
+        }
     }
 
     /// Claims a tombstone. The word is only changed while the latch is free, so its owner sees a settled claim.
@@ -385,6 +425,8 @@ impl Record {
                 if version.compare_exchange_weak(free, free | CLAIMED, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
                     return Claim::Held;
                 }
+            } else if free & LATCH_MASK == BACKGROUND {
+                self.wait_for_background();
             }
             spin_hint();
         }
@@ -401,9 +443,26 @@ impl Record {
     /// Gives the latch back with nothing changed.
     #[inline]
     pub(super) fn unlatch(self) {
-        let version = &self.header().version;
-        // Pairs with the acquiring load of the next reader.
-        version.store(version.load(Ordering::Relaxed) & !LATCH_MASK, Ordering::Release);
+        // Pairs with the acquiring load of the next reader. One step, because a record that moved may be marked meanwhile.
+        self.header().version.fetch_and(!LATCH_MASK, Ordering::Release);
+    }
+
+    /// Whether this older version is a tombstone. It does not change.
+    pub(super) fn is_absent_version(self) -> bool {
+        self.header().version.load(Ordering::Relaxed) & ABSENT != 0
+    }
+
+    /// Whether this older version has left its chain. Acquiring: pairs with the release in `mark_pruned`, so that who
+    /// retires the version does so behind its unlinking.
+    #[inline]
+    pub(super) fn is_pruned(self) -> bool {
+        self.header().version.load(Ordering::Acquire) & PRUNED != 0
+    }
+
+    /// Marks an older version that has left its chain. The caller holds the latch of the chain's head.
+    pub(super) fn mark_pruned(self) {
+        // Pairs with the acquire in `is_pruned`. A record that moved may be latched by who does not know that yet.
+        self.header().version.fetch_or(PRUNED, Ordering::Release);
     }
 
     /// Marks a latched record as forgotten by the index, and unlatches it.
@@ -426,6 +485,9 @@ impl Record {
     #[inline]
     pub(super) fn begin_write(self) {
         let version = &self.header().version;
+        if left_out(Step::MarkDirty) {
+            return;
+        }
         // Every word stored after this one is stored with a release, so whoever sees one of them sees the dirty bit.
         version.store(version.load(Ordering::Relaxed) | DIRTY, Ordering::Relaxed);
     }
@@ -443,7 +505,7 @@ impl Record {
         self.header().length.store(words as u32, Ordering::Release);
     }
 
-    /// Links an older version.
+    /// Links an older version, under the latch of the chain's head.
     #[inline]
     pub(super) fn set_previous(self, previous: Option<Self>) {
         let pointer = previous.map_or(std::ptr::null_mut(), |record| record.0.as_ptr());

@@ -8,12 +8,14 @@ use std::ops::ControlFlow;
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Stop};
+use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{check_row, entry_words, key_in_entry, words_of};
 use polychron_engine::{Insertion, Projection, Scan};
 use polychron_schema::{Changes, KeyScratch, RowBuffer, RowMut, RowRef};
 
 use super::sets::Kind;
+use super::steps::Step;
 use super::table::{MaflingoTable, Store};
 use super::tid::TidSource;
 use super::transaction::{Found, MaflingoTransaction};
@@ -101,7 +103,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         let mut buffer = std::mem::take(&mut self.state.buffers.entry);
         let outcome = self.insert_entry(store, key, entry_words(primary, &mut buffer));
         self.state.buffers.entry = buffer;
-        outcome
+        outcome.map(|inserted| inserted || left_out(Step::RefuseDuplicates))
     }
 
     /// Inserts a row and its entries.
@@ -129,7 +131,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     /// and must then find nothing of it.
     #[inline]
     fn all_or_nothing<O>(&mut self, before: usize, outcome: Result<O, Stop>) -> Result<O, Stop> {
-        if outcome.is_err() && !self.doomed {
+        if outcome.is_err() && !self.doomed && !left_out(Step::UndoOperations) {
             self.undo_writes(before);
         }
         outcome
@@ -143,7 +145,9 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             let mut scratch = KeyScratch::new();
             let key = store.extractor.extract(row, &mut scratch).map_err(Error::from)?;
             if !self.add_entry(store, key, primary)? {
-                self.undo_writes(before);
+                if !left_out(Step::UndoOperations) {
+                    self.undo_writes(before);
+                }
                 return Ok(Insertion::Duplicate(store.place.index));
             }
         }

@@ -3,12 +3,14 @@
 use std::ops::{Bound, ControlFlow, Range};
 
 use polychron_base::{Error, Reason, Stop};
+use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
 use polychron_engine::{Direction, Scan};
 use polychron_index::{AnyIndex, Handle, Stamp, ordered};
 
 use super::record::Record;
+use super::steps::Step;
 use super::table::{MaflingoTable, Store};
 use super::tid::TidSource;
 use super::transaction::{Found, MaflingoTransaction};
@@ -71,7 +73,8 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         visitor: &mut impl FnMut(&mut Self) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<(), Stop> {
         let store: &Store = table.store(scan.index)?;
-        if !self.snapshot.map_or_else(|| store.is_ready(), |epoch| store.is_ready_at(epoch)) {
+        let ready = self.snapshot.map_or_else(|| store.is_ready(), |epoch| store.is_ready_at(epoch));
+        if !ready && !left_out(Step::AwaitIndexes) {
             return Err(Error::NoSuchIndex(table.id, scan.index).into());
         }
         let index = match (store.index(), scan.point()) {
@@ -164,7 +167,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
 
     #[inline]
     fn remember_nodes(&mut self, batch: &ScanBatch, from: usize, to: usize, place: Place) -> usize {
-        if self.snapshot.is_none() {
+        if self.snapshot.is_none() && !left_out(Step::NodesOfRanges) {
             for &stamp in &batch.stamps[from.min(to)..to] {
                 self.state.sets.nodes.add(stamp, place);
             }

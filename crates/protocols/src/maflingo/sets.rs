@@ -4,8 +4,7 @@
 //! The write set is a list that only grows: every write is an entry of its own, linked to the entry before it for the same
 //! record. So a savepoint is a length, undoing to it is a truncation, and commit applies the entries of a record in order.
 
-use polychron_engine::stores::Place;
-use polychron_index::{Change, Changes, Stamp};
+use polychron_engine::stores::{NodeSet, Place};
 
 use super::record::{Record, Tid};
 
@@ -15,72 +14,6 @@ pub(super) struct Read {
     pub(super) record: Record,
     pub(super) tid: Tid,
     pub(super) place: Place,
-}
-
-/// The leaves and buckets whose emptiness somewhere was observed.
-#[derive(Debug, Default)]
-pub(super) struct NodeSet {
-    nodes: Vec<(Stamp, Place)>,
-}
-
-impl NodeSet {
-    /// Remembers a node. Scans and repeated misses name the same node in a row, so the last one is compared.
-    #[inline]
-    pub(super) fn add(&mut self, stamp: Stamp, place: Place) {
-        if self.nodes.last().is_none_or(|(last, _)| *last != stamp) {
-            self.nodes.push((stamp, place));
-        }
-    }
-
-    #[inline]
-    pub(super) fn len(&self) -> usize {
-        self.nodes.len()
-    }
-
-    /// Forgets the nodes from `len` on.
-    #[inline]
-    pub(super) fn truncate(&mut self, len: usize) {
-        self.nodes.truncate(len);
-    }
-
-    /// The first node whose stamp does not hold any more.
-    ///
-    /// # Safety
-    /// The guard under which the stamps were taken is alive.
-    #[inline]
-    pub(super) unsafe fn first_broken(&self) -> Option<Place> {
-        // SAFETY: the caller keeps the guard.
-        self.nodes.iter().find(|(stamp, _)| !unsafe { stamp.holds() }).map(|(_, place)| *place)
-    }
-}
-
-/// Whether a stamp in the set is the one that an insertion reports. The node may have been taken out since, in the
-/// background; then the stamp stands for its range in the node that took it over.
-#[inline]
-fn same(stamp: &Stamp, reported: &Stamp) -> bool {
-    // SAFETY: insertions happen under the guard under which the transaction took its stamps.
-    stamp == reported || unsafe { stamp.settled() } == *reported
-}
-
-impl Changes for NodeSet {
-    /// §4.5: the transaction's own insertions must not abort it. A stamp of a node that was taken out meanwhile, by itself
-    /// or by others, is known by what it has settled to.
-    fn change(&mut self, change: Change) {
-        match change {
-            Change::Moved { before, after } => {
-                for (stamp, _) in &mut self.nodes {
-                    if same(stamp, &before) {
-                        *stamp = after;
-                    }
-                }
-            }
-            Change::Added { of, new } => {
-                if let Some(&(_, place)) = self.nodes.iter().find(|(stamp, _)| same(stamp, &of)) {
-                    self.nodes.push((new, place));
-                }
-            }
-        }
-    }
 }
 
 /// What a write does to its record.
@@ -328,7 +261,7 @@ impl Sets {
     #[inline]
     pub(super) fn clear(&mut self) {
         self.reads.clear();
-        self.nodes.nodes.clear();
+        self.nodes.clear();
         self.writes.clear();
     }
 }

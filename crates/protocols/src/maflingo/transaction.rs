@@ -6,6 +6,8 @@ use std::ops::{ControlFlow, Range};
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, Stop, TableId};
+use polychron_engine::catalog::Tables;
+use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Place, check_key, words_of};
 use polychron_engine::{Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
@@ -19,6 +21,7 @@ use super::protocol::Shared;
 use super::record::{Claim, HEADER_BYTES, Record, Seen};
 use super::scan::ScanBatch;
 use super::sets::{Kind, Read, Span, Write};
+use super::steps::Step;
 use super::table::{MaflingoTable, Store};
 use super::tid::TidSource;
 use super::worker::State;
@@ -41,6 +44,10 @@ pub(super) struct Buffers {
     pub(super) batch: ScanBatch,
 }
 
+/// After how many operations a snapshot leaves its epoch for the present one: often enough that a slow reader does not hold
+/// up the clock, seldom enough that the barrier costs nothing.
+const RENEW_EVERY: u32 = 64;
+
 /// A running transaction.
 #[derive(Debug)]
 pub struct MaflingoTransaction<'w, T: TidSource, R: Redo> {
@@ -51,6 +58,8 @@ pub struct MaflingoTransaction<'w, T: TidSource, R: Redo> {
     open: Option<Snapshot<'w>>,
     /// The epoch whose end a snapshot reads.
     pub(super) snapshot: Option<u64>,
+    /// The tables, once a snapshot has left the epoch in which it found them.
+    kept: Option<Tables<MaflingoTable>>,
     read_only: bool,
     /// After a conflict every call conflicts.
     pub(super) doomed: bool,
@@ -96,26 +105,28 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         if let Some(epoch) = snapshot {
             state.counters.snapshot(shared.staleness_us(epoch));
         }
-        let until_check = shared.options.check_every;
+        let until_check = shared.options.check_every.min(if read_only { RENEW_EVERY } else { u32::MAX });
+        let (kept, fingers) = (None, Fingers::default());
         Self {
             shared,
             state,
             guard,
             open,
             snapshot,
+            kept,
             read_only,
             doomed: false,
             ended: false,
             until_check,
-            fingers: Fingers::default(),
+            fingers,
         }
     }
 
     #[inline]
     pub(super) fn table(&self, id: TableId) -> Result<&'w MaflingoTable, Error> {
         let table = polychron_engine::catalog::get(&self.state.tables, id)?;
-        // SAFETY: the worker's list of tables changes only between transactions, and this transaction borrows the worker,
-        // so the table outlives it.
+        // SAFETY: the worker's list of tables changes only between transactions, and stays for the guard's time or is kept,
+        // so the table outlives the transaction.
         Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
     }
 
@@ -135,8 +146,13 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     fn check(&mut self) -> Result<(), Stop> {
         self.until_check = self.shared.options.check_every;
         if self.snapshot.is_some() {
+            self.until_check = self.until_check.min(RENEW_EVERY);
             self.fingers = Fingers::default();
+            self.kept.get_or_insert_with(|| self.state.tables.keep());
             self.guard.refresh();
+            return Ok(());
+        }
+        if left_out(Step::ValidateRunning) {
             return Ok(());
         }
         self.validate().inspect_err(|_| {
@@ -164,7 +180,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         loop {
             let Lookup { handle, stamp } = self.look_up(store, key);
             let Some(handle) = handle else {
-                if self.snapshot.is_none() {
+                if self.snapshot.is_none() && !left_out(Step::NodesOfMisses) {
                     self.state.sets.nodes.add(stamp, store.place);
                 }
                 return Ok(Found::Nothing);
@@ -219,7 +235,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         let record = unsafe { Record::from_handle(handle) };
         let reads = self.state.sets.reads.len();
         let seen = self.read_protected(record, store.place, range);
-        if seen.present && !seen.moved {
+        if (seen.present || left_out(Step::RefuseEmptyHints)) && !seen.moved {
             return Some(record);
         }
         self.state.sets.reads.truncate(reads);
@@ -230,7 +246,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     #[inline]
     pub(super) fn read_record(&mut self, record: Record, stamp: Stamp, place: Place, range: Range<usize>) -> Seen {
         let seen = self.read_protected(record, place, range);
-        if !seen.present && self.snapshot.is_none() {
+        if !seen.present && self.snapshot.is_none() && !left_out(Step::NodesOfTombstones) {
             self.state.sets.nodes.add(stamp, place);
         }
         seen
@@ -241,6 +257,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     fn read_protected(&mut self, record: Record, place: Place, range: Range<usize>) -> Seen {
         let row = &mut self.state.buffers.row;
         if let Some(epoch) = self.snapshot {
+            let epoch = if left_out(Step::CompareEpochs) { u64::MAX } else { epoch };
             return record.read_at(epoch, range, row);
         }
         if self.shared.options.read_own_writes
@@ -329,6 +346,9 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     #[inline]
     pub(super) fn insert_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<bool, Stop> {
         let record = Record::latched(self.state.worker, row, &self.guard).map_err(Error::from)?;
+        if left_out(Step::LatchInsertions) {
+            record.unlatch();
+        }
         let nodes = &mut self.state.sets.nodes;
         let inserted = match store.index() {
             AnyIndex::Ordered(index) => {
@@ -386,7 +406,10 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     /// tombstones are not taken out while this transaction is pinned.
     #[inline]
     fn keep_linked(&mut self, record: Record, place: Place) -> Result<bool, Stop> {
-        if !record.state().absent() || self.state.sets.writes.latest(record).is_some() {
+        if !record.state().absent()
+            || left_out(Step::ClaimTombstones)
+            || self.state.sets.writes.latest(record).is_some()
+        {
             return Ok(true);
         }
         match record.claim() {
@@ -436,7 +459,9 @@ impl<T: TidSource, R: Redo> Commit for MaflingoTransaction<'_, T, R> {
         if self.snapshot.is_none() {
             if self.state.sets.writes.is_empty() {
                 // The reads acquired, so validation's loads come after them; nothing was written that others must see.
-                self.validate()?;
+                if !left_out(Step::ValidateReaders) {
+                    self.validate()?;
+                }
                 self.state.sets.clear();
             } else {
                 self.commit_writes()?;
@@ -447,7 +472,8 @@ impl<T: TidSource, R: Redo> Commit for MaflingoTransaction<'_, T, R> {
     }
 
     fn roll_back(mut self) -> bool {
-        !self.doomed && (self.snapshot.is_some() || self.validate().is_ok())
+        let validated = self.snapshot.is_some() || left_out(Step::ValidateRollBack);
+        !self.doomed && (validated || self.validate().is_ok())
     }
 }
 

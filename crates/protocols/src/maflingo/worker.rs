@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use polychron_base::{Abort, Error};
-use polychron_engine::catalog::Tables;
+use polychron_engine::catalog::Seen;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
+use polychron_engine::stores::Hints;
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
-use polychron_memory::Local;
+use polychron_memory::{Guard, Local};
 use polychron_sync::spin_hint;
 
-use super::prefetch::Hints;
 use super::protocol::Shared;
 use super::reclaim::Reclaimer;
 use super::record::Tid;
@@ -18,6 +18,7 @@ use super::sets::Sets;
 use super::table::MaflingoTable;
 use super::tid::{LocalTid, TidSource};
 use super::transaction::{Buffers, MaflingoTransaction};
+use super::versions::Pruner;
 
 /// Tombstones taken out after each transaction, beside as many as it wrote itself.
 const RECLAIM_STEP: usize = 4;
@@ -37,8 +38,8 @@ pub(super) struct State {
     pub(super) buffers: Buffers,
     pub(super) hints: Hints,
     pub(super) reclaimer: Reclaimer,
-    pub(super) tables: Tables<MaflingoTable>,
-    pub(super) catalog_version: u64,
+    pub(super) pruner: Pruner,
+    pub(super) tables: Seen<MaflingoTable>,
     pub(super) last_tid: Tid,
     pub(super) last_abort: Option<Abort>,
     pub(super) counters: Arc<Counters>,
@@ -46,25 +47,44 @@ pub(super) struct State {
     backoff_seed: u64,
 }
 
+impl State {
+    /// Takes out what only a long snapshot's being open keeps, and no snapshot sees.
+    #[cold]
+    fn prune(&mut self, guard: &Guard<'_>) {
+        let Self { pruner, reclaimer, tables, .. } = self;
+        if pruner.is_empty() && !reclaimer.has_fresh() {
+            return;
+        }
+        pruner.pass(tables, false, guard, |view| reclaimer.step_between(tables, false, view, guard));
+    }
+}
+
 impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
     pub(super) fn new(shared: &Arc<Shared<T, R>>) -> Result<Self, Error> {
-        let local = shared.memory.register()?;
+        Ok(Self::over(shared.memory.register()?, shared))
+    }
+
+    /// A worker for the database's own transactions.
+    pub(super) fn own(shared: &Arc<Shared<T, R>>) -> Result<Self, Error> {
+        Ok(Self::over(shared.memory.register_own()?, shared))
+    }
+
+    fn over(local: Local, shared: &Arc<Shared<T, R>>) -> Self {
         let worker = local.worker_id().position();
-        let (catalog_version, tables) = shared.catalog.snapshot();
         let state = State {
             sets: Sets::default(),
             buffers: Buffers::default(),
             hints: Hints::default(),
             reclaimer: Reclaimer::default(),
-            tables,
-            catalog_version,
+            pruner: Pruner::default(),
+            tables: Seen::default(),
             last_tid: Tid::ZERO,
             last_abort: None,
             counters: shared.counters.register(),
             worker,
             backoff_seed: worker as u64 + 1,
         };
-        Ok(Self { local, state, shared: Arc::clone(shared) })
+        Self { local, state, shared: Arc::clone(shared) }
     }
 }
 
@@ -91,7 +111,12 @@ impl<T: TidSource, R: Redo> Worker for MaflingoWorker<T, R> {
 
     fn tidy_up(&mut self) {
         let guard = self.local.pin();
-        self.state.reclaimer.drain(&self.shared.orphans, &self.state.tables, self.state.worker, &guard);
+        // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
+        unsafe { self.state.tables.renew(&self.shared.catalog) };
+        if !self.state.pruner.is_empty() {
+            self.state.pruner.pass(&self.state.tables, true, &guard, |_| {});
+        }
+        self.state.reclaimer.drain(&self.shared.orphans, &self.state.tables, &guard);
         drop(guard);
         self.local.collect();
     }
@@ -142,12 +167,17 @@ impl<'w, T: TidSource, R: Redo> Session<'w, T, R> {
             // A batch that a panic ended may have left some.
             state.hints.clear();
         }
+        if local.is_epoch_overdue() {
+            shared.begin_epoch();
+        }
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
-        if shared.catalog.version() != state.catalog_version {
-            (state.catalog_version, state.tables) = shared.catalog.snapshot();
+        // SAFETY: the transaction holds the guard, and keeps the list before it renews the guard.
+        unsafe { state.tables.renew(&shared.catalog) };
+        state.reclaimer.step(&state.tables, RECLAIM_STEP, &guard);
+        if state.pruner.is_due(&guard) {
+            state.prune(&guard);
         }
-        state.reclaimer.step(&state.tables, state.worker, RECLAIM_STEP, &guard);
         MaflingoTransaction::new(shared, state, guard, mode)
     }
 
@@ -202,6 +232,7 @@ impl<T: TidSource, R: Redo> drive::Driven for Session<'_, T, R> {
 
 impl<T: TidSource, R: Redo> Drop for MaflingoWorker<T, R> {
     fn drop(&mut self) {
+        self.state.pruner.leave(&self.local.pin());
         self.state.reclaimer.leave(&self.shared.orphans);
         self.shared.counters.leave(&self.state.counters);
     }

@@ -21,7 +21,7 @@ pub(super) struct Locks {
 /// A number that tells the calling thread from all other living ones.
 #[inline]
 fn this_thread() -> u64 {
-    thread_local! {
+    polychron_sync::thread_local! {
         static HERE: u8 = const { 0 };
     }
     HERE.with(|here| std::ptr::from_ref(here).addr() as u64)

@@ -15,11 +15,14 @@
 
 mod ddl;
 mod locks;
+#[cfg(all(test, loom))]
+mod model;
 mod options;
 mod protocol;
 mod record;
 mod rows;
 mod scan;
+mod steps;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -29,5 +32,7 @@ mod worker;
 
 pub use options::Options;
 pub use protocol::PartitionedStore;
+#[doc(hidden)]
+pub use steps::Step;
 pub use transaction::PartitionedTransaction;
 pub use worker::PartitionedWorker;

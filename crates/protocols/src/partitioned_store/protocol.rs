@@ -25,6 +25,14 @@ pub struct PartitionedStore {
     pub(super) locks: Locks,
 }
 
+impl PartitionedStore {
+    /// Gives back the memory of what was dropped.
+    fn give_back(&self) {
+        let epochs = self.memory.epochs();
+        self.keeper.give_back(&self.catalog, epochs, || _ = epochs.advance());
+    }
+}
+
 impl Protocol for PartitionedStore {
     const NAME: &'static str = "partitioned-store";
     const SUMMARY: &'static str =
@@ -54,7 +62,9 @@ impl Protocol for PartitionedStore {
 
     fn drop_table(&self, table: TableId) -> Result<(), Error> {
         let _locked = AllLocked::new(&self.locks)?;
-        self.catalog.remove(table).map(drop)
+        self.catalog.remove(table).map(drop)?;
+        self.give_back();
+        Ok(())
     }
 
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
@@ -63,7 +73,9 @@ impl Protocol for PartitionedStore {
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
         let _locked = AllLocked::new(&self.locks)?;
-        StoreTable::remove_index(&self.catalog, table, index)
+        StoreTable::remove_index(&self.catalog, table, index)?;
+        self.give_back();
+        Ok(())
     }
 
     fn find_table(&self, name: &str) -> Option<TableId> {

@@ -12,7 +12,7 @@
 use std::ptr::NonNull;
 
 use polychron_engine::stores::Records;
-use polychron_index::Handle;
+use polychron_index::{Handle, handle_of, pointer_of};
 use polychron_memory::{Guard, OutOfMemory};
 
 #[repr(C)]
@@ -66,8 +66,7 @@ impl Record {
     /// What the index holds for the record.
     #[inline]
     pub(super) fn handle(self) -> Handle {
-        let address = self.0.as_ptr().expose_provenance() as u64;
-        Handle::new(address).expect("a pointer that is not null")
+        handle_of(self.0)
     }
 
     /// The record behind a handle.
@@ -77,9 +76,7 @@ impl Record {
     /// the record, as long as it does.
     #[inline]
     pub(super) unsafe fn from_handle(handle: Handle) -> Self {
-        let pointer = std::ptr::with_exposed_provenance_mut(handle.get() as usize);
-        // SAFETY: handles are never zero.
-        Self(unsafe { NonNull::new_unchecked(pointer) })
+        Self(pointer_of(handle))
     }
 
     #[inline]

@@ -3,6 +3,7 @@
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId};
+use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{Keyed, entry_words, words_of};
 use polychron_engine::{Insertion, Projection};
 use polychron_index::Inserted;
@@ -10,6 +11,7 @@ use polychron_memory::Guard;
 use polychron_schema::{Changes, KeyScratch, RowBuffer, RowMut, RowRef};
 
 use super::record::Record;
+use super::steps::Step;
 use super::table::{Entries, Index, Table, partition_of};
 use super::transaction::PartitionedTransaction;
 use super::undo::{At, Log};
@@ -88,7 +90,9 @@ impl PartitionedTransaction<'_> {
         match partition_of(table, key, self.locks) {
             // Whoever writes a table that is not divided holds all locks, and this transaction holds at least one.
             None => Ok(0),
-            Some(partition) if self.state.partitions.contains(partition) => Ok(partition),
+            Some(partition) if self.state.partitions.contains(partition) || left_out(Step::RefuseUndeclared) => {
+                Ok(partition)
+            }
             Some(_) => Err(undeclared(table, key)),
         }
     }
@@ -99,7 +103,8 @@ impl PartitionedTransaction<'_> {
         if self.read_only {
             return Err(Error::ReadOnly);
         }
-        if !table.primary.is_divided() && !self.state.partitions.all() {
+        let shared = !table.primary.is_divided() && !self.state.partitions.all();
+        if shared && !left_out(Step::RefuseSharedWrites) {
             return Err(undeclared(table, key));
         }
         self.readable(table, key)
@@ -118,7 +123,7 @@ impl PartitionedTransaction<'_> {
     ) -> Result<Insertion, Error> {
         let before = self.state.log.len();
         let outcome = work(self);
-        if !matches!(outcome, Ok(Insertion::Inserted)) {
+        if !matches!(outcome, Ok(Insertion::Inserted)) && !left_out(Step::UndoOperations) {
             self.undo_to(before);
         }
         outcome
@@ -161,16 +166,18 @@ impl PartitionedTransaction<'_> {
         primary: &[u8],
     ) -> Result<bool, Error> {
         if index.unique_over_all {
-            if !self.state.partitions.all() {
+            if !self.state.partitions.all() && !left_out(Step::RefuseSharedEntries) {
                 return Err(undeclared(table, primary));
             }
-            if index.stores.iter().any(|store| find(store, key, &self.guard).is_some()) {
+            let taken = || index.stores.iter().any(|store| find(store, key, &self.guard).is_some());
+            if !left_out(Step::SearchAllPartitions) && taken() {
                 return Ok(false);
             }
         }
         let state = &mut *self.state;
         let words = entry_words(primary, &mut state.buffers.entry);
-        insert(index, partition, key, words, &mut state.log, &self.guard)
+        let inserted = insert(index, partition, key, words, &mut state.log, &self.guard)?;
+        Ok(inserted || left_out(Step::RefuseDuplicates))
     }
 
     /// Writes a row whatever is there.

@@ -3,6 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use polychron_base::{Error, IndexId, Stop};
+use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{Batch, key_in_entry, words_of};
 use polychron_engine::{Direction, Scan};
 use polychron_index::Handle;
@@ -11,6 +12,7 @@ use polychron_schema::RowRef;
 
 use super::record::{HEADER_BYTES, Record};
 use super::rows::{find, undeclared};
+use super::steps::Step;
 use super::table::{Index, Table, partition_of};
 use super::transaction::PartitionedTransaction;
 
@@ -116,7 +118,7 @@ impl PartitionedTransaction<'_> {
             Some(partition) => !table.primary.is_divided() || self.state.partitions.contains(partition),
             None => self.state.partitions.all(),
         };
-        if !allowed {
+        if !allowed && !left_out(Step::RefuseUndeclaredRanges) {
             let (Bound::Included(key) | Bound::Excluded(key)) = scan.lower else {
                 return Err(undeclared(table, &[][..]).into());
             };

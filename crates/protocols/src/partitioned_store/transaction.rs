@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Stop, TableId};
+use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{Batch, check_key, check_row};
 use polychron_engine::{Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
 use polychron_memory::Guard;
@@ -11,6 +12,7 @@ use polychron_schema::{RowBuffer, RowMut, RowRef};
 
 use super::locks::Locks;
 use super::rows::find;
+use super::steps::Step;
 use super::table::{Table, partition_of};
 use super::worker::State;
 
@@ -43,14 +45,17 @@ impl<'w> PartitionedTransaction<'w> {
     #[inline]
     fn table(&self, id: TableId) -> Result<&'w Table, Error> {
         let table = polychron_engine::catalog::get(&self.state.tables, id)?;
-        // SAFETY: the worker's list of tables changes only between transactions, and this transaction borrows the worker,
-        // so the table outlives it.
+        // SAFETY: the worker's list of tables changes only between transactions, and stays for the guard's time, so the table
+        // outlives the transaction.
         Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
     }
 }
 
 impl Drop for PartitionedTransaction<'_> {
     fn drop(&mut self) {
+        if left_out(Step::UndoTransactions) {
+            self.state.log.commit(&self.state.tables, &self.guard);
+        }
         self.undo_to(0);
         self.state.partitions.unlock(self.locks);
         self.state.partitions.clear();

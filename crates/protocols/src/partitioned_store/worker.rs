@@ -5,20 +5,19 @@ use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, TableId};
-use polychron_engine::catalog::Tables;
+use polychron_engine::catalog::Seen;
+use polychron_engine::mutations::left_out;
 use polychron_engine::options::Retry;
-use polychron_engine::stores::Walks;
+use polychron_engine::stores::{Walks, execute_in_groups};
 use polychron_engine::{Access, Counters, Declare, Interactive, Mode, Procedure, Worker, drive};
 use polychron_memory::Local;
 
 use super::locks::{Locks, Partitions};
 use super::protocol::PartitionedStore;
+use super::steps::Step;
 use super::table::{Declared, Table};
 use super::transaction::{Buffers, PartitionedTransaction};
 use super::undo::Log;
-
-/// Procedures whose keys are walked together.
-const GROUP: usize = 8;
 
 /// One thread's way into the database.
 #[derive(Debug)]
@@ -35,8 +34,7 @@ pub(super) struct State {
     pub(super) log: Log,
     /// Between transactions: what the next one wants. In a transaction: what it holds.
     pub(super) partitions: Partitions,
-    pub(super) tables: Tables<Table>,
-    catalog_version: u64,
+    pub(super) tables: Seen<Table>,
     walks: Walks,
     counters: Arc<Counters>,
 }
@@ -60,12 +58,11 @@ impl Declare for Naming<'_> {
 impl PartitionedWorker {
     pub(super) fn new(database: &Arc<PartitionedStore>) -> Result<Self, Error> {
         let local = database.memory.register()?;
-        let (catalog_version, tables) = database.catalog.snapshot();
         let counters = database.counters.register();
         let partitions = Partitions::new(database.locks.len());
         let (buffers, log) = (Buffers::default(), Log::default());
-        let walks = Walks::default();
-        let state = State { buffers, log, partitions, tables, catalog_version, walks, counters };
+        let (tables, walks) = (Seen::default(), Walks::default());
+        let state = State { buffers, log, partitions, tables, walks, counters };
         Ok(Self { local, state, database: Arc::clone(database) })
     }
 
@@ -93,20 +90,15 @@ impl Worker for PartitionedWorker {
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
     ) {
-        let mut first = 0;
-        for group in procedures.chunks_mut(GROUP) {
-            if group.len() > 1 {
-                // No lock is needed: indexes may be read by anyone, and the records are not read here.
-                let State { walks, tables, .. } = &mut self.state;
-                let declared = Declared { tables, locks: &self.database.locks };
-                walks.prefetch_declared(&declared, group, &self.local.pin(), &mut |_| ());
-            }
-            for (position, procedure) in group.iter_mut().enumerate() {
-                let outcome = self.execute(procedure);
-                done(first + position, outcome);
-            }
-            first += group.len();
-        }
+        execute_in_groups(self, procedures, done, |worker, group| {
+            // No lock is needed: indexes may be read by anyone, and the records are not read here.
+            let State { walks, tables, .. } = &mut worker.state;
+            let guard = worker.local.pin();
+            // SAFETY: the guard stays while the keys are walked.
+            unsafe { tables.renew(&worker.database.catalog) };
+            let declared = Declared { tables, locks: &worker.database.locks };
+            walks.prefetch_declared(&declared, group, &guard, &mut |_| ());
+        });
     }
 
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
@@ -120,6 +112,7 @@ impl Worker for PartitionedWorker {
 
     fn tidy_up(&mut self) {
         self.local.collect();
+        self.database.keeper.tidy_up(&self.database.catalog, self.database.memory.epochs());
     }
 }
 
@@ -131,18 +124,20 @@ impl Interactive for PartitionedWorker {
     fn begin(&mut self, mode: Mode) -> Result<PartitionedTransaction<'_>, Error> {
         let Self { local, state, database } = self;
         state.partitions.complete();
-        if let Err(error) = state.partitions.lock(&database.locks) {
+        if !left_out(Step::TakeLocks)
+            && let Err(error) = state.partitions.lock(&database.locks)
+        {
             state.partitions.clear();
             return Err(error);
         }
         // Looked at under the locks: who changes tables holds all of them, so the list cannot change any more.
-        if database.catalog.version() != state.catalog_version {
-            (state.catalog_version, state.tables) = database.catalog.snapshot();
-        }
+        let guard = local.pin();
+        // SAFETY: the transaction holds the guard, and never renews it.
+        unsafe { state.tables.renew(&database.catalog) };
         if mode == Mode::Snapshot {
             state.counters.snapshot(0);
         }
-        Ok(PartitionedTransaction::new(&database.locks, state, local.pin(), mode))
+        Ok(PartitionedTransaction::new(&database.locks, state, guard, mode))
     }
 
     /// Nothing ever conflicts.

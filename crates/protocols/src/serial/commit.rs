@@ -1,8 +1,10 @@
 //! The end of a transaction, and what it takes to undo one.
 
 use polychron_base::{Stop, TableId};
+use polychron_engine::mutations::left_out;
 use polychron_engine::{Commit, Mode};
 
+use super::steps::Step;
 use super::transaction::SerialTransaction;
 
 /// What a row was before a write.
@@ -44,6 +46,9 @@ impl Commit for SerialTransaction<'_> {
 
 impl Drop for SerialTransaction<'_> {
     fn drop(&mut self) {
+        if left_out(Step::UndoTransactions) {
+            self.buffers.undo.clear();
+        }
         self.undo_to(0);
     }
 }

@@ -31,6 +31,7 @@
 mod commit;
 mod options;
 mod protocol;
+mod steps;
 mod table;
 mod transaction;
 mod worker;
@@ -40,5 +41,7 @@ mod tests;
 
 pub use options::Options;
 pub use protocol::Serial;
+#[doc(hidden)]
+pub use steps::Step;
 pub use transaction::SerialTransaction;
 pub use worker::SerialWorker;

@@ -1,12 +1,13 @@
 //! The database as a whole: one mutex over the tables.
 
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::statistics::Registry;
 use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, TableDefinition};
 use polychron_memory::Memory;
+use polychron_sync::{Mutex, MutexGuard, thread_local};
 
 use super::options::Options;
 use super::table::Tables;
@@ -40,7 +41,8 @@ impl Serial {
     /// [`Error::Unsupported`] when this thread holds it already and would wait for itself.
     pub(super) fn hold(&self) -> Result<Held<'_>, Error> {
         let database = std::ptr::from_ref(self).addr();
-        HELD.with_borrow_mut(|held| {
+        HELD.with(|held| {
+            let mut held = held.borrow_mut();
             if held.contains(&database) {
                 return Err(Error::Unsupported {
                     protocol: Self::NAME,
@@ -58,7 +60,7 @@ impl Serial {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        HELD.with_borrow_mut(|held| held.retain(|&database| database != self.database));
+        HELD.with(|held| held.borrow_mut().retain(|&database| database != self.database));
     }
 }
 

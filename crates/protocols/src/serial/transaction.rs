@@ -4,6 +4,7 @@ use std::ops::{Bound, ControlFlow};
 
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_engine::mutations::left_out;
 use polychron_engine::{
     Counters, Direction, Insertion, Mode, Projection, RowMut, RowRef, Savepoint, Scan, TableDefinition, Transaction,
 };
@@ -11,6 +12,7 @@ use polychron_schema::{Changes, IndexKind, MAX_ROW_BYTES};
 
 use super::commit::Undo;
 use super::protocol::Held;
+use super::steps::Step;
 use super::table::{SerialTable, is_empty, is_point};
 use super::worker::Buffers;
 
@@ -51,7 +53,7 @@ impl<'w> SerialTransaction<'w> {
     }
 
     fn writable(&self) -> Result<(), Error> {
-        if self.mode == Mode::Snapshot { Err(Error::ReadOnly) } else { Ok(()) }
+        if self.mode == Mode::Snapshot && !left_out(Step::RefuseSnapshotWrites) { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
     /// Makes `row` the row of `key`, or tells which unique index forbids it.
@@ -61,7 +63,9 @@ impl<'w> SerialTransaction<'w> {
             return Err(Error::RowTooLong { bytes, limit: MAX_ROW_BYTES });
         }
         let entry = self.held.tables.get_mut(table)?;
-        if let Some(index) = entry.duplicate(key, row)? {
+        if let Some(index) = entry.duplicate(key, row)?
+            && !left_out(Step::RefuseDuplicates)
+        {
             return Ok(Insertion::Duplicate(index));
         }
         let before = entry.replace(key, Some(row.into()))?;

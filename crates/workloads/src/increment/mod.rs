@@ -82,7 +82,7 @@ impl Workload for Increment {
     }
 
     fn estimated_bytes(options: &IncrementOptions) -> u64 {
-        options.records * 96
+        options.records.saturating_mul(96)
     }
 
     fn create<P: Protocol>(options: &IncrementOptions, database: &Arc<P>) -> Result<Self, Error> {
@@ -102,7 +102,7 @@ impl Workload for Increment {
         part: usize,
         parts: usize,
         _seed: u64,
-        progress: &dyn Fn(u64),
+        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), Error> {
         load_rows(worker, self.table.id(), self.options.records, (part, parts), progress, |key, row| {
             Integer { key, value: 0 }.encode(row).expect("two integers make a row");

@@ -51,8 +51,8 @@ pub fn load_rows<W: Worker>(
     table: TableId,
     count: u64,
     (part, parts): (usize, usize),
-    progress: &dyn Fn(u64),
-    build: impl FnMut(u64, &mut RowBuffer),
+    progress: &(dyn Fn(u64) + Sync),
+    build: impl FnMut(u64, &mut RowBuffer) + Send,
 ) -> Result<(), Error> {
     let mut chunk = LoadChunk { table, keys: 0..0, buffer: RowBuffer::new(), build };
     let keys = share(count, part, parts);
@@ -71,7 +71,7 @@ struct LoadChunk<B> {
     build: B,
 }
 
-impl<B: FnMut(u64, &mut RowBuffer)> Procedure for LoadChunk<B> {
+impl<B: FnMut(u64, &mut RowBuffer) + Send> Procedure for LoadChunk<B> {
     type Output = ();
 
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
@@ -95,7 +95,7 @@ pub fn for_each_row<P: Protocol>(
     database: &Arc<P>,
     table: TableId,
     count: u64,
-    visit: impl FnMut(u64, RowRef<'_>),
+    visit: impl FnMut(u64, RowRef<'_>) + Send,
 ) -> Result<(), Error> {
     let mut worker = database.worker()?;
     let mut chunk = ReadChunk { table, keys: 0..0, visit };
@@ -112,7 +112,7 @@ struct ReadChunk<V> {
     visit: V,
 }
 
-impl<V: FnMut(u64, RowRef<'_>)> Procedure for ReadChunk<V> {
+impl<V: FnMut(u64, RowRef<'_>) + Send> Procedure for ReadChunk<V> {
     type Output = ();
 
     /// Runs once: a database at rest has no conflicts.

@@ -5,10 +5,13 @@ mod keyed;
 mod machine;
 mod report;
 mod settle;
+mod stoppable;
 mod totals;
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -20,6 +23,7 @@ use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::{CheckError, Workload};
 use client::{Counts, Failure, Loop, MAX_KINDS, Phase, Tally};
+use stoppable::Stoppable;
 
 pub use keyed::{IndexChoice, for_each_row, load_rows, span};
 pub use machine::{Machine, available_bytes, peak_rss_bytes};
@@ -128,7 +132,7 @@ pub enum RunError {
 const TICK: Duration = Duration::from_millis(20);
 
 /// Loads, runs, measures and checks a workload on a fresh database. Setting `stop` ends the run early; what was measured
-/// until then is reported.
+/// until then is reported. A run that is ended while it loads has measured nothing, and its database is not checked.
 ///
 /// # Errors
 /// When loading, a transaction or the reading for a check fails. A check that does not hold is no error here: the report
@@ -148,16 +152,15 @@ pub fn run<P: Protocol, W: Workload>(
         database.memory().prefault(settings.prefault_bytes);
     }
     let workload = W::create(options, database).map_err(RunError::Load)?;
-    let load = load(&workload, database, settings, observer).map_err(RunError::Load)?;
-    settle::settle(database).map_err(RunError::Load)?;
-    observer.loaded(load);
-    let measured = measure(&workload, database, settings, stop, observer)?;
-    observer.checking();
-    let (checks, conditions) = match workload.check(database) {
-        _ if P::ISOLATION == Isolation::Nothing => (Report::NOT_PROMISED.to_owned(), Vec::new()),
-        Ok(checked) => (Report::PASSED.to_owned(), checked.conditions),
-        Err(broken @ CheckError::Broken { .. }) => (broken.to_string(), Vec::new()),
-        Err(other) => return Err(RunError::Check(other)),
+    let (load, is_whole) = load(&workload, database, settings, stop, observer).map_err(RunError::Load)?;
+    let (measured, (checks, conditions)) = if is_whole {
+        settle::settle(database).map_err(RunError::Load)?;
+        observer.loaded(load);
+        let measured = measure(&workload, database, settings, stop, observer)?;
+        observer.checking();
+        (measured, check(&workload, database)?)
+    } else {
+        (Measured::nothing(database), (Report::NOT_LOADED.to_owned(), Vec::new()))
     };
     let Measured { counts, seconds, before, after, latencies, interrupted } = measured;
     let conflicts = after.conflicts() - before.conflicts();
@@ -175,6 +178,7 @@ pub fn run<P: Protocol, W: Workload>(
         seed: settings.seed,
         completed: counts.total(),
         rolled_back: counts.rolled_back,
+        figures: workload.figures().into_iter().map(|(name, figure)| (name.to_owned(), figure)).collect(),
         committed_tps: counts.total() as f64 / seconds.max(1e-9),
         completed_by_kind: by_kind.collect(),
         abort_rate: abort_rate(conflicts, counts.total()),
@@ -192,25 +196,37 @@ pub fn run<P: Protocol, W: Workload>(
     })
 }
 
+/// Checks a database at rest: the verdict, and the conditions that hold.
+fn check<P: Protocol, W: Workload>(workload: &W, database: &Arc<P>) -> Result<(String, Vec<String>), RunError> {
+    match workload.check(database) {
+        _ if P::ISOLATION == Isolation::Nothing => Ok((Report::NOT_PROMISED.to_owned(), Vec::new())),
+        Ok(checked) => Ok((Report::PASSED.to_owned(), checked.conditions)),
+        Err(broken @ CheckError::Broken { .. }) => Ok((broken.to_string(), Vec::new())),
+        Err(other) => Err(RunError::Check(other)),
+    }
+}
+
 fn abort_rate(conflicts: u64, completed: u64) -> f64 {
     conflicts as f64 / (conflicts + completed).max(1) as f64
 }
 
-/// Fills the tables, on as many threads as the run will have or the machine has cores.
+/// Fills the tables, on as many threads as the run will have or the machine has cores. Also tells whether all was loaded:
+/// `stop` ends it before.
 fn load<P: Protocol, W: Workload>(
     workload: &W,
     database: &Arc<P>,
     settings: &Settings,
+    stop: &AtomicBool,
     observer: &dyn Observer,
-) -> Result<Load, Error> {
+) -> Result<(Load, bool), Error> {
     let clock = SystemClock::new();
     let loaders = std::thread::available_parallelism().map_or(1, usize::from).max(settings.threads).min(MAX_LOADERS);
     let workers = (0..loaders).map(|_| database.worker()).collect::<Result<Vec<_>, _>>()?;
     let (done, rows) = (AtomicU64::new(0), workload.rows_to_load());
-    std::thread::scope(|scope| {
+    let outcomes: Vec<Result<(), Error>> = std::thread::scope(|scope| {
         let loading: Vec<_> = (workers.into_iter().enumerate())
-            .map(|(part, mut worker)| {
-                let done = &done;
+            .map(|(part, worker)| {
+                let (done, mut worker) = (&done, Stoppable { worker, stop });
                 scope.spawn(move || {
                     let progress = |rows| {
                         done.fetch_add(rows, Ordering::Relaxed);
@@ -223,12 +239,14 @@ fn load<P: Protocol, W: Workload>(
             std::thread::sleep(TICK);
             observer.loading(done.load(Ordering::Relaxed).min(rows), rows);
         }
-        loading.into_iter().try_for_each(|thread| match thread.join() {
-            Ok(loaded) => loaded,
-            Err(panic) => std::panic::resume_unwind(panic),
-        })
-    })?;
-    Ok(Load { rows, seconds: clock.now_ns() as f64 / 1e9 })
+        let joined = |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        loading.into_iter().map(joined).collect()
+    });
+    let stopped = |outcome: &Result<(), Error>| matches!(outcome, Err(Error::RolledBack));
+    let is_whole = !(stop.load(Ordering::Relaxed) && outcomes.iter().any(stopped));
+    outcomes.into_iter().filter(|outcome| is_whole || !stopped(outcome)).collect::<Result<(), _>>()?;
+    let rows = if is_whole { rows } else { done.into_inner() };
+    Ok((Load { rows, seconds: clock.now_ns() as f64 / 1e9 }, is_whole))
 }
 
 /// More threads than this do not load faster.
@@ -242,6 +260,15 @@ struct Measured {
     after: Statistics,
     latencies: Histogram<u64>,
     interrupted: bool,
+}
+
+impl Measured {
+    /// Of a run that did not come to measuring.
+    fn nothing<P: Protocol>(database: &Arc<P>) -> Self {
+        let (before, after) = (database.statistics(), database.statistics());
+        let latencies = Histogram::new(3).expect("three digits are possible");
+        Self { counts: Counts::default(), seconds: 0.0, before, after, latencies, interrupted: true }
+    }
 }
 
 fn measure<P: Protocol, W: Workload>(
@@ -283,7 +310,7 @@ fn measure<P: Protocol, W: Workload>(
             match thread.join() {
                 Ok(Ok(latencies)) => measured.latencies.add(latencies).expect("all histograms have the same bounds"),
                 Ok(Err(())) => {}
-                Err(panic) => std::panic::resume_unwind(panic),
+                Err(panic) => resume_unwind(panic),
             }
         }
         match failure.lock().unwrap_or_else(PoisonError::into_inner).take() {

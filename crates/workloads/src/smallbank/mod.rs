@@ -100,7 +100,7 @@ impl Workload for SmallBank {
     }
 
     fn estimated_bytes(options: &SmallBankOptions) -> u64 {
-        3 * options.customers * 96
+        options.customers.saturating_mul(3 * 96)
     }
 
     fn create<P: Protocol>(options: &SmallBankOptions, database: &Arc<P>) -> Result<Self, Error> {
@@ -126,7 +126,7 @@ impl Workload for SmallBank {
         part: usize,
         parts: usize,
         _seed: u64,
-        progress: &dyn Fn(u64),
+        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), Error> {
         let (tables, share, count) = (&self.tables, (part, parts), self.options.customers);
         const FITS: &str = "two integers make a row";

@@ -99,7 +99,7 @@ impl Workload for Tatp {
         part: usize,
         parts: usize,
         seed: u64,
-        progress: &dyn Fn(u64),
+        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), Error> {
         let mut forwardings = self.totals.part();
         let at = |part: usize| (u64::from(self.options.subscribers) * part as u64 / parts as u64) as u32;

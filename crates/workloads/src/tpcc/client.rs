@@ -11,6 +11,7 @@ use super::procedures::{
     CustomerChoice, Delivery, MOST_DISTRICTS, MOST_LINES, NewOrder, NewOrderLine, OrderStatus, Payment, ShownLine,
     StockLevel, TopCustomer, TpccProcedure,
 };
+use super::queue::{DeliveryMode, Request, Terminal};
 use super::random::Random;
 use super::schema::{Money, Tables};
 use crate::Client;
@@ -57,16 +58,17 @@ pub struct TpccClient {
     home: Arc<Home>,
     /// By place of the warehouse and by district: an order below which none waits (see [`Delivery`]).
     waiting: Box<[[u32; MOST_DISTRICTS]]>,
+    terminal: Terminal,
     clock: Timestamp,
 }
 
 impl TpccClient {
-    pub(super) fn new(tables: Tables, options: TpccOptions, seed: u64, home: Arc<Home>) -> Self {
+    pub(super) fn new(tables: Tables, options: TpccOptions, seed: u64, home: Arc<Home>, terminal: Terminal) -> Self {
         let random = Random::new(&[seed, u64::from(home.client)]);
         // Behind everything that was loaded.
         let clock = Timestamp(1 << 50);
         let waiting = vec![[0; MOST_DISTRICTS]; home.payments.len()].into();
-        Self { tables, options, random, home, waiting, clock }
+        Self { tables, options, random, home, waiting, terminal, clock }
     }
 
     /// A point in time after the one before. The wall clock would cost more than it tells.
@@ -82,6 +84,11 @@ impl TpccClient {
         let count = self.home.payments.len();
         let place = if count == 1 { 0 } else { self.random.below(count as u32) as usize };
         (self.home.first + place as u16 * self.home.step, place)
+    }
+
+    /// The place of one of the client's warehouses.
+    fn place(&self, warehouse: u16) -> usize {
+        usize::from((warehouse - self.home.first) / self.home.step)
     }
 
     #[inline]
@@ -189,16 +196,35 @@ impl TpccClient {
         }
     }
 
+    /// Asks for a delivery.
+    fn request(&mut self) -> Request {
+        Request {
+            warehouse: self.warehouse().0,
+            carrier: self.random.range(1, 10) as u8,
+            date: self.now(),
+            queued_ns: self.terminal.queues.now_ns(),
+        }
+    }
+
     pub(super) fn delivery(&mut self) -> Delivery {
-        let (warehouse, place) = self.warehouse();
+        let request = self.request();
+        self.deliver(request)
+    }
+
+    /// The transaction for a request of one of the client's own warehouses.
+    fn deliver(&self, Request { warehouse, carrier, date, queued_ns }: Request) -> Delivery {
+        let waiting = self.waiting[self.place(warehouse)];
+        let districts = self.options.scale.districts;
+        let (search_from, search_next) = (waiting, waiting);
         Delivery {
             tables: self.tables,
             warehouse,
-            search_from: self.waiting[place],
-            search_next: self.waiting[place],
-            districts: self.options.scale.districts,
-            carrier: self.random.range(1, 10) as u8,
-            date: self.now(),
+            districts,
+            carrier,
+            date,
+            queued_ns,
+            search_from,
+            search_next,
             delivered: 0,
         }
     }
@@ -232,6 +258,36 @@ impl Client for TpccClient {
 
     #[inline]
     fn next(&mut self) -> TpccProcedure {
+        if let Some(request) = self.terminal.due() {
+            return TpccProcedure::Delivery(self.deliver(request));
+        }
+        loop {
+            match self.draw() {
+                TpccProcedure::Delivery(delivery) if self.terminal.mode == DeliveryMode::Deferred => {
+                    let Delivery { warehouse, carrier, date, queued_ns, .. } = delivery;
+                    self.terminal.queues.push(self.terminal.owner, Request { warehouse, carrier, date, queued_ns });
+                }
+                procedure => return procedure,
+            }
+        }
+    }
+
+    fn finished(&mut self, procedure: &TpccProcedure) {
+        if let TpccProcedure::Delivery(delivery) = procedure {
+            let place = self.place(delivery.warehouse);
+            // Of a batch, the transaction told of last need not be the one that ran last.
+            for (known, next) in self.waiting[place].iter_mut().zip(delivery.search_next) {
+                *known = next.max(*known);
+            }
+            self.terminal.queues.executed(delivery);
+        }
+    }
+}
+
+impl TpccClient {
+    /// A transaction of the mix.
+    #[inline]
+    fn draw(&mut self) -> TpccProcedure {
         let (read_only, top) =
             (u32::from(self.options.read_only_percent), u32::from(self.options.top_customer_percent));
         if read_only + top > 0 {
@@ -254,16 +310,6 @@ impl Client for TpccClient {
             Transactions::NewOrderStockLevel if draw < 50 => TpccProcedure::StockLevel(self.stock_level()),
             Transactions::Np | Transactions::NewOrder | Transactions::NewOrderStockLevel => {
                 TpccProcedure::NewOrder(self.new_order())
-            }
-        }
-    }
-
-    fn finished(&mut self, procedure: &TpccProcedure) {
-        if let TpccProcedure::Delivery(delivery) = procedure {
-            let place = (delivery.warehouse - self.home.first) / self.home.step;
-            // Of a batch, the transaction told of last need not be the one that ran last.
-            for (known, next) in self.waiting[usize::from(place)].iter_mut().zip(delivery.search_next) {
-                *known = next.max(*known);
             }
         }
     }

@@ -27,7 +27,7 @@ pub(super) struct Loader<'a> {
     pub(super) scale: Scale,
     pub(super) warehouses: u16,
     pub(super) seed: u64,
-    pub(super) progress: &'a dyn Fn(u64),
+    pub(super) progress: &'a (dyn Fn(u64) + Sync),
 }
 
 /// What is loaded in one transaction.

@@ -8,6 +8,7 @@ mod client;
 mod load;
 mod options;
 pub mod procedures;
+mod queue;
 mod random;
 pub mod schema;
 #[cfg(test)]
@@ -21,9 +22,11 @@ use polychron_schema::IndexKind;
 pub use client::TpccClient;
 pub use options::{Indexes, Scale, TpccOptions, Transactions};
 pub use procedures::TpccProcedure;
+pub use queue::DeliveryMode;
 
 use crate::{CheckError, Checked, Workload};
 use client::Home;
+use queue::{Queues, Terminal};
 use schema::Tables;
 
 /// The TPC-C workload.
@@ -33,6 +36,7 @@ pub struct Tpcc {
     tables: Tables,
     /// All clients so far: the check finds the rows of the history through them.
     homes: Mutex<Vec<Arc<Home>>>,
+    queues: Arc<Queues>,
 }
 
 impl Tpcc {
@@ -90,7 +94,9 @@ impl Workload for Tpcc {
             item: create_table(database, any, rows.item)?,
             stock: create_table(database, any, rows.stock)?,
         };
-        Ok(Self { options: options.clone(), tables, homes: Mutex::default() })
+        let queues = Queues::new(usize::from(options.warehouses), options.delivery_results.as_deref());
+        let queues = Arc::new(queues.map_err(Error::Options)?);
+        Ok(Self { options: options.clone(), tables, homes: Mutex::default(), queues })
     }
 
     fn rows_to_load(&self) -> u64 {
@@ -103,7 +109,7 @@ impl Workload for Tpcc {
         part: usize,
         parts: usize,
         seed: u64,
-        progress: &dyn Fn(u64),
+        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), Error> {
         let Self { options, tables, .. } = self;
         let loader = load::Loader { tables, scale: options.scale, warehouses: options.warehouses, seed, progress };
@@ -118,7 +124,15 @@ impl Workload for Tpcc {
         assert!(homes.len() < usize::from(schema::History::LOADED), "more clients than history keys can tell apart");
         let home = Arc::new(Home::new(client, self.options.warehouses, thread, threads));
         homes.push(Arc::clone(&home));
-        TpccClient::new(self.tables, self.options.clone(), seed, home)
+        // With more threads than warehouses, the first thread of each warehouse owns its queue.
+        let warehouses = usize::from(self.options.warehouses);
+        let (owner, owns) = (thread % warehouses, thread < warehouses);
+        let terminal = Terminal { queues: Arc::clone(&self.queues), mode: self.options.delivery, owner, owns };
+        TpccClient::new(self.tables, self.options.clone(), seed, home, terminal)
+    }
+
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        self.queues.figures()
     }
 
     fn check<P: Protocol>(&self, database: &Arc<P>) -> Result<Checked, CheckError> {

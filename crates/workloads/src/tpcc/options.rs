@@ -1,6 +1,9 @@
 //! What can be chosen.
 
+use std::path::PathBuf;
 use std::str::FromStr;
+
+use super::queue::{DeliveryMode, open_results};
 
 /// Options of the TPC-C workload.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
@@ -17,6 +20,14 @@ pub struct TpccOptions {
     /// Which transactions are run
     #[arg(long, value_enum, default_value_t = Transactions::Full)]
     pub transactions: Transactions,
+
+    /// When Delivery is executed
+    #[arg(long, value_enum, default_value_t = DeliveryMode::Deferred)]
+    pub delivery: DeliveryMode,
+
+    /// Write a line to this file for each Delivery that is executed
+    #[arg(long)]
+    pub delivery_results: Option<PathBuf>,
 
     /// Run OrderStatus and StockLevel as snapshots
     #[arg(long)]
@@ -49,6 +60,8 @@ impl Default for TpccOptions {
             warehouses: 1,
             index: Indexes::Hash,
             transactions: Transactions::Full,
+            delivery: DeliveryMode::Deferred,
+            delivery_results: None,
             snapshots: false,
             remote_item_percent: 1,
             remote_payment_percent: 15,
@@ -79,6 +92,9 @@ impl TpccOptions {
         let taken = u16::from(self.read_only_percent) + u16::from(self.top_customer_percent);
         if taken > 100 {
             return Err(format!("--read-only-percent and --top-customer-percent are {taken} together, more than 100"));
+        }
+        if let Some(path) = &self.delivery_results {
+            open_results(path)?;
         }
         self.scale.validate()
     }

@@ -49,7 +49,7 @@ impl Workload for Ycsb {
     fn estimated_bytes(options: &YcsbOptions) -> u64 {
         // A record's header and padding, and its index entry, beside key and payload.
         const OVERHEAD: u64 = 72;
-        options.records * (u64::from(options.record_size) + OVERHEAD)
+        options.records.saturating_mul(u64::from(options.record_size) + OVERHEAD)
     }
 
     fn create<P: Protocol>(options: &YcsbOptions, database: &Arc<P>) -> Result<Self, Error> {
@@ -75,7 +75,7 @@ impl Workload for Ycsb {
         part: usize,
         parts: usize,
         _seed: u64,
-        progress: &dyn Fn(u64),
+        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), Error> {
         let build = |key, row: &mut _| self.shape.build(key, 0, row);
         load_rows(worker, self.shape.table, self.options.records, (part, parts), progress, build)

@@ -22,6 +22,8 @@ pub struct Delivery {
     pub districts: u8,
     pub carrier: u8,
     pub date: Timestamp,
+    /// When it was asked for, in nanoseconds.
+    pub queued_ns: u64,
     /// For each district, an order below which none waits.
     pub search_from: [u32; MOST_DISTRICTS],
     /// The same after this transaction has committed.
@@ -39,6 +41,13 @@ struct Outgoing {
 }
 
 impl Delivery {
+    /// For each district the order that went out, if there was one.
+    pub fn orders(&self) -> impl Iterator<Item = Option<u32>> {
+        let districts = usize::from(self.districts).min(MOST_DISTRICTS);
+        let order = |(from, next): (u32, u32)| (from != next).then(|| next.wrapping_sub(1));
+        self.search_from.into_iter().zip(self.search_next).map(order).take(districts)
+    }
+
     /// The oldest order of a district that waits.
     #[inline]
     fn oldest<T: Transaction>(&self, transaction: &mut T, district: u8, from: u32) -> Result<Option<u32>, Stop> {

@@ -157,7 +157,7 @@ impl Procedure for NewOrder {
     type Output = ();
 
     /// Supplies the lines first and draws the number afterwards, so that the district, which every order of it meets
-    /// at, is touched as late as may be. An item that does not exist rolls everything back (clause 2.4.2.3).
+    /// at, is touched as late as may be; the warehouse, which every payment changes, last of all. An item that does not exist rolls everything back (clause 2.4.2.3).
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
         self.prefetch(transaction);
         let key = (self.warehouse, self.district, self.customer);
@@ -179,10 +179,10 @@ impl Procedure for NewOrder {
             }
         }
 
-        let warehouse_tax = transaction.get_columns(&self.tables.warehouse, self.warehouse, Warehouse::TAX)?;
-        let Some(warehouse_tax) = warehouse_tax else { return Err(missing::<Warehouse>(&self.warehouse)) };
         let district_tax = self.take_number(transaction)?;
         self.enter(transaction, &supplied)?;
+        let warehouse_tax = transaction.get_columns(&self.tables.warehouse, self.warehouse, Warehouse::TAX)?;
+        let Some(warehouse_tax) = warehouse_tax else { return Err(missing::<Warehouse>(&self.warehouse)) };
         self.generic = generic;
         self.total = total(sum, discount, warehouse_tax, district_tax);
         if unused_item { Err(Stop::roll_back()) } else { Ok(()) }

@@ -1,6 +1,7 @@
 //! Tests at tiny scale on the serial protocol, which is right by construction: what fails here is the workload.
 
 mod conditions;
+mod deliveries;
 mod effects;
 mod inputs;
 
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use polychron_engine::{Common, Error, Interactive, Mode, Procedure, Protocol, Stop, Worker, drive};
 use polychron_protocols::serial::{Options, Serial, SerialWorker};
+use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use super::check::Checker;
 use super::{Indexes, Scale, Tpcc, TpccOptions, Transactions};
@@ -93,9 +95,13 @@ fn progress_counts_the_rows() {
     let database = Serial::open(Options::default(), Common::default()).expect("a database");
     let workload = Tpcc::create(&options, &database).expect("tables");
     let mut worker = database.worker().expect("a worker");
-    let rows = std::cell::Cell::new(0);
-    workload.load_part(&mut worker, 0, 1, 7, &|count| rows.set(rows.get() + count)).expect("rows");
-    let (rows, expected) = (rows.get() as f64, workload.rows_to_load() as f64);
+    let rows = AtomicU64::new(0);
+    workload
+        .load_part(&mut worker, 0, 1, 7, &|count| {
+            rows.fetch_add(count, Ordering::Relaxed);
+        })
+        .expect("rows");
+    let (rows, expected) = (rows.into_inner() as f64, workload.rows_to_load() as f64);
     // Lines are counted at their mean.
     assert!((rows / expected - 1.0).abs() < 0.1, "{rows} rows, {expected} announced");
 }

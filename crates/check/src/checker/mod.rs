@@ -1,0 +1,96 @@
+//! Checks histories: is there a serial order that explains every answer, and if not, why not?
+//!
+//! It trusts nothing but the recorded answers. `docs/checker.md` says what is recorded, how versions are ordered, and what
+//! is sound and complete.
+
+mod aborts;
+mod anomaly;
+mod circle;
+mod facts;
+mod graph;
+mod interpret;
+mod replay;
+mod solver;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub use aborts::Aborts;
+pub use anomaly::{Anomaly, Explanation};
+
+use crate::history::History;
+use facts::{Facts, NONE};
+use graph::Graph;
+use solver::{Solution, Solver};
+
+/// What a history shows.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// Every answer is explained by a serial order: the ids of the attempts, first to last.
+    Serializable(Vec<u64>),
+    /// There is none. The worst anomaly is the first.
+    Anomalous(Vec<Explanation>),
+    /// Neither was shown: the history leaves too much open.
+    Undecided,
+}
+
+impl Verdict {
+    /// The worst anomaly, if there is one.
+    pub fn anomaly(&self) -> Option<&Explanation> {
+        match self {
+            Self::Anomalous(explanations) => explanations.first(),
+            _ => None,
+        }
+    }
+}
+
+/// Checks a history; with `strict`, the serial order must agree with real time, snapshots aside.
+pub fn check(history: &History, strict: bool) -> Verdict {
+    examine(history, strict).0
+}
+
+/// Checks a history, and counts the aborts that were not needed where the rest is as it should be.
+pub fn examine(history: &History, strict: bool) -> (Verdict, Option<Aborts>) {
+    let mut facts = Facts::new(history);
+    let findings = std::mem::take(&mut facts.findings);
+    let graph = Graph::new(&facts, strict);
+    let count = facts.parts.len() as u32;
+    let solution = match graph.order(&by_time(&facts)) {
+        None => Solution::Circle(Vec::new()),
+        Some(order) => Solver::new(&facts, &graph, order).solve(),
+    };
+    match solution {
+        Solution::Circle(closing) => {
+            let edges: Vec<_> = graph.edges.iter().copied().chain(closing).collect();
+            let mut explanations = circle::explain(&facts, graph.nodes, &edges);
+            explanations.extend(findings);
+            (anomalous(explanations), None)
+        }
+        _ if !findings.is_empty() => (anomalous(findings), None),
+        Solution::Undecided => (Verdict::Undecided, None),
+        Solution::Order(order) => {
+            let aborts = aborts::count(&facts, &graph, &order, strict);
+            let transactions = order.into_iter().filter(|&node| node < count);
+            (Verdict::Serializable(transactions.map(|it| facts.attempt(it).id).collect()), Some(aborts))
+        }
+    }
+}
+
+/// The transactions as they may well have followed each other: by their ends; snapshots behind what they saw.
+fn by_time(facts: &Facts<'_>) -> Vec<u32> {
+    let moment = |transaction: u32| {
+        let attempt = facts.attempt(transaction);
+        let seen = facts.reads(transaction).filter(|(_, state)| attempt.snapshot && *state != NONE);
+        let latest = seen.map(|(_, state)| facts.attempt(facts.state(state).writer).end).max();
+        (latest.unwrap_or(attempt.end), attempt.snapshot)
+    };
+    let mut transactions: Vec<u32> = (0..facts.parts.len() as u32).collect();
+    transactions.sort_by_cached_key(|&transaction| moment(transaction));
+    transactions
+}
+
+fn anomalous(mut explanations: Vec<Explanation>) -> Verdict {
+    assert!(!explanations.is_empty(), "an anomaly has an explanation");
+    explanations.sort_by_key(|it| (it.real_time, it.anomaly, it.attempts.len()));
+    Verdict::Anomalous(explanations)
+}

@@ -1,0 +1,100 @@
+//! Every serial order, tried one after the other.
+
+use std::collections::BTreeMap;
+
+use crate::history::{Attempt, Attributes, History, Item, Operation, Outcome, RangeRead, Replaced, Version};
+
+/// The rows that are there.
+pub(super) type Rows = BTreeMap<Item, (Version, Attributes)>;
+
+/// What a range of these rows gives.
+pub(super) fn look(rows: &Rows, range: &RangeRead) -> Vec<(u64, Version)> {
+    let of_table = rows.iter().filter(|(item, _)| item.table == range.table);
+    let mut found: Vec<_> = of_table
+        .filter(|(item, (_, attributes))| range.covers(item.key, attributes))
+        .map(|(item, (version, attributes))| {
+            (RangeRead::position(range.index, item.key, attributes), item.key, *version)
+        })
+        .collect();
+    found.sort_unstable_by_key(|row| row.0);
+    if range.backward {
+        found.reverse();
+    }
+    found.into_iter().map(|(_, key, version)| (key, version)).collect()
+}
+
+/// What stands there.
+pub(super) fn replaced(rows: &Rows, item: Item) -> Replaced {
+    rows.get(&item).map_or(Replaced::Absent, |(version, _)| Replaced::Version(*version))
+}
+
+/// Runs an attempt; whether all its answers are those of these rows.
+fn run(history: &History, attempt: &Attempt, rows: &mut Rows) -> bool {
+    let start = rows.clone();
+    let mut savepoints: Vec<Rows> = Vec::new();
+    for operation in history.operations_of(attempt) {
+        let fits = match operation {
+            Operation::Read { item, seen } => rows.get(item).map(|row| row.0) == *seen,
+            Operation::Range(range) => look(rows, range) == range.rows,
+            Operation::Write { item, version, replaced: before, attributes } => {
+                let fits = *before == Replaced::Unknown || *before == replaced(rows, *item);
+                rows.insert(*item, (*version, *attributes));
+                fits
+            }
+            Operation::Delete { item, replaced: before } => {
+                let fits = *before == Replaced::Unknown || *before == replaced(rows, *item);
+                rows.remove(item);
+                fits
+            }
+            Operation::Savepoint => {
+                savepoints.push(rows.clone());
+                true
+            }
+            Operation::RollBackTo(number) => {
+                if let Some(saved) = savepoints.get(*number) {
+                    *rows = saved.clone();
+                    savepoints.truncate(number + 1);
+                }
+                true
+            }
+            Operation::Torn { .. } | Operation::Contradiction { .. } => false,
+        };
+        if !fits {
+            return false;
+        }
+    }
+    if attempt.outcome == Outcome::RolledBack {
+        *rows = start;
+    }
+    true
+}
+
+/// Whether some serial order explains a history.
+pub(super) fn is_serializable(history: &History, strict: bool) -> bool {
+    let counts = |it: &&Attempt| matches!(it.outcome, Outcome::Committed | Outcome::RolledBack);
+    let mut left: Vec<&Attempt> = history.attempts.iter().filter(counts).collect();
+    extend(history, strict, &mut left, &Rows::new())
+}
+
+fn extend(history: &History, strict: bool, left: &mut Vec<&Attempt>, rows: &Rows) -> bool {
+    if left.is_empty() {
+        return true;
+    }
+    for position in 0..left.len() {
+        let attempt = left[position];
+        let late = |other: &&Attempt| !other.snapshot && !attempt.snapshot && other.end < attempt.begin;
+        if strict && left.iter().any(late) {
+            continue;
+        }
+        let mut then = rows.clone();
+        if run(history, attempt, &mut then) {
+            left.remove(position);
+            let found = extend(history, strict, left, &then);
+            left.insert(position, attempt);
+            if found {
+                return true;
+            }
+        }
+    }
+    false
+}

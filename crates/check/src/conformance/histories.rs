@@ -1,0 +1,35 @@
+//! Random transactions, recorded, whose histories are checked as a whole.
+
+use polychron_engine::{Interactive, Protocol};
+use polychron_sync::atomic::AtomicBool;
+
+use crate::Setup;
+use crate::checker::{Verdict, check};
+use crate::history::{Round, find_anomaly, run_round};
+
+/// Step by step in random turns: the transactions have a serial order.
+///
+/// `POLYCHRON_CHECK_SEEDS` sets how many seeds are tried.
+pub fn in_turns<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let seeds = std::env::var("POLYCHRON_CHECK_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(6);
+    for seed in 0..seeds {
+        if let Some(explanation) = find_anomaly(setup, seed, 240) {
+            panic!("seed {seed}: {explanation}");
+        }
+    }
+}
+
+/// On free-running threads: the transactions have a serial order.
+pub fn on_threads<P: Protocol>(setup: &Setup<P>) {
+    let database = setup.open();
+    for seed in 0..6 {
+        let round = Round::new(seed, 3, 400);
+        let history = run_round(&database, &round, &AtomicBool::new(false)).expect("the round runs");
+        setup.pass(&database, 1);
+        match check(&history, setup.strict) {
+            Verdict::Serializable(_) => {}
+            Verdict::Anomalous(explanations) => panic!("seed {seed}: {}", explanations[0]),
+            Verdict::Undecided => panic!("seed {seed} leaves too much open"),
+        }
+    }
+}

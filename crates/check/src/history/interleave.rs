@@ -1,0 +1,175 @@
+//! Random transactions that one thread runs step by step in random turns: the same seed gives the same history, whatever
+//! the machine does.
+
+use std::sync::Arc;
+
+use polychron_base::Error;
+use polychron_base::error::Stopped;
+use polychron_base::random::Random;
+use polychron_engine::{Commit, Interactive, Protocol, Savepoint, Stop, Table, Worker};
+use polychron_schema::IndexKind;
+
+use super::script::{Ending, Pair};
+use super::{History, Log, Mix, Outcome, Recorded, Script, Sequence, Tracked};
+use crate::Setup;
+use crate::checker::{self, Explanation, Verdict};
+use crate::setup::Tx;
+
+/// Transactions that are open at once.
+const PARTIES: usize = 5;
+/// Waves of transactions whose history is checked as one.
+const WAVES: usize = 12;
+
+/// Runs random transactions interleaved, checks their history, and does so again until an anomaly is found or `rounds`
+/// waves of transactions have run.
+///
+/// # Panics
+/// When a history leaves too much open to be decided, which makes the seed worthless.
+pub fn find_anomaly<P: Protocol<Worker: Interactive>>(
+    setup: &Setup<P>,
+    seed: u64,
+    rounds: usize,
+) -> Option<Explanation> {
+    let mut random = Random::stream(14, seed);
+    let database = setup.open();
+    let mut left = rounds;
+    while left > 0 {
+        let waves = left.min(WAVES);
+        left -= waves;
+        let mix = Mix::draw(&mut random);
+        let history = record(setup, &database, &mut random, &mix, waves);
+        match checker::check(&history, setup.strict) {
+            Verdict::Serializable(_) => {}
+            Verdict::Anomalous(mut explanations) => return Some(explanations.swap_remove(0)),
+            Verdict::Undecided => panic!("seed {seed} leaves too much open"),
+        }
+    }
+    None
+}
+
+/// Creates the tables of a history.
+pub(super) fn create<P: Protocol>(database: &Arc<P>) -> Result<Pair, Error> {
+    let table = |name, kind| database.create_table(Tracked::table(name, kind)).map(Table::from_id);
+    Ok(Pair { ordered: table("ordered", IndexKind::Ordered)?, hash: table("hash", IndexKind::Hash)? })
+}
+
+/// Drops them.
+pub(super) fn drop_tables<P: Protocol>(database: &Arc<P>, tables: &Pair) -> Result<(), Error> {
+    database.drop_table(tables.ordered.id())?;
+    database.drop_table(tables.hash.id())
+}
+
+fn record<P: Protocol<Worker: Interactive>>(
+    setup: &Setup<P>,
+    database: &Arc<P>,
+    random: &mut Random,
+    mix: &Mix,
+    waves: usize,
+) -> History {
+    let tables = create(database).expect("the definitions are sound");
+    let clock = Arc::new(Sequence::default());
+    let parties = if setup.interleaves { PARTIES } else { 1 };
+    let mut workers: Vec<(P::Worker, Log)> = (0..parties)
+        .map(|number| (database.worker().expect("a slot is free"), Log::new(number as u32, clock.clone())))
+        .collect();
+    let load = Script::load(mix);
+    wave::<P>(random, &tables, &mut workers[..1], vec![load]);
+    for _ in 0..waves {
+        let scripts = (0..parties).map(|_| Script::draw(random, mix)).collect();
+        wave::<P>(random, &tables, &mut workers, scripts);
+        if random.below(3) == 0 {
+            (setup.tick)(database);
+        }
+        if random.below(3) == 0 {
+            workers[0].0.tidy_up();
+        }
+    }
+    let mut history = History::default();
+    for (_, log) in &mut workers {
+        history.append(log.take());
+    }
+    drop(workers);
+    drop_tables(database, &tables).expect("the tables are there");
+    history
+}
+
+/// One of the transactions of a wave.
+enum Party<'w, P: Protocol<Worker: Interactive>> {
+    Waiting(&'w mut P::Worker),
+    Running(Tx<'w, P>, usize, Vec<Savepoint>),
+    Done,
+}
+
+/// Runs a script with each worker, in random turns. A transaction begins at its first turn.
+fn wave<P: Protocol<Worker: Interactive>>(
+    random: &mut Random,
+    tables: &Pair,
+    workers: &mut [(P::Worker, Log)],
+    scripts: Vec<Script>,
+) {
+    let (mut parties, mut logs): (Vec<Party<'_, P>>, Vec<&mut Log>) =
+        workers.iter_mut().map(|(worker, log)| (Party::Waiting(worker), log)).unzip();
+    let mut left = parties.len();
+    while left > 0 {
+        let turn = random.below(parties.len() as u64) as usize;
+        let (script, log) = (&scripts[turn], &mut *logs[turn]);
+        let party = std::mem::replace(&mut parties[turn], Party::Done);
+        parties[turn] = match party {
+            Party::Done => continue,
+            Party::Waiting(worker) => {
+                log.call(script.mode == polychron_engine::Mode::Snapshot);
+                let transaction = worker.begin(script.mode).expect("a transaction can begin");
+                log.begin();
+                Party::Running(transaction, 0, Vec::new())
+            }
+            Party::Running(transaction, at, savepoints) => {
+                take_turn::<P>(script, tables, log, transaction, at, savepoints)
+            }
+        };
+        left -= usize::from(matches!(parties[turn], Party::Done));
+    }
+}
+
+/// Takes a transaction's next step, or ends it.
+fn take_turn<'w, P: Protocol<Worker: Interactive>>(
+    script: &Script,
+    tables: &Pair,
+    log: &mut Log,
+    mut transaction: Tx<'w, P>,
+    at: usize,
+    mut savepoints: Vec<Savepoint>,
+) -> Party<'w, P> {
+    let rolled_back = |transaction: Tx<'w, P>| match transaction.roll_back() {
+        true => Outcome::RolledBack,
+        false => Outcome::Aborted,
+    };
+    if at < script.steps.len() {
+        match script.step(at, &mut Recorded::new(&mut transaction, log), tables, &mut savepoints) {
+            Ok(()) => return Party::Running(transaction, at + 1, savepoints),
+            Err(stop) if stop.is_conflict() => {
+                drop(transaction);
+                log.close(Outcome::Aborted);
+            }
+            Err(_) => {
+                let outcome = rolled_back(transaction);
+                log.close(outcome);
+            }
+        }
+        return Party::Done;
+    }
+    let outcome = match script.ending {
+        Ending::Commit => match transaction.commit().map_err(Stop::into_parts) {
+            Ok(()) => Outcome::Committed,
+            Err(Stopped::Conflict) => Outcome::Aborted,
+            Err(Stopped::Failed(_)) => Outcome::Refused,
+        },
+        Ending::RollBack => rolled_back(transaction),
+        // What a panic leaves behind is dropped.
+        Ending::Panic => {
+            drop(transaction);
+            Outcome::Refused
+        }
+    };
+    log.close(outcome);
+    Party::Done
+}

@@ -1,0 +1,125 @@
+//! One thread's part of a history while it is being written.
+
+use std::sync::Arc;
+
+use polychron_base::Error;
+use polychron_base::clock::Clock;
+use polychron_sync::atomic::{AtomicU64, Ordering};
+
+use super::{Attempt, History, Operation, Outcome, Version};
+
+/// A clock whose time is the number of questions it was asked.
+///
+/// The machine's time-stamp counter is no proof that one thing came before another: it may be read before earlier stores
+/// are seen by other threads. Of two answers of this clock, the earlier *happens before* the later.
+#[derive(Debug, Default)]
+pub struct Sequence {
+    next: AtomicU64,
+}
+
+impl Clock for Sequence {
+    fn now_ns(&self) -> u64 {
+        // AcqRel: each question pairs with the one before it, so that what was acknowledged before an answer is visible to
+        // who was answered later.
+        self.next.fetch_add(1, Ordering::AcqRel)
+    }
+}
+
+/// What one thread did.
+pub struct Log {
+    thread: u32,
+    clock: Arc<dyn Clock>,
+    history: History,
+    next_attempt: u64,
+    /// When the client called, and whether it called for a snapshot.
+    call: (u64, bool),
+    /// Start of the open attempt's operations.
+    open: Option<usize>,
+    writes: u64,
+    /// Whether the open attempt's procedure ran to its end.
+    finished: bool,
+}
+
+impl Log {
+    /// Ids are counted in each thread, below the thread's number.
+    pub(super) const THREAD_SHIFT: u32 = 36;
+
+    /// An empty log of one of at most 4,096 threads.
+    pub fn new(thread: u32, clock: Arc<dyn Clock>) -> Self {
+        assert!(thread < 1 << 12, "versions have room for 4096 threads");
+        Self {
+            thread,
+            clock,
+            history: History::default(),
+            next_attempt: (u64::from(thread) << Self::THREAD_SHIFT) + 1,
+            call: (0, false),
+            open: None,
+            writes: 0,
+            finished: false,
+        }
+    }
+
+    /// The client calls for a transaction.
+    pub fn call(&mut self, snapshot: bool) {
+        debug_assert!(self.open.is_none(), "the call before was not answered");
+        self.call = (self.clock.now_ns(), snapshot);
+    }
+
+    /// An attempt begins; if another one was under way, it was aborted.
+    pub fn begin(&mut self) {
+        self.close(Outcome::Aborted);
+        self.open = Some(self.history.operations.len());
+        self.writes = 0;
+        self.finished = false;
+    }
+
+    /// The procedure of the open attempt came to its end.
+    pub fn finish(&mut self) {
+        self.finished = true;
+    }
+
+    /// The client was answered.
+    pub fn answered<O>(&mut self, answer: &Result<O, Error>) {
+        let outcome = match answer {
+            Ok(_) => Outcome::Committed,
+            Err(Error::Conflicts { .. }) => Outcome::Aborted,
+            // These come from the engine, perhaps when it was to begin once more; the attempt before had lost.
+            Err(Error::OutOfMemory { .. } | Error::TooManyWorkers { .. }) => Outcome::Refused,
+            Err(_) if self.finished => Outcome::Refused,
+            Err(_) => Outcome::RolledBack,
+        };
+        self.close(outcome);
+    }
+
+    /// The open attempt, if there is one, ended so.
+    pub fn close(&mut self, outcome: Outcome) {
+        let Some(start) = self.open.take() else { return };
+        self.history.attempts.push(Attempt {
+            id: self.next_attempt,
+            thread: self.thread,
+            begin: self.call.0,
+            end: self.clock.now_ns(),
+            outcome,
+            snapshot: self.call.1,
+            operations: start..self.history.operations.len(),
+        });
+        self.next_attempt += 1;
+    }
+
+    /// The version of the open attempt's next write.
+    pub(super) fn next_version(&mut self) -> Version {
+        self.writes += 1;
+        Version::new(self.next_attempt, self.writes)
+    }
+
+    /// Notes an operation of the open attempt.
+    pub(super) fn note(&mut self, operation: Operation) {
+        self.history.operations.push(operation);
+    }
+
+    /// Takes what was written so far; ids go on, so that versions stay unique.
+    pub fn take(&mut self) -> History {
+        debug_assert!(self.open.is_none(), "an attempt is under way");
+        std::mem::take(&mut self.history)
+    }
+}

@@ -1,0 +1,314 @@
+//! What transactions did: the input of the [checker](crate::checker).
+//!
+//! A history knows which version each read saw, because the recorder writes a unique number into each row it writes, and
+//! which version each write replaced, because it looks at it in the same transaction. `docs/checker.md` tells the rest.
+
+mod interleave;
+pub mod lines;
+mod log;
+mod recorded;
+mod rows;
+mod script;
+mod threads;
+
+pub use interleave::find_anomaly;
+pub use log::{Log, Sequence};
+pub use recorded::Recorded;
+pub use rows::Tracked;
+pub use script::{Mix, Script, Tables};
+pub use threads::{Round, run_round};
+
+use std::fmt;
+
+/// A row's place: its table and its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Item {
+    /// The table's id.
+    pub table: u32,
+    /// The primary key.
+    pub key: u64,
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "key {} of table {}", self.key, self.table)
+    }
+}
+
+/// The unique number of a row's state: who wrote it, and which of the writer's writes it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(pub u64);
+
+impl Version {
+    const WRITE_BITS: u32 = 16;
+
+    /// The version of an attempt's write. Writes beyond 65,536 of one attempt would not be unique.
+    pub fn new(attempt: u64, write: u64) -> Self {
+        assert!(write < 1 << Self::WRITE_BITS, "an attempt writes at most 65536 times");
+        Self(attempt << Self::WRITE_BITS | write)
+    }
+
+    /// The id of the attempt that wrote it.
+    pub fn attempt(self) -> u64 {
+        self.0 >> Self::WRITE_BITS
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}", Name(self.attempt()), self.0 & ((1 << Self::WRITE_BITS) - 1))
+    }
+}
+
+/// An attempt's id as people read it: of recorded ones, the thread and its count of attempts.
+#[derive(Clone, Copy, Debug)]
+pub struct Name(pub u64);
+
+impl fmt::Display for Name {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (thread, number) = (self.0 >> Log::THREAD_SHIFT, self.0 & ((1 << Log::THREAD_SHIFT) - 1));
+        if thread == 0 { write!(out, "T{number}") } else { write!(out, "T{thread}.{number}") }
+    }
+}
+
+/// What a write found where it wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replaced {
+    /// Nothing: the key was absent.
+    Absent,
+    /// This version, read in the same transaction.
+    Version(Version),
+    /// It did not look: a blind write.
+    Unknown,
+    /// It did not look, but it came right behind this version, or was the first, as others saw.
+    Follows(Option<Version>),
+    /// It did not look, but it came behind this version, or behind nothing; what else did, nobody saw.
+    Behind(Option<Version>),
+}
+
+/// Secondary indexes of a tracked table at most.
+pub const SECONDARIES: usize = 2;
+
+/// What a row has in its secondary indexes, as numbers in the order of the index; NULL is 0.
+pub type Attributes = [u32; SECONDARIES];
+
+/// A position in an index: the indexed value, then the primary key. In the primary index both are the key.
+pub type Position = (u64, u64);
+
+/// Rows read through an index. The range is what was looked at: where a limit stopped the scan, it ends with the last row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeRead {
+    /// The table's id.
+    pub table: u32,
+    /// 0 is the primary index.
+    pub index: u8,
+    /// The first position, included.
+    pub lower: Position,
+    /// The last position, included.
+    pub upper: Position,
+    /// From the upper end down.
+    pub backward: bool,
+    /// The rows, in the order in which they came.
+    pub rows: Vec<(u64, Version)>,
+}
+
+impl RangeRead {
+    /// Where a row with these attributes stands in the index.
+    pub fn position(index: u8, key: u64, attributes: &Attributes) -> Position {
+        if index == 0 { (key, key) } else { (attributes[usize::from(index) - 1].into(), key) }
+    }
+
+    /// Whether a row with these attributes lies in the range.
+    pub fn covers(&self, key: u64, attributes: &Attributes) -> bool {
+        let position = Self::position(self.index, key, attributes);
+        self.lower <= position && position <= self.upper
+    }
+}
+
+/// One operation and its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A look-up; `None` is an absent key.
+    Read {
+        /// The row.
+        item: Item,
+        /// What was seen.
+        seen: Option<Version>,
+    },
+    /// A range.
+    Range(Box<RangeRead>),
+    /// An insertion, update or upsert.
+    Write {
+        /// The row.
+        item: Item,
+        /// The state that was written.
+        version: Version,
+        /// The state before.
+        replaced: Replaced,
+        /// The secondary keys that were written.
+        attributes: Attributes,
+    },
+    /// A deletion.
+    Delete {
+        /// The row.
+        item: Item,
+        /// The state before.
+        replaced: Replaced,
+    },
+    /// A savepoint.
+    Savepoint,
+    /// Writes since the savepoint of this number, counted from 0, are undone.
+    RollBackTo(usize),
+    /// The row's columns do not belong to one version.
+    Torn {
+        /// The row.
+        item: Item,
+    },
+    /// An answer that contradicts an answer just before.
+    Contradiction {
+        /// The row.
+        item: Item,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read { item, seen: Some(version) } => write!(out, "read {item}: {version}"),
+            Self::Read { item, seen: None } => write!(out, "read {item}: absent"),
+            Self::Range(range) => write!(out, "{range}"),
+            Self::Write { item, version, replaced, .. } => match replaced {
+                Replaced::Absent | Replaced::Follows(None) => write!(out, "inserted {item}: {version}"),
+                Replaced::Version(before) | Replaced::Follows(Some(before)) => {
+                    write!(out, "wrote {item}: {version} over {before}")
+                }
+                Replaced::Unknown | Replaced::Behind(_) => write!(out, "wrote {item}: {version}, without looking"),
+            },
+            Self::Delete { item, replaced: Replaced::Version(before) } => write!(out, "deleted {item}: {before}"),
+            Self::Delete { item, .. } => write!(out, "deleted {item}"),
+            Self::Savepoint => out.write_str("savepoint"),
+            Self::RollBackTo(number) => write!(out, "rolled back to savepoint {number}"),
+            Self::Torn { item } => write!(out, "got a torn row at {item}"),
+            Self::Contradiction { item, what } => write!(out, "{item}: {what}"),
+        }
+    }
+}
+
+impl fmt::Display for RangeRead {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { table, index, lower, upper, .. } = self;
+        let direction = if self.backward { " backward" } else { "" };
+        match index {
+            0 => write!(out, "scanned keys {} to {} of table {table}{direction}: ", lower.0, upper.0)?,
+            _ => {
+                write!(out, "scanned index {index} of table {table} from {}", lower.0)?;
+                if lower.1 > 0 {
+                    write!(out, " (key {})", lower.1)?;
+                }
+                write!(out, " to {}", upper.0)?;
+                if upper.1 < u64::MAX {
+                    write!(out, " (key {})", upper.1)?;
+                }
+                write!(out, "{direction}: ")?;
+            }
+        }
+        let rows: Vec<_> = self.rows.iter().map(|(key, version)| format!("{key} {version}")).collect();
+        if rows.is_empty() { out.write_str("nothing") } else { write!(out, "[{}]", rows.join(", ")) }
+    }
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was acknowledged.
+    Committed,
+    /// The engine aborted it because of a conflict.
+    Aborted,
+    /// The procedure wanted it undone, failed, or panicked; its reads are answers all the same.
+    RolledBack,
+    /// The commit was refused for another reason than a conflict; nothing is promised of its reads.
+    Refused,
+}
+
+impl Outcome {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Committed => "committed",
+            Self::Aborted => "aborted",
+            Self::RolledBack => "rolled back",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// One attempt to run a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// Unique in the history.
+    pub id: u64,
+    /// Who ran it.
+    pub thread: u32,
+    /// When it was called for: before the engine knew of it.
+    pub begin: u64,
+    /// When its end was known: after the engine had told.
+    pub end: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Whether it read a snapshot, which may be of the past.
+    pub snapshot: bool,
+    /// What it did, as positions in [`History::operations`].
+    pub operations: std::ops::Range<usize>,
+}
+
+/// Attempts and what they did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// In any order.
+    pub attempts: Vec<Attempt>,
+    /// The operations of all, attempt by attempt.
+    pub operations: Vec<Operation>,
+}
+
+impl History {
+    /// What an attempt did.
+    pub fn operations_of(&self, attempt: &Attempt) -> &[Operation] {
+        &self.operations[attempt.operations.clone()]
+    }
+
+    /// Adds an attempt with its operations.
+    pub fn push(&mut self, attempt: Attempt, operations: impl IntoIterator<Item = Operation>) {
+        let start = self.operations.len();
+        self.operations.extend(operations);
+        self.attempts.push(Attempt { operations: start..self.operations.len(), ..attempt });
+    }
+
+    /// Adds another history, whose attempts have other ids.
+    pub fn append(&mut self, mut other: Self) {
+        let shift = self.operations.len();
+        self.operations.append(&mut other.operations);
+        self.attempts.extend(other.attempts.into_iter().map(|attempt| {
+            let std::ops::Range { start, end } = attempt.operations;
+            Attempt { operations: start + shift..end + shift, ..attempt }
+        }));
+    }
+
+    /// The attempt's operations in words, separated by commas; long ones are cut.
+    pub(crate) fn describe(&self, attempt: &Attempt) -> String {
+        const MOST: usize = 24;
+        let operations = self.operations_of(attempt);
+        let mut words: Vec<String> = operations.iter().take(MOST).map(Operation::to_string).collect();
+        if operations.len() > MOST {
+            words.push(format!("and {} more", operations.len() - MOST));
+        }
+        let kind = if attempt.snapshot { ", on a snapshot" } else { "" };
+        format!("{} ({}{kind}): {}", Name(attempt.id), attempt.outcome.name(), words.join(", "))
+    }
+
+    /// How many attempts committed.
+    pub fn commits(&self) -> usize {
+        self.attempts.iter().filter(|attempt| attempt.outcome == Outcome::Committed).count()
+    }
+}

@@ -1,0 +1,68 @@
+//! Whole transactions under schedules, and under the machine's own: every protocol, one line each.
+//!
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p polychron-check --test exploration`; `POLYCHRON_EXPLORE_FIRST`,
+//! `POLYCHRON_EXPLORE_SEEDS` and `POLYCHRON_EXPLORE_SCHEDULES` say from which seed, how many, and how often each.
+
+use std::time::Duration;
+
+use polychron_check::Setup;
+use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, Options, TidSource};
+use polychron_protocols::partitioned_store::PartitionedStore;
+use polychron_protocols::serial::Serial;
+
+fn maflingo<T: TidSource>() -> Setup<Maflingo<T>> {
+    let options = Options { epoch_interval: Duration::from_secs(3600), ..Options::default() };
+    Setup::new(options, |database| database.tick())
+}
+
+fn partitioned() -> Setup<PartitionedStore> {
+    let options = polychron_protocols::partitioned_store::Options { partitions: 4 };
+    Setup::new(options, |database| {
+        polychron_engine::Protocol::memory(&**database).epochs().advance();
+    })
+}
+
+fn serial() -> Setup<Serial> {
+    Setup::new(polychron_protocols::serial::Options::default(), |_| ()).alone()
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|number| number.parse().ok()).unwrap_or(default)
+}
+
+macro_rules! explore {
+    ($($name:ident: $setup:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            let (first, seeds) = (number("POLYCHRON_EXPLORE_FIRST", 0), number("POLYCHRON_EXPLORE_SEEDS", 40));
+            #[cfg(shuttle)]
+            {
+                let schedules = number("POLYCHRON_EXPLORE_SCHEDULES", 100) as usize;
+                let explored = polychron_check::exploration::explore(&$setup, first..first + seeds, schedules);
+                eprintln!("{}: {explored} schedules of {seeds} plans", stringify!($name));
+            }
+            #[cfg(not(shuttle))]
+            polychron_check::exploration::run_freely(&$setup, first..first + 10 * seeds).unwrap();
+        }
+    )*};
+}
+
+explore! {
+    maflingo_has_a_serial_order: maflingo::<LocalTid>();
+    global_tid_has_a_serial_order: maflingo::<GlobalTid>();
+    partitioned_store_has_a_serial_order: partitioned();
+    serial_has_a_serial_order: serial();
+}
+
+/// The search is not blind: without the node set it finds a phantom. All threads of a schedule run on this one, so the step
+/// is left out in each.
+#[cfg(shuttle)]
+#[test]
+fn without_the_node_set_there_is_none() {
+    let _careless = polychron_engine::mutations::leave_out(polychron_protocols::maflingo::Step::CompareNodes);
+    let setup = maflingo::<LocalTid>();
+    let found = std::panic::catch_unwind(|| polychron_check::exploration::explore(&setup, 0..200, 100));
+    let story = found.expect_err("the search is blind");
+    let story = story.downcast_ref::<String>().expect("a text");
+    assert!(story.contains("no serial order explains this"), "{story}");
+}

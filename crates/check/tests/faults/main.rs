@@ -1,0 +1,219 @@
+//! Faults inside of a process, for every protocol and both kinds of index: a procedure that panics, or fails, at each of its
+//! operations, and an allocation that is refused, at each of them. What follows is a typed error; nothing has changed, by
+//! any index; nothing is leaked; and the next transaction runs.
+
+mod script;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use polychron_check::Setup;
+use polychron_engine::{Error, IndexDefinition, Interactive, Protocol, Row, Worker};
+use polychron_memory::faults::{Refusal, refuse};
+use polychron_protocols::key_value::KeyValue;
+use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, TidSource};
+use polychron_protocols::partitioned_store::PartitionedStore;
+use polychron_protocols::serial::Serial;
+
+use script::{Fault, ON_PURPOSE, Script, State, Tables};
+
+/// What a protocol promises of a transaction that fails.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Promise {
+    /// Nothing of it remains.
+    AllOrNothing,
+    /// Its operations are done or not, each of them whole.
+    WholeOperations,
+}
+
+struct Stage<P: Protocol> {
+    setup: Setup<P>,
+    database: Arc<P>,
+    tables: Tables,
+    worker: P::Worker,
+    promise: Promise,
+    /// What the tables hold.
+    state: State,
+}
+
+impl<P: Protocol<Worker: Interactive>> Stage<P> {
+    fn new(setup: &Setup<P>, promise: Promise) -> Self {
+        let database = P::open(setup.options.clone(), setup.common.clone()).unwrap();
+        let tables = Tables::create(&*database);
+        let mut worker = database.worker().unwrap();
+        tables.fill(&mut worker);
+        let state = tables.state(&mut worker);
+        let mut stage = Self { setup: setup.clone(), database, tables, worker, promise, state };
+        stage.settle();
+        if promise == Promise::AllOrNothing {
+            // What the script divides in the indexes stays so.
+            for _ in 0..2 {
+                stage.run(Fault::FailAtEnd).unwrap_err();
+            }
+        }
+        stage
+    }
+
+    /// Gives everything back that can be, and tells how much is in use.
+    fn settle(&mut self) -> usize {
+        for _ in 0..8 {
+            (self.setup.tick)(&self.database);
+            self.worker.tidy_up();
+        }
+        let memory = self.database.memory().statistics();
+        assert_eq!(memory.retired_bytes, 0, "something waits for nobody");
+        memory.used_bytes
+    }
+
+    fn run(&mut self, fault: Fault) -> Result<(), Error> {
+        self.worker.execute(&mut Script::new(self.tables, fault, self.promise == Promise::AllOrNothing))
+    }
+
+    /// Runs the script with a fault, and asserts that it left nothing. Whether it ran to its end all the same.
+    fn survive(&mut self, fault: Fault, wanted: impl Fn(&Error) -> bool) -> bool {
+        let used = self.settle();
+        let outcome = self.run(fault);
+        refuse(Refusal::Nothing);
+        if let Err(error) = &outcome {
+            assert!(wanted(error), "{fault:?}: {error}");
+        }
+        let state = self.tables.state(&mut self.worker);
+        state.assert_whole();
+        if outcome.is_err() && self.promise == Promise::AllOrNothing {
+            assert_eq!(state, self.state, "{fault:?} left something behind");
+            let now = self.settle();
+            assert!(now == used, "{fault:?} leaked: {used} bytes were in use, and now {now}");
+        }
+        self.state = state;
+        self.tables.touch(&mut self.worker);
+        outcome.is_ok()
+    }
+}
+
+/// Tries faults until the script runs to its end, on one database where nothing remains of a fault, and else on new ones.
+fn sweep<P: Protocol<Worker: Interactive>>(
+    setup: &Setup<P>,
+    promise: Promise,
+    fault: impl Fn(u64) -> Fault,
+    wanted: impl Fn(&Error) -> bool,
+) -> u64 {
+    let mut stage = Stage::new(setup, promise);
+    for number in 1..10_000 {
+        if stage.survive(fault(number), &wanted) {
+            return number;
+        }
+        if promise == Promise::WholeOperations {
+            stage = Stage::new(setup, promise);
+        }
+    }
+    panic!("the script does not come to its end");
+}
+
+/// A procedure that panics at each point, and one that fails at each.
+fn panics_and_errors<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, promise: Promise) {
+    let panicked = |error: &Error| matches!(error, Error::Panicked(text) if text == ON_PURPOSE);
+    let points = sweep(setup, promise, Fault::Panic, panicked);
+    assert!(points > 60, "{points} points");
+    let operations = sweep(setup, promise, Fault::Fail, |error| matches!(error, Error::RolledBack));
+    assert!(operations > 50, "{operations} operations");
+}
+
+/// Each allocation is refused alone, and each with all that follow it.
+fn refused_allocations<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, promise: Promise, measured: bool) {
+    for refusal in [Refusal::Only, Refusal::From] {
+        let refused = |error: &Error| matches!(error, Error::OutOfMemory { .. });
+        let allocations = sweep(setup, promise, |number| Fault::Refuse(refusal(number)), refused);
+        assert_eq!(allocations > 60, measured, "{allocations} allocations");
+    }
+}
+
+/// Each allocation of `define` is refused; then nothing is defined, and nothing leaked.
+fn refused_definition<P: Protocol<Worker: Interactive>, O>(
+    stage: &mut Stage<P>,
+    define: impl Fn(&Arc<P>) -> Result<O, Error>,
+    undefined: impl Fn(&P) -> bool,
+) -> O {
+    for number in 1..1000 {
+        for refusal in [Refusal::Only(number), Refusal::From(number)] {
+            let used = stage.settle();
+            refuse(refusal);
+            let defined = define(&stage.database);
+            refuse(Refusal::Nothing);
+            match defined {
+                Ok(defined) => return defined,
+                Err(error) => assert!(matches!(error, Error::OutOfMemory { .. }), "{refusal:?}: {error}"),
+            }
+            assert!(undefined(&stage.database), "{refusal:?}");
+            stage.tables.touch(&mut stage.worker);
+            assert_eq!(stage.settle(), used, "{refusal:?} leaked");
+        }
+    }
+    panic!("a definition asks for memory without end");
+}
+
+fn refused_definitions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, promise: Promise) {
+    let mut stage = Stage::new(setup, promise);
+    let more = script::Hashed::definition().with_name("more");
+    let create = |database: &Arc<P>| database.create_table(more.clone());
+    let table = refused_definition(&mut stage, create, |database| database.find_table("more").is_none());
+    stage.database.drop_table(table).unwrap();
+    let table = stage.tables.sorted();
+    let before = stage.database.definition(table).unwrap();
+    let create = |database: &Arc<P>| database.create_index(table, IndexDefinition::new("by_number", [3]));
+    let unchanged = |database: &P| *database.definition(table).unwrap() == *before;
+    let index = refused_definition(&mut stage, create, unchanged);
+    stage.database.drop_index(table, index).unwrap();
+    assert_eq!(stage.tables.state(&mut stage.worker), stage.state);
+}
+
+macro_rules! faults {
+    ($($name:ident: $setup:expr, $promise:ident;)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn panics_and_errors() {
+                super::panics_and_errors(&$setup, Promise::$promise);
+            }
+
+            #[test]
+            fn refused_definitions() {
+                super::refused_definitions(&$setup, Promise::$promise);
+            }
+
+            #[test]
+            fn refused_allocations() {
+                super::refused_allocations(&$setup, Promise::$promise, stringify!($name) != "serial");
+            }
+        }
+    )*};
+}
+
+faults! {
+    maflingo: maflingo::<LocalTid>(), AllOrNothing;
+    global_tid: maflingo::<GlobalTid>(), AllOrNothing;
+    serial: by_epochs::<Serial>(), AllOrNothing;
+    partitioned_store: by_epochs::<PartitionedStore>(), AllOrNothing;
+    key_value: by_epochs::<KeyValue>(), WholeOperations;
+}
+
+// What it promises besides: limits, and memory that comes back.
+polychron_check::conformance!(@group by_epochs::<KeyValue>(), limits: keys, raw_keys, hash_keys, rows, columns, values,
+    workers, memory);
+polychron_check::conformance!(@group by_epochs::<KeyValue>(), reclamation: updates, growing_updates,
+    deletions_and_insertions, secondary_entries, dropped_tables, workers_that_leave);
+
+fn maflingo<T: TidSource>() -> Setup<Maflingo<T>> {
+    let options =
+        polychron_protocols::maflingo::Options { epoch_interval: Duration::from_secs(3600), ..Default::default() };
+    Setup::new(options, |database| database.tick())
+}
+
+/// A protocol that has no clock but the memory's.
+fn by_epochs<P: Protocol>() -> Setup<P> {
+    let mut setup = Setup::new(P::Options::default(), |database: &Arc<P>| {
+        database.memory().epochs().advance();
+    });
+    setup.common.memory.epoch_interval = None;
+    setup
+}

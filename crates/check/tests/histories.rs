@@ -1,0 +1,49 @@
+//! Recorded histories of every protocol: those that promise a serial order have one, and the others are found out.
+
+use std::time::Duration;
+
+use polychron_check::Setup;
+use polychron_check::checker::{Anomaly, Explanation};
+use polychron_check::conformance::histories;
+use polychron_check::history::find_anomaly;
+use polychron_protocols::key_value::KeyValue;
+use polychron_protocols::maflingo::{Maflingo, Options};
+use polychron_protocols::partitioned_store::PartitionedStore;
+
+fn partitioned_store() -> Setup<PartitionedStore> {
+    Setup::new(Default::default(), |_| ()).alone()
+}
+
+#[test]
+fn partitioned_store_in_turns() {
+    histories::in_turns(&partitioned_store());
+}
+
+#[test]
+fn partitioned_store_on_threads() {
+    histories::on_threads(&partitioned_store());
+}
+
+/// Anomalies that one of many seeds shows.
+fn anomalies<P: polychron_engine::Protocol<Worker: polychron_engine::Interactive>>(
+    setup: &Setup<P>,
+    seeds: u64,
+) -> Vec<Explanation> {
+    (0..seeds).filter_map(|seed| find_anomaly(setup, seed, 240)).collect()
+}
+
+#[test]
+fn a_store_without_transactions_is_found_out() {
+    let found = anomalies(&Setup::<KeyValue>::new(Default::default(), |_| ()), 10);
+    assert_eq!(found.len(), 10, "every seed shows it");
+}
+
+/// Maflingo without the check of its node set.
+#[test]
+fn phantoms_are_found() {
+    let _careless = polychron_engine::mutations::leave_out(polychron_protocols::maflingo::Step::CompareNodes);
+    let options = Options { epoch_interval: Duration::from_secs(3600), ..Options::default() };
+    let maflingo: Setup<Maflingo> = Setup::new(options, |database| database.tick());
+    let found = anomalies(&maflingo, 10);
+    assert!(found.iter().any(|it| it.anomaly == Anomaly::G2), "{found:?}");
+}

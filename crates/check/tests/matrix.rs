@@ -1,0 +1,64 @@
+//! The table of anomalies in `docs/anomalies.md` is what the cases give.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use polychron_check::Setup;
+use polychron_check::conformance::verdict::{Verdict, matrix};
+use polychron_engine::Protocol;
+use polychron_protocols::key_value::KeyValue;
+use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, Options, TidSource};
+use polychron_protocols::partitioned_store::PartitionedStore;
+use polychron_protocols::serial::Serial;
+
+const BEGIN: &str = "<!-- The table is compared by a test. -->\n";
+const END: &str = "\n<!-- The end of the table. -->";
+
+fn maflingo<T: TidSource>() -> Setup<Maflingo<T>> {
+    let options = Options { epoch_interval: Duration::from_secs(3600), ..Options::default() };
+    Setup::new(options, |database| database.tick())
+}
+
+fn by_epochs<P: Protocol>() -> Setup<P> {
+    let mut setup = Setup::new(P::Options::default(), |database: &std::sync::Arc<P>| {
+        database.memory().epochs().advance();
+    });
+    setup.common.memory.epoch_interval = None;
+    setup
+}
+
+/// Writes the table anew when `POLYCHRON_WRITE_DOCS` is set, and else compares it.
+#[test]
+fn the_page_shows_what_becomes_of_each_case() {
+    let everything = |_: &str| true;
+    let columns = [
+        ("maflingo", matrix(&maflingo::<LocalTid>(), everything)),
+        ("global-tid", matrix(&maflingo::<GlobalTid>(), everything)),
+        ("partitioned-store", matrix(&by_epochs::<PartitionedStore>(), everything)),
+        ("serial", matrix(&by_epochs::<Serial>(), everything)),
+        // A savepoint behind which something was written cannot be rolled back to.
+        ("key-value", matrix(&by_epochs::<KeyValue>(), |case| case != "phantoms::insertion_given_up")),
+    ];
+    let mut table = String::from("| case |");
+    columns.iter().for_each(|(name, _)| write!(table, " {name} |").unwrap());
+    table += "\n|---|";
+    columns.iter().for_each(|_| table += "---|");
+    for (row, (case, _)) in columns[0].1.iter().enumerate() {
+        write!(table, "\n| `{case}` |").unwrap();
+        for (name, verdicts) in &columns {
+            let verdict = verdicts[row].1;
+            assert!(*name == "key-value" || verdict != Some(Verdict::Shown), "{name} commits {case}");
+            let cell = verdict.map_or_else(|| "–".into(), |verdict| verdict.to_string());
+            write!(table, " {cell} |").unwrap();
+        }
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/anomalies.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).expect("the page marks where the table begins");
+    let (present, after) = rest.split_once(END).expect("the page marks where the table ends");
+    if std::env::var_os("POLYCHRON_WRITE_DOCS").is_some() {
+        std::fs::write(path, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
+    } else {
+        assert_eq!(present, table, "run the test with POLYCHRON_WRITE_DOCS=1 and look at what changed");
+    }
+}

@@ -1,0 +1,799 @@
+//! Maflingo and GlobalTID, which are one protocol but for a shared counter.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use polychron_base::error::Stopped;
+use polychron_engine::mutations::{interrupt, left_out};
+use polychron_engine::redo::{Change, NoRedo, Redo};
+use polychron_engine::{
+    Commit, Common, Error, Insertion, Interactive, Mode, Operations, Protocol, Stop, Table, TableDefinition,
+    Transaction, Worker, drive,
+};
+use polychron_protocols::maflingo::{LocalTid, Maflingo, MaflingoTransaction, MaflingoWorker, Options, Point, Step};
+use polychron_schema::{Index, Row};
+
+#[derive(Row, Clone, Copy, Debug, PartialEq)]
+struct Item {
+    #[key]
+    id: u64,
+    value: i64,
+}
+
+/// A row that can outgrow its record.
+#[derive(Row, Clone, Debug, PartialEq)]
+struct Page {
+    #[key]
+    id: u64,
+    #[column(max = 4000)]
+    text: String,
+}
+
+#[derive(Row, Clone, Copy, Debug, PartialEq)]
+#[index(name = "by_code", columns(code), unique)]
+struct Member {
+    #[key]
+    id: u64,
+    code: u32,
+}
+
+/// A row that tells a reader that another transaction has committed: far from all ranges.
+const FLAG: u64 = 1 << 40;
+
+/// A database with a clock that the tests move.
+struct Stage<R: Redo = NoRedo> {
+    database: Arc<Maflingo<LocalTid, R>>,
+    items: Table<Item>,
+    pages: Table<Page>,
+    members: Table<Member>,
+}
+
+impl<R: Redo> Clone for Stage<R> {
+    fn clone(&self) -> Self {
+        Self { database: Arc::clone(&self.database), ..*self }
+    }
+}
+
+type Tx<'w, R = NoRedo> = MaflingoTransaction<'w, LocalTid, R>;
+
+fn stage(rows: &[(u64, i64)]) -> Stage {
+    let stage = Stage::open(rows, NoRedo, 4096);
+    stage.tick();
+    stage.tick();
+    stage
+}
+
+impl<R: Redo + Default> Stage<R> {
+    fn open(rows: &[(u64, i64)], redo: R, check_every: u32) -> Self {
+        let options = Options { epoch_interval: Duration::from_secs(3600), check_every, ..Options::default() };
+        let memory = polychron_memory::Options {
+            limit_bytes: Some(64 << 20),
+            max_workers: 32,
+            ..polychron_memory::Options::tiny()
+        };
+        let database = Maflingo::open_with(options, Common { memory, ..Common::default() }, redo).unwrap();
+        // The clock's thread begins with a tick of its own.
+        while database.memory().epochs().current() < 2 {
+            std::thread::yield_now();
+        }
+        let items = Table::from_id(database.create_table(Item::definition()).unwrap());
+        let pages = Table::from_id(database.create_table(Page::definition()).unwrap());
+        let members = Table::from_id(database.create_table(Member::definition()).unwrap());
+        let stage = Self { database, items, pages, members };
+        let done = stage.once(|t| {
+            rows.iter().try_for_each(|&(id, value)| t.insert(&items, &Item { id, value }))?;
+            t.insert(&items, &Item { id: FLAG, value: 0 })?;
+            t.insert(&pages, &Page { id: 1, text: "a page as it was".into() })?;
+            t.insert(&members, &Member { id: 1, code: 1 })
+        });
+        assert!(done);
+        stage
+    }
+
+    fn worker(&self) -> MaflingoWorker<LocalTid, R> {
+        self.database.worker().unwrap()
+    }
+
+    /// One attempt at a transaction, by a worker of its own; whether it committed.
+    fn once(&self, body: impl FnOnce(&mut Tx<'_, R>) -> Result<(), Stop>) -> bool {
+        let mut worker = self.worker();
+        let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
+        let outcome = match body(&mut transaction) {
+            Ok(()) => transaction.commit(),
+            Err(stop) => Err(stop),
+        };
+        outcome.map_err(Stop::into_parts).map_or_else(
+            |stopped| {
+                assert!(matches!(stopped, Stopped::Conflict), "{stopped:?}");
+                false
+            },
+            |()| true,
+        )
+    }
+
+    /// Ends the epoch; a tick that meets another one leaves the work to that one.
+    fn tick(&self) {
+        let before = self.database.memory().epochs().current();
+        while self.database.memory().epochs().current() == before {
+            self.database.tick();
+        }
+    }
+
+    /// Whatever the background can do is done, by this worker.
+    fn settle(&self, worker: &mut MaflingoWorker<LocalTid, R>) {
+        for _ in 0..4 {
+            self.tick();
+            worker.tidy_up();
+        }
+    }
+
+    fn value(&self, id: u64) -> Option<i64> {
+        let mut value = None;
+        assert!(self.once(|t| {
+            value = t.get(&self.items, id)?.map(|row| row.value());
+            Ok(())
+        }));
+        value
+    }
+
+    fn set(&self, id: u64, value: i64) -> bool {
+        self.once(|t| t.upsert(&self.items, &Item { id, value }))
+    }
+
+    fn add(&self, id: u64) -> bool {
+        self.once(|t| t.update(&self.items, id, |row| row.set_value(row.value() + 1)).map(drop))
+    }
+
+    /// Plays: a transaction observes, then `other` writes there and raises the flag, then the transaction goes on and
+    /// looks at the flag. It went wrong when the transaction commits on the old observation and the new flag.
+    fn half_of_another<O: PartialEq>(
+        &self,
+        mut observe: impl FnMut(&mut Tx<'_, R>) -> Result<O, Stop>,
+        other: impl FnOnce(&mut Tx<'_, R>) -> Result<(), Stop>,
+        go_on: impl FnOnce(&mut Tx<'_, R>) -> Result<(), Stop>,
+    ) -> bool {
+        let items = self.items;
+        let mut seen = 0;
+        let committed = self.once(|t| {
+            observe(t)?;
+            let wrote = self.once(|t| {
+                other(t)?;
+                t.upsert(&items, &Item { id: FLAG, value: 1 })
+            });
+            assert!(wrote, "nobody is in the other's way");
+            go_on(t)?;
+            seen = t.get(&items, FLAG)?.map_or(0, |row| row.value());
+            Ok(())
+        });
+        committed && seen == 1
+    }
+}
+
+fn present(t: &mut Tx<'_>, table: &Table<Item>, id: u64) -> Result<Option<i64>, Stop> {
+    Ok(t.get(table, id)?.map(|row| row.value()))
+}
+
+fn lost_update() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let mut other = false;
+    let mine = stage.once(|t| {
+        let before = present(t, &stage.items, 1)?.unwrap();
+        other = stage.add(1);
+        t.upsert(&stage.items, &Item { id: 1, value: before + 1 })
+    });
+    stage.value(1) != Some(10 + i64::from(mine) + i64::from(other))
+}
+
+/// Another transaction adds to a counter when this one's validation has passed.
+fn lost_update_after_validation() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let other = Rc::new(Cell::new(false));
+    interrupt(Point::Validated, {
+        let (stage, other) = (stage.clone(), Rc::clone(&other));
+        move || other.set(stage.add(1))
+    });
+    let mine = stage.add(1);
+    stage.value(1) != Some(10 + i64::from(mine) + i64::from(other.get()))
+}
+
+/// Another transaction adds to a counter while this one's read has copied the row, and not yet its id.
+fn lost_update_while_reading() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let other = Rc::new(Cell::new(false));
+    interrupt(Point::Copied, {
+        let (stage, other) = (stage.clone(), Rc::clone(&other));
+        move || other.set(stage.add(1))
+    });
+    let mine = stage.add(1);
+    stage.value(1) != Some(10 + i64::from(mine) + i64::from(other.get()))
+}
+
+fn insert_insert() -> bool {
+    let stage = stage(&[]);
+    let inserted = |t: &mut Tx<'_>, value| -> Result<bool, Stop> {
+        Ok(t.try_insert(&stage.items, &Item { id: 1, value })? == Insertion::Inserted)
+    };
+    let (mut by_me, mut by_other, mut other) = (false, false, false);
+    let mine = stage.once(|t| {
+        by_me = inserted(t, 1)?;
+        other = stage.once(|t| {
+            by_other = inserted(t, 2)?;
+            Ok(())
+        });
+        Ok(())
+    });
+    mine && by_me && other && by_other
+}
+
+/// A blind write goes to a record that the row has left for a larger one.
+fn write_to_a_record_that_moved() -> bool {
+    let stage = stage(&[]);
+    let page = |text: &str| Page { id: 1, text: text.into() };
+    let mut grew = false;
+    let mine = stage.once(|t| {
+        t.upsert(&stage.pages, &page("mine"))?;
+        grew = stage.once(|t| {
+            assert_eq!(t.get(&stage.pages, 1)?.unwrap().text(), "a page as it was");
+            t.upsert(&stage.pages, &page(&"long".repeat(100)))
+        });
+        Ok(())
+    });
+    let mut text = String::new();
+    stage.once(|t| {
+        text = t.get(&stage.pages, 1)?.unwrap().text().into();
+        Ok(())
+    });
+    assert!(grew);
+    mine && text != "mine"
+}
+
+/// Members without their index.
+fn plain_members(stage: &Stage) -> Table<Member> {
+    let plain = TableDefinition { name: "plain".into(), indexes: Vec::new(), ..Member::definition() };
+    let table = Table::from_id(stage.database.create_table(plain).unwrap());
+    assert!(stage.once(|t| (1..4).try_for_each(|id| t.insert(&table, &Member { id, code: 10 + id as u32 }))));
+    table
+}
+
+/// Makes the index of members while a transaction runs that began before, and lets `meanwhile` happen before that one ends.
+fn index_under_an_older_transaction(
+    stage: &Stage,
+    table: Table<Member>,
+    meanwhile: impl FnOnce(Index<Member, u32>),
+    older: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
+) -> Index<Member, u32> {
+    let index = Index::new("by_code", 0, true, false);
+    std::thread::scope(|scope| {
+        stage.once(|t| {
+            t.get(&table, 2)?;
+            let definition = Member::definition().indexes[0].clone();
+            scope.spawn(move || stage.database.create_index(table.id(), definition).unwrap());
+            // It is in the catalog before older transactions are waited for.
+            while stage.database.definition(table.id()).unwrap().indexes.is_empty() {
+                std::thread::yield_now();
+            }
+            meanwhile(index);
+            older(t)
+        });
+    });
+    index
+}
+
+fn entry_left_behind() -> bool {
+    let stage = stage(&[]);
+    let table = plain_members(&stage);
+    let change = |t: &mut Tx<'_>, code| t.update(&table, 1, |row| row.set_code(code)).map(drop);
+    let index =
+        index_under_an_older_transaction(&stage, table, |_| assert!(stage.once(|t| change(t, 20))), |t| change(t, 30));
+    let mut code = 0;
+    assert!(stage.once(|t| {
+        code = t.get(&table, 1)?.unwrap().code();
+        Ok(())
+    }));
+    let mut entries = 0;
+    stage.once(|t| {
+        entries = t.scan_range_by::<_, _, u32>(&table, index, ..).count()?;
+        Ok(())
+    });
+    entries != 3
+}
+
+fn index_that_is_being_filled() -> bool {
+    let stage = stage(&[]);
+    let table = plain_members(&stage);
+    let missed = Cell::new(false);
+    let look = |index| {
+        let mut worker = stage.worker();
+        let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
+        let found = snapshot.scan_range_by::<_, _, u32>(&table, index, ..).count();
+        missed.set(found.is_ok_and(|found| found != 3));
+    };
+    index_under_an_older_transaction(&stage, table, look, |_| Ok(()));
+    missed.get()
+}
+
+/// A snapshot that begins after an index was made reads by it.
+fn index_that_was_filled() -> bool {
+    let stage = stage(&[]);
+    let table = plain_members(&stage);
+    let index: Index<Member, u32> = Index::new("by_code", 0, true, false);
+    stage.database.create_index(table.id(), Member::definition().indexes[0].clone()).unwrap();
+    let mut worker = stage.worker();
+    let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
+    !snapshot.scan_range_by::<_, _, u32>(&table, index, ..).count().is_ok_and(|found| found == 3)
+}
+
+/// Plays two transactions of which the first reads what the second overwrites, and asks whether a snapshot shows the second
+/// one's write without the first one's.
+fn snapshot_between(play: impl FnOnce(&Stage)) -> bool {
+    let stage = stage(&[(1, 0), (2, 0)]);
+    play(&stage);
+    // The newest past is the epoch before the present one.
+    let mut holder = stage.worker();
+    let holder = holder.begin(Mode::ReadWrite).unwrap();
+    stage.tick();
+    let mut worker = stage.worker();
+    let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
+    let seen = (present(&mut snapshot, &stage.items, 1).unwrap(), present(&mut snapshot, &stage.items, 2).unwrap());
+    drop(holder);
+    seen == (Some(1), Some(0))
+}
+
+fn second_in_an_earlier_epoch() -> bool {
+    snapshot_between(|stage| {
+        interrupt(Point::Committing, {
+            let stage = stage.clone();
+            move || {
+                stage.tick();
+                first_of_two(&stage);
+            }
+        });
+        assert!(stage.set(1, 1));
+    })
+}
+
+fn first_in_a_later_epoch() -> bool {
+    snapshot_between(|stage| {
+        interrupt(Point::Validated, {
+            let stage = stage.clone();
+            move || {
+                assert!(stage.set(1, 1));
+                stage.tick();
+            }
+        });
+        first_of_two(stage);
+    })
+}
+
+/// Reads row 1 and writes row 2.
+fn first_of_two(stage: &Stage) {
+    assert!(stage.once(|t| {
+        assert_eq!(present(t, &stage.items, 1)?, Some(0));
+        t.upsert(&stage.items, &Item { id: 2, value: 1 })
+    }));
+}
+
+/// The second of two transactions, each of which reads what the other writes, runs while the first holds its latches and
+/// has passed its validation.
+fn write_skew_while_latched() -> bool {
+    let stage = stage(&[(1, 0), (2, 0)]);
+    let withdraw = |stage: &Stage, read, write| {
+        stage.once(|t| {
+            let value = present(t, &stage.items, read)?.unwrap();
+            t.upsert(&stage.items, &Item { id: write, value: value + 1 })
+        })
+    };
+    let other = Rc::new(Cell::new(false));
+    interrupt(Point::Validated, {
+        let (stage, other) = (stage.clone(), Rc::clone(&other));
+        move || other.set(withdraw(&stage, 1, 2))
+    });
+    let mine = withdraw(&stage, 2, 1);
+    mine && other.get() && (stage.value(1), stage.value(2)) == (Some(1), Some(1))
+}
+
+fn read_of_a_record_that_moved() -> bool {
+    let stage = stage(&[]);
+    stage.half_of_another(
+        |t| Ok(t.get(&stage.pages, 1)?.unwrap().text().len()),
+        |t| t.update(&stage.pages, 1, |row| row.set_text(&"long".repeat(100)).unwrap()).map(drop),
+        |_| Ok(()),
+    )
+}
+
+fn absent_key() -> bool {
+    let stage = stage(&[]);
+    stage.half_of_another(
+        |t| present(t, &stage.items, 5),
+        |t| t.insert(&stage.items, &Item { id: 5, value: 1 }),
+        |_| Ok(()),
+    )
+}
+
+fn count_of_a_range() -> bool {
+    let stage = stage(&[(3, 1)]);
+    stage.half_of_another(
+        |t| t.scan(&stage.items, 0..10).count(),
+        |t| t.insert(&stage.items, &Item { id: 5, value: 1 }),
+        |_| Ok(()),
+    )
+}
+
+/// An absent key whose tombstone goes before the key comes back.
+fn absent_key_without_its_tombstone() -> bool {
+    let stage = stage(&[(5, 1)]);
+    let mut cleaner = stage.worker();
+    drive::transact(&mut cleaner, Mode::ReadWrite, &mut |t| t.delete(&stage.items, 5)).unwrap();
+    stage.tick();
+    stage.tick();
+    let cleaner = Cell::new(Some(cleaner));
+    stage.half_of_another(
+        |t| {
+            let seen = present(t, &stage.items, 5);
+            stage.settle(&mut cleaner.take().unwrap());
+            seen
+        },
+        |t| t.insert(&stage.items, &Item { id: 5, value: 1 }),
+        |_| Ok(()),
+    )
+}
+
+fn absent_key_that_was_inserted_and_given_up() -> bool {
+    let stage = stage(&[]);
+    stage.half_of_another(
+        |t| {
+            let savepoint = t.savepoint();
+            let inserted = t.try_insert(&stage.items, &Item { id: 5, value: 0 })?;
+            t.roll_back_to(savepoint)?;
+            Ok(inserted)
+        },
+        |t| t.insert(&stage.items, &Item { id: 5, value: 1 }),
+        |_| Ok(()),
+    )
+}
+
+fn own_insertion_into_a_range() -> bool {
+    let stage = stage(&[(3, 1)]);
+    !stage.once(|t| {
+        t.scan(&stage.items, 0..10).count()?;
+        t.insert(&stage.items, &Item { id: 5, value: 1 })
+    })
+}
+
+/// An own insertion comes after another's into the same node.
+fn phantom_before_an_own_insertion() -> bool {
+    let stage = stage(&[(3, 1)]);
+    stage.half_of_another(
+        |t| t.scan(&stage.items, 0..10).count(),
+        |t| t.insert(&stage.items, &Item { id: 5, value: 1 }),
+        |t| t.insert(&stage.items, &Item { id: 6, value: 1 }),
+    )
+}
+
+/// Another's insertion goes to a node that own insertions have divided off.
+fn phantom_in_a_divided_node() -> bool {
+    let rows: Vec<_> = (0..10).map(|id| (id * 100, 1)).collect();
+    let stage = stage(&rows);
+    stage.half_of_another(
+        |t| {
+            let count = t.scan(&stage.items, 0..1000).count()?;
+            (500..520).skip(1).try_for_each(|id| t.insert(&stage.items, &Item { id, value: 1 }))?;
+            Ok(count)
+        },
+        |t| t.insert(&stage.items, &Item { id: 950, value: 1 }),
+        |_| Ok(()),
+    )
+}
+
+/// An own insertion into a range of which nodes were taken out in the background.
+fn own_insertion_after_nodes_have_gone() -> bool {
+    let rows: Vec<_> = (0..200).map(|id| (id, 1)).collect();
+    let stage = stage(&rows);
+    let mut cleaner = stage.worker();
+    let emptied = (0..200).filter(|id| id % 50 != 0);
+    let mut delete = |t: &mut Tx<'_>| emptied.clone().try_for_each(|id| t.delete(&stage.items, id).map(drop));
+    drive::transact(&mut cleaner, Mode::ReadWrite, &mut delete).unwrap();
+    stage.tick();
+    stage.tick();
+    !stage.once(|t| {
+        assert_eq!(t.scan(&stage.items, 0..200).count()?, 4);
+        stage.settle(&mut cleaner);
+        (0..200).filter(|id| id % 50 == 25).try_for_each(|id| t.insert(&stage.items, &Item { id, value: 2 }))
+    })
+}
+
+fn read_skew() -> bool {
+    let stage = stage(&[(1, 10)]);
+    stage.half_of_another(
+        |t| present(t, &stage.items, 1),
+        |t| t.update(&stage.items, 1, |row| row.set_value(11)).map(drop),
+        |_| Ok(()),
+    )
+}
+
+/// Reads two rows whose sum is always 30, between which the sum moves from one to the other the first time.
+fn move_between(stage: &Stage, t: &mut Tx<'_>, moved: &mut bool) -> Result<i64, Stop> {
+    let first = present(t, &stage.items, 1)?.unwrap();
+    if !std::mem::replace(moved, true) {
+        assert!(stage.once(|t| {
+            t.upsert(&stage.items, &Item { id: 1, value: 20 })?;
+            t.upsert(&stage.items, &Item { id: 2, value: 10 })
+        }));
+    }
+    Ok(first)
+}
+
+fn error_that_inconsistent_reads_made() -> bool {
+    let stage = stage(&[(1, 10), (2, 20)]);
+    let mut moved = false;
+    let outcome = drive::transact(&mut stage.worker(), Mode::ReadWrite, &mut |t| {
+        let sum = move_between(&stage, t, &mut moved)? + present(t, &stage.items, 2)?.unwrap();
+        if sum == 30 { Ok(()) } else { Err(Error::Definition(format!("the sum is {sum}")).into()) }
+    });
+    outcome.is_err()
+}
+
+fn loop_over_inconsistent_reads() -> bool {
+    let stage = Stage::open(&[(1, 10), (2, 20)], NoRedo, 16);
+    let (mut moved, mut turns) = (false, 0);
+    let _ = drive::transact(&mut stage.worker(), Mode::ReadWrite, &mut |t| {
+        let first = move_between(&stage, t, &mut moved)?;
+        // It would never end.
+        while first + present(t, &stage.items, 2)?.unwrap() != 30 && turns < 1000 {
+            turns += 1;
+        }
+        Ok(())
+    });
+    turns == 1000
+}
+
+fn conflict_that_the_procedure_ignores() -> bool {
+    let stage = stage(&[]);
+    let mut worker = stage.worker();
+    let mut first = worker.begin(Mode::ReadWrite).unwrap();
+    first.insert(&stage.items, &Item { id: 1, value: 1 }).unwrap();
+    stage.once(|t| {
+        let lost = t.insert(&stage.items, &Item { id: 1, value: 2 });
+        assert!(lost.is_err_and(|stop| stop.is_conflict()));
+        drop(first);
+        Ok(())
+    })
+}
+
+/// The ids in the order of the commits.
+#[derive(Clone, Debug, Default)]
+struct Ids(Arc<Mutex<Vec<u64>>>);
+
+impl Redo for Ids {
+    const ENABLED: bool = true;
+
+    fn change(&self, _: usize, _: u64, _: polychron_engine::TableId, _: &[u8], _: Change<'_>) {}
+
+    fn committed(&self, _: usize, id: u64) {
+        self.0.lock().unwrap().push(id);
+    }
+}
+
+/// Whether the last of these transactions has an id below an earlier one. One worker writes row 1 some times; `last` is
+/// told whether it may go on with that worker.
+fn id_below(last: impl FnOnce(&Stage<Ids>, &mut MaflingoWorker<LocalTid, Ids>)) -> bool {
+    let ids = Ids::default();
+    let stage = Stage::open(&[(1, 0), (2, 0)], ids.clone(), 4096);
+    let mut worker = stage.worker();
+    for value in 0..5 {
+        let mut write = |t: &mut Tx<'_, Ids>| t.upsert(&stage.items, &Item { id: 1, value });
+        drive::transact(&mut worker, Mode::ReadWrite, &mut write).unwrap();
+    }
+    last(&stage, &mut worker);
+    let ids = ids.0.lock().unwrap();
+    !ids.is_sorted()
+}
+
+fn id_below_that_of_a_row_read() -> bool {
+    id_below(|stage, _| {
+        assert!(stage.once(|t| {
+            t.get(&stage.items, 1)?;
+            t.upsert(&stage.items, &Item { id: 2, value: 1 })
+        }));
+    })
+}
+
+fn id_below_that_of_a_row_overwritten() -> bool {
+    id_below(|stage, _| assert!(stage.set(1, 9)))
+}
+
+fn id_below_the_workers_last() -> bool {
+    id_below(|stage, worker| {
+        let mut write = |t: &mut Tx<'_, Ids>| t.upsert(&stage.items, &Item { id: 2, value: 1 });
+        drive::transact(worker, Mode::ReadWrite, &mut write).unwrap();
+    })
+}
+
+fn hint_to_a_deleted_row() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let mut found = false;
+    stage.once(|t| {
+        t.prefetch(&stage.items, 1);
+        assert!(stage.once(|t| t.delete(&stage.items, 1).map(drop)));
+        found = t.get(&stage.items, 1)?.is_some();
+        Ok(())
+    });
+    found
+}
+
+/// A snapshot reads a row whose new words are there and which is not published yet.
+fn row_that_is_being_written() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let seen = Arc::new(Mutex::new(None));
+    let (begun, open) = std::sync::mpsc::channel();
+    let (go, going) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn({
+        let (stage, seen) = (stage.clone(), Arc::clone(&seen));
+        move || {
+            let mut worker = stage.worker();
+            let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
+            begun.send(()).unwrap();
+            going.recv().unwrap();
+            *seen.lock().unwrap() = present(&mut snapshot, &stage.items, 1).unwrap();
+        }
+    });
+    open.recv().unwrap();
+    let reader = Arc::new(Mutex::new(Some(reader)));
+    interrupt(Point::Writing, {
+        let reader = Arc::clone(&reader);
+        move || {
+            go.send(()).unwrap();
+            // With the mark the reader waits for this thread, so this thread must not wait for the reader.
+            if left_out(Step::MarkDirty) {
+                reader.lock().unwrap().take().unwrap().join().unwrap();
+            }
+        }
+    });
+    assert!(stage.set(1, 11));
+    if let Some(reader) = reader.lock().unwrap().take() {
+        reader.join().unwrap();
+    }
+    let seen = *seen.lock().unwrap();
+    seen != Some(10)
+}
+
+/// A snapshot looks at a row again after `change` and some time.
+fn snapshot_that_changes<O: PartialEq>(
+    stage: &Stage,
+    mut look: impl FnMut(&mut Tx<'_>) -> Result<O, Stop>,
+    change: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
+) -> bool {
+    let mut worker = stage.worker();
+    let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
+    let before = look(&mut snapshot).unwrap();
+    assert!(stage.once(change));
+    stage.settle(&mut stage.worker());
+    look(&mut snapshot).unwrap() != before
+}
+
+fn snapshot_of_a_row_that_is_overwritten() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let items = stage.items;
+    snapshot_that_changes(&stage, |t| present(t, &items, 1), |t| t.upsert(&items, &Item { id: 1, value: 11 }))
+}
+
+fn snapshot_of_a_row_that_moves() -> bool {
+    let stage = stage(&[]);
+    let pages = stage.pages;
+    snapshot_that_changes(
+        &stage,
+        |t| Ok(t.get(&pages, 1)?.map(|row| row.text().len())),
+        |t| t.update(&pages, 1, |row| row.set_text(&"long".repeat(100)).unwrap()).map(drop),
+    )
+}
+
+fn snapshot_of_a_row_that_is_deleted() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let items = stage.items;
+    snapshot_that_changes(&stage, |t| present(t, &items, 1), |t| t.delete(&items, 1).map(drop))
+}
+
+/// The tombstone on which a transaction writes is due to go.
+fn insertion_on_a_tombstone() -> bool {
+    let stage = stage(&[(5, 1)]);
+    let mut cleaner = stage.worker();
+    drive::transact(&mut cleaner, Mode::ReadWrite, &mut |t| t.delete(&stage.items, 5)).unwrap();
+    stage.tick();
+    stage.tick();
+    let mut sees_itself = false;
+    let committed = stage.once(|t| {
+        t.insert(&stage.items, &Item { id: 5, value: 2 })?;
+        stage.settle(&mut cleaner);
+        sees_itself = present(t, &stage.items, 5)? == Some(2);
+        Ok(())
+    });
+    !(committed && sees_itself && stage.value(5) == Some(2))
+}
+
+/// A key that came back on its tombstone is there when the tombstone would have been due.
+fn key_that_came_back() -> bool {
+    let stage = stage(&[(5, 1)]);
+    let mut cleaner = stage.worker();
+    drive::transact(&mut cleaner, Mode::ReadWrite, &mut |t| t.delete(&stage.items, 5)).unwrap();
+    assert!(stage.once(|t| t.insert(&stage.items, &Item { id: 5, value: 2 })));
+    stage.settle(&mut cleaner);
+    stage.value(5) != Some(2)
+}
+
+fn insertion_that_was_rolled_back() -> bool {
+    let stage = stage(&[]);
+    let mut worker = stage.worker();
+    let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
+    transaction.insert(&stage.items, &Item { id: 5, value: 1 }).unwrap();
+    drop(transaction);
+    !stage.once(|t| t.insert(&stage.items, &Item { id: 5, value: 2 }))
+}
+
+fn row_whose_entry_was_refused() -> bool {
+    let stage = stage(&[]);
+    let mut count = 0;
+    assert!(stage.once(|t| {
+        let refused = t.try_insert(&stage.members, &Member { id: 2, code: 1 })?;
+        assert_ne!(refused, Insertion::Inserted);
+        count = t.scan(&stage.members, ..).count()?;
+        Ok(())
+    }));
+    count != 1
+}
+
+fn code_of_two_members() -> bool {
+    let stage = stage(&[]);
+    let mut count = 0;
+    assert!(stage.once(|t| {
+        let _ = t.try_insert(&stage.members, &Member { id: 2, code: 1 })?;
+        count = t.scan(&stage.members, ..).count()?;
+        Ok(())
+    }));
+    count != 1
+}
+
+crate::killers! { Step:
+    LatchWrites: lost_update_after_validation;
+    LatchInsertions: insert_insert;
+    RefuseUnlinkedWrites: write_to_a_record_that_moved;
+    KnowAllIndexes: entry_left_behind;
+    EpochAfterLatches: second_in_an_earlier_epoch;
+    EpochBeforeChecks: first_in_a_later_epoch;
+    CompareIds: lost_update;
+    RefuseLatched: write_skew_while_latched;
+    RefuseMoved: read_of_a_record_that_moved;
+    CompareNodes: absent_key;
+    ValidateReaders: read_skew;
+    ValidateRollBack: error_that_inconsistent_reads_made;
+    ValidateRunning: loop_over_inconsistent_reads;
+    StayDoomed: conflict_that_the_procedure_ignores;
+    ExceedReads: id_below_that_of_a_row_read;
+    ExceedWrites: id_below_that_of_a_row_overwritten;
+    ExceedLast: id_below_the_workers_last;
+    NodesOfMisses: absent_key;
+    NodesOfTombstones: absent_key_without_its_tombstone;
+    NodesOfRanges: count_of_a_range;
+    NodesOfUndone: absent_key_that_was_inserted_and_given_up;
+    FollowOwnInsertions: own_insertion_into_a_range;
+    FollowOnlyOwn: phantom_before_an_own_insertion;
+    FollowSplits: phantom_in_a_divided_node;
+    FollowSettled: own_insertion_after_nodes_have_gone;
+    RefuseEmptyHints: hint_to_a_deleted_row;
+    MarkDirty: row_that_is_being_written;
+    ReadTwice: lost_update_while_reading;
+    KeepVersions: snapshot_of_a_row_that_is_overwritten;
+    KeepMoved: snapshot_of_a_row_that_moves;
+    CompareEpochs: snapshot_of_a_row_that_is_overwritten;
+    AwaitIndexes: index_that_is_being_filled;
+    AwaitFilling: index_that_was_filled;
+    ClaimTombstones: insertion_on_a_tombstone;
+    RespectClaims: insertion_on_a_tombstone;
+    OutliveClaims: insertion_on_a_tombstone;
+    OutliveSnapshots: snapshot_of_a_row_that_is_deleted;
+    UnlinkOnlyTombstones: key_that_came_back;
+    UndoInsertions: insertion_that_was_rolled_back;
+    UndoOperations: row_whose_entry_was_refused;
+    RefuseDuplicates: code_of_two_members;
+}

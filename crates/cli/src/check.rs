@@ -1,0 +1,194 @@
+//! `polychron check`.
+
+use std::process::ExitCode;
+
+use polychron::{PROTOCOLS, Protocol, ProtocolVisitor, for_protocol};
+use polychron_base::clock::{Clock, SystemClock};
+use polychron_check::checker::{Aborts, Explanation, Verdict, check, examine};
+use polychron_check::history::{Outcome, Round, lines, run_round};
+use polychron_engine::{Common, Isolation};
+use polychron_sync::atomic::Ordering;
+
+use crate::arguments::Check;
+use crate::interrupt;
+use crate::report::{columns, thousands};
+
+/// Transactions of all threads in one round: enough to collide, few enough for the memory of a laptop.
+const ROUND: usize = 2000;
+
+/// What was seen of one protocol.
+#[derive(Default)]
+struct Outcomes {
+    rounds: u64,
+    committed: u64,
+    aborts: Aborts,
+    undecided: u64,
+    /// The seed of the round that shows an anomaly, and what it is.
+    anomaly: Option<(u64, Explanation)>,
+}
+
+/// Runs the command.
+pub(crate) fn run(given: &Check) -> ExitCode {
+    let outcome = match &given.history {
+        Some(_) => check_file(given),
+        None => check_protocols(given),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(line) => {
+            eprintln!("error: {line}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Checks a history that somebody else wrote.
+fn check_file(given: &Check) -> Result<bool, String> {
+    let Some(path) = &given.history else { return Ok(true) };
+    let text = std::fs::read_to_string(path).map_err(|error| format!("--history {}: {error}", path.display()))?;
+    let history = lines::parse(&text).map_err(|error| format!("--history {}: {error}", path.display()))?;
+    let count = thousands(history.commits() as u64);
+    match check(&history, given.strict) {
+        Verdict::Serializable(_) => println!("{count} transactions have a serial order"),
+        Verdict::Undecided => println!("undecided: the history leaves too much open"),
+        Verdict::Anomalous(explanations) => {
+            println!("{}", explanations[0]);
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Checks one protocol, or all that promise a serial order, each for its share of the time.
+fn check_protocols(given: &Check) -> Result<bool, String> {
+    let seconds = seconds(given)?;
+    let threads = given.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, |it| it.get().max(2)));
+    let slots = Common::default().memory.max_workers;
+    if !(1..=slots).contains(&threads) {
+        return Err(format!("--threads is {threads}; it lies between 1 and {slots}"));
+    }
+    let names: Vec<&str> = match &given.protocol {
+        Some(name) => vec![name],
+        None => PROTOCOLS.iter().map(|it| it.name).filter(|name| for_protocol(name, Promises) == Ok(true)).collect(),
+    };
+    interrupt::listen();
+    let mut rows = Vec::new();
+    let mut fine = true;
+    for name in &names {
+        let run = Run { seconds: seconds / names.len() as f64, seed: given.seed, threads, strict: given.strict };
+        let outcomes = for_protocol(name, run).map_err(|unknown| unknown.to_string())??;
+        rows.push(row(name, &outcomes));
+        if let Some((seed, explanation)) = &outcomes.anomaly {
+            fine = false;
+            let strict = if given.strict { " --strict" } else { "" };
+            let again = format!("polychron check --protocol {name} --seed {seed} --threads {threads}{strict}");
+            println!("{name}: {explanation}\nThe same transactions run again with: {again}\n");
+        }
+        if interrupt::STOP.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    println!("{}", columns(HEADER, &rows));
+    Ok(fine)
+}
+
+const HEADER: [&str; 7] =
+    ["protocol", "rounds", "transactions", "aborts", "false aborts", "of all attempts", "verdict"];
+
+fn row(name: &str, outcomes: &Outcomes) -> [String; 7] {
+    let Aborts { all, unexplained } = outcomes.aborts;
+    let attempts = outcomes.committed + all as u64;
+    let percent = |part: usize, of: u64| format!("{:.2} %", part as f64 * 100.0 / of.max(1) as f64);
+    let verdict = match &outcomes.anomaly {
+        Some((_, explanation)) => explanation.anomaly.to_string(),
+        None if outcomes.undecided > 0 => format!("{} rounds undecided", outcomes.undecided),
+        None if interrupt::STOP.load(Ordering::Relaxed) => "serializable, ended early".to_owned(),
+        None => "serializable".to_owned(),
+    };
+    [
+        name.to_owned(),
+        thousands(outcomes.rounds),
+        thousands(outcomes.committed),
+        thousands(all as u64),
+        thousands(unexplained as u64),
+        percent(unexplained, attempts),
+        verdict,
+    ]
+}
+
+fn seconds(given: &Check) -> Result<f64, String> {
+    let is_duration = |seconds: f64| seconds.is_finite() && seconds > 0.0 && seconds <= 1e7;
+    match (given.minutes, given.seconds) {
+        (Some(minutes), _) if !is_duration(minutes * 60.0) => {
+            Err(format!("--minutes is {minutes}; it lies above 0 and up to 100000"))
+        }
+        (_, Some(seconds)) if !is_duration(seconds) => {
+            Err(format!("--seconds is {seconds}; it lies above 0 and up to 10000000"))
+        }
+        (Some(minutes), _) => Ok(minutes * 60.0),
+        (None, seconds) => Ok(seconds.unwrap_or(10.0)),
+    }
+}
+
+/// Whether a protocol promises a serial order.
+struct Promises;
+
+impl ProtocolVisitor for Promises {
+    type Output = bool;
+
+    fn visit<P: Protocol>(self) -> bool {
+        P::ISOLATION == Isolation::Serializable
+    }
+}
+
+/// Rounds of random transactions, once the protocol's name has become a type.
+struct Run {
+    seconds: f64,
+    seed: u64,
+    threads: usize,
+    strict: bool,
+}
+
+impl ProtocolVisitor for Run {
+    type Output = Result<Outcomes, String>;
+
+    fn visit<P: Protocol>(self) -> Self::Output {
+        let database = P::open(P::Options::default(), Common::default()).map_err(|error| error.to_string())?;
+        let clock = SystemClock::new();
+        let end = clock.now_ns() + (self.seconds * 1e9) as u64;
+        let mut outcomes = Outcomes::default();
+        let mut told = clock.now_ns();
+        // The first round comes in any case, so that a seed is always tried.
+        while outcomes.rounds == 0 || clock.now_ns() < end {
+            let seed = self.seed.wrapping_add(outcomes.rounds);
+            let round = Round::new(seed, self.threads as u32, ROUND.div_ceil(self.threads));
+            let history = run_round(&database, &round, &interrupt::STOP).map_err(|error| error.to_string())?;
+            outcomes.rounds += 1;
+            outcomes.committed += history.commits() as u64;
+            match examine(&history, self.strict) {
+                (Verdict::Serializable(_), aborts) => {
+                    let aborts = aborts.unwrap_or_default();
+                    outcomes.aborts.all += aborts.all;
+                    outcomes.aborts.unexplained += aborts.unexplained;
+                }
+                (Verdict::Undecided, _) => outcomes.undecided += 1,
+                (Verdict::Anomalous(mut explanations), _) => {
+                    let aborted = history.attempts.iter().filter(|it| it.outcome == Outcome::Aborted).count();
+                    outcomes.aborts.all += aborted;
+                    outcomes.anomaly = Some((seed, explanations.swap_remove(0)));
+                    break;
+                }
+            }
+            if interrupt::STOP.load(Ordering::Relaxed) {
+                break;
+            }
+            if clock.now_ns() - told > 1_000_000_000 {
+                told = clock.now_ns();
+                let committed = thousands(outcomes.committed);
+                eprintln!("{}: {} rounds, {committed} transactions", P::NAME, outcomes.rounds);
+            }
+        }
+        Ok(outcomes)
+    }
+}

@@ -1,0 +1,39 @@
+//! Fuzz targets: what is true of keys, rows and indexes whatever the bytes say.
+//!
+//! A target is a function of bytes that panics where something is not as it should be. Three drivers run the same
+//! targets: libFuzzer (`fuzz/` beside the workspace), property tests, which shrink what fails, and a smoke run in every test run.
+//! The [`CANARY`] is wrong on purpose: a driver that does not find that out is blind.
+
+mod index;
+mod input;
+mod keys;
+mod rows;
+
+/// A named function of bytes that panics where something is wrong.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// As in `fuzz/fuzz_targets` and `fuzz/seeds`.
+    pub name: &'static str,
+    /// Tries the bytes.
+    pub run: fn(&[u8]),
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    Target { name: "keys", run: keys::run },
+    Target { name: "rows", run: rows::run },
+    Target { name: "ordered_index", run: index::run_ordered },
+    Target { name: "hash_index", run: index::run_hash },
+];
+
+/// A target that fails: an index that forgets now and then to remove a key.
+pub const CANARY: Target = Target { name: "canary", run: index::run_forgetful };
+
+/// Runs the target of this name.
+///
+/// # Panics
+/// When there is none, and where the target does.
+pub fn run(name: &str, bytes: &[u8]) {
+    let target = TARGETS.iter().find(|target| target.name == name).expect("the target is in the list");
+    (target.run)(bytes);
+}

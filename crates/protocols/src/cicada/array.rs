@@ -1,0 +1,138 @@
+//! Where the heads of a table's records lie: an expandable array of pages (§3.2), and the places that are free.
+//!
+//! Pages never move and are given back only with the table, so an index holds the address of a head and no number that would
+//! have to be looked up in a directory first. The first pages are small, so that a small table needs little; from 8192 records
+//! on a page holds as many and has up to 2 MiB.
+
+use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
+
+use polychron_memory::{Guard, OutOfMemory};
+use polychron_sync::SpinLatch;
+
+use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES, Link, Record};
+
+const FIRST_PAGE: usize = 64;
+const LARGEST_PAGE: usize = 8192;
+/// Lists of free places, so that workers seldom meet.
+const STRIPES: usize = 8;
+/// New places taken at a time.
+const STEP: usize = 16;
+
+#[derive(Debug)]
+struct Page {
+    memory: NonNull<u8>,
+    /// Records that there is room for, and those that were made.
+    capacity: usize,
+    made: usize,
+}
+
+// SAFETY: the page is owned by the array; what lies in it is shared through `Record`.
+unsafe impl Send for Page {}
+
+/// The records of one index.
+#[derive(Debug)]
+pub(super) struct RecordArray {
+    head_bytes: usize,
+    pages: Mutex<Vec<Page>>,
+    free: [SpinLatch<Vec<Record>>; STRIPES],
+}
+
+impl RecordArray {
+    /// An array of records whose heads have room for a row of `row_bytes`; rows longer than heads can hold lie elsewhere, and
+    /// only deletions in the head.
+    pub(super) fn new(row_bytes: usize) -> Self {
+        let inlined = if row_bytes > LONGEST_INLINE_BYTES { 0 } else { row_bytes };
+        let head_bytes = (HEAD_BYTES + inlined).next_multiple_of(64);
+        Self { head_bytes, pages: Mutex::default(), free: std::array::from_fn(|_| SpinLatch::default()) }
+    }
+
+    /// Words of a row that fit in a head.
+    #[inline]
+    pub(super) fn inline_words(&self) -> usize {
+        (self.head_bytes - HEAD_BYTES) / 8
+    }
+
+    /// Cache lines of a head.
+    #[inline]
+    pub(super) fn lines(&self) -> usize {
+        self.head_bytes / 64
+    }
+
+    /// A place for a new record, which is open and has no version.
+    pub(super) fn take(&self, worker: usize, guard: &Guard<'_>) -> Result<Record, OutOfMemory> {
+        if let Some(record) = self.free[worker % STRIPES].lock().pop() {
+            return Ok(record);
+        }
+        self.take_slowly(worker, guard)
+    }
+
+    #[cold]
+    fn take_slowly(&self, worker: usize, guard: &Guard<'_>) -> Result<Record, OutOfMemory> {
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if pages.last().is_none_or(|page| page.made == page.capacity) {
+            if let Some(record) = self.free.iter().find_map(|stripe| stripe.lock().pop()) {
+                return Ok(record);
+            }
+            let so_far: usize = pages.iter().map(|page| page.capacity).sum();
+            let capacity = so_far.clamp(FIRST_PAGE, LARGEST_PAGE);
+            let memory = guard.allocate(capacity * self.head_bytes)?;
+            pages.push(Page { memory, capacity, made: 0 });
+        }
+        let page = pages.last_mut().expect("there is a page with room");
+        let step = STEP.min(page.capacity - page.made);
+        let mut fresh = (page.made..page.made + step).map(|position| {
+            // SAFETY: the page has room for its capacity of heads, and this one was not made before.
+            unsafe { Record::create(page.memory.add(position * self.head_bytes)) }
+        });
+        let record = fresh.next().expect("a page with room gives a place");
+        self.free[worker % STRIPES].lock().extend(fresh.rev());
+        page.made += step;
+        Ok(record)
+    }
+
+    /// Gives a place back.
+    ///
+    /// # Safety
+    /// Nobody can find or hold the record or a version of it.
+    pub(super) unsafe fn give(&self, record: Record, worker: usize) {
+        // SAFETY: as promised.
+        unsafe { record.reset() };
+        self.free[worker % STRIPES].lock().push(record);
+    }
+
+    /// Visits all places, free ones too.
+    pub(super) fn for_each(&self, mut visit: impl FnMut(Record)) {
+        let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let made: Vec<_> = pages.iter().map(|page| (page.memory, page.made)).collect();
+        drop(pages);
+        for (memory, made) in made {
+            for position in 0..made {
+                // SAFETY: a head was made there, and pages live as long as the array.
+                visit(unsafe { Record::at(memory.add(position * self.head_bytes)) });
+            }
+        }
+    }
+
+    /// Gives all memory back.
+    ///
+    /// # Safety
+    /// Nobody uses a record of the array, now or later.
+    pub(super) unsafe fn destroy(&self, guard: &Guard<'_>) {
+        self.for_each(|record| {
+            let mut place = record.latest();
+            while let Link::To(version) = place.link() {
+                place = version.next();
+                if !record.is_inline(version) {
+                    let (memory, bytes) = version.memory();
+                    // SAFETY: the version is in the list of a record that nobody uses.
+                    unsafe { guard.free(memory, bytes) };
+                }
+            }
+        });
+        for page in self.pages.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // SAFETY: the page was allocated with this size, and nobody uses what lies in it.
+            unsafe { guard.free(page.memory, page.capacity * self.head_bytes) };
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! The workers' clocks and the horizons that a leader derives from them (§3.1, 3.8).
+//!
+//! Each worker has a slot, which it alone writes: the timestamp of its running transaction (`active`), the moment before
+//! which everything is settled for that transaction (`floor`), and its clock. A leader, which is whoever comes by when it is
+//! due, first publishes `bound`, a clock reading that no transaction begins before from then on, and looks at every
+//! `active` word: the earliest of these is `min_wts`, and every transaction that has an earlier timestamp has ended. It
+//! publishes that, looks at every `floor`, and the earliest is `min_rts`: what was superseded by then, nobody looks at.
+//!
+//! A beginning transaction stores both words, passes a barrier, and looks at `bound` and `min_wts` again. Either the leader's
+//! scan, which comes behind a barrier of its own, saw the words, or the worker sees what the leader published and starts
+//! over. An idle worker's words are [`NONE`], so it holds nothing back.
+
+use polychron_base::clock::{Clock, SystemClock};
+use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use polychron_sync::{CachePadded, publish};
+
+use super::options::{Consistency, Options};
+use super::timestamp::{Shape, Timestamp};
+
+/// What the words of an idle worker hold; no timestamp is zero.
+const NONE: u64 = 0;
+/// A clock that stood still for longer than this is believed to have done something else (§3.1).
+const LONGEST_STEP_NS: u64 = 3_600_000_000_000;
+
+#[derive(Debug, Default)]
+struct Slot {
+    active: AtomicU64,
+    floor: AtomicU64,
+    clock: AtomicU64,
+    /// Counts for statistics; of all workers that had the slot.
+    boosts: AtomicU64,
+    promotions: AtomicU64,
+    /// The most that the clock was behind another one when it looked.
+    skew: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Horizons {
+    bound: AtomicU64,
+    min_wts: AtomicU64,
+    min_rts: AtomicU64,
+    led_at_ns: AtomicU64,
+}
+
+/// The clocks of a database.
+#[derive(Debug)]
+pub(super) struct Clocks {
+    horizons: CachePadded<Horizons>,
+    leading: CachePadded<AtomicBool>,
+    /// The shared counter, where there is one instead of clocks.
+    central: Option<CachePadded<AtomicU64>>,
+    used_slots: CachePadded<AtomicUsize>,
+    slots: Box<[CachePadded<Slot>]>,
+    clock: SystemClock,
+    pub(super) shape: Shape,
+    /// Whether clocks are the machine's, or go on by what each worker measures.
+    is_machine_time: bool,
+    synchronization_ns: u64,
+    boost_ns: u64,
+    /// No clock goes further than this at once.
+    longest_step: u64,
+}
+
+/// A worker's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LocalClock {
+    /// The clock itself; grows by the time that was measured here.
+    time: u64,
+    /// The machine's time at its latest reading.
+    pub(super) now_ns: u64,
+    /// The latest adjusted reading; timestamps are made of these.
+    pub(super) adjusted: u64,
+    boost: u64,
+    synchronized_ns: u64,
+    partner: usize,
+}
+
+impl LocalClock {
+    /// A reading that no timestamp so far is ahead of, nor will be soon.
+    #[inline]
+    pub(super) fn ahead(&self) -> u64 {
+        self.adjusted.max(self.time)
+    }
+}
+
+/// Adds to a count that only the calling thread writes.
+fn add_one(count: &AtomicU64) {
+    count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+impl Clocks {
+    /// Clocks for so many workers.
+    pub(super) fn new(options: &Options, shape: Shape, workers: usize) -> Self {
+        let clock = SystemClock::new();
+        let start = shape.proper(if options.central_clock { 1 } else { clock.now_ns() });
+        let first = shape.timestamp(start, 0);
+        let horizons = Horizons {
+            bound: AtomicU64::new(start),
+            min_wts: AtomicU64::new(first.0),
+            min_rts: AtomicU64::new(first.predecessor().0),
+            led_at_ns: AtomicU64::new(clock.now_ns()),
+        };
+        Self {
+            horizons: CachePadded::new(horizons),
+            leading: CachePadded::new(AtomicBool::new(false)),
+            central: options.central_clock.then(|| CachePadded::new(AtomicU64::new(start))),
+            used_slots: CachePadded::new(AtomicUsize::new(0)),
+            slots: (0..workers).map(|_| CachePadded::default()).collect(),
+            clock,
+            shape,
+            is_machine_time: options.consistency != Consistency::Loose,
+            synchronization_ns: options.synchronization_interval.as_nanos() as u64,
+            boost_ns: options.clock_boost.as_nanos() as u64,
+            longest_step: LONGEST_STEP_NS.min(shape.clock_numbers() / 64),
+        }
+    }
+
+    /// The machine's time.
+    #[inline]
+    pub(super) fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// A clock for the worker that has this slot; timestamps of a worker that had it before lie behind.
+    pub(super) fn join(&self, slot: usize) -> LocalClock {
+        // Release: pairs with the acquire loads of the leader. As with the epochs, a leader that does not see this yet is one
+        // whose scan came before the barrier of the worker's first transaction.
+        self.used_slots.fetch_max(slot + 1, Ordering::AcqRel);
+        let now_ns = self.now_ns();
+        // The slot's claim by this worker comes behind its release by the one before, and that behind `leave`.
+        let common = if self.is_machine_time && self.central.is_none() { now_ns } else { self.bound() };
+        let time = common.max(self.slots[slot].clock.load(Ordering::Relaxed));
+        LocalClock { time, now_ns, adjusted: time, partner: slot, ..LocalClock::default() }
+    }
+
+    /// The worker of this slot goes; who has the slot after it goes on where its timestamps end.
+    pub(super) fn leave(&self, slot: usize, local: &LocalClock) {
+        self.slots[slot].clock.store(local.time.max(local.adjusted), Ordering::Relaxed);
+        self.end(slot);
+    }
+
+    /// Reads the machine's time and brings the worker's clock up to it.
+    #[inline]
+    pub(super) fn advance(&self, local: &mut LocalClock, slot: usize) {
+        let now_ns = self.now_ns();
+        if self.central.is_some() {
+            local.now_ns = now_ns;
+            return;
+        }
+        if self.is_machine_time {
+            local.time = now_ns.max(local.time + 1);
+        } else {
+            local.time += now_ns.saturating_sub(local.now_ns).clamp(1, self.longest_step);
+        }
+        local.now_ns = now_ns;
+        if now_ns.saturating_sub(local.synchronized_ns) >= self.synchronization_ns {
+            self.synchronize(local, slot);
+        }
+    }
+
+    /// One-sided synchronisation: a slow clock catches up with another worker's.
+    #[cold]
+    fn synchronize(&self, local: &mut LocalClock, slot: usize) {
+        local.synchronized_ns = local.now_ns;
+        // Relaxed: a clock reading orders nothing.
+        let used = self.used_slots.load(Ordering::Relaxed).max(1);
+        local.partner = (local.partner + 1) % used;
+        if local.partner == slot {
+            local.partner = (local.partner + 1) % used;
+        }
+        let other = self.slots[local.partner].clock.load(Ordering::Relaxed);
+        if other > local.time {
+            let skew = &self.slots[slot].skew;
+            skew.store(skew.load(Ordering::Relaxed).max(other - local.time), Ordering::Relaxed);
+            local.time = other;
+        }
+    }
+
+    /// Makes the worker's next timestamps later than a clock reading (causal consistency).
+    pub(super) fn follow(&self, local: &mut LocalClock, adjusted: u64) {
+        local.adjusted = local.adjusted.max(adjusted);
+    }
+
+    /// A conflict: the next attempt's timestamp is ahead of the other clocks.
+    #[inline]
+    pub(super) fn boost(&self, local: &mut LocalClock, slot: usize) {
+        local.boost = self.boost_ns;
+        add_one(&self.slots[slot].boosts);
+    }
+
+    /// Counts a row that moved into its head.
+    pub(super) fn count_promotion(&self, slot: usize) {
+        add_one(&self.slots[slot].promotions);
+    }
+
+    /// How often a worker's clock was boosted, and how many rows moved into their heads.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let sum =
+            |word: fn(&Slot) -> &AtomicU64| self.slots.iter().map(|slot| word(slot).load(Ordering::Relaxed)).sum();
+        (sum(|slot| &slot.boosts), sum(|slot| &slot.promotions))
+    }
+
+    /// A commit ends the boost.
+    #[inline]
+    pub(super) fn calm(&self, local: &mut LocalClock) {
+        local.boost = 0;
+    }
+
+    #[inline]
+    fn draw(&self, local: &mut LocalClock) {
+        let next = match &self.central {
+            // SeqCst for the one order that all draw from; the value alone matters.
+            Some(counter) => counter.fetch_add(1, Ordering::SeqCst) + 1,
+            None => (local.time + local.boost).max(local.adjusted + 1),
+        };
+        local.adjusted = self.shape.proper(next);
+    }
+
+    /// Begins a transaction that may write.
+    #[inline]
+    pub(super) fn begin(&self, slot: usize, local: &mut LocalClock) -> Timestamp {
+        let words = &self.slots[slot];
+        words.clock.store(local.time, Ordering::Relaxed);
+        let mut min_wts = self.min_wts();
+        loop {
+            self.draw(local);
+            let timestamp = self.shape.timestamp(local.adjusted, slot);
+            // The barrier below comes before anyone may rely on it; release because a renewed word ends an old claim.
+            words.floor.store(min_wts.predecessor().0, Ordering::Release);
+            // Barrier: pairs with those of `lead`.
+            publish(&words.active, timestamp.0);
+            // Acquire: pairs with the leader's `publish`.
+            let bound = self.horizons.bound.load(Ordering::Acquire);
+            let now = self.min_wts();
+            if local.adjusted >= bound && now == min_wts {
+                return timestamp;
+            }
+            local.time = local.time.max(bound);
+            min_wts = now;
+        }
+    }
+
+    /// Begins a snapshot of what is settled (thread.rts of §3.1).
+    #[inline]
+    pub(super) fn begin_snapshot(&self, slot: usize) -> Timestamp {
+        let mut min_wts = self.min_wts();
+        loop {
+            let floor = min_wts.predecessor();
+            // Barrier: pairs with the second one of `lead`.
+            publish(&self.slots[slot].floor, floor.0);
+            let now = self.min_wts();
+            if now == min_wts {
+                return floor;
+            }
+            min_wts = now;
+        }
+    }
+
+    /// Ends the slot's transaction or snapshot.
+    #[inline]
+    pub(super) fn end(&self, slot: usize) {
+        let words = &self.slots[slot];
+        // Release: pairs with the acquire loads of `lead`: all that the transaction read and wrote came before.
+        words.active.store(NONE, Ordering::Release);
+        words.floor.store(NONE, Ordering::Release);
+    }
+
+    /// The most that a clock was found behind another one.
+    pub(super) fn skew(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.skew.load(Ordering::Relaxed)).max().unwrap_or(0)
+    }
+
+    /// The clock reading that no transaction begins before any more.
+    pub(super) fn bound(&self) -> u64 {
+        self.horizons.bound.load(Ordering::Relaxed)
+    }
+
+    /// Every transaction that has an earlier timestamp has ended.
+    #[inline]
+    pub(super) fn min_wts(&self) -> Timestamp {
+        // Acquire: pairs with the leader's `publish`: who sees it sees what those transactions did.
+        Timestamp(self.horizons.min_wts.load(Ordering::Acquire))
+    }
+
+    /// Nobody, now or later, looks at what was superseded at this moment or before.
+    #[inline]
+    pub(super) fn min_rts(&self) -> Timestamp {
+        // Acquire: pairs with the leader's release store, which comes after it saw the readers leave.
+        Timestamp(self.horizons.min_rts.load(Ordering::Acquire))
+    }
+
+    /// How far the oldest reader is behind what is settled.
+    #[inline]
+    pub(super) fn readers_lag(&self) -> u64 {
+        let (settled, min_rts) = (self.min_wts().predecessor(), self.min_rts());
+        if min_rts.is_before(settled) { self.shape.clock_between(min_rts, settled) } else { 0 }
+    }
+
+    /// What is settled, and all moments before that at which somebody reads, now or later.
+    pub(super) fn held_moments(&self, moments: &mut Vec<Timestamp>) -> Timestamp {
+        let settled = self.min_wts().predecessor();
+        // SeqCst: the barrier between the horizon and the look at the words; pairs with those of `begin` and `begin_snapshot`.
+        // Whom the look misses sees that horizon, and reads at it or later.
+        fence(Ordering::SeqCst);
+        // Acquire: pairs with the release in `join`, and with `end`.
+        let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
+        let words = slots.iter().map(|slot| slot.floor.load(Ordering::Acquire));
+        moments.clear();
+        moments.extend(words.filter(|&word| word != NONE).map(Timestamp));
+        settled
+    }
+
+    /// Whether the horizons should be moved on.
+    #[inline]
+    pub(super) fn is_due(&self, now_ns: u64, interval_ns: u64) -> bool {
+        now_ns.saturating_sub(self.horizons.led_at_ns.load(Ordering::Relaxed)) >= interval_ns
+    }
+
+    /// How old what is settled is, in nanoseconds; nothing where a counter stands for the clock.
+    pub(super) fn staleness_ns(&self) -> u64 {
+        if self.central.is_some() {
+            return 0;
+        }
+        let now = self.shape.timestamp(self.shape.proper(self.now_ns()), 0);
+        let settled = self.min_wts();
+        if settled.is_before(now) { self.shape.clock_between(settled, now) } else { 0 }
+    }
+
+    /// How far the clocks are ahead of what nobody looks at any more.
+    #[inline]
+    pub(super) fn lag(&self) -> u64 {
+        let bound = self.shape.timestamp(self.bound(), 0);
+        let min_rts = Timestamp(self.horizons.min_rts.load(Ordering::Relaxed));
+        if min_rts.is_before(bound) { self.shape.clock_between(min_rts, bound) } else { 0 }
+    }
+
+    /// The leader has a clock as well, so that the horizon passes what workers did before they became idle.
+    fn leaders_clock(&self, now_ns: u64) -> u64 {
+        if self.is_machine_time {
+            return now_ns;
+        }
+        let elapsed = now_ns.saturating_sub(self.horizons.led_at_ns.load(Ordering::Relaxed));
+        self.bound() + elapsed.min(self.longest_step)
+    }
+
+    /// Moves the horizons on. `false`: somebody else is at it.
+    pub(super) fn lead(&self) -> bool {
+        // Acquire: pairs with the release below, so that leaders follow each other.
+        if self.leading.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        let horizons = &*self.horizons;
+        let now_ns = self.now_ns();
+        // Acquire: pairs with the release in `join`.
+        let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
+        let furthest = match &self.central {
+            Some(counter) => counter.load(Ordering::SeqCst) + 1,
+            None => {
+                let clocks = slots.iter().map(|slot| slot.clock.load(Ordering::Relaxed));
+                clocks.max().unwrap_or(0).max(self.leaders_clock(now_ns))
+            }
+        };
+        let bound = self.shape.proper(furthest.max(horizons.bound.load(Ordering::Relaxed)));
+        // Barrier: pairs with `publish` in `begin`; a transaction that the scan misses sees the bound.
+        publish(&horizons.bound, bound);
+        // Acquire: again for slots that joined meanwhile; and pairs with `end`.
+        let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
+        let earliest = |from: Timestamp, word: &dyn Fn(&Slot) -> &AtomicU64| {
+            let held = slots.iter().map(|slot| word(slot).load(Ordering::Acquire)).filter(|&word| word != NONE);
+            held.map(Timestamp).fold(from, |least, word| if word.is_before(least) { word } else { least })
+        };
+        // A word that was stored with an outdated horizon, and is about to be stored anew, may lie behind: horizons never
+        // go back, and nobody relies on that word.
+        let not_before = |new: Timestamp, old: Timestamp| if new.is_before(old) { old } else { new };
+        let old_min_wts = Timestamp(horizons.min_wts.load(Ordering::Relaxed));
+        let min_wts = not_before(earliest(self.shape.timestamp(bound, 0), &|slot| &slot.active), old_min_wts);
+        // Barrier: pairs with those of `begin` and `begin_snapshot`; whom the scan misses sees this horizon.
+        publish(&horizons.min_wts, min_wts.0);
+        let min_rts = earliest(min_wts.predecessor(), &|slot| &slot.floor);
+        let min_rts = not_before(min_rts, Timestamp(horizons.min_rts.load(Ordering::Relaxed)));
+        // Release: pairs with the acquire in `min_rts`.
+        horizons.min_rts.store(min_rts.0, Ordering::Release);
+        horizons.led_at_ns.store(now_ns, Ordering::Relaxed);
+        // Release: pairs with the acquire above.
+        self.leading.store(false, Ordering::Release);
+        true
+    }
+}

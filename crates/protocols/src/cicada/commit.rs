@@ -1,0 +1,480 @@
+//! Validation (§3.4, 3.5), the write phase, and roll-back.
+//!
+//! 0. Unless the worker's last transactions have all committed: bring the most contended writes to the front, and check the
+//!    reads, so that a conflict is found before anything is installed.
+//! 1. **Install** a pending version for each write, in its place by timestamp. A key that leads to no record gets one, with the pending
+//!    version in it, and its index entry now: no index is touched before.
+//! 2. **Raise** the read timestamp of every version that was read, and of every part of the key space that was found empty.
+//! 3. **Check** that (a) what was visible still is, and no stamp is broken; (b) what is visible below each installed version was not
+//!    read by a later transaction, and where there is no row below, no part that holds the key was found empty by one. Below an
+//!    insertion there must be none.
+//! 4. Hand the changes to the log, and say of each version that it is committed, or a deletion.
+//!
+//! Why one of two conflicting transactions fails, R with timestamp *r* having read what W with *w* < *r* changes: R raises, and then looks
+//! at the list; W installs, and then looks at the read timestamp. All four are sequentially consistent. If R's look comes after W's
+//! installation, R finds it (and waits for its end). Otherwise W's look comes after R's raising, and finds *r* > *w*. Where R
+//! need not raise because it finds a timestamp late enough, its load stands for the store that it reads from. The same holds for an absent
+//! key, with the index's latch as W's installation, the stamp as R's look, and the part's word for the read timestamp.
+//!
+//! Nobody waits in a circle: who waits for a pending version has a later timestamp than its writer. And none is given up for
+//! what runs in the background: a tombstone that was closed meanwhile was read as absent and still is, and a key whose record
+//! was closed gets a new one.
+
+use polychron_base::error::KeyPreview;
+use polychron_base::{Abort, Error, IndexId, Reason, Stop};
+use polychron_engine::redo::{self, Redo};
+use polychron_engine::stores::{OwnedKey, Place};
+use polychron_index::Inserted;
+use polychron_sync::Backoff;
+
+use super::options::Consistency;
+use super::reclaim::Garbage;
+use super::record::{Link, Record, Status, Version, search};
+use super::sets::{Kind, Sets, Target, Write};
+use super::table::Store;
+use super::transaction::CicadaTransaction;
+
+/// How many writes are sorted by contention (§3.5).
+const SORTED: usize = 8;
+
+/// A write that counts, on its way into the database.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    write: u32,
+    /// How long ago, in timestamps, the record was written last.
+    age: i64,
+    /// Where it was installed, as what.
+    installed: Option<(Record, Version)>,
+}
+
+/// What came of putting a version into a list.
+enum Linked {
+    Done,
+    /// The record is closed.
+    Closed,
+    Conflict(Reason),
+}
+
+impl<R: Redo> CicadaTransaction<'_, R> {
+    /// Validates, and makes the writes part of the database.
+    pub(super) fn validate_and_write(&mut self) -> Result<(), Stop> {
+        if self.state.sets.writes.is_empty() {
+            self.validate_reads()?;
+        } else {
+            self.gather();
+            if self.state.commits_in_row < self.shared.options.calm_after {
+                if self.shared.options.sort_by_contention {
+                    self.sort_by_contention();
+                }
+                if self.shared.options.check_early {
+                    self.check_reads(false)?;
+                }
+            }
+            if let Err(stop) = self.install_and_check() {
+                self.abort_installed();
+                return Err(stop);
+            }
+            self.log();
+            self.commit_installed();
+        }
+        self.state.commits_in_row = self.state.commits_in_row.saturating_add(1);
+        self.shared.clocks.calm(&mut self.state.clock);
+        Ok(())
+    }
+
+    /// Validates a transaction that changes nothing.
+    pub(super) fn validate_reads(&mut self) -> Result<(), Stop> {
+        self.raise();
+        self.check_reads(true)?;
+        self.check_stamps()
+    }
+
+    /// Collects the writes that count. A key that had no row and has none in the end is left alone; that it was absent is then
+    /// guarded by its stamp.
+    fn gather(&mut self) {
+        let pending = &mut self.state.buffers.pending;
+        pending.clear();
+        let Sets { writes, nodes, .. } = &mut self.state.sets;
+        for position in writes.latest_ones() {
+            let write = writes.get(position);
+            if write.target != Target::Key || write.kind != Kind::Delete {
+                pending.push(Pending { write: position, age: 0, installed: None });
+            } else if let Some(stamp) = writes.first_stamp(position) {
+                nodes.add(stamp, write.place);
+            }
+        }
+    }
+
+    /// Brings those records to the front that were written last: they are probably written most often.
+    fn sort_by_contention(&mut self) {
+        let timestamp = self.timestamp;
+        let (pending, writes) = (&mut self.state.buffers.pending, &self.state.sets.writes);
+        if pending.len() < 2 {
+            return;
+        }
+        for entry in pending.iter_mut() {
+            let latest = match writes.get(entry.write).target {
+                Target::Record(record) => record.latest().link(),
+                Target::Key => Link::End,
+            };
+            entry.age = match latest {
+                Link::To(version) => timestamp.0.wrapping_sub(version.wts().0) as i64,
+                _ => i64::MAX,
+            };
+        }
+        if pending.len() > SORTED {
+            pending.select_nth_unstable_by_key(SORTED - 1, |entry| entry.age);
+        }
+        let front = SORTED.min(pending.len());
+        pending[..front].sort_unstable_by_key(|entry| entry.age);
+    }
+
+    fn install_and_check(&mut self) -> Result<(), Stop> {
+        for position in 0..self.state.buffers.pending.len() {
+            self.install(position)?;
+        }
+        self.raise();
+        self.check_reads(true)?;
+        self.check_writes()?;
+        self.check_stamps()
+    }
+
+    fn store(&self, place: Place) -> Result<&Store, Error> {
+        let table = polychron_engine::catalog::get(&self.state.tables, place.table)?;
+        table.store(place.index).map(|store| &**store)
+    }
+
+    /// Step 1 for one write.
+    fn install(&mut self, position: usize) -> Result<(), Stop> {
+        let write = *self.state.sets.writes.get(self.state.buffers.pending[position].write);
+        let (mut backoff, mut has_record) = (Backoff::new(), write.has_record);
+        loop {
+            let record = match write.target {
+                Target::Record(record) => Some(record),
+                Target::Key if has_record => self.record_of_key(&write)?,
+                Target::Key => None,
+            };
+            let Some(record) = record else {
+                if self.install_new(position, &write)? {
+                    return Ok(());
+                }
+                has_record = true;
+                continue;
+            };
+            let version = self.make_version(record, position, &write)?;
+            match self.link(record, version, &write) {
+                Linked::Done => {
+                    self.state.buffers.pending[position].installed = Some((record, version));
+                    return Ok(());
+                }
+                // Its key is about to leave the index, or has left it.
+                Linked::Closed if write.target == Target::Key => {
+                    self.discard(record, version);
+                    backoff.wait();
+                }
+                Linked::Closed => {
+                    debug_assert!(false, "a record that shows a row to a transaction stays open");
+                    self.discard(record, version);
+                    return Err(self.conflict(Reason::StaleRead, write.place, None));
+                }
+                Linked::Conflict(reason) => {
+                    self.discard(record, version);
+                    return Err(self.conflict(reason, write.place, None));
+                }
+            }
+        }
+    }
+
+    fn record_of_key(&self, write: &Write) -> Result<Option<Record>, Error> {
+        let key = self.state.sets.writes.key(write);
+        let handle = self.store(write.place)?.index().get(key, &self.guard).handle;
+        // SAFETY: the handle was found under this transaction's guard.
+        Ok(handle.map(|handle| unsafe { Record::from_handle(handle) }))
+    }
+
+    /// Installs a version in a new record, and its key in the index. `false`: the key has a record by now.
+    fn install_new(&mut self, position: usize, write: &Write) -> Result<bool, Stop> {
+        let store: *const Store = self.store(write.place)?;
+        // SAFETY: the worker's list of tables keeps the store until the transaction has ended.
+        let store = unsafe { &*store };
+        let record = store.records.take(self.state.worker, &self.guard).map_err(Error::from)?;
+        let version = match self.make_version(record, position, write) {
+            Ok(version) => version,
+            Err(error) => {
+                // SAFETY: nobody has seen the record.
+                unsafe { store.records.give(record, self.state.worker) };
+                return Err(error.into());
+            }
+        };
+        let linked = record.latest().install(None, version);
+        debug_assert!(linked, "nobody knows the record");
+        let sets = &mut self.state.sets;
+        let inserted = store.index().insert(sets.writes.key(write), record.handle(), &mut sets.nodes, &self.guard);
+        if matches!(inserted, Ok(Inserted::New)) {
+            self.state.buffers.pending[position].installed = Some((record, version));
+            return Ok(true);
+        }
+        if record.is_inline(version) {
+            version.end(Status::Unused);
+        } else {
+            // A collector with an outdated item for whatever lay in this place before may be looking.
+            let (memory, bytes) = version.memory();
+            // SAFETY: the record is given back below, so nobody finds the version from now on.
+            unsafe { self.guard.retire(memory, bytes) };
+        }
+        // SAFETY: the index did not take the record, so no transaction has seen it.
+        unsafe { store.records.give(record, self.state.worker) };
+        inserted.map_err(Error::from)?;
+        Ok(false)
+    }
+
+    /// A version for a write: the head's if it is free and large enough, else one of its own (§3.3).
+    #[inline]
+    fn make_version(&self, record: Record, position: usize, write: &Write) -> Result<Version, Error> {
+        let row: &[u64] = match write.kind {
+            Kind::Put => self.state.sets.writes.row(self.state.buffers.pending[position].write).as_words(),
+            Kind::Delete => &[],
+        };
+        let fits = self.shared.options.inlining && self.store(write.place)?.records.inline_words() >= row.len();
+        let inline = if fits { record.claim_version() } else { None };
+        let version = match inline {
+            Some(version) => version,
+            // At the memory limit deletions go on.
+            None if write.kind == Kind::Delete => self.guard.with_reserve(|guard| Version::allocate(0, guard))?,
+            None => Version::allocate(row.len(), &self.guard)?,
+        };
+        // SAFETY: the version was claimed or allocated just now, with room for the row.
+        unsafe { version.fill(self.timestamp, row) };
+        Ok(version)
+    }
+
+    /// Gives a version back that nobody has seen.
+    fn discard(&self, record: Record, version: Version) {
+        if record.is_inline(version) {
+            version.end(Status::Unused);
+        } else {
+            let (memory, bytes) = version.memory();
+            // SAFETY: the version was allocated for this write and never installed.
+            unsafe { self.guard.free(memory, bytes) };
+        }
+    }
+
+    /// Puts a version into its place in a list, unless it is plain already that it would not pass.
+    fn link(&self, record: Record, version: Version, write: &Write) -> Linked {
+        let (timestamp, options) = (self.timestamp, &self.shared.options);
+        let latest_only = options.write_latest_only && !write.blind && write.target != Target::Key;
+        loop {
+            let mut place = record.latest();
+            let below = loop {
+                match place.link() {
+                    Link::To(other) if other.wts().is_after(timestamp) => {
+                        if latest_only && other.status() != Status::Aborted {
+                            return Linked::Conflict(Reason::WrittenLater);
+                        }
+                        place = other.next();
+                    }
+                    Link::To(other) => break Some(other),
+                    Link::End => break None,
+                    Link::Closed => return Linked::Closed,
+                }
+            };
+            if let Some(reason) = below.and_then(|below| self.refuse_early(below, write)) {
+                return Linked::Conflict(reason);
+            }
+            if place.install(below, version) {
+                return Linked::Done;
+            }
+        }
+    }
+
+    /// Why a version cannot be installed above `below`, as far as one look tells.
+    #[inline]
+    fn refuse_early(&self, below: Version, write: &Write) -> Option<Reason> {
+        match below.status() {
+            Status::Committed if write.target == Target::Key && !write.blind => Some(Reason::InsertedFirst),
+            Status::Committed | Status::Deleted => {
+                let read_later = self.shared.options.validation.writes && below.rts().is_after(self.timestamp);
+                read_later.then_some(Reason::ReadLater)
+            }
+            _ => None,
+        }
+    }
+
+    /// Step 2.
+    fn raise(&self) {
+        if !self.shared.options.validation.read_timestamps {
+            return;
+        }
+        let timestamp = self.timestamp;
+        for read in &self.state.sets.reads {
+            if let Some(version) = read.version {
+                version.raise_rts(timestamp);
+            }
+        }
+        for &part in &self.state.sets.absences {
+            self.shared.absences.raise(part, timestamp);
+        }
+    }
+
+    /// Step 3 (a) for records. `wait`: whether pending versions are waited for whatever the options say.
+    pub(super) fn check_reads(&mut self, wait: bool) -> Result<(), Stop> {
+        let (timestamp, validation) = (self.timestamp, self.shared.options.validation);
+        if !validation.reads {
+            return Ok(());
+        }
+        let wait = (wait || self.shared.options.wait_for_pending) && validation.pending;
+        for at in 0..self.state.sets.reads.len() {
+            let read = self.state.sets.reads[at];
+            if let (None, Some(version)) = (read.later, read.version)
+                && read.record.latest().link() == Link::To(version)
+            {
+                continue;
+            }
+            let seen = search(read.record, timestamp, read.later, wait);
+            // A record that was closed meanwhile showed no row and shows none.
+            if seen.version != read.version && !seen.closed {
+                return Err(self.conflict(Reason::StaleRead, read.place, read.version));
+            }
+            self.state.sets.reads[at].later = seen.later;
+        }
+        Ok(())
+    }
+
+    /// Step 3 (a) for what was not there.
+    fn check_stamps(&mut self) -> Result<(), Stop> {
+        if !self.shared.options.validation.stamps {
+            return Ok(());
+        }
+        // SAFETY: the stamps were taken under this transaction's guard.
+        match unsafe { self.state.sets.nodes.first_broken() } {
+            None => Ok(()),
+            Some(place) => Err(self.conflict(Reason::Phantom, place, None)),
+        }
+    }
+
+    /// Step 3 (b).
+    fn check_writes(&mut self) -> Result<(), Stop> {
+        let (timestamp, validation) = (self.timestamp, self.shared.options.validation);
+        for position in 0..self.state.buffers.pending.len() {
+            let Pending { write, installed, .. } = self.state.buffers.pending[position];
+            let Some((record, version)) = installed else { continue };
+            let write = *self.state.sets.writes.get(write);
+            let below = search(record, timestamp, Some(version), validation.pending);
+            if below.is_row && write.target == Target::Key && !write.blind && validation.stamps {
+                return Err(self.conflict(Reason::InsertedFirst, write.place, below.version));
+            }
+            if let Some(below) = below.version
+                && validation.writes
+                && below.rts().is_after(timestamp)
+            {
+                return Err(self.conflict(Reason::ReadLater, write.place, Some(below)));
+            }
+            if !below.is_row && write.kind == Kind::Put && validation.absences && !self.admits(&write)? {
+                return Err(self.conflict(Reason::ReadLater, write.place, None));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the key of a write may come into being now.
+    fn admits(&self, write: &Write) -> Result<bool, Error> {
+        let (store, key) = (self.store(write.place)?, self.state.sets.writes.key(write));
+        Ok(self.shared.absences.admit(write.place, key, &store.lengths, self.timestamp))
+    }
+
+    /// Hands the changes of rows to the log.
+    fn log(&self) {
+        if !R::ENABLED {
+            return;
+        }
+        let (redo, worker, timestamp) = (&self.shared.redo, self.state.worker, self.timestamp.0);
+        let writes = &self.state.sets.writes;
+        for pending in &self.state.buffers.pending {
+            let write = writes.get(pending.write);
+            if write.place.index != IndexId::PRIMARY || write.unlogged {
+                continue;
+            }
+            let change = match write.kind {
+                Kind::Put => redo::Change::Put(writes.row(pending.write).as_words()),
+                Kind::Delete => redo::Change::Delete,
+            };
+            redo.change(worker, timestamp, write.place.table, writes.key(write), change);
+        }
+        redo.committed(worker, timestamp);
+    }
+
+    /// Step 4: from here on the versions are visible, and those below them are garbage soon.
+    fn commit_installed(&mut self) {
+        let wts = self.timestamp;
+        for pending in &self.state.buffers.pending {
+            let Some((record, version)) = pending.installed else { continue };
+            let write = self.state.sets.writes.get(pending.write);
+            let deleted = write.kind == Kind::Delete;
+            version.end(if deleted { Status::Deleted } else { Status::Committed });
+            if deleted || version.next().link() != Link::End {
+                let key = deleted.then(|| OwnedKey::new(self.state.sets.writes.key(write)));
+                self.state.reclaimer.push(Garbage { place: write.place, record, wts, key });
+            }
+        }
+        self.state.buffers.pending.clear();
+    }
+
+    /// What was installed counts for nothing. It is taken out when nobody can stand on it any more.
+    #[cold]
+    fn abort_installed(&mut self) {
+        let wts = self.timestamp;
+        for pending in &self.state.buffers.pending {
+            let Some((record, version)) = pending.installed else { continue };
+            version.end(Status::Aborted);
+            let write = self.state.sets.writes.get(pending.write);
+            let key = (write.target == Target::Key).then(|| OwnedKey::new(self.state.sets.writes.key(write)));
+            self.state.reclaimer.push(Garbage { place: write.place, record, wts, key });
+        }
+        self.state.buffers.pending.clear();
+    }
+
+    /// Holds a commit back until nobody can come to stand before it any more who begins after it was acknowledged (§3.1).
+    pub(super) fn acknowledge(&mut self) {
+        let (clocks, options) = (&self.shared.clocks, &self.shared.options);
+        match options.consistency {
+            Consistency::Loose => {}
+            Consistency::Clock => {
+                // A counter has no time to wait for, and is strict by itself.
+                if options.central_clock || self.state.clock.adjusted <= self.state.clock.now_ns {
+                    return;
+                }
+                let mut backoff = Backoff::new();
+                while clocks.now_ns() < self.state.clock.adjusted {
+                    backoff.wait();
+                }
+            }
+            Consistency::External => {
+                let mut backoff = Backoff::new();
+                while !clocks.min_wts().is_after(self.timestamp) {
+                    clocks.lead();
+                    backoff.wait();
+                }
+            }
+        }
+    }
+
+    /// Keeps why the transaction conflicts. The key is taken from a version where it has a row.
+    #[cold]
+    pub(super) fn conflict(&mut self, reason: Reason, place: Place, version: Option<Version>) -> Stop {
+        let key = version.and_then(|version| self.key_of(place, version));
+        self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
+        self.state.commits_in_row = 0;
+        self.shared.clocks.boost(&mut self.state.clock, self.state.worker);
+        self.doomed = true;
+        Stop::conflict()
+    }
+
+    fn key_of(&self, place: Place, version: Version) -> Option<KeyPreview> {
+        if version.status() != Status::Committed {
+            return None;
+        }
+        let table = self.state.tables.get(place.table.position())?.as_deref()?;
+        // SAFETY: the version was visible to this transaction, which still runs.
+        self.key_in(table, place.index, unsafe { version.row() })
+    }
+}

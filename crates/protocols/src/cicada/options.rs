@@ -1,0 +1,129 @@
+//! The knobs of this protocol.
+
+use std::time::Duration;
+
+/// How far the serial order agrees with the order in which commits were acknowledged (§3.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Consistency {
+    /// As in the paper by default: a worker's transactions are ordered one after the other; two workers' clocks may differ.
+    Loose,
+    /// A transaction that begins after another was acknowledged follows it, as far as all cores read the same time: a
+    /// commit whose timestamp lies ahead of the machine's clock waits until it does not. That happens behind a clock boost
+    /// and takes a microsecond at most. Where cores read different times it is as strict as they agree.
+    #[default]
+    Clock,
+    /// The same whatever the clocks say (external consistency): a commit is acknowledged when every transaction that might
+    /// still get an earlier timestamp has ended. One thread must not hold two transactions open.
+    External,
+}
+
+/// Options of Cicada. The defaults are the paper's values where nothing else is said.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How the serial order relates to real time. The paper's default is `Loose`; a user who writes in one thread and reads
+    /// in another expects more, and `Clock` costs next to nothing.
+    pub consistency: Consistency,
+    /// Timestamps from one shared counter instead of the workers' clocks (factor analysis).
+    pub central_clock: bool,
+    /// Bits of a timestamp that tell workers apart. The paper's 8 allow for 256 workers, two of which are the database's own;
+    /// 9 leave 256 to users, and 12 allow for 4096.
+    pub worker_bits: u32,
+    /// Bits of a timestamp that hold the clock. All that are left, unless a test wants to see them wrap around.
+    pub clock_bits: Option<u32>,
+    /// How often the horizons move on and garbage is collected (Figure 9: 10 µs to 100 ms).
+    pub collection_interval: Duration,
+    /// How far the oldest reader may fall behind before versions that nobody sees are taken out between the versions that it
+    /// and others see. The paper has no such thing: there a long reader holds back everything that came after it.
+    pub thinning_after: Duration,
+    /// How often a worker adjusts its clock to another one's.
+    pub synchronization_interval: Duration,
+    /// What a worker's clock is ahead by after a conflict.
+    pub clock_boost: Duration,
+    /// How often the background thread does what workers do besides their transactions, in case they have none.
+    pub background_interval: Duration,
+    /// Whether small rows lie in the record's head.
+    pub inlining: bool,
+    /// Whether rows that are read outside of a free head move there (§3.3).
+    pub promotion: bool,
+    /// Whether a version that is being committed is waited for; otherwise it is passed over on the chance that it aborts (Table 2).
+    pub wait_for_pending: bool,
+    /// Whether only the latest version of a record is written on after it was read (Table 2).
+    pub write_latest_only: bool,
+    /// Whether the most contended records are written first (§3.5, Table 2).
+    pub sort_by_contention: bool,
+    /// Whether reads are checked before anything is written (§3.5, Table 2).
+    pub check_early: bool,
+    /// After how many commits in a row both are left out.
+    pub calm_after: u32,
+    /// The longest wait after a conflict. `None` finds it by climbing the hill of throughput (§3.9).
+    pub fixed_backoff: Option<Duration>,
+    /// Whether reads look for the transaction's own writes (§3.2). Without it procedures must never read what they wrote.
+    pub read_own_writes: bool,
+    /// After how many operations a running transaction checks that what it read still stands together, so that a loop over
+    /// inconsistent reads ends.
+    pub check_every: u32,
+    /// Which checks of the validation are made. Only tests that show what they are for leave one out.
+    #[doc(hidden)]
+    pub validation: Validation,
+}
+
+/// The checks of the validation, one by one.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validation {
+    /// Whether what was read must still be what is visible.
+    pub reads: bool,
+    /// Whether read timestamps are raised.
+    pub read_timestamps: bool,
+    /// Whether what is written on must not have been read by a later transaction.
+    pub writes: bool,
+    /// Whether a version that is being committed is waited for by those who check.
+    pub pending: bool,
+    /// Whether stamps of index nodes must hold.
+    pub stamps: bool,
+    /// Whether a key that comes into being must not have been missed by a later transaction.
+    pub absences: bool,
+    /// Whether old versions are written anew before the clock wraps around.
+    pub renewal: bool,
+}
+
+impl Default for Validation {
+    fn default() -> Self {
+        Self {
+            reads: true,
+            read_timestamps: true,
+            writes: true,
+            pending: true,
+            stamps: true,
+            absences: true,
+            renewal: true,
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            consistency: Consistency::default(),
+            central_clock: false,
+            worker_bits: 9,
+            clock_bits: None,
+            collection_interval: Duration::from_micros(10),
+            thinning_after: Duration::from_millis(1),
+            synchronization_interval: Duration::from_micros(100),
+            clock_boost: Duration::from_micros(1),
+            background_interval: Duration::from_millis(1),
+            inlining: true,
+            promotion: true,
+            wait_for_pending: true,
+            write_latest_only: true,
+            sort_by_contention: true,
+            check_early: true,
+            calm_after: 5,
+            fixed_backoff: None,
+            read_own_writes: true,
+            check_every: 4096,
+            validation: Validation::default(),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Rows that are written once more as they are: into the heads of their records, so that readers find them there (§3.3).
+//!
+//! The paper makes the transaction that reads such a row a writer of it. Here the transaction only notes the record, and its worker
+//! writes it in a transaction of its own when the first one has committed: it may fail, and nobody notices.
+
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::Place;
+
+use super::record::{Link, Record, Status, Version};
+use super::sets::{Kind, Target, Write};
+use super::table::Store;
+use super::transaction::{CicadaTransaction, Found, Source};
+
+/// Records noted in one transaction: what a scan over cold rows finds is not written all at once.
+const MOST: usize = 8;
+
+/// A record whose row is to move into its head.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    place: Place,
+    record: Record,
+    version: Version,
+}
+
+impl<R: Redo> CicadaTransaction<'_, R> {
+    /// Notes a record whose row lies outside of its head, if it is worth while to move it: it fits, there is room, and nobody has
+    /// written it for a while.
+    #[inline]
+    pub(super) fn note_for_promotion(&mut self, store: &Store, record: Record, version: Version) {
+        let options = &self.shared.options;
+        if options.promotion
+            && options.inlining
+            && version.words() <= store.records.inline_words()
+            && record.inline_status() == Status::Unused
+            && self.state.promotions.len() < MOST
+            && version.wts().is_before(self.shared.clocks.min_rts())
+        {
+            self.state.promotions.push(Candidate { place: store.place(), record, version });
+        }
+    }
+
+    /// Moves the noted rows, when the transaction itself has ended. The guard under which they were noted still holds.
+    #[cold]
+    pub(super) fn promote(&mut self) {
+        let commits_in_row = self.state.commits_in_row;
+        while let Some(Candidate { place, record, version }) = self.state.promotions.pop() {
+            // Most often the transaction itself has written what it read.
+            if record.latest().link() != Link::To(version) {
+                continue;
+            }
+            (self.doomed, self.ended) = (false, false);
+            self.timestamp = self.shared.clocks.begin(self.state.worker, &mut self.state.clock);
+            if self.rewrite(place, record, version) && self.validate_and_write().is_ok() {
+                self.shared.clocks.count_promotion(self.state.worker);
+            }
+            self.end();
+        }
+        // Whether these pass says nothing about the user's transactions.
+        self.state.commits_in_row = commits_in_row;
+        self.shared.clocks.calm(&mut self.state.clock);
+    }
+
+    /// Writes a row once more, if it is still that version. The log need not know.
+    pub(super) fn rewrite(&mut self, place: Place, record: Record, version: Version) -> bool {
+        let found = self.read_record(record, place);
+        let Found::Row(target, Source::Version(now)) = found else { return false };
+        if now != version || self.check_early(target, Source::Version(now), place).is_err() {
+            return false;
+        }
+        let mut row = std::mem::take(&mut self.state.buffers.row);
+        row.copy_from(self.row(Source::Version(now)).as_bytes());
+        let write = Write { unlogged: true, ..Write::new(Target::Record(record), place, Kind::Put) };
+        self.state.sets.writes.push(write, None::<&[u8]>, Some(&mut row));
+        self.state.buffers.row = row;
+        true
+    }
+}

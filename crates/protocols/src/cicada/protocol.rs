@@ -1,0 +1,242 @@
+//! The database as a whole: tables, workers, the thread that works when no worker does.
+
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+
+use polychron_base::{Error, IndexId, TableId};
+use polychron_engine::catalog::Catalog;
+use polychron_engine::redo::{NoRedo, Redo};
+use polychron_engine::statistics::Registry;
+use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
+use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, TableDefinition, Versions};
+use polychron_memory::{Memory, OWN_SLOTS};
+use polychron_sync::Mutex;
+use polychron_sync::atomic::{AtomicBool, Ordering};
+
+use super::absences::Absences;
+use super::clocks::Clocks;
+use super::options::Options;
+use super::reclaim::{Orphans, Reclaimer, Site};
+use super::regulation::Regulation;
+use super::renewal::Renewal;
+use super::table::{CicadaTable, Store};
+use super::timestamp::Shape;
+use super::worker::CicadaWorker;
+
+/// What all workers share.
+#[derive(Debug)]
+pub(super) struct Shared<R: Redo> {
+    pub(super) memory: Arc<Memory>,
+    pub(super) options: Options,
+    pub(super) common: Common,
+    pub(super) catalog: Catalog<CicadaTable>,
+    pub(super) counters: Registry,
+    pub(super) orphans: Orphans,
+    /// Held while an index is filled: the database has one slot for that.
+    pub(super) filling: Mutex<()>,
+    pub(super) keeper: Arc<Keeper>,
+    pub(super) clocks: Clocks,
+    pub(super) absences: Absences,
+    pub(super) regulation: Regulation,
+    pub(super) renewal: Renewal,
+    pub(super) redo: R,
+    stopping: AtomicBool,
+}
+
+/// The protocol. See the module.
+#[derive(Debug)]
+pub struct Cicada<R: Redo = NoRedo> {
+    pub(super) shared: Arc<Shared<R>>,
+    background: Option<JoinHandle<()>>,
+}
+
+impl<R: Redo> Shared<R> {
+    /// Moves the horizons on, and adjusts what depends on time.
+    pub(super) fn lead(&self, now_ns: u64) {
+        if self.clocks.lead() {
+            self.regulation.regulate(now_ns, || self.counters.sum().commits);
+        }
+    }
+
+    /// What no other protocol counts.
+    fn figures(&self) -> Vec<(&'static str, f64)> {
+        let (boosts, promotions) = self.clocks.counts();
+        vec![
+            ("clock boosts", boosts as f64),
+            ("largest clock skew, ns", self.clocks.skew() as f64),
+            ("collection lag, ns", self.clocks.lag() as f64),
+            ("longest back-off, ns", self.regulation.longest_ns() as f64),
+            ("promoted rows", promotions as f64),
+            ("rounds of renewal", self.renewal.rounds() as f64),
+        ]
+    }
+
+    /// Gives back the memory of what was dropped.
+    fn give_back(&self) {
+        self.keeper.give_back(&self.catalog, self.memory.epochs(), || self.tick());
+    }
+
+    /// What the background does: everything that workers do besides their transactions, in case they have none.
+    fn tick(&self) {
+        self.lead(self.clocks.now_ns());
+        self.memory.epochs().advance();
+        let (_, tables) = self.catalog.snapshot();
+        self.keeper.with_guard(|guard| {
+            let site =
+                Site { tables: &tables, min_rts: self.clocks.min_rts(), worker: guard.worker_id().position(), guard };
+            let mut reclaimer = Reclaimer::default();
+            reclaimer.drain(&self.orphans, &site);
+            reclaimer.leave(&self.orphans);
+        });
+        self.keeper.tidy_up(&self.catalog, self.memory.epochs());
+    }
+}
+
+impl<R: Redo> Cicada<R> {
+    /// Opens a database whose commits hand their changes to `redo`.
+    ///
+    /// # Errors
+    /// As [`Protocol::open`].
+    pub fn open_with(options: Options, common: Common, redo: R) -> Result<Arc<Self>, Error> {
+        let options = Options { check_every: options.check_every.max(1), ..options };
+        let Some(shape) = Shape::new(options.clock_bits, options.worker_bits) else {
+            let line = "clock_bits is more than 8, and has room in 64 bits beside worker_bits, which is not 0";
+            return Err(Error::Options(line.to_owned()));
+        };
+        let limit = (1usize << options.worker_bits.min(31)).saturating_sub(OWN_SLOTS);
+        if common.memory.max_workers > limit {
+            return Err(Error::TooManyWorkers { limit });
+        }
+        // The epochs are moved by this protocol's own thread.
+        let memory = Memory::new(polychron_memory::Options { epoch_interval: None, ..common.memory.clone() })?;
+        let ceiling_ns = common.retry.backoff_max_us.saturating_mul(1000);
+        let clocks = Clocks::new(&options, shape, OWN_SLOTS + common.memory.max_workers);
+        let shared = Arc::new(Shared {
+            keeper: Arc::new(Keeper::new(&memory)?),
+            renewal: Renewal::new(clocks.bound()),
+            absences: Absences::new(clocks.min_rts()),
+            clocks,
+            regulation: Regulation::new(&options, ceiling_ns),
+            memory,
+            options,
+            common,
+            catalog: Catalog::default(),
+            counters: Registry::default(),
+            orphans: Orphans::default(),
+            filling: Mutex::default(),
+            redo,
+            stopping: AtomicBool::new(false),
+        });
+        let background = start_background(&shared)?;
+        Ok(Arc::new(Self { shared, background: Some(background) }))
+    }
+
+    /// Moves horizons and epochs on and works off what collection can, as happens by itself: for tests that must not depend
+    /// on time.
+    pub fn tick(&self) {
+        self.shared.tick();
+    }
+
+    fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Store, Error> {
+        let (keeper, inlining) = (&self.shared.keeper, self.shared.options.inlining);
+        keeper.with_guard(|guard| Store::new(definition, blueprint, inlining, ready, keeper, guard))
+    }
+}
+
+/// The thread ends with the database.
+fn start_background<R: Redo>(shared: &Arc<Shared<R>>) -> Result<JoinHandle<()>, Error> {
+    let interval = shared.options.background_interval;
+    let weak: Weak<Shared<R>> = Arc::downgrade(shared);
+    let run = move || {
+        while let Some(shared) = weak.upgrade() {
+            if shared.stopping.load(Ordering::Relaxed) {
+                return;
+            }
+            shared.tick();
+            drop(shared);
+            std::thread::park_timeout(interval);
+        }
+    };
+    let spawned = std::thread::Builder::new().name("polychron-clock".into()).spawn(run);
+    spawned.map_err(|error| Error::Options(format!("the clock's thread could not be started: {error}")))
+}
+
+impl<R: Redo> Drop for Cicada<R> {
+    fn drop(&mut self) {
+        self.shared.keeper.close();
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        if let Some(background) = self.background.take() {
+            background.thread().unpark();
+            // A panic there was reported when it happened; there is nothing to add at the end.
+            let _ = background.join();
+        }
+    }
+}
+
+impl<R: Redo + Default> Protocol for Cicada<R> {
+    const NAME: &'static str = "cicada";
+    const SUMMARY: &'static str = "optimistic, versions and a clock for each worker: any load, contended ones too, and snapshots microseconds old";
+
+    type Options = Options;
+    type Worker = CicadaWorker<R>;
+
+    fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
+        Self::open_with(options, common, R::default())
+    }
+
+    fn memory(&self) -> &Arc<Memory> {
+        &self.shared.memory
+    }
+
+    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
+        StoreTable::create(&self.shared.catalog, &definition, |growing, blueprint| self.make(growing, blueprint, true))
+    }
+
+    fn drop_table(&self, table: TableId) -> Result<(), Error> {
+        drop(self.shared.catalog.remove(table)?);
+        self.shared.give_back();
+        Ok(())
+    }
+
+    fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+        let make = |definition: &TableDefinition, blueprint: &Blueprint| self.make(definition, blueprint, false);
+        let (index, store) = StoreTable::add_index(&self.shared.catalog, table, &definition, make)?;
+        match super::fill::fill(self, table, index) {
+            Ok(filled) => {
+                store.set_ready_from(filled);
+                Ok(index)
+            }
+            Err(error) => {
+                self.drop_index(table, index)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
+        StoreTable::remove_index(&self.shared.catalog, table, index)?;
+        self.shared.give_back();
+        Ok(())
+    }
+
+    fn find_table(&self, name: &str) -> Option<TableId> {
+        self.shared.catalog.find(name)
+    }
+
+    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
+        self.shared.catalog.definition(table)
+    }
+
+    fn worker(self: &Arc<Self>) -> Result<CicadaWorker<R>, Error> {
+        CicadaWorker::new(&self.shared)
+    }
+
+    fn statistics(&self) -> Statistics {
+        let shared = &self.shared;
+        Statistics { memory: Some(shared.memory.statistics()), figures: shared.figures(), ..shared.counters.sum() }
+    }
+
+    fn versions(&self) -> Option<Versions> {
+        Some(super::fill::count_versions(&self.shared))
+    }
+}

@@ -1,0 +1,311 @@
+//! Garbage collection by timestamps (§3.8), and deleted keys leave the indexes.
+//!
+//! Every version that is committed before another one, every deletion and every aborted version is queued by its worker. When nobody
+//! can look behind its timestamp any more (`min_rts`), the record is collected, by one thread at a time:
+//!
+//! * What lies behind the latest version of that moment is cut off and serves again **at once**. All who run began when that
+//!   version was settled, so they stop there and cannot even hold what lies behind.
+//! * Aborted versions of that moment and before are taken out. Readers may stand on them, so their memory waits for the epochs.
+//! * A record that is deleted since then, and nothing newer, is closed: nobody installs a version any more. Then its key leaves the
+//!   index, and when the epochs say that nobody holds the record, its place serves another key.
+//!
+//! Only versions before `min_rts` are touched, and every version that is still to be installed is later than `min_wts`; so
+//! a change here never meets an installation, except at the one link above, where one of the two compare-and-swaps fails.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use polychron_base::key::EncodedKey;
+use polychron_engine::stores::{OwnedKey, Place};
+use polychron_memory::Guard;
+use polychron_sync::atomic::{AtomicBool, Ordering, fence};
+
+use super::record::{Link, Record, Status, Version};
+use super::table::{CicadaTable, Store};
+use super::timestamp::Timestamp;
+
+/// A worker with more to collect than this shares it, in case it has nothing to do for a while.
+const SHARE_ABOVE: usize = 1024;
+
+/// A record that has garbage.
+#[derive(Debug)]
+pub(super) struct Garbage {
+    pub(super) place: Place,
+    pub(super) record: Record,
+    /// What lies behind a version of this moment is garbage.
+    pub(super) wts: Timestamp,
+    /// Where the record may have to leave the index.
+    pub(super) key: Option<OwnedKey>,
+}
+
+/// What waits until no guard is left that could hold it.
+#[derive(Debug)]
+struct Grave {
+    place: Place,
+    record: Record,
+    /// The whole record, or only the version in its head.
+    whole: bool,
+    /// The epoch behind the barrier that came after the unlinking.
+    epoch: Option<u64>,
+}
+
+/// What no worker owns: of workers that left, or had too much.
+#[derive(Debug, Default)]
+pub(super) struct Orphans {
+    any: AtomicBool,
+    queues: Mutex<(VecDeque<Garbage>, VecDeque<Grave>)>,
+}
+
+/// One worker's queues.
+#[derive(Debug, Default)]
+pub(super) struct Reclaimer {
+    pub(super) garbage: VecDeque<Garbage>,
+    /// Garbage whose records were thinned: what is left waits for the oldest reader.
+    pub(super) held: VecDeque<Garbage>,
+    graves: VecDeque<Grave>,
+    /// Whether there are graves without an epoch.
+    fresh_graves: bool,
+}
+
+/// Where collecting works.
+#[derive(Clone, Copy)]
+pub(super) struct Site<'s> {
+    pub(super) tables: &'s [Option<Arc<CicadaTable>>],
+    pub(super) min_rts: Timestamp,
+    pub(super) worker: usize,
+    pub(super) guard: &'s Guard<'s>,
+}
+
+impl<'s> Site<'s> {
+    /// A dropped table or index gives its records back as a whole.
+    pub(super) fn store(&self, place: Place) -> Option<&'s Store> {
+        let table = self.tables.get(place.table.position())?.as_deref()?;
+        table.store(place.index).ok().map(|store| &**store)
+    }
+}
+
+impl Orphans {
+    fn adopt(&self, reclaimer: &mut Reclaimer) {
+        if reclaimer.is_empty() {
+            return;
+        }
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.0.append(&mut reclaimer.held);
+        queues.0.append(&mut reclaimer.garbage);
+        queues.1.append(&mut reclaimer.graves);
+        // A hint only: the lock carries the data.
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    fn give_to(&self, reclaimer: &mut Reclaimer) {
+        if !self.any.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        reclaimer.garbage.append(&mut queues.0);
+        reclaimer.graves.append(&mut queues.1);
+        reclaimer.fresh_graves = true;
+    }
+}
+
+/// What came of collecting a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    /// Something newer is on top that may yet turn out to be nothing, or somebody else collects there just now.
+    Later,
+}
+
+impl Reclaimer {
+    #[inline]
+    pub(super) fn push(&mut self, garbage: Garbage) {
+        self.garbage.push_back(garbage);
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.garbage.is_empty() && self.held.is_empty() && self.graves.is_empty()
+    }
+
+    /// Hands everything over when the worker leaves.
+    pub(super) fn leave(&mut self, orphans: &Orphans) {
+        orphans.adopt(self);
+    }
+
+    /// Shares the queues when they have become long.
+    #[inline]
+    pub(super) fn share_surplus(&mut self, orphans: &Orphans) {
+        if self.garbage.len() + self.held.len() > SHARE_ABOVE {
+            orphans.adopt(self);
+        }
+    }
+
+    /// Collects up to `limit` records whose time has come, and what has waited for the epochs.
+    #[inline]
+    pub(super) fn step(&mut self, limit: usize, site: &Site<'_>) {
+        if self.is_empty() {
+            return;
+        }
+        for _ in 0..limit {
+            let due = |garbage: &mut Garbage| !garbage.wts.is_after(site.min_rts);
+            let next = self.held.pop_front_if(due).or_else(|| self.garbage.pop_front_if(due));
+            let Some(garbage) = next else { break };
+            if self.collect(&garbage, site) == Outcome::Later {
+                self.garbage.push_back(garbage);
+            }
+        }
+        if !self.graves.is_empty() {
+            self.see_to_graves(site);
+        }
+    }
+
+    /// Works off these queues and the orphans, as far as readers allow.
+    pub(super) fn drain(&mut self, orphans: &Orphans, site: &Site<'_>) {
+        orphans.give_to(self);
+        self.step(self.garbage.len() + self.held.len(), site);
+    }
+
+    fn collect(&mut self, garbage: &Garbage, site: &Site<'_>) -> Outcome {
+        let Some(store) = site.store(garbage.place) else { return Outcome::Done };
+        let record = garbage.record;
+        match &garbage.key {
+            None => self.collect_latched(record, store, site, None::<&[u8]>),
+            Some(OwnedKey::Short(key)) => self.collect_key(record, store, site, *key),
+            Some(OwnedKey::Long(key)) => self.collect_key(record, store, site, &**key),
+        }
+    }
+
+    /// Collects a record that a key of the index leads to, queued or not.
+    pub(super) fn collect_now<K: EncodedKey>(&mut self, record: Record, store: &Store, site: &Site<'_>, key: K) {
+        // What cannot be collected now is no older in the next round.
+        let _ = self.collect_key(record, store, site, key);
+    }
+
+    fn collect_key<K: EncodedKey>(&mut self, record: Record, store: &Store, site: &Site<'_>, key: K) -> Outcome {
+        // The record may be closed already, and its place serve another key.
+        if store.index().get(key, site.guard).handle != Some(record.handle()) {
+            return Outcome::Done;
+        }
+        self.collect_latched(record, store, site, Some(key))
+    }
+
+    fn collect_latched<K: EncodedKey>(
+        &mut self,
+        record: Record,
+        store: &Store,
+        site: &Site<'_>,
+        key: Option<K>,
+    ) -> Outcome {
+        if !record.try_latch() {
+            return Outcome::Later;
+        }
+        let outcome = self.clean(record, store, site, key);
+        record.unlatch();
+        outcome
+    }
+
+    /// Collects a record; the caller has its latch.
+    fn clean<K: EncodedKey>(&mut self, record: Record, store: &Store, site: &Site<'_>, key: Option<K>) -> Outcome {
+        // `newer`: whether a version lies above that must stay, and whether one of those is settled for good.
+        let (mut place, mut newer, mut newer_is_settled) = (record.latest(), false, false);
+        let bottom = loop {
+            let version = match place.link() {
+                Link::Closed => return Outcome::Done,
+                Link::End => break None,
+                Link::To(version) => version,
+            };
+            let status = version.status();
+            if version.wts().is_after(site.min_rts) {
+                newer = true;
+                newer_is_settled |= matches!(status, Status::Committed | Status::Deleted);
+                place = version.next();
+                continue;
+            }
+            match status {
+                Status::Aborted if place.take_out(version) => self.bury_version(record, version, store, site),
+                // Something was installed above it just now.
+                Status::Aborted => (place, newer, newer_is_settled) = (record.latest(), false, false),
+                _ => break Some(version),
+            }
+        };
+        if let Some(version) = bottom {
+            free_all(record, version.next().cut(), site.guard);
+            if version.status() != Status::Deleted {
+                return Outcome::Done;
+            }
+        }
+        let Some(key) = key else { return Outcome::Done };
+        if newer || record.inline_status() == Status::Retired {
+            return if newer_is_settled { Outcome::Done } else { Outcome::Later };
+        }
+        if !record.latest().close(bottom) {
+            return Outcome::Later;
+        }
+        let removed = store.index().remove(key, record.handle(), site.guard);
+        debug_assert!(removed, "the record was in the index, and only who has its latch takes it out");
+        if let Some(version) = bottom.filter(|version| !record.is_inline(*version)) {
+            let (memory, bytes) = version.memory();
+            // SAFETY: the record is closed, so nobody who pins from now on finds the version.
+            unsafe { site.guard.retire(memory, bytes) };
+        }
+        self.bury(Grave { place: store.place(), record, whole: true, epoch: None });
+        Outcome::Done
+    }
+
+    /// An aborted version was taken out; somebody may still stand on it.
+    pub(super) fn bury_version(&mut self, record: Record, version: Version, store: &Store, site: &Site<'_>) {
+        if record.is_inline(version) {
+            version.end(Status::Retired);
+            self.bury(Grave { place: store.place(), record, whole: false, epoch: None });
+        } else {
+            let (memory, bytes) = version.memory();
+            // SAFETY: the version was taken out of the list, so nobody who pins from now on finds it.
+            unsafe { site.guard.retire(memory, bytes) };
+        }
+    }
+
+    fn bury(&mut self, grave: Grave) {
+        self.graves.push_back(grave);
+        self.fresh_graves = true;
+    }
+
+    /// Gives back what no guard can hold any more (`docs/memory.md`, claim 4).
+    fn see_to_graves(&mut self, site: &Site<'_>) {
+        let epochs = site.guard.epochs();
+        if std::mem::take(&mut self.fresh_graves) {
+            // SeqCst: the barrier between the unlinking and the look at the epoch; pairs with that of every pin.
+            fence(Ordering::SeqCst);
+            let epoch = epochs.current();
+            for grave in &mut self.graves {
+                grave.epoch.get_or_insert(epoch);
+            }
+        }
+        let readonly = epochs.readonly();
+        while let Some(grave) = self.graves.pop_front_if(|grave| grave.epoch.is_some_and(|epoch| epoch <= readonly)) {
+            let Some(store) = site.store(grave.place) else { continue };
+            if grave.whole {
+                // SAFETY: the index has forgotten the record, and every guard that could hold it has gone.
+                unsafe { store.records.give(grave.record, site.worker) };
+            } else {
+                grave.record.free_inline();
+            }
+        }
+    }
+}
+
+/// Frees the versions of a list that was cut off: nobody can hold them.
+pub(super) fn free_all(record: Record, mut first: Option<Version>, guard: &Guard<'_>) {
+    while let Some(version) = first {
+        first = match version.next().link() {
+            Link::To(next) => Some(next),
+            Link::End | Link::Closed => None,
+        };
+        if record.is_inline(version) {
+            version.end(Status::Unused);
+        } else {
+            let (memory, bytes) = version.memory();
+            // SAFETY: all transactions that run began when a later version was settled, and stop there.
+            unsafe { guard.free(memory, bytes) };
+        }
+    }
+}

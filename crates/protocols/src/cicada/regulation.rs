@@ -1,0 +1,109 @@
+//! Contention regulation (§3.9): one longest wait after a conflict for all workers, found by climbing the hill of throughput.
+
+use std::sync::{Mutex, PoisonError};
+
+use polychron_base::random::Random;
+use polychron_sync::CachePadded;
+use polychron_sync::atomic::{AtomicU64, Ordering};
+
+use super::options::Options;
+
+/// How often the longest wait is changed.
+const PERIOD_NS: u64 = 5_000_000;
+/// By how much.
+const STEP_NS: u64 = 500;
+
+/// The state of the climb.
+#[derive(Debug)]
+struct Climb {
+    at_ns: u64,
+    commits: u64,
+    throughput: f64,
+    backoff_ns: u64,
+    random: Random,
+}
+
+/// The regulation.
+#[derive(Debug)]
+pub(super) struct Regulation {
+    /// The longest wait; read by whoever conflicts.
+    longest_ns: CachePadded<AtomicU64>,
+    due_ns: AtomicU64,
+    ceiling_ns: u64,
+    climb: Option<Mutex<Climb>>,
+}
+
+impl Regulation {
+    /// A regulation that never goes beyond `ceiling_ns`.
+    pub(super) fn new(options: &Options, ceiling_ns: u64) -> Self {
+        let climb = Climb { at_ns: 0, commits: 0, throughput: 0.0, backoff_ns: 0, random: Random::stream(0xC1CADA, 0) };
+        let fixed = options.fixed_backoff.map(|backoff| backoff.as_nanos() as u64);
+        Self {
+            longest_ns: CachePadded::new(AtomicU64::new(fixed.unwrap_or(0))),
+            due_ns: AtomicU64::new(if fixed.is_some() { u64::MAX } else { 0 }),
+            ceiling_ns,
+            climb: fixed.is_none().then(|| Mutex::new(climb)),
+        }
+    }
+
+    /// The longest wait now.
+    pub(super) fn longest_ns(&self) -> u64 {
+        self.longest_ns.load(Ordering::Relaxed)
+    }
+
+    /// Takes a step when it is time.
+    #[inline]
+    pub(super) fn regulate(&self, now_ns: u64, commits: impl FnOnce() -> u64) {
+        if now_ns >= self.due_ns.load(Ordering::Relaxed) {
+            self.step(now_ns, commits());
+        }
+    }
+
+    #[cold]
+    fn step(&self, now_ns: u64, commits: u64) {
+        let Some(climb) = &self.climb else { return };
+        let mut climb = climb.lock().unwrap_or_else(PoisonError::into_inner);
+        self.due_ns.store(now_ns + PERIOD_NS, Ordering::Relaxed);
+        let elapsed_ns = now_ns.saturating_sub(climb.at_ns).max(1);
+        let throughput = commits.saturating_sub(climb.commits) as f64 / elapsed_ns as f64;
+        let backoff_ns = self.longest_ns();
+        let (more_throughput, more_backoff) =
+            (throughput - climb.throughput, backoff_ns as f64 - climb.backoff_ns as f64);
+        let gradient = if more_backoff == 0.0 { 0.0 } else { more_throughput / more_backoff };
+        let up = if gradient == 0.0 { climb.random.below(2) == 0 } else { gradient > 0.0 };
+        (climb.at_ns, climb.commits, climb.throughput, climb.backoff_ns) = (now_ns, commits, throughput, backoff_ns);
+        let next = if up { backoff_ns + STEP_NS } else { backoff_ns.saturating_sub(STEP_NS) };
+        self.longest_ns.store(next.min(self.ceiling_ns), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Throughput that is best at a wait of 20 µs.
+    fn commits_in_a_period(longest_ns: u64) -> u64 {
+        100_000 - longest_ns.abs_diff(20_000)
+    }
+
+    #[test]
+    fn the_climb_finds_the_top_and_stays_there() {
+        let regulation = Regulation::new(&Options::default(), 64_000);
+        let (mut now_ns, mut commits) = (0, 0);
+        for round in 0..2000 {
+            now_ns += PERIOD_NS;
+            commits += commits_in_a_period(regulation.longest_ns());
+            regulation.regulate(now_ns, || commits);
+            let longest_ns = regulation.longest_ns();
+            assert!(round < 500 || longest_ns.abs_diff(20_000) <= 4 * STEP_NS, "round {round}: {longest_ns} ns");
+        }
+    }
+
+    #[test]
+    fn a_fixed_wait_stays() {
+        let options = Options { fixed_backoff: Some(std::time::Duration::from_micros(3)), ..Options::default() };
+        let regulation = Regulation::new(&options, 64_000);
+        regulation.regulate(u64::MAX - 1, || panic!("nobody counts"));
+        assert_eq!(regulation.longest_ns(), 3000);
+    }
+}

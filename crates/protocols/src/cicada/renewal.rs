@@ -1,0 +1,160 @@
+//! Timestamps wrap around (§3.1): versions that are very old are written once more, as they are, before the clock can come to
+//! lie half its numbers ahead of them, where early and late change places.
+//!
+//! Whenever the clock has gone on by a sixteenth of its numbers, the worker that notices goes through all records: it collects
+//! them, and rewrites what is older than an eighth. Nobody begins a transaction when the last round, or the horizon, lies a
+//! quarter behind. So at any time a visible version, a read timestamp that counts, and everything that runs are less than half
+//! the numbers old, however narrow the clock is and however slow a worker. With 56 bits of nanoseconds a round is due after
+//! 52 days.
+
+use std::sync::{Mutex, PoisonError, TryLockError};
+
+use polychron_base::key::EncodedKey;
+use polychron_engine::Mode;
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::for_each;
+use polychron_memory::{Guard, Local};
+use polychron_sync::Backoff;
+use polychron_sync::atomic::{AtomicU64, Ordering};
+
+use super::protocol::Shared;
+use super::reclaim::Site;
+use super::record::{Record, search};
+use super::table::Store;
+use super::transaction::CicadaTransaction;
+use super::worker::State;
+
+/// The rounds.
+#[derive(Debug)]
+pub(super) struct Renewal {
+    /// The clock when the last round began.
+    began: AtomicU64,
+    rounds: AtomicU64,
+    working: Mutex<()>,
+}
+
+impl Renewal {
+    /// No round so far, at this clock.
+    pub(super) fn new(clock: u64) -> Self {
+        Self { began: AtomicU64::new(clock), rounds: AtomicU64::new(0), working: Mutex::default() }
+    }
+
+    /// How many rounds were made.
+    pub(super) fn rounds(&self) -> u64 {
+        self.rounds.load(Ordering::Relaxed)
+    }
+
+    /// How far the clock has gone on since the last round began, in shares of `1 / parts` of its numbers.
+    #[inline]
+    fn is_past(&self, clock: u64, numbers: u64, parts: u64) -> bool {
+        // Acquire: pairs with the release in `renew`: what the round wrote is seen.
+        clock.saturating_sub(self.began.load(Ordering::Acquire)) > numbers / parts
+    }
+}
+
+/// Makes a round if one is due, and waits where going on would not be safe. The worker runs no transaction.
+#[inline]
+pub(super) fn keep_up<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
+    let numbers = shared.clocks.shape.clock_numbers();
+    if !shared.options.validation.renewal {
+        return;
+    }
+    if shared.renewal.is_past(clock(shared, state), numbers, 16) {
+        keep_up_slowly(shared, state, local, numbers);
+    }
+    if shared.clocks.lag() > numbers / 4 {
+        wait_for_horizon(shared, numbers);
+    }
+}
+
+/// A reading that none of the worker's timestamps is ahead of so far.
+#[inline]
+fn clock<R: Redo>(shared: &Shared<R>, state: &State) -> u64 {
+    state.clock.ahead().max(shared.clocks.bound())
+}
+
+#[cold]
+fn wait_for_horizon<R: Redo>(shared: &Shared<R>, numbers: u64) {
+    let mut backoff = Backoff::new();
+    while shared.clocks.lag() > numbers / 4 {
+        shared.clocks.lead();
+        backoff.wait();
+    }
+}
+
+#[cold]
+fn keep_up_slowly<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, numbers: u64) {
+    let mut backoff = Backoff::new();
+    while shared.renewal.is_past(clock(shared, state), numbers, 16) {
+        let working = match shared.renewal.working.try_lock() {
+            Ok(working) => working,
+            Err(TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
+            // Somebody else is at it; that is soon enough for a while.
+            Err(TryLockError::WouldBlock) if !shared.renewal.is_past(clock(shared, state), numbers, 4) => return,
+            Err(TryLockError::WouldBlock) => {
+                backoff.wait();
+                continue;
+            }
+        };
+        if shared.renewal.is_past(clock(shared, state), numbers, 16) {
+            renew(shared, state, local, numbers);
+        }
+        drop(working);
+    }
+}
+
+/// A round over all records.
+fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, numbers: u64) {
+    let began = clock(shared, state);
+    let guard = local.pin();
+    // SAFETY: the guard stands until the round is over, and those of its transactions are not renewed.
+    unsafe { state.tables.renew(&shared.catalog) };
+    let tables = state.tables.keep();
+    for table in tables.iter().flatten() {
+        for store in std::iter::once(&table.primary).chain(table.secondaries()) {
+            store.renew_ready_from(shared.clocks.min_rts());
+            for_each(store.index(), &guard, &mut |key, handle| {
+                // SAFETY: the handle was found under the guard.
+                let record = unsafe { Record::from_handle(handle) };
+                renew_record(shared, state, local, &guard, store, record, key, numbers / 8);
+            });
+        }
+    }
+    shared.absences.refresh(shared.clocks.min_rts());
+    shared.renewal.rounds.fetch_add(1, Ordering::Relaxed);
+    // Release: pairs with the acquire in `is_past`.
+    shared.renewal.began.store(began, Ordering::Release);
+}
+
+/// Collects a record, and rewrites its row until it is young.
+#[allow(clippy::too_many_arguments, reason = "one call in one place")]
+fn renew_record<R: Redo, K: EncodedKey>(
+    shared: &Shared<R>,
+    state: &mut State,
+    local: &Local,
+    guard: &Guard<'_>,
+    store: &Store,
+    record: Record,
+    key: K,
+    oldest: u64,
+) {
+    let tables = state.tables.keep();
+    let site = Site { tables: &tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard };
+    state.reclaimer.collect_now(record, store, &site, key);
+    let mut backoff = Backoff::new();
+    loop {
+        let timestamp = shared.clocks.begin(state.worker, &mut state.clock);
+        let mut transaction = CicadaTransaction::new(shared, state, local.pin(), timestamp, Mode::ReadWrite);
+        let seen = search(record, timestamp, None, true);
+        let old = seen
+            .version
+            .filter(|version| seen.is_row && shared.clocks.shape.clock_between(version.wts(), timestamp) > oldest);
+        let Some(version) = old else { return };
+        if transaction.rewrite(store.place(), record, version) && transaction.validate_and_write().is_ok() {
+            return;
+        }
+        drop(transaction);
+        shared.clocks.lead();
+        backoff.wait();
+    }
+}

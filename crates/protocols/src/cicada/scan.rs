@@ -1,0 +1,251 @@
+//! Scans: the entries of a range are collected some at a time, and own insertions, which no index knows yet, are put between
+//! them in the order of the keys.
+
+use std::ops::{Bound, ControlFlow};
+
+use polychron_base::{Error, Stop};
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::Batch;
+use polychron_engine::{Direction, Scan};
+use polychron_index::AnyIndex;
+
+use super::absences::Part;
+use super::record::Record;
+use super::table::{CicadaTable, Store};
+use super::transaction::{CicadaTransaction, Found, Source};
+
+/// Entries that are collected at first, however few are wanted: some may be tombstones.
+const LEAST: usize = 4;
+
+/// Own insertions in the range of a scan that are still to be visited, in its order.
+struct OwnKeys {
+    positions: Vec<u32>,
+    next: usize,
+    backward: bool,
+}
+
+/// What own insertions did to the visit of an entry.
+enum Before {
+    /// Nothing.
+    Nothing,
+    /// The entry's key is one of them: its record is not looked at.
+    Shadowed,
+    /// The visitor stopped at one.
+    Stopped,
+}
+
+impl<R: Redo> CicadaTransaction<'_, R> {
+    /// Visits what a range shows to this transaction. The range, as far as it was visited, is protected.
+    pub(super) fn scan_entries(
+        &mut self,
+        scan: &Scan<'_>,
+        table: &CicadaTable,
+        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<(), Stop> {
+        let store: &Store = table.store(scan.index)?;
+        if self.snapshot && !store.is_ready_at(self.timestamp) {
+            return Err(Error::NoSuchIndex(table.id, scan.index).into());
+        }
+        let index = store.entries.scanned(scan)?;
+        if let (AnyIndex::Hash(_), Some(key)) = (index, scan.point()) {
+            if let Found::Row(_, source) = self.find(store, key)? {
+                // One row at most, so whether the visitor breaks makes no difference.
+                let _ = visitor(self, source)?;
+            }
+            return Ok(());
+        }
+        let mut batch = std::mem::take(&mut self.state.buffers.batch);
+        let mut own = self.own_keys(store, scan);
+        let outcome = self.scan_batches(scan, store, &mut batch, &mut own, visitor);
+        self.state.buffers.own_keys = own.positions;
+        self.state.buffers.batch = batch;
+        let stopped = outcome?;
+        if !self.snapshot {
+            // Where a visit was stopped, nothing was seen of what comes behind.
+            let last = &self.state.buffers.last_key[..];
+            let (lower, upper) = match scan.direction {
+                Direction::Forward if stopped => (scan.lower, Bound::Included(last)),
+                Direction::Backward if stopped => (Bound::Included(last), scan.upper),
+                _ => (scan.lower, scan.upper),
+            };
+            self.state.sets.absences.push(Part::range(store.place(), lower, upper, &store.lengths));
+        }
+        Ok(())
+    }
+
+    fn own_keys(&mut self, store: &Store, scan: &Scan<'_>) -> OwnKeys {
+        let mut positions = std::mem::take(&mut self.state.buffers.own_keys);
+        positions.clear();
+        let backward = scan.direction == Direction::Backward;
+        if !self.snapshot && self.shared.options.read_own_writes && self.state.sets.writes.has_keys() {
+            let within = |key: &[u8]| is_within(key, scan.lower, scan.upper);
+            self.state.sets.writes.own_keys(store.place(), within, &mut positions);
+            if backward {
+                positions.reverse();
+            }
+        }
+        OwnKeys { positions, next: 0, backward }
+    }
+
+    /// Answers whether the visitor stopped; the key at which it did is then in its buffer.
+    fn scan_batches(
+        &mut self,
+        scan: &Scan<'_>,
+        store: &Store,
+        batch: &mut Batch,
+        own: &mut OwnKeys,
+        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<bool, Stop> {
+        if self.snapshot {
+            batch.begin(scan.limit.max(LEAST), false);
+        } else {
+            batch.begin_guarded(scan.limit.max(LEAST));
+        }
+        loop {
+            if self.snapshot {
+                // Between batches a snapshot may renew its guard; within one it holds records that only the guard keeps.
+                self.until_check = self.until_check.saturating_sub(batch.len() as u32).max(1);
+                self.step()?;
+            }
+            let more = batch.fill(store.index(), scan, &self.guard);
+            if self.visit_batch(batch, store, own, visitor)? {
+                return Ok(true);
+            }
+            if !more {
+                break;
+            }
+        }
+        while let Some(position) = own.peek() {
+            if self.visit_own(position, own, visitor)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Visits the row of an own insertion.
+    fn visit_own(
+        &mut self,
+        position: u32,
+        own: &mut OwnKeys,
+        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<bool, Stop> {
+        own.next += 1;
+        let stopped = visitor(self, Source::Own(position))?.is_break();
+        if stopped {
+            let mut last = std::mem::take(&mut self.state.buffers.last_key);
+            last.clear();
+            last.extend_from_slice(self.own_key(position));
+            self.state.buffers.last_key = last;
+        }
+        Ok(stopped)
+    }
+
+    fn own_key(&self, position: u32) -> &[u8] {
+        let writes = &self.state.sets.writes;
+        writes.key(writes.get(position))
+    }
+
+    fn visit_batch(
+        &mut self,
+        batch: &Batch,
+        store: &Store,
+        own: &mut OwnKeys,
+        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<bool, Stop> {
+        let lines = store.records.lines();
+        let mut leaves = 0;
+        for ahead in 0..Batch::AHEAD {
+            prefetch(batch, ahead, lines);
+        }
+        for position in 0..batch.len() {
+            prefetch(batch, position + Batch::AHEAD, lines);
+            let Some(handle) = batch.get(position) else { break };
+            if !self.snapshot {
+                self.step()?;
+                // Only leaves that were needed are remembered: those up to the entry at which the visitor stops.
+                self.remember_leaves(batch, store, &mut leaves, batch.leaves(position));
+                match self.visit_own_before(batch.key(position), own, visitor)? {
+                    Before::Stopped => return Ok(true),
+                    Before::Shadowed => continue,
+                    Before::Nothing => {}
+                }
+            }
+            // SAFETY: the handle was found under this transaction's guard.
+            let record = unsafe { Record::from_handle(handle) };
+            if let Found::Row(_, source) = self.read_record(record, store.place())
+                && visitor(self, source)?.is_break()
+            {
+                if !self.snapshot {
+                    self.state.buffers.last_key.clear();
+                    self.state.buffers.last_key.extend_from_slice(batch.key(position));
+                }
+                return Ok(true);
+            }
+        }
+        if !self.snapshot {
+            self.remember_leaves(batch, store, &mut leaves, batch.stamps().len());
+        }
+        Ok(false)
+    }
+
+    /// Visits own insertions whose keys come before `key`, or are that key.
+    #[inline]
+    fn visit_own_before(
+        &mut self,
+        key: &[u8],
+        own: &mut OwnKeys,
+        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<Before, Stop> {
+        let mut shadowed = false;
+        while let Some(position) = own.peek() {
+            let own_key = self.own_key(position);
+            let is_due = if own.backward { own_key >= key } else { own_key <= key };
+            if !is_due {
+                break;
+            }
+            shadowed = own_key == key;
+            if self.visit_own(position, own, visitor)? {
+                return Ok(Before::Stopped);
+            }
+        }
+        Ok(if shadowed { Before::Shadowed } else { Before::Nothing })
+    }
+
+    #[inline]
+    fn remember_leaves(&mut self, batch: &Batch, store: &Store, remembered: &mut usize, up_to: usize) {
+        for &stamp in batch.stamps().get(*remembered..up_to).unwrap_or_default() {
+            self.state.sets.nodes.add(stamp, store.place());
+        }
+        *remembered = up_to.max(*remembered);
+    }
+}
+
+impl OwnKeys {
+    #[inline]
+    fn peek(&self) -> Option<u32> {
+        self.positions.get(self.next).copied()
+    }
+}
+
+#[inline]
+fn prefetch(batch: &Batch, position: usize, lines: usize) {
+    if let Some(handle) = batch.get(position) {
+        // SAFETY: the handle was found under the transaction's guard.
+        unsafe { Record::from_handle(handle) }.prefetch(lines);
+    }
+}
+
+fn is_within(key: &[u8], lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
+    let above = match lower {
+        Bound::Included(lower) => key >= lower,
+        Bound::Excluded(lower) => key > lower,
+        Bound::Unbounded => true,
+    };
+    above
+        && match upper {
+            Bound::Included(upper) => key <= upper,
+            Bound::Excluded(upper) => key < upper,
+            Bound::Unbounded => true,
+        }
+}

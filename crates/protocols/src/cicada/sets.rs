@@ -1,0 +1,368 @@
+//! What a running transaction remembers: read set, node set, absences, write set; in memory that is kept from one transaction
+//! to the next.
+//!
+//! The write set is a list that only grows. A write holds the whole row as it will be, in a buffer that is kept for the write's
+//! position, and is linked to the write before it of the same record or key; the latest one counts. So a savepoint is a
+//! length, and undoing to it is a truncation. A write behind the last savepoint is overwritten by a later one of its record.
+//!
+//! A write names its record; the insertion of a key that has no row names its key instead, because a tombstone to which
+//! the key leads may leave the index at any time.
+
+use polychron_base::key::EncodedKey;
+use polychron_engine::stores::{NodeSet, Place};
+use polychron_index::Stamp;
+use polychron_schema::RowBuffer;
+
+use super::absences::Part;
+use super::record::{Record, Version};
+
+/// A record that was read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Read {
+    pub(super) record: Record,
+    /// The version that was visible; `None` when there was none.
+    pub(super) version: Option<Version>,
+    /// Where a repeated search begins (§3.5).
+    pub(super) later: Option<Version>,
+    pub(super) place: Place,
+}
+
+/// What a write does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The row becomes what the write's buffer holds.
+    Put,
+    /// The row goes.
+    Delete,
+}
+
+/// What a write is done to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// A record that had a row.
+    Record(Record),
+    /// A key that had none, or that nobody looked at.
+    Key,
+}
+
+/// A key's words in the transaction's arena.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct KeySpan {
+    offset: u32,
+    bytes: u16,
+}
+
+/// One write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Write {
+    pub(super) target: Target,
+    pub(super) place: Place,
+    pub(super) kind: Kind,
+    /// Whether what was there is of no matter.
+    pub(super) blind: bool,
+    /// Whether the key led to a record when it was looked up, so that it is looked up again before it is inserted.
+    pub(super) has_record: bool,
+    /// Whether the row stays as it is, so that the log need not know.
+    pub(super) unlogged: bool,
+    pub(super) key: KeySpan,
+    /// Where the key was seen to be absent. The insertion itself shows that it still is; the stamp is for when it is given up.
+    pub(super) stamp: Option<Stamp>,
+    /// The write before this one for the same record or key.
+    pub(super) prior: Option<u32>,
+}
+
+impl Write {
+    /// A write on a record or key; what else it is comes from [`WriteSet::push`].
+    pub(super) fn new(target: Target, place: Place, kind: Kind) -> Self {
+        let key = KeySpan::default();
+        Self { target, place, kind, blind: false, has_record: false, unlogged: false, key, stamp: None, prior: None }
+    }
+}
+
+const EMPTY: u32 = u32::MAX;
+const FIRST_SLOTS: usize = 64;
+/// Buffers of rows longer than this are not kept.
+const KEPT_ROW_BYTES: usize = 1 << 14;
+
+/// The write set: writes, their rows and keys, and a small hash table that finds the latest write of a record or key.
+#[derive(Debug)]
+pub(super) struct WriteSet {
+    writes: Vec<Write>,
+    /// The row of the write at the same position.
+    rows: Vec<RowBuffer>,
+    keys: Vec<u64>,
+    slots: Vec<u32>,
+    /// Writes before this position must stay as they are: a savepoint may return there.
+    floor: usize,
+    /// How many writes name keys.
+    keyed: usize,
+    /// Whether anything was written more than once.
+    repeats: bool,
+}
+
+impl Default for WriteSet {
+    fn default() -> Self {
+        Self {
+            writes: Vec::new(),
+            rows: Vec::new(),
+            keys: Vec::new(),
+            slots: vec![EMPTY; FIRST_SLOTS],
+            floor: 0,
+            keyed: 0,
+            repeats: false,
+        }
+    }
+}
+
+impl WriteSet {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    #[inline]
+    pub(super) fn get(&self, position: u32) -> &Write {
+        &self.writes[position as usize]
+    }
+
+    #[inline]
+    pub(super) fn row(&self, position: u32) -> &RowBuffer {
+        &self.rows[position as usize]
+    }
+
+    /// Whether any key was written that had no row.
+    #[inline]
+    pub(super) fn has_keys(&self) -> bool {
+        self.keyed > 0
+    }
+
+    /// The positions of the writes that count: the latest of each record and key.
+    #[inline]
+    pub(super) fn latest_ones(&self) -> impl Iterator<Item = u32> {
+        let all = self.writes.iter().enumerate();
+        all.filter(move |&(position, write)| !self.repeats || self.slots[self.slot_of(write)] == position as u32)
+            .map(|(position, _)| position as u32)
+    }
+
+    /// The key of a write, as bytes; empty where it was not needed.
+    #[inline]
+    pub(super) fn key(&self, write: &Write) -> &[u8] {
+        let words = &self.keys[write.key.offset as usize..][..usize::from(write.key.bytes).div_ceil(8)];
+        // SAFETY: any initialised words are valid bytes, and the key's length never exceeds its words.
+        unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), usize::from(write.key.bytes)) }
+    }
+
+    #[inline]
+    fn keep_key<K: EncodedKey>(&mut self, key: K) -> KeySpan {
+        let offset = self.keys.len() as u32;
+        // The words hold the bytes in memory order, so that they can be lent as a byte slice.
+        self.keys.extend((0..key.len().div_ceil(8)).map(|index| key.slice(index).to_be()));
+        KeySpan { offset, bytes: key.len() as u16 }
+    }
+
+    #[inline]
+    fn home(&self, hash: u64) -> usize {
+        (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (self.slots.len() - 1)
+    }
+
+    /// The slot that holds the write for which `is_it` is true, or the empty one where it would go.
+    #[inline]
+    fn find(&self, hash: u64, is_it: impl Fn(&Write) -> bool) -> usize {
+        let mut at = self.home(hash);
+        while self.slots[at] != EMPTY && !is_it(&self.writes[self.slots[at] as usize]) {
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+        at
+    }
+
+    #[inline]
+    fn filled(&self, slot: usize) -> Option<u32> {
+        (self.slots[slot] != EMPTY).then(|| self.slots[slot])
+    }
+
+    /// The latest write of a record.
+    #[inline]
+    pub(super) fn latest(&self, record: Record) -> Option<u32> {
+        if self.writes.is_empty() {
+            return None;
+        }
+        self.filled(self.find(record.address(), |write| write.target == Target::Record(record)))
+    }
+
+    /// The latest write of a key that had no row.
+    #[inline]
+    pub(super) fn latest_of_key<K: EncodedKey>(&self, place: Place, key: K) -> Option<u32> {
+        if self.keyed == 0 {
+            return None;
+        }
+        let is_it = |write: &Write| write.target == Target::Key && write.place == place && same(self.key(write), key);
+        self.filled(self.find(key.hash(), is_it))
+    }
+
+    #[inline]
+    fn slot_of(&self, write: &Write) -> usize {
+        match write.target {
+            Target::Record(record) => self.find(record.address(), |other| other.target == write.target),
+            Target::Key => {
+                let key = self.key(write);
+                let is_it =
+                    |other: &Write| other.target == Target::Key && other.place == write.place && self.key(other) == key;
+                self.find(EncodedKey::hash(&key), is_it)
+            }
+        }
+    }
+
+    /// Writes from here on may be undone one by one.
+    #[inline]
+    pub(super) fn set_floor(&mut self) -> usize {
+        self.floor = self.writes.len();
+        self.floor
+    }
+
+    /// Adds a write whose row is what `row` holds; `row` gets another buffer in exchange. A write of the same record behind the
+    /// last savepoint is overwritten.
+    #[inline]
+    pub(super) fn push<K: EncodedKey>(&mut self, mut write: Write, key: Option<K>, row: Option<&mut RowBuffer>) {
+        if (self.writes.len() + 1) * 2 > self.slots.len() {
+            self.rehash(self.slots.len() * 2);
+        }
+        let kept = self.keys.len();
+        write.key = key.map_or_else(KeySpan::default, |key| self.keep_key(key));
+        let at = self.slot_of(&write);
+        write.prior = self.filled(at);
+        if let Some(prior) = write.prior {
+            let before = self.writes[prior as usize];
+            write.blind = before.blind;
+            if prior as usize >= self.floor && (before.key.bytes > 0 || write.key.bytes == 0) {
+                self.keys.truncate(kept);
+                self.writes[prior as usize] =
+                    Write { key: before.key, stamp: before.stamp, prior: before.prior, ..write };
+                self.put_row(prior as usize, row);
+                return;
+            }
+            self.repeats = true;
+        }
+        let position = self.writes.len();
+        self.slots[at] = position as u32;
+        self.keyed += usize::from(write.target == Target::Key);
+        self.writes.push(write);
+        self.put_row(position, row);
+    }
+
+    #[inline]
+    fn put_row(&mut self, position: usize, row: Option<&mut RowBuffer>) {
+        if self.rows.len() <= position {
+            self.rows.push(RowBuffer::new());
+        }
+        match row {
+            Some(row) => std::mem::swap(&mut self.rows[position], row),
+            None => self.rows[position].clear(),
+        }
+    }
+
+    fn rehash(&mut self, slots: usize) {
+        self.slots.clear();
+        self.slots.resize(slots, EMPTY);
+        for position in 0..self.writes.len() {
+            let at = self.slot_of(&self.writes[position]);
+            self.slots[at] = position as u32;
+        }
+    }
+
+    /// Forgets the writes from `len` on. That a key could be inserted told that it was absent, and the transaction may go on:
+    /// its stamp guards that from now on.
+    ///
+    /// Taking the newest write out leaves the hash table as it was before that write: it had either changed its slot
+    /// or filled the last one of a run of slots.
+    pub(super) fn truncate(&mut self, len: usize, nodes: &mut NodeSet) {
+        while self.writes.len() > len {
+            let Some(&write) = self.writes.last() else { return };
+            if let Some(stamp) = write.stamp {
+                nodes.add(stamp, write.place);
+            }
+            let at = self.slot_of(&write);
+            self.slots[at] = write.prior.unwrap_or(EMPTY);
+            self.writes.pop();
+            self.keyed -= usize::from(write.target == Target::Key);
+            if write.key.bytes > 0 {
+                self.keys.truncate(write.key.offset as usize);
+            }
+        }
+        self.floor = len;
+    }
+
+    /// Forgets everything and keeps the memory, unless one huge transaction had inflated it.
+    pub(super) fn clear(&mut self) {
+        if self.writes.is_empty() && self.floor == 0 {
+            return;
+        }
+        for row in self.rows.iter_mut().take(self.writes.len()) {
+            if row.len() > KEPT_ROW_BYTES {
+                *row = RowBuffer::new();
+            }
+        }
+        self.writes.clear();
+        self.rows.truncate(1 << 12);
+        self.keys.clear();
+        self.keys.shrink_to(1 << 16);
+        (self.floor, self.keyed, self.repeats) = (0, 0, false);
+        if self.slots.len() > 1 << 12 {
+            self.slots = vec![EMPTY; FIRST_SLOTS];
+        } else {
+            self.slots.fill(EMPTY);
+        }
+    }
+
+    /// Where a key was seen to be absent before its first write.
+    pub(super) fn first_stamp(&self, mut position: u32) -> Option<Stamp> {
+        while let Some(prior) = self.get(position).prior {
+            position = prior;
+        }
+        self.get(position).stamp
+    }
+
+    /// The positions of the keys of an index that have a row by this transaction alone, in the order of the keys.
+    pub(super) fn own_keys(&self, place: Place, within: impl Fn(&[u8]) -> bool, positions: &mut Vec<u32>) {
+        positions.clear();
+        positions.extend(self.latest_ones().filter(|&position| {
+            let write = self.get(position);
+            write.target == Target::Key && write.kind == Kind::Put && write.place == place && within(self.key(write))
+        }));
+        positions.sort_unstable_by(|&left, &right| self.key(self.get(left)).cmp(self.key(self.get(right))));
+    }
+}
+
+#[inline]
+fn same<K: EncodedKey>(bytes: &[u8], key: K) -> bool {
+    bytes.len() == key.len() && (0..bytes.len().div_ceil(8)).all(|index| bytes.slice(index) == key.slice(index))
+}
+
+/// All that a running transaction remembers.
+#[derive(Debug, Default)]
+pub(super) struct Sets {
+    pub(super) reads: Vec<Read>,
+    pub(super) nodes: NodeSet,
+    pub(super) absences: Vec<Part>,
+    pub(super) writes: WriteSet,
+}
+
+impl Sets {
+    /// Undoes the writes from `len` on.
+    pub(super) fn undo_writes(&mut self, len: usize) {
+        self.writes.truncate(len, &mut self.nodes);
+    }
+
+    /// Forgets everything.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.reads.clear();
+        self.nodes.clear();
+        self.absences.clear();
+        self.writes.clear();
+    }
+}

@@ -1,0 +1,128 @@
+//! A table: for its primary key and for each secondary index a store, which is an index and the records it leads to. The
+//! rows of a secondary index's records are primary keys.
+
+use std::sync::Arc;
+
+use polychron_base::Error;
+use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Place, Records, StoreTable};
+use polychron_index::{AnyIndex, Handle};
+use polychron_memory::Guard;
+use polychron_schema::{KeyExtractor, TableDefinition};
+use polychron_sync::atomic::{AtomicU64, Ordering};
+
+use super::absences::Lengths;
+use super::array::RecordArray;
+use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES};
+use super::timestamp::Timestamp;
+
+/// A table.
+pub(super) type CicadaTable = StoreTable<Store>;
+
+/// What a variable column is taken to need in a head, in bytes.
+const VARIABLE_BYTES: usize = 24;
+
+/// Records are given back by their array, not one by one.
+#[derive(Debug)]
+pub(super) enum Heads {}
+
+impl Records for Heads {
+    const HEADER_BYTES: usize = HEAD_BYTES;
+
+    unsafe fn retire(_: Handle, _: &Guard<'_>) {}
+}
+
+/// One index and its records.
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) entries: stores::Store<Heads>,
+    pub(super) records: RecordArray,
+    pub(super) lengths: Lengths,
+    /// Snapshots of this moment or a later one find everything here.
+    ready_from: AtomicU64,
+    keeper: Arc<Keeper>,
+}
+
+impl Keyed for Store {
+    #[inline]
+    fn extractor(&self) -> &KeyExtractor {
+        &self.entries.extractor
+    }
+}
+
+impl Store {
+    pub(super) fn new(
+        definition: &TableDefinition,
+        blueprint: &Blueprint,
+        inlining: bool,
+        ready: bool,
+        keeper: &Arc<Keeper>,
+        guard: &Guard<'_>,
+    ) -> Result<Self, Error> {
+        let row_bytes = if !inlining {
+            usize::MAX
+        } else if blueprint.place.index == polychron_base::IndexId::PRIMARY {
+            inlined_bytes(definition)?
+        } else {
+            // A secondary entry of a short primary key fits in one line with its head.
+            0
+        };
+        Ok(Self {
+            entries: stores::Store::new(blueprint, ready, keeper, guard)?,
+            records: RecordArray::new(row_bytes),
+            lengths: Lengths::default(),
+            ready_from: AtomicU64::new(0),
+            keeper: Arc::clone(keeper),
+        })
+    }
+
+    #[inline]
+    pub(super) fn place(&self) -> Place {
+        self.entries.place
+    }
+
+    #[inline]
+    pub(super) fn index(&self) -> &AnyIndex {
+        self.entries.index()
+    }
+
+    /// The index leads to every row; snapshots of an earlier moment than `filled` do not read it.
+    pub(super) fn set_ready_from(&self, filled: Timestamp) {
+        self.ready_from.store(filled.0, Ordering::Relaxed);
+        // Releases the store above, too.
+        self.entries.set_ready();
+    }
+
+    /// Forgets from when on the index is complete, when no snapshot can be older.
+    pub(super) fn renew_ready_from(&self, settled: Timestamp) {
+        let from = self.ready_from.load(Ordering::Relaxed);
+        if from != 0 && !settled.is_before(Timestamp(from)) {
+            self.ready_from.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a snapshot of this moment may read the index.
+    pub(super) fn is_ready_at(&self, timestamp: Timestamp) -> bool {
+        let ready = self.entries.is_ready();
+        let from = self.ready_from.load(Ordering::Relaxed);
+        ready && (from == 0 || !timestamp.is_before(Timestamp(from)))
+    }
+}
+
+/// How much room for the row a head gets: enough for the fixed columns and something for each variable one.
+fn inlined_bytes(definition: &TableDefinition) -> Result<usize, Error> {
+    let layout = definition.layout()?;
+    let shape = layout.shape();
+    let fixed = shape.fixed_bytes as usize;
+    let whole = fixed + VARIABLE_BYTES * shape.variable_count as usize;
+    Ok(if fixed <= LONGEST_INLINE_BYTES { whole.min(LONGEST_INLINE_BYTES) } else { whole })
+}
+
+impl Drop for Store {
+    /// The last user of a dropped table or index gives its memory back; when the whole database goes, its memory goes at once.
+    fn drop(&mut self) {
+        if !self.keeper.is_closing() {
+            // SAFETY: the store goes with its last user, so no transaction that could hold a record of it runs.
+            self.keeper.with_guard(|guard| unsafe { self.records.destroy(guard) });
+        }
+    }
+}

@@ -1,0 +1,546 @@
+//! A running transaction: reads, writes, savepoints (§3.2).
+//!
+//! This file knows records and indexes; `rows.rs` makes rows of them and keeps secondary indexes up; `commit.rs` ends it.
+
+use std::ops::ControlFlow;
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{Error, Reason, Stop, TableId};
+use polychron_engine::catalog::Tables;
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::{Batch, Place, check_key};
+use polychron_engine::{Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_index::{AnyIndex, Handle, Lookup, Stamp};
+use polychron_memory::Guard;
+use polychron_schema::{RowBuffer, RowMut, RowRef};
+
+use super::absences::Part;
+use super::commit::Pending;
+use super::protocol::Shared;
+use super::record::{Record, Seen, Status, Version, search};
+use super::sets::{Kind, Read, Target, Write};
+use super::table::{CicadaTable, Store};
+use super::timestamp::Timestamp;
+use super::worker::{HEADS_UNDER_WAY, State};
+
+/// Memory that operations use one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    /// A row that is being changed.
+    pub(super) row: RowBuffer,
+    /// A row as it was before a change, for the secondary indexes.
+    pub(super) old: RowBuffer,
+    /// A secondary entry's words.
+    pub(super) entry: RowBuffer,
+    pub(super) pending: Vec<Pending>,
+    /// Entries of a range.
+    pub(super) batch: Batch,
+    /// Own keys in a range that is scanned.
+    pub(super) own_keys: Vec<u32>,
+    /// Moments at which others read.
+    pub(super) moments: Vec<Timestamp>,
+    /// The key at which a scan was stopped.
+    pub(super) last_key: Vec<u8>,
+}
+
+/// After how many operations a snapshot leaves its epoch for the present one: often enough that a slow reader does not hold
+/// back what is retired, seldom enough that the barrier costs nothing.
+const RENEW_EVERY: u32 = 64;
+
+/// A running transaction.
+#[derive(Debug)]
+pub struct CicadaTransaction<'w, R: Redo> {
+    pub(super) shared: &'w Shared<R>,
+    pub(super) state: &'w mut State,
+    pub(super) guard: Guard<'w>,
+    /// Its place in the serial order; what a snapshot reads at.
+    pub(super) timestamp: Timestamp,
+    /// Whether it reads what is settled, and nothing else.
+    pub(super) snapshot: bool,
+    /// After a conflict every call conflicts.
+    pub(super) doomed: bool,
+    pub(super) ended: bool,
+    pub(super) until_check: u32,
+    /// The list of tables, once a snapshot has renewed its guard.
+    pub(super) kept: Option<Tables<CicadaTable>>,
+}
+
+/// Where a row lies that the transaction sees.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source {
+    /// In a version.
+    Version(Version),
+    /// In an own write.
+    Own(u32),
+}
+
+/// What a look-up came to; a write of the key goes to the target.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Found {
+    /// A row.
+    Row(Target, Source),
+    /// None.
+    Absent(Target),
+}
+
+/// A look-up that came to nothing.
+#[derive(Clone, Copy, Debug)]
+struct Missed {
+    /// Where the key is missing.
+    stamp: Stamp,
+    /// Whether it leads to a record all the same, such as a tombstone.
+    has_record: bool,
+}
+
+impl<'w, R: Redo> CicadaTransaction<'w, R> {
+    #[inline]
+    pub(super) fn table(&self, id: TableId) -> Result<&'w CicadaTable, Error> {
+        let table = polychron_engine::catalog::get(&self.state.tables, id)?;
+        // SAFETY: the worker's list of tables changes only between transactions, and this transaction borrows the worker,
+        // so the table outlives it.
+        Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
+    }
+
+    /// Called at the start of every operation: conflicts stick, and long procedures find out that they are doomed.
+    #[inline]
+    pub(super) fn step(&mut self) -> Result<(), Stop> {
+        if self.doomed {
+            return Err(Stop::conflict());
+        }
+        self.until_check -= 1;
+        if self.until_check == 0 { self.check_midway() } else { Ok(()) }
+    }
+
+    /// A procedure that loops on what does not stand together is stopped here. A snapshot takes the occasion to renew its
+    /// guard, so that it holds back nothing but the versions it can see.
+    #[cold]
+    fn check_midway(&mut self) -> Result<(), Stop> {
+        self.until_check = self.shared.options.check_every;
+        if self.snapshot {
+            self.until_check = self.until_check.min(RENEW_EVERY);
+            self.kept.get_or_insert_with(|| self.state.tables.keep());
+            self.guard.refresh();
+            return Ok(());
+        }
+        self.check_reads(true).inspect_err(|_| {
+            if let Some(abort) = &mut self.state.last_abort {
+                abort.reason = Reason::Inconsistent;
+            }
+        })
+    }
+
+    #[inline]
+    pub(super) fn writable(&mut self) -> Result<(), Stop> {
+        self.step()?;
+        if self.snapshot { Err(Error::ReadOnly.into()) } else { Ok(()) }
+    }
+
+    /// The row at a source.
+    #[inline]
+    pub(super) fn row(&self, source: Source) -> RowRef<'_> {
+        match source {
+            // SAFETY: the version was visible to this transaction, whose timestamp and guard keep it until it ends; it cannot end
+            // while it is borrowed.
+            Source::Version(version) => unsafe { version.row() },
+            Source::Own(position) => self.state.sets.writes.row(position).as_row(),
+        }
+    }
+
+    #[inline]
+    fn own(&self, position: u32) -> Found {
+        let write = self.state.sets.writes.get(position);
+        match write.kind {
+            Kind::Put => Found::Row(write.target, Source::Own(position)),
+            Kind::Delete => Found::Absent(write.target),
+        }
+    }
+
+    /// Finds the row of a key; what was found, or not, is protected.
+    #[inline]
+    pub(super) fn find<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Found, Stop> {
+        let (found, missed) = self.look_up(store, key);
+        if let Some(missed) = missed {
+            self.observe_absence(Part::key(store.place(), key), missed.stamp, store.place());
+        }
+        Ok(found)
+    }
+
+    /// Finds the row of a key. Where there was none, the answer's second part is still to be protected.
+    #[inline]
+    fn look_up<K: EncodedKey>(&mut self, store: &Store, key: K) -> (Found, Option<Missed>) {
+        let place = store.place();
+        if self.reads_own()
+            && self.state.sets.writes.has_keys()
+            && let Some(position) = self.state.sets.writes.latest_of_key(place, key)
+        {
+            return (self.own(position), None);
+        }
+        if self.state.hints.any()
+            && let Some(found) = self.find_hinted(store, key)
+        {
+            return (found, None);
+        }
+        let Lookup { handle, stamp } = store.index().get(key, &self.guard);
+        let found = match handle {
+            Some(handle) => {
+                // SAFETY: the handle was found under this transaction's guard.
+                let record = unsafe { Record::from_handle(handle) };
+                record.prefetch(store.records.lines());
+                let found = self.read_record(record, place);
+                if let Found::Row(_, Source::Version(version)) = found
+                    && !record.is_inline(version)
+                    && !self.snapshot
+                {
+                    version.prefetch_row();
+                    self.note_for_promotion(store, record, version);
+                }
+                found
+            }
+            None => Found::Absent(Target::Key),
+        };
+        let missed = !self.snapshot && matches!(found, Found::Absent(Target::Key));
+        (found, missed.then_some(Missed { stamp, has_record: handle.is_some() }))
+    }
+
+    #[inline]
+    fn reads_own(&self) -> bool {
+        !self.snapshot && self.shared.options.read_own_writes
+    }
+
+    /// Looks a key up and starts bringing its record into the cache.
+    #[inline]
+    fn fetch_record<K: EncodedKey>(&mut self, table: &CicadaTable, key: K) -> Option<Handle> {
+        let handle = table.primary.index().get(key, &self.guard).handle?;
+        // SAFETY: the handle was found under this transaction's guard.
+        let record = unsafe { Record::from_handle(handle) };
+        record.prefetch(table.primary.records.lines());
+        self.prefetch_version_later(record);
+        Some(handle)
+    }
+
+    /// As [`Self::find`], by a hint of the batch; `None` when there is none or it does not lead to a row. A record serves its key
+    /// until it is closed, and one that shows a row is not closed.
+    #[inline]
+    fn find_hinted<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<Found> {
+        if store.place().index != polychron_base::IndexId::PRIMARY {
+            return None;
+        }
+        while let Some((table, key)) = self.state.hints.next_asked() {
+            let handle = self.table(table).ok().and_then(|table| self.fetch_record(table, key));
+            self.state.hints.answer(handle);
+        }
+        if self.state.next_head != 0 {
+            self.prefetch_versions();
+        }
+        let handle = self.state.hints.find(store.place().table, key)?;
+        // SAFETY: the batch found the handle under a guard that it still holds.
+        let record = unsafe { Record::from_handle(handle) };
+        let reads = self.state.sets.reads.len();
+        let found = self.read_record(record, store.place());
+        if matches!(found, Found::Row(..)) {
+            return Some(found);
+        }
+        self.state.sets.reads.truncate(reads);
+        None
+    }
+
+    /// The version of a record can be fetched when its head has come, which is some prefetches later.
+    #[inline]
+    fn prefetch_version_later(&mut self, record: Record) {
+        let (heads, next) = (&mut self.state.heads_under_way, self.state.next_head);
+        if let Some(earlier) = heads[next % HEADS_UNDER_WAY].replace(record) {
+            earlier.prefetch_latest();
+        }
+        self.state.next_head = next.wrapping_add(1);
+    }
+
+    /// Fetches the versions of the records whose heads were fetched last.
+    #[cold]
+    fn prefetch_versions(&mut self) {
+        self.state.next_head = 0;
+        for head in &mut self.state.heads_under_way {
+            if let Some(record) = head.take() {
+                record.prefetch_latest();
+            }
+        }
+    }
+
+    /// Remembers that a part of the key space was seen to be empty.
+    #[inline]
+    pub(super) fn observe_absence(&mut self, part: Part, stamp: Stamp, place: Place) {
+        self.state.sets.nodes.add(stamp, place);
+        self.state.sets.absences.push(part);
+    }
+
+    /// Reads a record as this transaction sees it, and remembers what was visible.
+    #[inline]
+    pub(super) fn read_record(&mut self, record: Record, place: Place) -> Found {
+        if self.reads_own()
+            && let Some(position) = self.state.sets.writes.latest(record)
+        {
+            return self.own(position);
+        }
+        let Seen { version, is_row, later, .. } =
+            search(record, self.timestamp, None, self.shared.options.wait_for_pending);
+        if !self.snapshot {
+            self.state.sets.reads.push(Read { record, version, later, place });
+        }
+        match version.filter(|_| is_row) {
+            Some(version) => Found::Row(Target::Record(record), Source::Version(version)),
+            None => Found::Absent(Target::Key),
+        }
+    }
+
+    /// Ends the transaction early when a write on what it just read can hardly pass (§3.2).
+    #[inline]
+    pub(super) fn check_early(&mut self, target: Target, source: Source, place: Place) -> Result<(), Stop> {
+        let (Target::Record(record), Source::Version(version)) = (target, source) else { return Ok(()) };
+        let options = &self.shared.options;
+        if options.validation.writes && version.rts().is_after(self.timestamp) {
+            return Err(self.conflict(Reason::ReadLater, place, Some(version)));
+        }
+        if options.write_latest_only && self.is_superseded(record) {
+            return Err(self.conflict(Reason::WrittenLater, place, Some(version)));
+        }
+        Ok(())
+    }
+
+    /// Whether a version later than this transaction is there or may come to be.
+    #[inline]
+    fn is_superseded(&self, record: Record) -> bool {
+        let mut place = record.latest();
+        while let super::record::Link::To(version) = place.link() {
+            if !version.wts().is_after(self.timestamp) {
+                return false;
+            }
+            if version.status() != Status::Aborted {
+                return true;
+            }
+            place = version.next();
+        }
+        false
+    }
+
+    /// Inserts an entry whose key is absent. `false`: the key has a row.
+    #[inline]
+    pub(super) fn insert_entry<K: EncodedKey>(
+        &mut self,
+        store: &Store,
+        key: K,
+        row: &mut RowBuffer,
+    ) -> Result<bool, Stop> {
+        let (Found::Absent(target), missed) = self.look_up(store, key) else { return Ok(false) };
+        let mut write = Write::new(target, store.place(), Kind::Put);
+        if let Some(Missed { stamp, has_record }) = missed {
+            self.state.sets.absences.push(Part::key(store.place(), key));
+            (write.stamp, write.has_record) = (Some(stamp), has_record);
+        }
+        self.state.sets.writes.push(write, Some(key), Some(row));
+        Ok(true)
+    }
+
+    /// Writes an entry whatever is there.
+    pub(super) fn put_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &mut RowBuffer) {
+        let place = store.place();
+        let writes = &mut self.state.sets.writes;
+        let target = if writes.latest_of_key(place, key).is_some() {
+            Target::Key
+        } else {
+            match store.index().get(key, &self.guard).handle {
+                None => Target::Key,
+                Some(handle) => {
+                    // SAFETY: the handle was found under this transaction's guard.
+                    let record = unsafe { Record::from_handle(handle) };
+                    // A record that shows a row, or has been written by this transaction, does not leave the index while
+                    // this transaction runs; a tombstone may.
+                    let stays = writes.latest(record).is_some() || search(record, self.timestamp, None, false).is_row;
+                    if stays { Target::Record(record) } else { Target::Key }
+                }
+            }
+        };
+        let write = Write { blind: true, has_record: true, ..Write::new(target, place, Kind::Put) };
+        writes.push(write, Some(key), Some(row));
+    }
+
+    /// Deletes an entry. `false`: the key has no row.
+    #[inline]
+    pub(super) fn delete_entry<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<bool, Stop> {
+        let Found::Row(target, source) = self.find(store, key)? else { return Ok(false) };
+        self.check_early(target, source, store.place())?;
+        self.state.sets.writes.push(Write::new(target, store.place(), Kind::Delete), Some(key), None);
+        Ok(true)
+    }
+
+    pub(super) fn end(&mut self) {
+        self.ended = true;
+        self.state.sets.clear();
+        self.shared.clocks.end(self.state.worker);
+        self.state.reclaimer.share_surplus(&self.shared.orphans);
+    }
+}
+
+impl<R: Redo> Commit for CicadaTransaction<'_, R> {
+    fn commit(mut self) -> Result<(), Stop> {
+        if self.doomed {
+            return Err(Stop::conflict());
+        }
+        if !self.snapshot {
+            self.validate_and_write()?;
+        }
+        self.end();
+        if !self.snapshot {
+            self.acknowledge();
+            if !self.state.promotions.is_empty() {
+                self.promote();
+            }
+        }
+        Ok(())
+    }
+
+    fn roll_back(mut self) -> bool {
+        // What is told of a transaction that is rolled back is an answer, too, so its reads are protected like any other's.
+        !self.doomed && (self.snapshot || self.validate_reads().is_ok())
+    }
+}
+
+impl<R: Redo> Drop for CicadaTransaction<'_, R> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end();
+        }
+    }
+}
+
+impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
+    #[inline]
+    fn read_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        _projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        self.step()?;
+        let table = self.table(table)?;
+        Ok(match self.find(&table.primary, key)? {
+            Found::Row(_, source) => Some(self.row(source)),
+            Found::Absent(_) => None,
+        })
+    }
+
+    fn read_row_unvalidated<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        _projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        self.step()?;
+        let table = self.table(table)?;
+        let sets = &self.state.sets;
+        let (reads, nodes, absences) = (sets.reads.len(), sets.nodes.len(), sets.absences.len());
+        let found = self.find(&table.primary, key)?;
+        let sets = &mut self.state.sets;
+        sets.reads.truncate(reads);
+        sets.nodes.truncate(nodes);
+        sets.absences.truncate(absences);
+        Ok(match found {
+            Found::Row(_, source) => Some(self.row(source)),
+            Found::Absent(_) => None,
+        })
+    }
+
+    #[inline]
+    fn update_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        _projection: &Projection,
+        change: impl FnOnce(&mut RowMut<'_>),
+    ) -> Result<bool, Stop> {
+        self.writable()?;
+        let table = self.table(table)?;
+        self.change_row(table, key, change)
+    }
+
+    #[inline]
+    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.writable()?;
+        check_key(key)?;
+        let table = self.table(table)?;
+        self.add_row(table, key, row)
+    }
+
+    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.writable()?;
+        check_key(key)?;
+        let table = self.table(table)?;
+        self.overwrite_row(table, key, row)
+    }
+
+    #[inline]
+    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+        self.writable()?;
+        let table = self.table(table)?;
+        self.remove_row(table, key)
+    }
+
+    fn scan_rows(
+        &mut self,
+        scan: &Scan<'_>,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.step()?;
+        let table = self.table(scan.table)?;
+        self.visit_rows(scan, table, visitor)
+    }
+
+    fn savepoint(&mut self) -> Savepoint {
+        Savepoint { position: self.state.sets.writes.set_floor() }
+    }
+
+    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+        self.step()?;
+        if savepoint.position < self.state.sets.writes.len() {
+            self.state.sets.undo_writes(savepoint.position);
+        }
+        Ok(())
+    }
+
+    /// Fetches the line at which a look-up in a hash index begins, and keeps the key. The look-ups themselves follow when the
+    /// first row is asked for, so that those of several keys overlap, and so do the misses on their records. What they find
+    /// stays as a hint, and the key is not looked up again.
+    #[inline]
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        let Ok(table) = self.table(table) else { return };
+        if !self.state.hints.ask(table.id, key) {
+            self.fetch_record(table, key);
+        } else if let AnyIndex::Hash(index) = table.primary.index() {
+            index.prefetch(key, &self.guard);
+        }
+    }
+
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+        Ok(&self.table(table)?.definition)
+    }
+}
+
+impl<'w, R: Redo> CicadaTransaction<'w, R> {
+    pub(super) fn new(
+        shared: &'w Shared<R>,
+        state: &'w mut State,
+        guard: Guard<'w>,
+        timestamp: Timestamp,
+        mode: Mode,
+    ) -> Self {
+        debug_assert!(state.sets.writes.is_empty(), "the transaction before left something behind");
+        let snapshot = mode == Mode::Snapshot;
+        if snapshot {
+            state.counters.snapshot(shared.clocks.staleness_ns() / 1000);
+        }
+        state.promotions.clear();
+        if state.next_head != 0 {
+            (state.next_head, state.heads_under_way) = (0, [None; HEADS_UNDER_WAY]);
+        }
+        let until_check = shared.options.check_every.min(if snapshot { RENEW_EVERY } else { u32::MAX });
+        Self { shared, state, guard, timestamp, snapshot, doomed: false, ended: false, until_check, kept: None }
+    }
+}

@@ -1,0 +1,320 @@
+//! A worker: a slot with a clock, pools, and the sets that its transactions use one after the other.
+
+use std::sync::Arc;
+
+use polychron_base::key::EncodedKey;
+use polychron_base::random::Random;
+use polychron_base::{Abort, Error, TableId};
+use polychron_engine::catalog::Seen;
+use polychron_engine::options::Retry;
+use polychron_engine::redo::{NoRedo, Redo};
+use polychron_engine::stores::Hints;
+use polychron_engine::{Counters, Interactive, Mode, Procedure, Projection, Worker, drive};
+use polychron_memory::{Guard, Local};
+use polychron_schema::RowRef;
+use polychron_sync::spin_hint;
+
+use super::clocks::LocalClock;
+use super::promotion::Candidate;
+use super::protocol::Shared;
+use super::reclaim::{Reclaimer, Site};
+use super::record::{Record, search};
+use super::sets::Sets;
+use super::table::CicadaTable;
+use super::timestamp::Timestamp;
+use super::transaction::{Buffers, CicadaTransaction};
+
+/// Records collected in one go, so that no transaction waits for long before it begins.
+const COLLECTED_AT_ONCE: usize = 256;
+/// Prefetches after which a head is taken to have come.
+pub(super) const HEADS_UNDER_WAY: usize = 4;
+/// After so many conflicts in a row a worker gives its processor away: the other side may be waiting for it.
+const YIELD_AFTER: u64 = 8;
+
+/// One thread's way into the database.
+#[derive(Debug)]
+pub struct CicadaWorker<R: Redo = NoRedo> {
+    pub(super) local: Local,
+    pub(super) state: State,
+    pub(super) shared: Arc<Shared<R>>,
+}
+
+/// What a worker keeps from one transaction to the next.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) sets: Sets,
+    pub(super) buffers: Buffers,
+    pub(super) hints: Hints,
+    pub(super) reclaimer: Reclaimer,
+    pub(super) tables: Seen<CicadaTable>,
+    pub(super) clock: LocalClock,
+    pub(super) last_abort: Option<Abort>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) worker: usize,
+    /// Records whose heads are being fetched, so that their versions can be fetched a little later.
+    pub(super) heads_under_way: [Option<Record>; HEADS_UNDER_WAY],
+    pub(super) next_head: usize,
+    /// Rows that are worth moving into their heads.
+    pub(super) promotions: Vec<Candidate>,
+    /// Commits since the last conflict.
+    pub(super) commits_in_row: u32,
+    maintained_ns: u64,
+    random: Random,
+}
+
+impl<R: Redo> CicadaWorker<R> {
+    pub(super) fn new(shared: &Arc<Shared<R>>) -> Result<Self, Error> {
+        Ok(Self::over(shared.memory.register()?, shared))
+    }
+
+    /// A worker for the database's own transactions.
+    pub(super) fn own(shared: &Arc<Shared<R>>) -> Result<Self, Error> {
+        Ok(Self::over(shared.memory.register_own()?, shared))
+    }
+
+    fn over(local: Local, shared: &Arc<Shared<R>>) -> Self {
+        let worker = local.worker_id().position();
+        let state = State {
+            sets: Sets::default(),
+            buffers: Buffers::default(),
+            hints: Hints::default(),
+            reclaimer: Reclaimer::default(),
+            tables: Seen::default(),
+            clock: shared.clocks.join(worker),
+            last_abort: None,
+            counters: shared.counters.register(),
+            worker,
+            heads_under_way: [None; HEADS_UNDER_WAY],
+            next_head: 0,
+            promotions: Vec::new(),
+            commits_in_row: 0,
+            maintained_ns: 0,
+            random: Random::stream(0xC1CADA, worker as u64 + 1),
+        };
+        Self { local, state, shared: Arc::clone(shared) }
+    }
+
+    pub(super) fn slot(&self) -> usize {
+        self.state.worker
+    }
+
+    /// The timestamp of the latest transaction.
+    pub(super) fn last_timestamp(&self) -> Timestamp {
+        self.shared.clocks.shape.timestamp(self.state.clock.adjusted, self.state.worker)
+    }
+
+    /// What to hand to [`CicadaWorker::follow`] of a worker whose transactions are to come after this one's so far.
+    pub fn moment(&self) -> u64 {
+        self.state.clock.adjusted
+    }
+
+    /// Makes this worker's transactions follow those of another one up to that moment (causal consistency, §3.1), where
+    /// [`super::Consistency::Loose`] does not promise it.
+    pub fn follow(&mut self, moment: u64) {
+        self.shared.clocks.follow(&mut self.state.clock, moment);
+    }
+}
+
+impl<R: Redo> Worker for CicadaWorker<R> {
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        drive::execute(self, Mode::ReadWrite, procedure)
+    }
+
+    fn execute_batch<P: Procedure>(
+        &mut self,
+        procedures: &mut [P],
+        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+    ) {
+        super::prefetch::execute_batch(self, procedures, done);
+    }
+
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        drive::execute(self, Mode::Snapshot, procedure)
+    }
+
+    /// Appendix B: versions do not change, so one read alone needs no validation. It is of the moment that the worker's clock
+    /// shows, or of a later one.
+    #[inline]
+    fn read_one<K: EncodedKey, O>(
+        &mut self,
+        table: TableId,
+        key: K,
+        _projection: &Projection,
+        mut read: impl FnMut(Option<RowRef<'_>>) -> O,
+    ) -> Result<O, Error> {
+        let mut transaction = self.session().begin_transaction(Mode::ReadWrite);
+        let table = transaction.table(table)?;
+        let timestamp = transaction.timestamp;
+        let seen = table.primary.index().get(key, &transaction.guard).handle.and_then(|handle| {
+            // SAFETY: the handle was found under the transaction's guard.
+            let record = unsafe { Record::from_handle(handle) };
+            record.prefetch(table.primary.records.lines());
+            let seen = search(record, timestamp, None, true);
+            seen.version.filter(|_| seen.is_row)
+        });
+        // SAFETY: the transaction keeps the version until it ends, below.
+        let output = read(seen.map(|version| unsafe { version.row() }));
+        transaction.end();
+        drop(transaction);
+        self.state.counters.committed();
+        Ok(output)
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.state.counters
+    }
+
+    fn tidy_up(&mut self) {
+        let Self { local, state, shared } = self;
+        let guard = local.pin();
+        // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
+        unsafe { state.tables.renew(&shared.catalog) };
+        shared.lead(shared.clocks.now_ns());
+        let site =
+            Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard: &guard };
+        state.reclaimer.drain(&shared.orphans, &site);
+        thin(shared, &mut state.reclaimer, &mut state.buffers.moments, usize::MAX, &site);
+        drop(guard);
+        local.collect();
+    }
+}
+
+impl<R: Redo> Interactive for CicadaWorker<R> {
+    type Transaction<'w> = CicadaTransaction<'w, R>;
+
+    #[inline]
+    fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
+        Ok(self.session().begin_transaction(mode))
+    }
+
+    fn last_abort(&self) -> Option<Abort> {
+        self.state.last_abort
+    }
+
+    fn back_off(&mut self, attempts: u64) {
+        self.session().wait(attempts);
+    }
+
+    fn retry(&self) -> &Retry {
+        &self.shared.common.retry
+    }
+}
+
+/// A worker's parts, borrowed one by one: a batch holds an epoch of its own while the session runs transactions.
+pub(super) struct Session<'w, R: Redo> {
+    pub(super) local: &'w Local,
+    pub(super) state: &'w mut State,
+    pub(super) shared: &'w Shared<R>,
+    /// Whether a batch keeps the epoch, and the hints that were found in it, from one transaction to the next.
+    pub(super) in_batch: bool,
+}
+
+impl<R: Redo> CicadaWorker<R> {
+    #[inline]
+    pub(super) fn session(&mut self) -> Session<'_, R> {
+        Session { local: &self.local, state: &mut self.state, shared: &self.shared, in_batch: false }
+    }
+}
+
+impl<'w, R: Redo> Session<'w, R> {
+    #[inline]
+    fn begin_transaction(self, mode: Mode) -> CicadaTransaction<'w, R> {
+        let Session { local, state, shared, in_batch } = self;
+        if !in_batch {
+            // A batch that a panic ended may have left some.
+            state.hints.clear();
+        }
+        // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
+        let guard = local.pin();
+        // SAFETY: the transaction holds the guard, and keeps the list before it renews the guard.
+        unsafe { state.tables.renew(&shared.catalog) };
+        shared.clocks.advance(&mut state.clock, state.worker);
+        let interval_ns = shared.options.collection_interval.as_nanos() as u64;
+        if state.clock.now_ns.saturating_sub(state.maintained_ns) >= interval_ns {
+            maintain(shared, state, local, &guard, interval_ns);
+        }
+        let timestamp = match mode {
+            Mode::ReadWrite => shared.clocks.begin(state.worker, &mut state.clock),
+            Mode::Snapshot => shared.clocks.begin_snapshot(state.worker),
+        };
+        CicadaTransaction::new(shared, state, guard, timestamp, mode)
+    }
+
+    /// Waits for a random time below the bound that the regulation has found (§3.9).
+    fn wait(&mut self, attempts: u64) {
+        let longest_ns = self.shared.regulation.longest_ns();
+        if longest_ns > 0 {
+            let until_ns = self.shared.clocks.now_ns() + self.state.random.below(longest_ns + 1);
+            while self.shared.clocks.now_ns() < until_ns {
+                spin_hint();
+            }
+        }
+        if attempts > YIELD_AFTER {
+            polychron_sync::thread::yield_now();
+        }
+    }
+}
+
+/// The maintenance between two transactions (§3.8): the worker is quiescent here.
+#[cold]
+fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard: &Guard<'_>, interval_ns: u64) {
+    state.maintained_ns = state.clock.now_ns;
+    if shared.clocks.is_due(state.clock.now_ns, interval_ns) {
+        shared.lead(state.clock.now_ns);
+    }
+    let site = Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard };
+    state.reclaimer.step(COLLECTED_AT_ONCE, &site);
+    thin(shared, &mut state.reclaimer, &mut state.buffers.moments, COLLECTED_AT_ONCE, &site);
+    super::renewal::keep_up(shared, state, local);
+}
+
+/// Thins records when the oldest reader has fallen behind.
+fn thin<R: Redo>(
+    shared: &Shared<R>,
+    reclaimer: &mut Reclaimer,
+    moments: &mut Vec<Timestamp>,
+    limit: usize,
+    site: &Site<'_>,
+) {
+    if shared.clocks.readers_lag() > shared.options.thinning_after.as_nanos() as u64 {
+        let settled = shared.clocks.held_moments(moments);
+        reclaimer.thin(limit, settled, moments, site);
+    }
+}
+
+impl<R: Redo> drive::Driven for Session<'_, R> {
+    type Transaction<'t>
+        = CicadaTransaction<'t, R>
+    where
+        Self: 't;
+
+    #[inline]
+    fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
+        let Session { local, state, shared, in_batch } = self;
+        Ok(Session { local, state, shared, in_batch: *in_batch }.begin_transaction(mode))
+    }
+
+    fn last_abort(&self) -> Option<Abort> {
+        self.state.last_abort
+    }
+
+    fn back_off(&mut self, attempts: u64) {
+        self.wait(attempts);
+    }
+
+    fn retry(&self) -> &Retry {
+        &self.shared.common.retry
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.state.counters
+    }
+}
+
+impl<R: Redo> Drop for CicadaWorker<R> {
+    fn drop(&mut self) {
+        self.shared.clocks.leave(self.state.worker, &self.state.clock);
+        self.state.reclaimer.leave(&self.shared.orphans);
+        self.shared.counters.leave(&self.state.counters);
+    }
+}

@@ -1,0 +1,106 @@
+//! The steps that keep transactions apart, each of which tests leave out to show what it is for, and the points at which
+//! they step in. `docs/mutation-proof.md` says what goes wrong without each.
+
+use polychron_engine::named;
+
+named! {
+    /// A step that can be left out.
+    pub enum Step {
+        /// Phase 1 latches the records that are written.
+        LatchWrites,
+        /// Own insertions are latched from their birth.
+        LatchInsertions,
+        /// A record that the index has forgotten is not written.
+        RefuseUnlinkedWrites,
+        /// Who writes a table knows all its indexes.
+        KnowAllIndexes,
+        /// The epoch is read after the last latch.
+        EpochAfterLatches,
+        /// The epoch is read before the first check.
+        EpochBeforeChecks,
+        /// A record that was read has the id it had.
+        CompareIds,
+        /// A record that was read is latched by nobody else.
+        RefuseLatched,
+        /// A record that was read has not moved.
+        RefuseMoved,
+        /// The nodes that were looked at are as they were.
+        CompareNodes,
+        /// A transaction that only read is validated as well.
+        ValidateReaders,
+        /// What a transaction read is validated before its error is believed.
+        ValidateRollBack,
+        /// A running transaction is validated now and then.
+        ValidateRunning,
+        /// After a conflict every call conflicts.
+        StayDoomed,
+        /// An id exceeds those of the records that were read.
+        ExceedReads,
+        /// An id exceeds those of the records that are written.
+        ExceedWrites,
+        /// An id exceeds the worker's last one.
+        ExceedLast,
+        /// A key that leads nowhere puts its node into the node set.
+        NodesOfMisses,
+        /// So does a record without a row.
+        NodesOfTombstones,
+        /// So does every node of a range.
+        NodesOfRanges,
+        /// So does an insertion that is taken back.
+        NodesOfUndone,
+        /// An own insertion brings the node set up to date.
+        FollowOwnInsertions,
+        /// It does so only for stamps that say what was there just before.
+        FollowOnlyOwn,
+        /// It adds the new node when the old one was divided.
+        FollowSplits,
+        /// It finds the stamps of nodes that were taken out meanwhile.
+        FollowSettled,
+        /// A hint that leads to no row is not believed.
+        RefuseEmptyHints,
+        /// A record that is being written is dirty.
+        MarkDirty,
+        /// A read compares the data version before and after.
+        ReadTwice,
+        /// A row is kept for snapshots when it is overwritten.
+        KeepVersions,
+        /// A row that moves is kept for snapshots.
+        KeepMoved,
+        /// A snapshot passes over what is newer than it is.
+        CompareEpochs,
+        /// A snapshot does not use an index that was filled after its epoch.
+        AwaitIndexes,
+        /// An index is handed out when its filling has become the past.
+        AwaitFilling,
+        /// Who writes on a tombstone claims it.
+        ClaimTombstones,
+        /// A claimed tombstone is not taken out.
+        RespectClaims,
+        /// A claim that is taken back holds until the transactions of that epoch have ended.
+        OutliveClaims,
+        /// A tombstone stays as long as a snapshot is older.
+        OutliveSnapshots,
+        /// Only a tombstone is taken out.
+        UnlinkOnlyTombstones,
+        /// A roll-back takes own insertions out.
+        UndoInsertions,
+        /// An operation that fails on its way is undone.
+        UndoOperations,
+        /// A unique secondary key that is taken is a duplicate.
+        RefuseDuplicates,
+    }
+}
+
+named! {
+    /// A point at which a test steps in.
+    pub enum Point {
+        /// Commit begins.
+        Committing,
+        /// Phase 2 has passed.
+        Validated,
+        /// A record's words are written and it is not published yet.
+        Writing,
+        /// A read has copied the row and not looked at the data version again.
+        Copied,
+    }
+}

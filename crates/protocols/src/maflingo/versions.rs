@@ -1,0 +1,273 @@
+//! Older versions leave their chains before the snapshots end that are older than they.
+//!
+//! An older version is given to the memory's epochs when it is made, and goes when no snapshot is older than its end
+//! (§4.8). Behind a snapshot that stays open for long, that would keep every version newer than it. So while one is open,
+//! a worker queues the versions it makes, and as soon as they have become the past it takes out those that no open snapshot
+//! sees. `docs/protocols/maflingo.md` proves that readers do not notice. Three rules make it cheap:
+//!
+//! * Without a long snapshot nothing is queued, and a worker looks for one once an epoch.
+//! * Who walks a chain takes out all that can go, whoever made it, and marks it; its maker finds the mark.
+//! * A version that stays is looked at again only when a snapshot ends that it was kept for.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use polychron_engine::stores::{OwnedKey, Place};
+use polychron_memory::{Guard, Hold};
+
+use super::record::Record;
+use super::table::{MaflingoTable, Store};
+
+/// A snapshot is long when it lies so many epochs behind the newest possible. What is made before that stays until the
+/// snapshot ends: little, and short snapshots cost nothing.
+const LONG_EPOCHS: u64 = 8;
+
+/// Versions queued before the next pass over the queue, and looked at in a pass, beside a share of the backlog.
+const AT_ONCE: usize = 64;
+
+/// What can be seen: the horizons and the open snapshots of one moment, and while it lives no version is freed that ends
+/// after its `collectable`.
+pub(super) struct View<'g, 'v> {
+    hold: Hold<'g>,
+    readonly: u64,
+    /// Among them the held horizon.
+    open: &'v [u64],
+}
+
+impl<'g, 'v> View<'g, 'v> {
+    /// The view of this moment; `None` when it cannot be told just now. `open` is its memory.
+    pub(super) fn new(guard: &Guard<'g>, open: &'v mut Vec<u64>) -> Option<Self> {
+        let hold = guard.hold_versions()?;
+        // Read before the list is made: a snapshot that the list misses reads here or later.
+        let readonly = guard.epochs().readonly();
+        guard.epochs().open_snapshots(open).then_some(Self { hold, readonly, open })
+    }
+
+    #[inline]
+    pub(super) fn readonly(&self) -> u64 {
+        self.readonly
+    }
+
+    /// The oldest open snapshot that sees what was current from epoch `from` until epoch `until`.
+    fn oldest_between(&self, from: u64, until: u64) -> Option<u64> {
+        let first = self.open.partition_point(|&epoch| epoch < from);
+        self.open.get(first).copied().filter(|&epoch| epoch < until)
+    }
+
+    /// Whether any snapshot, open or to come, may see what was current from epoch `from` until epoch `until`.
+    fn sees(&self, from: u64, until: u64) -> bool {
+        until > self.readonly || self.oldest_between(from, until).is_some()
+    }
+}
+
+/// Whether a long snapshot is open.
+pub(super) fn long_snapshot(guard: &Guard<'_>) -> bool {
+    guard.epochs().readonly() > guard.epochs().collectable() + LONG_EPOCHS
+}
+
+/// Takes every version that no snapshot sees out of the chain behind `head`, whose latch the caller holds. Answers
+/// whether a row stays in it.
+///
+/// A link is followed only where the record before it is newer than the held horizon: then that record's version was not
+/// collectable when the horizon was taken, and is not freed.
+pub(super) fn prune(head: Record, view: &View<'_, '_>) -> bool {
+    let (mut newer, mut row) = (head, false);
+    while newer.tid().epoch() > view.hold.collectable()
+        && let Some(version) = newer.previous()
+    {
+        if view.sees(version.tid().epoch(), newer.tid().epoch()) {
+            row |= !version.is_absent_version();
+            newer = version;
+        } else {
+            newer.set_previous(version.previous());
+            version.mark_pruned();
+        }
+    }
+    row
+}
+
+/// Marks what is left of the chain behind a tombstone that the index has forgotten. The caller holds its latch.
+pub(super) fn abandon(head: Record, view: &View<'_, '_>) {
+    let mut newer = head;
+    while newer.tid().epoch() > view.hold.collectable()
+        && let Some(version) = newer.previous()
+    {
+        version.mark_pruned();
+        newer = version;
+    }
+}
+
+/// The record to which a key leads now.
+fn find(key: &OwnedKey, store: &Store, guard: &Guard<'_>) -> Option<Record> {
+    let found = match key {
+        OwnedKey::Short(key) => store.index().get(*key, guard),
+        OwnedKey::Long(key) => store.index().get(&**key, guard),
+    };
+    // SAFETY: the handle was found under the guard.
+    found.handle.map(|handle| unsafe { Record::from_handle(handle) })
+}
+
+/// The store of a place, unless it was dropped.
+pub(super) fn store_at(tables: &[Option<Arc<MaflingoTable>>], place: Place) -> Option<&Store> {
+    let table = tables.get(place.table.position()).and_then(Option::as_ref)?;
+    table.store(place.index).ok().map(|store| &**store)
+}
+
+/// An older version that belongs to the queue it is in: linked, or marked as pruned.
+#[derive(Debug)]
+pub(super) struct Superseded {
+    pub(super) place: Place,
+    pub(super) key: OwnedKey,
+    pub(super) version: Record,
+    /// The epoch whose snapshots, and all newer ones, do without the version.
+    pub(super) superseded_at: u64,
+}
+
+impl Superseded {
+    /// Leaves the version to the memory's epochs, as if it had never been queued.
+    fn leave(self, guard: &Guard<'_>) {
+        let Self { version, superseded_at, .. } = self;
+        // SAFETY: only snapshots older than this epoch follow the link to the version; it was not retired yet.
+        unsafe { guard.retire_versions(version.memory(), version.bytes(), superseded_at) };
+    }
+}
+
+/// What became of a queued version.
+enum Settled {
+    /// It is retired.
+    Retired,
+    /// The snapshot sees it.
+    Kept(Superseded, u64),
+    /// Somebody is at its chain.
+    Later(Superseded),
+}
+
+/// One worker's queue of versions.
+#[derive(Debug, Default)]
+pub(super) struct Pruner {
+    /// Whether a long snapshot was open when this was looked at.
+    active: bool,
+    /// The epoch in which it was.
+    looked_in: u64,
+    /// Whether it is time for a pass.
+    due: bool,
+    added: usize,
+    /// Versions in the order in which they were superseded, more or less.
+    queue: VecDeque<Superseded>,
+    /// Versions that an open snapshot sees, though not the oldest one, by that snapshot.
+    kept: BTreeMap<u64, Vec<Superseded>>,
+    open: Vec<u64>,
+}
+
+impl Pruner {
+    /// Whether versions are to be queued.
+    #[inline]
+    pub(super) fn is_active(&self) -> bool {
+        self.active
+    }
+
+    /// Takes a version over.
+    #[cold]
+    pub(super) fn push(&mut self, superseded: Superseded) {
+        self.queue.push_back(superseded);
+        self.added += 1;
+        self.due |= self.added >= AT_ONCE;
+    }
+
+    /// Whether nothing is queued.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.kept.is_empty()
+    }
+
+    /// Whether it may be time for a pass.
+    #[inline]
+    pub(super) fn is_due(&mut self, guard: &Guard<'_>) -> bool {
+        if guard.epoch() != self.looked_in {
+            self.look(guard);
+        }
+        self.due
+    }
+
+    #[cold]
+    fn look(&mut self, guard: &Guard<'_>) {
+        self.looked_in = guard.epoch();
+        self.active = long_snapshot(guard);
+        self.due = self.active || !self.is_empty();
+    }
+
+    /// A pass: settles what has become the past, at most `AT_ONCE` versions and an eighth of the backlog, or all.
+    /// `then` does what else a view is needed for.
+    #[cold]
+    pub(super) fn pass(
+        &mut self,
+        tables: &[Option<Arc<MaflingoTable>>],
+        all: bool,
+        guard: &Guard<'_>,
+        then: impl FnOnce(&View<'_, '_>),
+    ) {
+        let Self { queue, kept, open, .. } = self;
+        // Where there is no view now, the next epoch or the next versions ask again.
+        (self.due, self.added) = (false, 0);
+        // Taken, so that the view may borrow it.
+        let mut memory = std::mem::take(open);
+        if let Some(view) = View::new(guard, &mut memory) {
+            while let Some((&ended, _)) = kept.iter().find(|(epoch, _)| view.open.binary_search(epoch).is_err()) {
+                kept.remove(&ended).into_iter().flatten().rev().for_each(|superseded| queue.push_front(superseded));
+            }
+            let limit = if all { queue.len() } else { AT_ONCE + queue.len() / 8 };
+            for _ in 0..limit {
+                let past = |superseded: &mut Superseded| superseded.superseded_at <= view.readonly;
+                let Some(superseded) = queue.pop_front_if(past) else { break };
+                match settle(superseded, tables, &view, guard) {
+                    Settled::Retired => {}
+                    Settled::Kept(superseded, epoch) => kept.entry(epoch).or_default().push(superseded),
+                    Settled::Later(superseded) => queue.push_back(superseded),
+                }
+            }
+            then(&view);
+        }
+        self.open = memory;
+    }
+
+    /// Leaves everything to the memory's epochs when the worker leaves.
+    pub(super) fn leave(&mut self, guard: &Guard<'_>) {
+        std::mem::take(&mut self.kept).into_values().flatten().for_each(|superseded| superseded.leave(guard));
+        self.queue.drain(..).for_each(|superseded| superseded.leave(guard));
+    }
+}
+
+/// Takes a version out of its chain, or finds out why it must stay.
+fn settle(
+    superseded: Superseded,
+    tables: &[Option<Arc<MaflingoTable>>],
+    view: &View<'_, '_>,
+    guard: &Guard<'_>,
+) -> Settled {
+    let (version, until) = (superseded.version, superseded.superseded_at);
+    let from = version.tid().epoch();
+    if !version.is_pruned() {
+        // What the oldest snapshot sees goes when it ends, or is seen by the next one too. What none is older than goes.
+        let Some(store) = store_at(tables, superseded.place).filter(|_| from > view.hold.collectable()) else {
+            superseded.leave(guard);
+            return Settled::Retired;
+        };
+        if let Some(epoch) = view.oldest_between(from, until) {
+            return Settled::Kept(superseded, epoch);
+        }
+        if let Some(head) = find(&superseded.key, store, guard)
+            && let Some(state) = head.latch_in_background()
+        {
+            if !state.unlinked() {
+                prune(head, view);
+            }
+            head.unlatch();
+        }
+        if !version.is_pruned() {
+            return Settled::Later(superseded);
+        }
+    }
+    // SAFETY: the version has left its chain, and no other leads to it, so only guards that exist now can reach it. It was
+    // not retired yet: it was the queue's.
+    unsafe { guard.retire(version.memory(), version.bytes()) };
+    Settled::Retired
+}

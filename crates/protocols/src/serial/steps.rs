@@ -1,0 +1,16 @@
+//! The steps that keep transactions apart and can be left out by tests, which show so what each is for. That one transaction
+//! runs at a time is none of them: without the mutex the tables cannot be reached, so a program without it does not compile.
+
+use polychron_engine::named;
+
+named! {
+    /// A step that can be left out.
+    pub enum Step {
+        /// A roll-back puts back what was.
+        UndoTransactions,
+        /// A unique secondary key that is taken is a duplicate.
+        RefuseDuplicates,
+        /// A snapshot may not write.
+        RefuseSnapshotWrites,
+    }
+}

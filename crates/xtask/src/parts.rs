@@ -1,0 +1,179 @@
+//! The parts of a soak run.
+
+use std::path::PathBuf;
+
+use polychron_base::clock::Clock;
+
+use crate::Share;
+use crate::tools::{cargo, fresh_log, host, missing_check, missing_fuzzer, missing_miri, missing_sanitizer, run, sum};
+
+/// How a part ended.
+pub(crate) enum Outcome {
+    /// Nothing was wrong; how much was looked at.
+    Passed(String),
+    /// Something was wrong; where it is told.
+    Failed(PathBuf),
+    /// What is missing.
+    Skipped(String),
+}
+
+/// One of the things that a soak run does.
+pub(crate) struct Part {
+    pub(crate) name: &'static str,
+    pub(crate) summary: &'static str,
+    /// Whether it can go on for any time.
+    pub(crate) goes_on: bool,
+    pub(crate) missing: fn() -> Option<String>,
+    pub(crate) run: fn(&Share) -> Outcome,
+}
+
+/// In the order in which they run.
+pub(crate) const PARTS: &[Part] = &[
+    Part {
+        name: "loom",
+        summary: "every interleaving of the small concurrent parts, with up to three preemptions",
+        goes_on: true,
+        missing: || None,
+        run: loom,
+    },
+    Part {
+        name: "shuttle",
+        summary: "whole transactions under drawn schedules, against every serial order",
+        goes_on: true,
+        missing: || None,
+        run: shuttle,
+    },
+    Part {
+        name: "properties",
+        summary: "rows, keys and indexes against maps, and linear histories",
+        goes_on: true,
+        missing: || None,
+        run: properties,
+    },
+    Part { name: "miri", summary: "the unsafe crates under Miri", goes_on: false, missing: missing_miri, run: miri },
+    Part {
+        name: "tsan",
+        summary: "the concurrent tests under ThreadSanitizer",
+        goes_on: false,
+        missing: missing_sanitizer,
+        run: thread_sanitizer,
+    },
+    Part { name: "fuzz", summary: "libFuzzer on each target", goes_on: true, missing: missing_fuzzer, run: fuzz },
+    Part {
+        name: "check",
+        summary: "histories of random workloads, checked for anomalies",
+        goes_on: true,
+        missing: missing_check,
+        run: check,
+    },
+];
+
+/// Crates whose tests concern concurrency or unsafe code.
+const CONCURRENT: &[&str] = &["polychron-sync", "polychron-memory", "polychron-index", "polychron-protocols"];
+
+fn packages(names: &[&'static str]) -> impl Iterator<Item = &'static str> {
+    names.iter().flat_map(|name| ["-p", *name]).collect::<Vec<_>>().into_iter()
+}
+
+fn outcome(passed: bool, log: PathBuf, found: impl FnOnce(&PathBuf) -> String) -> Outcome {
+    if passed { Outcome::Passed(found(&log)) } else { Outcome::Failed(log) }
+}
+
+/// Runs `round` with ascending numbers, at least once and as long as the share lasts.
+fn go_on(share: &Share, mut round: impl FnMut(u64) -> bool) -> bool {
+    let began = share.clock.now_ns();
+    for number in 0.. {
+        if !round(number) {
+            return false;
+        }
+        if share.clock.now_ns() - began >= share.seconds * 1_000_000_000 {
+            break;
+        }
+    }
+    true
+}
+
+fn loom(share: &Share) -> Outcome {
+    let log = fresh_log(&share.folder, "loom");
+    // How many models there are, roughly; two run at a time.
+    const MODELS: u64 = 20;
+    let mut command = cargo(&["--cfg", "loom"]);
+    command.arg("test").args(packages(CONCURRENT)).args(["--lib", "--no-fail-fast", "--target-dir"]);
+    command.arg(share.folder.join("loom")).args(["model::", "--", "--nocapture"]);
+    command.env("LOOM_MAX_PREEMPTIONS", "3");
+    command.env("LOOM_MAX_DURATION", (share.seconds / MODELS).max(5).to_string());
+    outcome(run(&mut command, &log), log, |log| format!("{} executions", sum(log, "explored", " executions")))
+}
+
+fn shuttle(share: &Share) -> Outcome {
+    const PLANS: u64 = 100;
+    let log = fresh_log(&share.folder, "shuttle");
+    let passed = go_on(share, |round| {
+        let mut command = cargo(&["--cfg", "shuttle"]);
+        command.args(["test", "-p", "polychron-check", "--test", "exploration", "--target-dir"]);
+        command.arg(share.folder.join("shuttle")).args(["has_a_serial_order", "--", "--nocapture"]);
+        command.env("POLYCHRON_EXPLORE_FIRST", (share.seed * 1_000_000 + round * PLANS).to_string());
+        command.env("POLYCHRON_EXPLORE_SEEDS", PLANS.to_string());
+        command.env("POLYCHRON_EXPLORE_SCHEDULES", "200");
+        run(&mut command, &log)
+    });
+    outcome(passed, log, |log| format!("{} schedules", sum(log, "schedules of", " schedules of")))
+}
+
+fn properties(share: &Share) -> Outcome {
+    const CASES: u64 = 2000;
+    let log = fresh_log(&share.folder, "properties");
+    let mut rounds = 0;
+    let passed = go_on(share, |round| {
+        rounds = round + 1;
+        let mut command = cargo(&[]);
+        command.args(["test", "-p", "polychron-fuzz", "-p", "polychron-schema", "-p", "polychron-index"]);
+        command.args(["--no-fail-fast", "--test", "drivers", "--test", "faces", "--test", "linear"]);
+        command.env("PROPTEST_CASES", CASES.to_string()).env("POLYCHRON_FUZZ_INPUTS", CASES.to_string());
+        command.env("POLYCHRON_FIRST_SEED", (share.seed * 1_000_000 + 1000 * round).to_string());
+        run(&mut command, &log)
+    });
+    outcome(passed, log, |_| format!("{rounds} rounds of {CASES} cases a property"))
+}
+
+fn miri(share: &Share) -> Outcome {
+    let log = fresh_log(&share.folder, "miri");
+    let mut command = cargo(&[]);
+    command.args(["+nightly", "miri", "test"]).args(packages(CONCURRENT)).args(["-p", "polychron-schema"]);
+    command.args(["--lib", "--tests", "--no-fail-fast", "--target-dir"]).arg(share.folder.join("miri"));
+    // Handles are addresses, so provenance is exposed; the memory looks at files that tell of processors.
+    command.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance");
+    outcome(run(&mut command, &log), log, |log| format!("{} tests", sum(log, "test result", " passed")))
+}
+
+fn thread_sanitizer(share: &Share) -> Outcome {
+    let log = fresh_log(&share.folder, "tsan");
+    let mut command = cargo(&["-Zsanitizer=thread", "--cfg", "polychron_slow"]);
+    command.args(["+nightly", "test", "-Zbuild-std", "--target", &host()]);
+    command.args(packages(CONCURRENT)).args(["-p", "polychron-check", "--lib", "--tests", "--no-fail-fast"]);
+    command.arg("--target-dir").arg(share.folder.join("tsan"));
+    outcome(run(&mut command, &log), log, |log| format!("{} tests", sum(log, "test result", " passed")))
+}
+
+fn fuzz(share: &Share) -> Outcome {
+    const TARGETS: [&str; 4] = ["keys", "rows", "ordered_index", "hash_index"];
+    let log = fresh_log(&share.folder, "fuzz");
+    let seconds = (share.seconds / TARGETS.len() as u64).max(10);
+    let passed = TARGETS.iter().all(|target| {
+        let mut command = cargo(&[]);
+        command.args(["+nightly", "fuzz", "run", target]);
+        command.args([format!("fuzz/corpus/{target}"), format!("fuzz/seeds/{target}")]);
+        command.args(["--", &format!("-max_total_time={seconds}"), "-max_len=4096", &format!("-seed={}", share.seed)]);
+        // The corpus grows beside the seeds and is not kept in the repository.
+        std::fs::create_dir_all(format!("fuzz/corpus/{target}")).is_ok() && run(&mut command, &log)
+    });
+    outcome(passed, log, |log| format!("{} inputs", sum(log, "Done ", " runs in")))
+}
+
+fn check(share: &Share) -> Outcome {
+    let log = fresh_log(&share.folder, "check");
+    let mut command = cargo(&[]);
+    command.args(["run", "--quiet", "--release", "-p", "polychron-cli", "--", "check"]);
+    command.args(["--minutes", &share.seconds.div_ceil(60).to_string(), "--seed", &share.seed.to_string()]);
+    outcome(run(&mut command, &log), log, |log| format!("histories are told of in {}", log.display()))
+}
