@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use polychron_check::Setup;
+use polychron_protocols::cicada::Cicada;
 use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, Options, TidSource};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
@@ -13,6 +14,10 @@ use polychron_protocols::serial::Serial;
 fn maflingo<T: TidSource>() -> Setup<Maflingo<T>> {
     let options = Options { epoch_interval: Duration::from_secs(3600), ..Options::default() };
     Setup::new(options, |database| database.tick())
+}
+
+fn cicada() -> Setup<Cicada> {
+    Setup::new(polychron_protocols::cicada::Options::default(), |database| database.tick())
 }
 
 fn partitioned() -> Setup<PartitionedStore> {
@@ -48,6 +53,7 @@ macro_rules! explore {
 }
 
 explore! {
+    cicada_has_a_serial_order: cicada();
     maflingo_has_a_serial_order: maflingo::<LocalTid>();
     global_tid_has_a_serial_order: maflingo::<GlobalTid>();
     partitioned_store_has_a_serial_order: partitioned();

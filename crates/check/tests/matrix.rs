@@ -6,6 +6,7 @@ use std::time::Duration;
 use polychron_check::Setup;
 use polychron_check::conformance::verdict::{Verdict, matrix};
 use polychron_engine::Protocol;
+use polychron_protocols::cicada::Cicada;
 use polychron_protocols::key_value::KeyValue;
 use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, Options, TidSource};
 use polychron_protocols::partitioned_store::PartitionedStore;
@@ -16,6 +17,18 @@ const END: &str = "\n<!-- The end of the table. -->";
 
 fn maflingo<T: TidSource>() -> Setup<Maflingo<T>> {
     let options = Options { epoch_interval: Duration::from_secs(3600), ..Options::default() };
+    Setup::new(options, |database| database.tick())
+}
+
+/// Cicada whose horizons move only when the tests move them, and whose timestamps are counted.
+fn cicada() -> Setup<Cicada> {
+    let still = Duration::from_secs(3600);
+    let options = polychron_protocols::cicada::Options {
+        central_clock: true,
+        collection_interval: still,
+        background_interval: still,
+        ..Default::default()
+    };
     Setup::new(options, |database| database.tick())
 }
 
@@ -32,6 +45,7 @@ fn by_epochs<P: Protocol>() -> Setup<P> {
 fn the_page_shows_what_becomes_of_each_case() {
     let everything = |_: &str| true;
     let columns = [
+        ("cicada", matrix(&cicada(), everything)),
         ("maflingo", matrix(&maflingo::<LocalTid>(), everything)),
         ("global-tid", matrix(&maflingo::<GlobalTid>(), everything)),
         ("partitioned-store", matrix(&by_epochs::<PartitionedStore>(), everything)),
