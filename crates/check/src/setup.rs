@@ -22,6 +22,8 @@ pub struct Setup<P: Protocol> {
     pub interleaves: bool,
     /// Whether [`polychron_engine::Statistics::memory`] tells what rows need.
     pub measures_memory: bool,
+    /// Whether a worker's maintenance goes by a clock, which stands still in tests, and not by [`Setup::tick`].
+    pub maintains_by_clock: bool,
     /// Whether keys that came after a snapshot, and went, leave the index while it is open.
     pub forgets_keys_behind_snapshots: bool,
     /// Whether the serial order agrees with real time.
@@ -47,8 +49,16 @@ impl<P: Protocol> Setup<P> {
         // A test that can never commit fails instead of trying for ever.
         let retry = polychron_engine::options::Retry { attempts: 100_000, ..Default::default() };
         let common = Common { memory, retry };
-        let (interleaves, measures_memory, forgets_keys_behind_snapshots, strict) = (true, true, true, true);
-        Self { options, common, tick, interleaves, measures_memory, forgets_keys_behind_snapshots, strict }
+        Self {
+            options,
+            common,
+            tick,
+            interleaves: true,
+            measures_memory: true,
+            maintains_by_clock: false,
+            forgets_keys_behind_snapshots: true,
+            strict: true,
+        }
     }
 
     /// The same for a protocol that runs one transaction at a time, or does not use the engine's memory for rows.

@@ -12,7 +12,8 @@ fn cicada() -> Setup<Cicada> {
     let thinning_after = Duration::ZERO;
     let options =
         Options { collection_interval: still, background_interval: still, thinning_after, ..Options::default() };
-    Setup { forgets_keys_behind_snapshots: false, ..Setup::new(options, |database| database.tick()) }
+    let setup = Setup::new(options, |database: &std::sync::Arc<Cicada>| database.tick());
+    Setup { maintains_by_clock: true, forgets_keys_behind_snapshots: false, ..setup }
 }
 
 conformance!(cicada, cicada());

@@ -41,5 +41,6 @@ fn deletions_behind_a_snapshot_of_cicada() {
         thinning_after: Duration::ZERO,
         ..Default::default()
     };
-    reclamation::deletions_behind_a_snapshot(&Setup::<Cicada>::new(options, |database| database.tick()));
+    let setup = Setup::<Cicada>::new(options, |database| database.tick());
+    reclamation::deletions_behind_a_snapshot(&Setup { maintains_by_clock: true, ..setup });
 }

@@ -132,7 +132,9 @@ fn refused_allocations<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, promi
     for refusal in [Refusal::Only, Refusal::From] {
         let refused = |error: &Error| matches!(error, Error::OutOfMemory { .. });
         let allocations = sweep(setup, promise, |number| Fault::Refuse(refusal(number)), refused);
-        assert_eq!(allocations > 30, measured, "{allocations} allocations");
+        // Cicada puts small rows into its records' heads.
+        let least = if P::NAME == "cicada" { 30 } else { 60 };
+        assert_eq!(allocations > least, measured, "{allocations} allocations");
     }
 }
 
