@@ -427,6 +427,12 @@ pub trait Transaction {
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, _table: TableId, _key: K) {}
 
+    /// Whether the rows that the procedure declares are on their way already, as they are in a batch.
+    #[inline]
+    fn has_prefetched(&self) -> bool {
+        false
+    }
+
     /// The definition of a table, for dynamic access to rows.
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop>;
 }

@@ -30,7 +30,7 @@ pub use batch::Batch;
 pub use hints::Hints;
 pub use keeper::{Keeper, Keys, OwnedKey, for_each, wait_for};
 pub use nodes::{NodeSet, NodeStep};
-pub use prefetch::{Arrival, Prefetched, Walks, execute_in_groups};
+pub use prefetch::{GROUP, Prefetched, execute_in_groups};
 pub use rows::{check_key, check_row, entry_words, key_in_entry, words_of};
 pub use table::{Blueprint, Keyed, StoreTable};
 

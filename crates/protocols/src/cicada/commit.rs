@@ -323,19 +323,17 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             return Ok(());
         }
         let wait = (wait || self.shared.options.wait_for_pending) && validation.pending;
-        for at in 0..self.state.sets.reads.len() {
+        let mut at = 0;
+        while let Some(passed) = self.state.sets.reads[at..].iter().position(|read| !read.is_latest()) {
+            at += passed;
             let read = self.state.sets.reads[at];
-            if let (None, Some(version)) = (read.later, read.version)
-                && read.record.latest().link() == Link::To(version)
-            {
-                continue;
-            }
             let seen = search(read.record, timestamp, read.later, wait);
             // A record that was closed meanwhile showed no row and shows none.
             if seen.version != read.version && !seen.closed {
                 return Err(self.conflict(Reason::StaleRead, read.place, read.version));
             }
             self.state.sets.reads[at].later = seen.later;
+            at += 1;
         }
         Ok(())
     }

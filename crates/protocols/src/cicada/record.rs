@@ -136,6 +136,13 @@ impl<'r> Place<'r> {
         }
     }
 
+    /// Whether the place leads to this version.
+    #[inline]
+    pub(super) fn leads_to(self, version: Version) -> bool {
+        // SeqCst: as in `link`.
+        ptr::eq(self.0.load(Ordering::SeqCst), version.0.as_ptr())
+    }
+
     /// Puts `new` before what the place leads to, if that is still `old`.
     #[inline]
     pub(super) fn install(self, old: Option<Version>, new: Version) -> bool {

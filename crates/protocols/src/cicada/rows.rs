@@ -25,7 +25,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Stop> {
         let store = &*table.primary;
-        let Found::Row(target, source) = self.find(store, key)? else { return Ok(false) };
+        let Some((target, source)) = self.find_row(store, key)? else { return Ok(false) };
         self.check_early(target, source, store.place())?;
         let mut row = std::mem::take(&mut self.state.buffers.row);
         let words = self.row(source).as_words();

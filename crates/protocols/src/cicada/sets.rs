@@ -27,6 +27,14 @@ pub(super) struct Read {
     pub(super) place: Place,
 }
 
+impl Read {
+    /// Whether the version that was visible is the latest one still, so that nothing can have come in between.
+    #[inline]
+    pub(super) fn is_latest(&self) -> bool {
+        self.later.is_none() && self.version.is_some_and(|version| self.record.latest().leads_to(version))
+    }
+}
+
 /// What a write does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {

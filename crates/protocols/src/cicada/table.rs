@@ -37,6 +37,8 @@ pub(super) struct Store {
     pub(super) entries: stores::Store<Heads>,
     pub(super) records: RecordArray,
     pub(super) lengths: Lengths,
+    /// Whether every row fits into its head.
+    pub(super) fits_inline: bool,
     /// Snapshots of this moment or a later one find everything here.
     ready_from: AtomicU64,
     keeper: Arc<Keeper>,
@@ -70,6 +72,7 @@ impl Store {
             entries: stores::Store::new(blueprint, ready, keeper, guard)?,
             records: RecordArray::new(row_bytes),
             lengths: Lengths::default(),
+            fits_inline: row_bytes <= LONGEST_INLINE_BYTES,
             ready_from: AtomicU64::new(0),
             keeper: Arc::clone(keeper),
         })

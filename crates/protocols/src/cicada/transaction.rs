@@ -5,7 +5,7 @@
 use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, Reason, Stop, TableId};
+use polychron_base::{Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::catalog::Tables;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place, check_key};
@@ -16,12 +16,13 @@ use polychron_schema::{RowBuffer, RowMut, RowRef};
 
 use super::absences::Part;
 use super::commit::Pending;
+use super::prefetch::Declared;
 use super::protocol::Shared;
-use super::record::{Record, Seen, Status, Version, search};
+use super::record::{Link, Record, Seen, Status, Version, search};
 use super::sets::{Kind, Read, Target, Write};
 use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
-use super::worker::{HEADS_UNDER_WAY, State};
+use super::worker::State;
 
 /// Memory that operations use one after the other.
 #[derive(Debug, Default)]
@@ -119,6 +120,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         if self.snapshot {
             self.until_check = self.until_check.min(RENEW_EVERY);
             self.kept.get_or_insert_with(|| self.state.tables.keep());
+            self.state.hints.clear();
             self.guard.refresh();
             return Ok(());
         }
@@ -175,11 +177,6 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         {
             return (self.own(position), None);
         }
-        if self.state.hints.any()
-            && let Some(found) = self.find_hinted(store, key)
-        {
-            return (found, None);
-        }
         let Lookup { handle, stamp } = store.index().get(key, &self.guard);
         let found = match handle {
             Some(handle) => {
@@ -207,62 +204,75 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         !self.snapshot && self.shared.options.read_own_writes
     }
 
-    /// Looks a key up and starts bringing its record into the cache.
+    /// Finds the row of a key where nothing is in the way: the latest version is one that this transaction sees, and it has written
+    /// no other. `None`: [`Self::find`] must tell.
     #[inline]
-    fn fetch_record<K: EncodedKey>(&mut self, table: &CicadaTable, key: K) -> Option<Handle> {
-        let handle = table.primary.index().get(key, &self.guard).handle?;
-        // SAFETY: the handle was found under this transaction's guard.
+    pub(super) fn find_at_once<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<(Record, Version)> {
+        let hinted = if self.state.hints.any() { self.hinted(store, key) } else { None };
+        let handle = match hinted {
+            Some(handle) => handle,
+            None => store.index().find(key, &self.guard)?,
+        };
+        // SAFETY: the handle was found under this transaction's guard, or under that of its batch.
         let record = unsafe { Record::from_handle(handle) };
-        record.prefetch(table.primary.records.lines());
-        self.prefetch_version_later(record);
-        Some(handle)
-    }
-
-    /// As [`Self::find`], by a hint of the batch; `None` when there is none or it does not lead to a row. A record serves its key
-    /// until it is closed, and one that shows a row is not closed.
-    #[inline]
-    fn find_hinted<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<Found> {
-        if store.place().index != polychron_base::IndexId::PRIMARY {
+        if hinted.is_none() {
+            record.prefetch(store.records.lines());
+        }
+        if !self.state.sets.writes.is_empty() && self.reads_own() && self.has_written(store.place(), record, key) {
             return None;
         }
-        while let Some((table, key)) = self.state.hints.next_asked() {
-            let handle = self.table(table).ok().and_then(|table| self.fetch_record(table, key));
-            self.state.hints.answer(handle);
+        let Link::To(version) = record.latest().link() else { return None };
+        if version.wts().is_after(self.timestamp) || version.status() != Status::Committed {
+            return None;
         }
-        if self.state.next_head != 0 {
-            self.prefetch_versions();
-        }
-        let handle = self.state.hints.find(store.place().table, key)?;
-        // SAFETY: the batch found the handle under a guard that it still holds.
-        let record = unsafe { Record::from_handle(handle) };
-        let reads = self.state.sets.reads.len();
-        let found = self.read_record(record, store.place());
-        if matches!(found, Found::Row(..)) {
-            return Some(found);
-        }
-        self.state.sets.reads.truncate(reads);
-        None
-    }
-
-    /// The version of a record can be fetched when its head has come, which is some prefetches later.
-    #[inline]
-    fn prefetch_version_later(&mut self, record: Record) {
-        let (heads, next) = (&mut self.state.heads_under_way, self.state.next_head);
-        if let Some(earlier) = heads[next % HEADS_UNDER_WAY].replace(record) {
-            earlier.prefetch_latest();
-        }
-        self.state.next_head = next.wrapping_add(1);
-    }
-
-    /// Fetches the versions of the records whose heads were fetched last.
-    #[cold]
-    fn prefetch_versions(&mut self) {
-        self.state.next_head = 0;
-        for head in &mut self.state.heads_under_way {
-            if let Some(record) = head.take() {
-                record.prefetch_latest();
+        if !self.snapshot {
+            if !record.is_inline(version) {
+                self.note_for_promotion(store, record, version);
             }
+            self.state.sets.reads.push(Read { record, version: Some(version), later: None, place: store.place() });
         }
+        Some((record, version))
+    }
+
+    /// The record that a key was found to lead to a while ago. A record serves its key until it is closed, and one that shows a
+    /// row is not closed; otherwise the key is looked up again.
+    #[inline]
+    fn hinted<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<Handle> {
+        let Place { table, index } = store.place();
+        if index != IndexId::PRIMARY {
+            return None;
+        }
+        let State { hints, tables, .. } = &mut *self.state;
+        if hints.waits() {
+            hints.answer(&Declared(tables), &self.guard);
+        }
+        hints.find(table, key)
+    }
+
+    #[inline(never)]
+    fn has_written<K: EncodedKey>(&self, place: Place, record: Record, key: K) -> bool {
+        let writes = &self.state.sets.writes;
+        writes.latest(record).is_some() || writes.latest_of_key(place, key).is_some()
+    }
+
+    /// Finds the row of a key that is to be changed.
+    #[inline]
+    pub(super) fn find_row<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Option<(Target, Source)>, Stop> {
+        if let Some((record, version)) = self.find_at_once(store, key) {
+            return Ok(Some((Target::Record(record), Source::Version(version))));
+        }
+        match self.find(store, key)? {
+            Found::Row(target, source) => Ok(Some((target, source))),
+            Found::Absent(_) => Ok(None),
+        }
+    }
+
+    #[inline(never)]
+    fn read_elsewhere<K: EncodedKey>(&mut self, table: &CicadaTable, key: K) -> Result<Option<RowRef<'_>>, Stop> {
+        Ok(match self.find(&table.primary, key)? {
+            Found::Row(_, source) => Some(self.row(source)),
+            Found::Absent(_) => None,
+        })
     }
 
     /// Remembers that a part of the key space was seen to be empty.
@@ -309,7 +319,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     #[inline]
     fn is_superseded(&self, record: Record) -> bool {
         let mut place = record.latest();
-        while let super::record::Link::To(version) = place.link() {
+        while let Link::To(version) = place.link() {
             if !version.wts().is_after(self.timestamp) {
                 return false;
             }
@@ -421,10 +431,10 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
     ) -> Result<Option<RowRef<'_>>, Stop> {
         self.step()?;
         let table = self.table(table)?;
-        Ok(match self.find(&table.primary, key)? {
-            Found::Row(_, source) => Some(self.row(source)),
-            Found::Absent(_) => None,
-        })
+        match self.find_at_once(&table.primary, key) {
+            Some((_, version)) => Ok(Some(self.row(Source::Version(version)))),
+            None => self.read_elsewhere(table, key),
+        }
     }
 
     fn read_row_unvalidated<K: EncodedKey>(
@@ -511,11 +521,16 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         let Ok(table) = self.table(table) else { return };
-        if !self.state.hints.ask(table.id, key) {
-            self.fetch_record(table, key);
-        } else if let AnyIndex::Hash(index) = table.primary.index() {
+        if self.state.hints.ask(table.id, key)
+            && let AnyIndex::Hash(index) = table.primary.index()
+        {
             index.prefetch(key, &self.guard);
         }
+    }
+
+    #[inline]
+    fn has_prefetched(&self) -> bool {
+        self.state.hints.has_declared()
     }
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
@@ -537,9 +552,6 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             state.counters.snapshot(shared.clocks.staleness_ns() / 1000);
         }
         state.promotions.clear();
-        if state.next_head != 0 {
-            (state.next_head, state.heads_under_way) = (0, [None; HEADS_UNDER_WAY]);
-        }
         let until_check = shared.options.check_every.min(if snapshot { RENEW_EVERY } else { u32::MAX });
         Self { shared, state, guard, timestamp, snapshot, doomed: false, ended: false, until_check, kept: None }
     }

@@ -26,8 +26,6 @@ use super::transaction::{Buffers, CicadaTransaction};
 
 /// Records collected in one go, so that no transaction waits for long before it begins.
 const COLLECTED_AT_ONCE: usize = 256;
-/// Prefetches after which a head is taken to have come.
-pub(super) const HEADS_UNDER_WAY: usize = 4;
 /// After so many conflicts in a row a worker gives its processor away: the other side may be waiting for it.
 const YIELD_AFTER: u64 = 8;
 
@@ -51,9 +49,6 @@ pub(super) struct State {
     pub(super) last_abort: Option<Abort>,
     pub(super) counters: Arc<Counters>,
     pub(super) worker: usize,
-    /// Records whose heads are being fetched, so that their versions can be fetched a little later.
-    pub(super) heads_under_way: [Option<Record>; HEADS_UNDER_WAY],
-    pub(super) next_head: usize,
     /// Rows that are worth moving into their heads.
     pub(super) promotions: Vec<Candidate>,
     /// Commits since the last conflict.
@@ -84,8 +79,6 @@ impl<R: Redo> CicadaWorker<R> {
             last_abort: None,
             counters: shared.counters.register(),
             worker,
-            heads_under_way: [None; HEADS_UNDER_WAY],
-            next_head: 0,
             promotions: Vec::new(),
             commits_in_row: 0,
             maintained_ns: 0,

@@ -12,23 +12,19 @@ use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Place, check_key, words_of};
 use polychron_engine::{Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
 use polychron_index::ordered::Finger;
-use polychron_index::{AnyIndex, Handle, Inserted, Lookup, Stamp};
+use polychron_index::{AnyIndex, Inserted, Lookup, Stamp};
 use polychron_memory::{Guard, Snapshot};
 use polychron_schema::{RowBuffer, RowMut, RowRef};
 
 use super::commit::Group;
 use super::protocol::Shared;
-use super::record::{Claim, HEADER_BYTES, Record, Seen};
+use super::record::{Claim, Record, Seen};
 use super::scan::ScanBatch;
 use super::sets::{Kind, Read, Span, Write};
 use super::steps::Step;
 use super::table::{MaflingoTable, Store};
 use super::tid::TidSource;
 use super::worker::State;
-
-/// Lines of a record that are fetched ahead. An update reads the whole row for the older version, so more than the first few
-/// are worth it: measured on TPC-C, 6 lines are 4 % ahead of 2.
-const MOST_LINES: usize = 6;
 
 /// Memory that operations use one after the other.
 #[derive(Debug, Default)]
@@ -65,23 +61,34 @@ pub struct MaflingoTransaction<'w, T: TidSource, R: Redo> {
     pub(super) doomed: bool,
     ended: bool,
     pub(super) until_check: u32,
-    fingers: Fingers,
 }
 
-/// Where the last keys of some ordered indexes were found.
+/// Where the running transaction found its last keys in some ordered indexes.
 #[derive(Debug, Default)]
-struct Fingers([(Option<Place>, Finger); 4]);
+pub(super) struct Fingers {
+    rooms: [(Option<Place>, Finger); 4],
+    used: bool,
+}
 
 impl Fingers {
     /// The finger of an index; an empty one when another index had its room.
     #[inline]
     fn of(&mut self, place: Place) -> &mut Finger {
-        let room = (place.table.position() ^ (place.index.position() << 1)) % self.0.len();
-        let (of, finger) = &mut self.0[room];
+        self.used = true;
+        let room = (place.table.position() ^ (place.index.position() << 1)) % self.rooms.len();
+        let (of, finger) = &mut self.rooms[room];
         if *of != Some(place) {
             (*of, *finger) = (Some(place), Finger::default());
         }
         finger
+    }
+
+    /// Forgets everything, before the guard goes under which it was found.
+    #[inline]
+    fn clear(&mut self) {
+        if self.used {
+            *self = Self::default();
+        }
     }
 }
 
@@ -106,20 +113,8 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
             state.counters.snapshot(shared.staleness_us(epoch));
         }
         let until_check = shared.options.check_every.min(if read_only { RENEW_EVERY } else { u32::MAX });
-        let (kept, fingers) = (None, Fingers::default());
-        Self {
-            shared,
-            state,
-            guard,
-            open,
-            snapshot,
-            kept,
-            read_only,
-            doomed: false,
-            ended: false,
-            until_check,
-            fingers,
-        }
+        state.fingers.clear();
+        Self { shared, state, guard, open, snapshot, kept: None, read_only, doomed: false, ended: false, until_check }
     }
 
     #[inline]
@@ -147,7 +142,8 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         self.until_check = self.shared.options.check_every;
         if self.snapshot.is_some() {
             self.until_check = self.until_check.min(RENEW_EVERY);
-            self.fingers = Fingers::default();
+            self.state.fingers.clear();
+            self.state.hints.clear();
             self.kept.get_or_insert_with(|| self.state.tables.keep());
             self.guard.refresh();
             return Ok(());
@@ -202,7 +198,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     fn look_up<K: EncodedKey>(&mut self, store: &Store, key: K) -> Lookup {
         match store.index() {
             AnyIndex::Ordered(index) => {
-                let finger = self.fingers.of(store.place);
+                let finger = self.state.fingers.of(store.place);
                 // SAFETY: fingers are set under this transaction's guard, forgotten when it is renewed, and kept by
                 // index; no index gets the place of another while a transaction that knew that one runs.
                 unsafe { index.get_near(key, finger, &self.guard) }
@@ -211,24 +207,15 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         }
     }
 
-    /// Looks a key up and starts bringing its record into the cache.
-    #[inline]
-    fn fetch_record<K: EncodedKey>(&mut self, table: &MaflingoTable, key: K) -> Option<Handle> {
-        let handle = self.look_up(&table.primary, key).handle?;
-        // SAFETY: the handle was found under this transaction's guard.
-        unsafe { Record::from_handle(handle) }.prefetch(table.lines(HEADER_BYTES).min(MOST_LINES));
-        Some(handle)
-    }
-
     /// As [`Self::find`], by a hint of the batch; `None` when there is none or it does not lead to a row.
     #[inline]
     fn find_hinted<K: EncodedKey>(&mut self, store: &Store, key: K, range: Range<usize>) -> Option<Record> {
         if store.place.index != IndexId::PRIMARY || self.snapshot.is_some() {
             return None;
         }
-        while let Some((table, key)) = self.state.hints.next_asked() {
-            let handle = self.table(table).ok().and_then(|table| self.fetch_record(table, key));
-            self.state.hints.answer(handle);
+        let State { hints, tables, .. } = &mut *self.state;
+        if hints.waits() {
+            hints.answer(&tables[..], &self.guard);
         }
         let handle = self.state.hints.find(store.place.table, key)?;
         // SAFETY: the batch found the handle under a guard that it still holds.
@@ -349,10 +336,11 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         if left_out(Step::LatchInsertions) {
             record.unlatch();
         }
-        let nodes = &mut self.state.sets.nodes;
+        let State { sets, fingers, .. } = &mut *self.state;
+        let nodes = &mut sets.nodes;
         let inserted = match store.index() {
             AnyIndex::Ordered(index) => {
-                let finger = self.fingers.of(store.place);
+                let finger = fingers.of(store.place);
                 // SAFETY: as in `look_up`.
                 unsafe { index.insert_near(key, record.handle(), finger, nodes, &self.guard) }
             }
@@ -579,11 +567,16 @@ impl<T: TidSource, R: Redo> Transaction for MaflingoTransaction<'_, T, R> {
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         let Ok(table) = self.table(table) else { return };
-        if !self.state.hints.ask(table.id, key) {
-            self.fetch_record(table, key);
-        } else if let AnyIndex::Hash(index) = table.primary.index() {
+        if self.state.hints.ask(table.id, key)
+            && let AnyIndex::Hash(index) = table.primary.index()
+        {
             index.prefetch(key, &self.guard);
         }
+    }
+
+    #[inline]
+    fn has_prefetched(&self) -> bool {
+        self.state.hints.has_declared()
     }
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {

@@ -17,7 +17,7 @@ use super::record::Tid;
 use super::sets::Sets;
 use super::table::MaflingoTable;
 use super::tid::{LocalTid, TidSource};
-use super::transaction::{Buffers, MaflingoTransaction};
+use super::transaction::{Buffers, Fingers, MaflingoTransaction};
 use super::versions::Pruner;
 
 /// Tombstones taken out after each transaction, beside as many as it wrote itself.
@@ -37,6 +37,7 @@ pub(super) struct State {
     pub(super) sets: Sets,
     pub(super) buffers: Buffers,
     pub(super) hints: Hints,
+    pub(super) fingers: Fingers,
     pub(super) reclaimer: Reclaimer,
     pub(super) pruner: Pruner,
     pub(super) tables: Seen<MaflingoTable>,
@@ -75,6 +76,7 @@ impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
             sets: Sets::default(),
             buffers: Buffers::default(),
             hints: Hints::default(),
+            fingers: Fingers::default(),
             reclaimer: Reclaimer::default(),
             pruner: Pruner::default(),
             tables: Seen::default(),
