@@ -33,6 +33,7 @@ use super::record::{Link, Record, Status, Version, search};
 use super::sets::{Kind, Sets, Target, Write};
 use super::table::Store;
 use super::transaction::CicadaTransaction;
+use super::worker::State;
 
 /// How many writes are sorted by contention (§3.5).
 const SORTED: usize = 8;
@@ -208,8 +209,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         };
         let linked = record.latest().install(None, version);
         debug_assert!(linked, "nobody knows the record");
-        let sets = &mut self.state.sets;
-        let inserted = store.index().insert(sets.writes.key(write), record.handle(), &mut sets.nodes, &self.guard);
+        let State { sets, fingers, .. } = &mut *self.state;
+        let (key, nodes) = (sets.writes.key(write), &mut sets.nodes);
+        // SAFETY: fingers are cleared when the transaction begins, and its guard is not renewed while it writes.
+        let inserted = unsafe { fingers.insert(&store.entries, key, record.handle(), nodes, &self.guard) };
         if matches!(inserted, Ok(Inserted::New)) {
             self.state.buffers.pending[position].installed = Some((record, version));
             return Ok(true);

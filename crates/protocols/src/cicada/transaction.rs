@@ -120,7 +120,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         if self.snapshot {
             self.until_check = self.until_check.min(RENEW_EVERY);
             self.kept.get_or_insert_with(|| self.state.tables.keep());
-            self.state.hints.clear();
+            self.state.fingers.clear();
             self.guard.refresh();
             return Ok(());
         }
@@ -177,7 +177,8 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         {
             return (self.own(position), None);
         }
-        let Lookup { handle, stamp } = store.index().get(key, &self.guard);
+        // SAFETY: fingers are cleared when the transaction begins and when its guard is renewed.
+        let Lookup { handle, stamp } = unsafe { self.state.fingers.get(&store.entries, key, &self.guard) };
         let found = match handle {
             Some(handle) => {
                 // SAFETY: the handle was found under this transaction's guard.
@@ -211,7 +212,8 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         let hinted = if self.state.hints.any() { self.hinted(store, key) } else { None };
         let handle = match hinted {
             Some(handle) => handle,
-            None => store.index().find(key, &self.guard)?,
+            // SAFETY: as in `look_up`.
+            None => unsafe { self.state.fingers.find(&store.entries, key, &self.guard) }?,
         };
         // SAFETY: the handle was found under this transaction's guard, or under that of its batch.
         let record = unsafe { Record::from_handle(handle) };
@@ -552,6 +554,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             state.counters.snapshot(shared.clocks.staleness_ns() / 1000);
         }
         state.promotions.clear();
+        state.fingers.clear();
         let until_check = shared.options.check_every.min(if snapshot { RENEW_EVERY } else { u32::MAX });
         Self { shared, state, guard, timestamp, snapshot, doomed: false, ended: false, until_check, kept: None }
     }

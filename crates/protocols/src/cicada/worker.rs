@@ -8,7 +8,7 @@ use polychron_base::{Abort, Error, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
-use polychron_engine::stores::Hints;
+use polychron_engine::stores::{Fingers, Hints};
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Projection, Worker, drive};
 use polychron_memory::{Guard, Local};
 use polychron_schema::RowRef;
@@ -43,6 +43,7 @@ pub(super) struct State {
     pub(super) sets: Sets,
     pub(super) buffers: Buffers,
     pub(super) hints: Hints,
+    pub(super) fingers: Fingers,
     pub(super) reclaimer: Reclaimer,
     pub(super) tables: Seen<CicadaTable>,
     pub(super) clock: LocalClock,
@@ -73,6 +74,7 @@ impl<R: Redo> CicadaWorker<R> {
             sets: Sets::default(),
             buffers: Buffers::default(),
             hints: Hints::default(),
+            fingers: Fingers::default(),
             reclaimer: Reclaimer::default(),
             tables: Seen::default(),
             clock: shared.clocks.join(worker),

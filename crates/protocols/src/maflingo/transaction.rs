@@ -11,7 +11,6 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Place, check_key, words_of};
 use polychron_engine::{Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
-use polychron_index::ordered::Finger;
 use polychron_index::{AnyIndex, Inserted, Lookup, Stamp};
 use polychron_memory::{Guard, Snapshot};
 use polychron_schema::{RowBuffer, RowMut, RowRef};
@@ -61,35 +60,6 @@ pub struct MaflingoTransaction<'w, T: TidSource, R: Redo> {
     pub(super) doomed: bool,
     ended: bool,
     pub(super) until_check: u32,
-}
-
-/// Where the running transaction found its last keys in some ordered indexes.
-#[derive(Debug, Default)]
-pub(super) struct Fingers {
-    rooms: [(Option<Place>, Finger); 4],
-    used: bool,
-}
-
-impl Fingers {
-    /// The finger of an index; an empty one when another index had its room.
-    #[inline]
-    fn of(&mut self, place: Place) -> &mut Finger {
-        self.used = true;
-        let room = (place.table.position() ^ (place.index.position() << 1)) % self.rooms.len();
-        let (of, finger) = &mut self.rooms[room];
-        if *of != Some(place) {
-            (*of, *finger) = (Some(place), Finger::default());
-        }
-        finger
-    }
-
-    /// Forgets everything, before the guard goes under which it was found.
-    #[inline]
-    fn clear(&mut self) {
-        if self.used {
-            *self = Self::default();
-        }
-    }
 }
 
 /// What a look-up of a record came to.
@@ -143,7 +113,6 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         if self.snapshot.is_some() {
             self.until_check = self.until_check.min(RENEW_EVERY);
             self.state.fingers.clear();
-            self.state.hints.clear();
             self.kept.get_or_insert_with(|| self.state.tables.keep());
             self.guard.refresh();
             return Ok(());
@@ -196,15 +165,8 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     /// Asks an index; an ordered one near where its last key was.
     #[inline]
     fn look_up<K: EncodedKey>(&mut self, store: &Store, key: K) -> Lookup {
-        match store.index() {
-            AnyIndex::Ordered(index) => {
-                let finger = self.state.fingers.of(store.place);
-                // SAFETY: fingers are set under this transaction's guard, forgotten when it is renewed, and kept by
-                // index; no index gets the place of another while a transaction that knew that one runs.
-                unsafe { index.get_near(key, finger, &self.guard) }
-            }
-            AnyIndex::Hash(index) => index.get(key, &self.guard),
-        }
+        // SAFETY: fingers are cleared when the transaction begins and when its guard is renewed.
+        unsafe { self.state.fingers.get(store, key, &self.guard) }
     }
 
     /// As [`Self::find`], by a hint of the batch; `None` when there is none or it does not lead to a row.
@@ -337,15 +299,8 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
             record.unlatch();
         }
         let State { sets, fingers, .. } = &mut *self.state;
-        let nodes = &mut sets.nodes;
-        let inserted = match store.index() {
-            AnyIndex::Ordered(index) => {
-                let finger = fingers.of(store.place);
-                // SAFETY: as in `look_up`.
-                unsafe { index.insert_near(key, record.handle(), finger, nodes, &self.guard) }
-            }
-            AnyIndex::Hash(index) => index.insert(key, record.handle(), nodes, &self.guard),
-        };
+        // SAFETY: as in `look_up`.
+        let inserted = unsafe { fingers.insert(store, key, record.handle(), &mut sets.nodes, &self.guard) };
         if matches!(inserted, Ok(Inserted::New)) {
             self.push_write(record, store.place, Kind::Insert, key, 0, Span::default());
             return Ok(true);

@@ -6,7 +6,7 @@ use polychron_base::{Abort, Error};
 use polychron_engine::catalog::Seen;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
-use polychron_engine::stores::Hints;
+use polychron_engine::stores::{Fingers, Hints};
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
 use polychron_memory::{Guard, Local};
 use polychron_sync::spin_hint;
@@ -17,7 +17,7 @@ use super::record::Tid;
 use super::sets::Sets;
 use super::table::MaflingoTable;
 use super::tid::{LocalTid, TidSource};
-use super::transaction::{Buffers, Fingers, MaflingoTransaction};
+use super::transaction::{Buffers, MaflingoTransaction};
 use super::versions::Pruner;
 
 /// Tombstones taken out after each transaction, beside as many as it wrote itself.
