@@ -2,6 +2,7 @@
 
 pub mod anomalies;
 pub mod background;
+pub mod batches;
 pub mod changes;
 pub mod differential;
 pub mod histories;
@@ -35,6 +36,7 @@ macro_rules! conformance {
                 violations_change_nothing, too_long_entries_change_nothing, unique_values_change_hands,
                 hash_entries, hash_look_up, definitions);
             $crate::conformance!(@group $setup, ranges: of_entries, refused);
+            $crate::conformance!(@group $setup, batches: declared_keys, hashed_keys);
             $crate::conformance!(@group $setup, savepoints: undo_writes, nest, undo_entries, undo_everything);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, values, workers,
                 memory, deletions_without_any_memory);
