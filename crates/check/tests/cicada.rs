@@ -1,10 +1,9 @@
-//! Cicada: every behaviour, and what each check of its validation is for.
+//! Cicada: every behaviour, with its options and with its clocks running.
 
 use std::time::Duration;
 
-use polychron_check::conformance::{differential, stress};
 use polychron_check::{Setup, conformance};
-use polychron_protocols::cicada::{Cicada, Options, Validation};
+use polychron_protocols::cicada::{Cicada, Options};
 
 /// Cicada whose horizons move only when the tests move them.
 fn cicada() -> Setup<Cicada> {
@@ -97,37 +96,4 @@ running! {
     without_waiting: |options| options.wait_for_pending = false;
     with_a_counter: |options| options.central_clock = true;
     with_a_fixed_wait: |options| options.fixed_backoff = Some(Duration::from_micros(5));
-}
-
-/// Whether the random interleavings find an anomaly when a check is left out.
-fn is_needed(leave_out: impl Fn(&mut Validation)) -> bool {
-    let careless = still_with(|options| {
-        // These would find most of what the check is for before it comes to it.
-        options.check_early = false;
-        options.write_latest_only = false;
-        leave_out(&mut options.validation);
-    });
-    (0..30).any(|seed| differential::find_anomaly(&careless, seed, 400).is_some())
-}
-
-#[test]
-fn every_check_of_the_validation_is_needed() {
-    assert!(!is_needed(|_| ()), "nothing is left out, and the search finds something");
-    assert!(is_needed(|validation| validation.reads = false), "reads");
-    assert!(is_needed(|validation| validation.read_timestamps = false), "read timestamps");
-    assert!(is_needed(|validation| validation.writes = false), "writes");
-    assert!(is_needed(|validation| validation.stamps = false), "stamps");
-    assert!(is_needed(|validation| validation.absences = false), "absences");
-}
-
-/// What is pending must be waited for: two counters that always change together are read while a thread commits.
-#[test]
-#[ignore = "waits for a race, up to 400 times; run by hand"]
-fn pending_versions_must_be_waited_for() {
-    let careless = with(|options| {
-        (options.check_early, options.wait_for_pending) = (false, false);
-        options.validation.pending = false;
-    });
-    let seen = (0..400).any(|_| std::panic::catch_unwind(|| stress::counters(&careless)).is_err());
-    assert!(seen, "no addition was lost");
 }

@@ -5,10 +5,10 @@
 //! on a page holds as many and has up to 2 MiB.
 
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use polychron_memory::{Guard, OutOfMemory};
-use polychron_sync::SpinLatch;
+use polychron_sync::{Mutex, SpinLatch};
 
 use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES, Link, Record};
 

@@ -11,10 +11,12 @@
 //! over. An idle worker's words are [`NONE`], so it holds nothing back.
 
 use polychron_base::clock::{Clock, SystemClock};
+use polychron_engine::mutations::{left_out, pass};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, publish};
 
 use super::options::{Consistency, Options};
+use super::steps::{Point, Step};
 use super::timestamp::{Shape, Timestamp};
 
 /// What the words of an idle worker hold; no timestamp is zero.
@@ -27,6 +29,8 @@ struct Slot {
     active: AtomicU64,
     floor: AtomicU64,
     clock: AtomicU64,
+    /// The latest adjusted reading of which a timestamp was made.
+    drawn: AtomicU64,
     /// Counts for statistics; of all workers that had the slot.
     boosts: AtomicU64,
     promotions: AtomicU64,
@@ -211,6 +215,7 @@ impl Clocks {
         let next = match &self.central {
             // SeqCst for the one order that all draw from; the value alone matters.
             Some(counter) => counter.fetch_add(1, Ordering::SeqCst) + 1,
+            None if left_out(Step::ExceedLast) => local.time + local.boost,
             None => (local.time + local.boost).max(local.adjusted + 1),
         };
         local.adjusted = self.shape.proper(next);
@@ -225,14 +230,17 @@ impl Clocks {
         loop {
             self.draw(local);
             let timestamp = self.shape.timestamp(local.adjusted, slot);
+            pass(Point::Drawn);
+            words.drawn.store(local.adjusted, Ordering::Relaxed);
             // The barrier below comes before anyone may rely on it; release because a renewed word ends an old claim.
             words.floor.store(min_wts.predecessor().0, Ordering::Release);
             // Barrier: pairs with those of `lead`.
             publish(&words.active, timestamp.0);
+            pass(Point::Published);
             // Acquire: pairs with the leader's `publish`.
             let bound = self.horizons.bound.load(Ordering::Acquire);
             let now = self.min_wts();
-            if local.adjusted >= bound && now == min_wts {
+            if (local.adjusted >= bound || left_out(Step::BeginAfterBound)) && now == min_wts {
                 return timestamp;
             }
             local.time = local.time.max(bound);
@@ -246,10 +254,11 @@ impl Clocks {
         let mut min_wts = self.min_wts();
         loop {
             let floor = min_wts.predecessor();
+            pass(Point::Drawn);
             // Barrier: pairs with the second one of `lead`.
             publish(&self.slots[slot].floor, floor.0);
             let now = self.min_wts();
-            if now == min_wts {
+            if now == min_wts || left_out(Step::BeginAtHorizon) {
                 return floor;
             }
             min_wts = now;
@@ -275,6 +284,14 @@ impl Clocks {
         self.horizons.bound.load(Ordering::Relaxed)
     }
 
+    /// A reading that no transaction is ahead of which has a timestamp by now.
+    pub(super) fn furthest_drawn(&self) -> u64 {
+        // SeqCst: the barrier between what the caller has made known and the look at the words; pairs with that of `begin`. Whom
+        // the look misses knows it.
+        fence(Ordering::SeqCst);
+        self.slots.iter().map(|slot| slot.drawn.load(Ordering::Relaxed)).max().unwrap_or(0)
+    }
+
     /// Every transaction that has an earlier timestamp has ended.
     #[inline]
     pub(super) fn min_wts(&self) -> Timestamp {
@@ -298,7 +315,7 @@ impl Clocks {
 
     /// What is settled, and all moments before that at which somebody reads, now or later.
     pub(super) fn held_moments(&self, moments: &mut Vec<Timestamp>) -> Timestamp {
-        let settled = self.min_wts().predecessor();
+        let mut settled = self.min_wts().predecessor();
         // SeqCst: the barrier between the horizon and the look at the words; pairs with those of `begin` and `begin_snapshot`.
         // Whom the look misses sees that horizon, and reads at it or later.
         fence(Ordering::SeqCst);
@@ -307,6 +324,10 @@ impl Clocks {
         let words = slots.iter().map(|slot| slot.floor.load(Ordering::Acquire));
         moments.clear();
         moments.extend(words.filter(|&word| word != NONE).map(Timestamp));
+        pass(Point::Counted);
+        if left_out(Step::HorizonBeforeMoments) {
+            settled = self.min_wts().predecessor();
+        }
         settled
     }
 
@@ -365,7 +386,8 @@ impl Clocks {
         publish(&horizons.bound, bound);
         // Acquire: again for slots that joined meanwhile; and pairs with `end`.
         let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
-        let earliest = |from: Timestamp, word: &dyn Fn(&Slot) -> &AtomicU64| {
+        let earliest = |from: Timestamp, step: Step, word: &dyn Fn(&Slot) -> &AtomicU64| {
+            let slots = if left_out(step) { &[] } else { slots };
             let held = slots.iter().map(|slot| word(slot).load(Ordering::Acquire)).filter(|&word| word != NONE);
             held.map(Timestamp).fold(from, |least, word| if word.is_before(least) { word } else { least })
         };
@@ -373,10 +395,13 @@ impl Clocks {
         // go back, and nobody relies on that word.
         let not_before = |new: Timestamp, old: Timestamp| if new.is_before(old) { old } else { new };
         let old_min_wts = Timestamp(horizons.min_wts.load(Ordering::Relaxed));
-        let min_wts = not_before(earliest(self.shape.timestamp(bound, 0), &|slot| &slot.active), old_min_wts);
+        let old_min_wts = if left_out(Step::NeverGoBack) { Timestamp(NONE) } else { old_min_wts };
+        let earliest_active = earliest(self.shape.timestamp(bound, 0), Step::AwaitWriters, &|slot| &slot.active);
+        let min_wts = not_before(earliest_active, old_min_wts);
+        pass(Point::Scanned);
         // Barrier: pairs with those of `begin` and `begin_snapshot`; whom the scan misses sees this horizon.
         publish(&horizons.min_wts, min_wts.0);
-        let min_rts = earliest(min_wts.predecessor(), &|slot| &slot.floor);
+        let min_rts = earliest(min_wts.predecessor(), Step::AwaitReaders, &|slot| &slot.floor);
         let min_rts = not_before(min_rts, Timestamp(horizons.min_rts.load(Ordering::Relaxed)));
         // Release: pairs with the acquire in `min_rts`.
         horizons.min_rts.store(min_rts.0, Ordering::Release);

@@ -22,6 +22,7 @@
 
 use polychron_base::error::KeyPreview;
 use polychron_base::{Abort, Error, IndexId, Reason, Stop};
+use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
 use polychron_engine::stores::{OwnedKey, Place};
 use polychron_index::Inserted;
@@ -31,6 +32,7 @@ use super::options::Consistency;
 use super::reclaim::Garbage;
 use super::record::{Link, Record, Status, Version, search};
 use super::sets::{Kind, Sets, Target, Write};
+use super::steps::{Point, Step};
 use super::table::Store;
 use super::transaction::CicadaTransaction;
 
@@ -55,12 +57,21 @@ enum Linked {
     Conflict(Reason),
 }
 
+/// Whether the write is the insertion of a key that must have no row.
+#[inline]
+fn refuses_rows(write: &Write) -> bool {
+    write.target == Target::Key && !write.blind && !left_out(Step::RefuseInsertedFirst)
+}
+
 impl<R: Redo> CicadaTransaction<'_, R> {
     /// Validates, and makes the writes part of the database.
     pub(super) fn validate_and_write(&mut self) -> Result<(), Stop> {
         if self.state.sets.writes.is_empty() {
-            self.validate_reads()?;
+            if !left_out(Step::ValidateReaders) {
+                self.validate_reads()?;
+            }
         } else {
+            self.know_all_indexes()?;
             self.gather();
             if self.state.commits_in_row < self.shared.options.calm_after {
                 if self.shared.options.sort_by_contention {
@@ -74,6 +85,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 self.abort_installed();
                 return Err(stop);
             }
+            if left_out(Step::EndLast) {
+                self.shared.clocks.end(self.state.worker);
+            }
+            pass(Point::Validated);
             self.log();
             self.commit_installed();
         }
@@ -84,9 +99,39 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Validates a transaction that changes nothing.
     pub(super) fn validate_reads(&mut self) -> Result<(), Stop> {
-        self.raise();
-        self.check_reads(true)?;
+        self.raise_and_check()?;
         self.check_stamps()
+    }
+
+    /// Steps 2 and 3 (a) for records. A word that is raised before the look keeps earlier writers out behind it.
+    fn raise_and_check(&mut self) -> Result<(), Stop> {
+        let late = left_out(Step::RaiseFirst);
+        if !late {
+            self.raise();
+        }
+        self.check_reads(true)?;
+        pass(Point::Checked);
+        if late {
+            self.raise();
+        }
+        Ok(())
+    }
+
+    /// No index was added to a table that is written since this transaction began: it has made no entries in it. Who began
+    /// before the index was known and passes here has a timestamp that `create_index` sees, and everybody who makes entries has a
+    /// later one (`follows_unknowing`).
+    #[inline]
+    fn know_all_indexes(&mut self) -> Result<(), Stop> {
+        let known = self.state.tables.is_present(&self.shared.catalog) || left_out(Step::KnowAllIndexes);
+        if known { Ok(()) } else { self.compare_catalogs() }
+    }
+
+    #[cold]
+    fn compare_catalogs(&mut self) -> Result<(), Stop> {
+        // A row that is written once more as it is keeps its entries.
+        let written = self.state.sets.writes.iter().filter(|write| !write.unlogged).map(|write| write.place);
+        let outdated = self.state.tables.outdated(&self.shared.catalog, written);
+        outdated.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
 
     /// Collects the writes that count. A key that had no row and has none in the end is left alone; that it was absent is then
@@ -99,7 +144,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let write = writes.get(position);
             if write.target != Target::Key || write.kind != Kind::Delete {
                 pending.push(Pending { write: position, age: 0, installed: None });
-            } else if let Some(stamp) = writes.first_stamp(position) {
+            } else if let Some(stamp) = writes.first_stamp(position).filter(|_| !left_out(Step::NodesOfDeleted)) {
                 nodes.add(stamp, write.place);
             }
         }
@@ -133,8 +178,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         for position in 0..self.state.buffers.pending.len() {
             self.install(position)?;
         }
-        self.raise();
-        self.check_reads(true)?;
+        pass(Point::Installed);
+        self.raise_and_check()?;
         self.check_writes()?;
         self.check_stamps()
     }
@@ -168,12 +213,15 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     return Ok(());
                 }
                 // Its key is about to leave the index, or has left it.
-                Linked::Closed if write.target == Target::Key => {
+                Linked::Closed if write.target == Target::Key && !left_out(Step::ReplaceClosed) => {
                     self.discard(record, version);
                     backoff.wait();
                 }
                 Linked::Closed => {
-                    debug_assert!(false, "a record that shows a row to a transaction stays open");
+                    debug_assert!(
+                        left_out(Step::ReplaceClosed),
+                        "a record that shows a row to a transaction stays open"
+                    );
                     self.discard(record, version);
                     return Err(self.conflict(Reason::StaleRead, write.place, None));
                 }
@@ -267,7 +315,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let mut place = record.latest();
             let below = loop {
                 match place.link() {
-                    Link::To(other) if other.wts().is_after(timestamp) => {
+                    Link::To(other) if other.wts().is_after(timestamp) && !left_out(Step::InstallInOrder) => {
                         if latest_only && other.status() != Status::Aborted {
                             return Linked::Conflict(Reason::WrittenLater);
                         }
@@ -281,7 +329,11 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             if let Some(reason) = below.and_then(|below| self.refuse_early(below, write)) {
                 return Linked::Conflict(reason);
             }
+            pass(Point::Linking);
             if place.install(below, version) {
+                if left_out(Step::InstallPending) {
+                    version.end(Status::Committed);
+                }
                 return Linked::Done;
             }
         }
@@ -291,38 +343,34 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     #[inline]
     fn refuse_early(&self, below: Version, write: &Write) -> Option<Reason> {
         match below.status() {
-            Status::Committed if write.target == Target::Key && !write.blind => Some(Reason::InsertedFirst),
-            Status::Committed | Status::Deleted => {
-                let read_later = self.shared.options.validation.writes && below.rts().is_after(self.timestamp);
-                read_later.then_some(Reason::ReadLater)
-            }
+            Status::Committed if refuses_rows(write) => Some(Reason::InsertedFirst),
+            Status::Committed | Status::Deleted => below.rts().is_after(self.timestamp).then_some(Reason::ReadLater),
             _ => None,
         }
     }
 
     /// Step 2.
     fn raise(&self) {
-        if !self.shared.options.validation.read_timestamps {
-            return;
-        }
         let timestamp = self.timestamp;
         for read in &self.state.sets.reads {
-            if let Some(version) = read.version {
+            if let Some(version) = read.version
+                && !left_out(Step::RaiseVersions)
+            {
                 version.raise_rts(timestamp);
             }
         }
-        for &part in &self.state.sets.absences {
+        for &part in self.state.sets.absences.iter().filter(|_| !left_out(Step::RaiseAbsences)) {
             self.shared.absences.raise(part, timestamp);
         }
     }
 
     /// Step 3 (a) for records. `wait`: whether pending versions are waited for whatever the options say.
     pub(super) fn check_reads(&mut self, wait: bool) -> Result<(), Stop> {
-        let (timestamp, validation) = (self.timestamp, self.shared.options.validation);
-        if !validation.reads {
+        if left_out(Step::CompareVersions) {
             return Ok(());
         }
-        let wait = (wait || self.shared.options.wait_for_pending) && validation.pending;
+        let timestamp = self.timestamp;
+        let wait = (wait || self.shared.options.wait_for_pending) && !left_out(Step::AwaitPendingReads);
         for at in 0..self.state.sets.reads.len() {
             let read = self.state.sets.reads[at];
             if let (None, Some(version)) = (read.later, read.version)
@@ -332,7 +380,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             }
             let seen = search(read.record, timestamp, read.later, wait);
             // A record that was closed meanwhile showed no row and shows none.
-            if seen.version != read.version && !seen.closed {
+            if seen.version != read.version && (!seen.closed || left_out(Step::TolerateClosed)) {
                 return Err(self.conflict(Reason::StaleRead, read.place, read.version));
             }
             self.state.sets.reads[at].later = seen.later;
@@ -342,7 +390,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Step 3 (a) for what was not there.
     fn check_stamps(&mut self) -> Result<(), Stop> {
-        if !self.shared.options.validation.stamps {
+        if left_out(Step::CompareNodes) {
             return Ok(());
         }
         // SAFETY: the stamps were taken under this transaction's guard.
@@ -354,22 +402,22 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Step 3 (b).
     fn check_writes(&mut self) -> Result<(), Stop> {
-        let (timestamp, validation) = (self.timestamp, self.shared.options.validation);
+        let timestamp = self.timestamp;
         for position in 0..self.state.buffers.pending.len() {
             let Pending { write, installed, .. } = self.state.buffers.pending[position];
             let Some((record, version)) = installed else { continue };
             let write = *self.state.sets.writes.get(write);
-            let below = search(record, timestamp, Some(version), validation.pending);
-            if below.is_row && write.target == Target::Key && !write.blind && validation.stamps {
+            let below = search(record, timestamp, Some(version), !left_out(Step::AwaitPendingBelow));
+            if below.is_row && refuses_rows(&write) {
                 return Err(self.conflict(Reason::InsertedFirst, write.place, below.version));
             }
             if let Some(below) = below.version
-                && validation.writes
                 && below.rts().is_after(timestamp)
+                && !left_out(Step::RefuseReadLater)
             {
                 return Err(self.conflict(Reason::ReadLater, write.place, Some(below)));
             }
-            if !below.is_row && write.kind == Kind::Put && validation.absences && !self.admits(&write)? {
+            if !below.is_row && write.kind == Kind::Put && !self.admits(&write)? {
                 return Err(self.conflict(Reason::ReadLater, write.place, None));
             }
         }
@@ -411,6 +459,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let write = self.state.sets.writes.get(pending.write);
             let deleted = write.kind == Kind::Delete;
             version.end(if deleted { Status::Deleted } else { Status::Committed });
+            pass(Point::Ended);
             if deleted || version.next().link() != Link::End {
                 let key = deleted.then(|| OwnedKey::new(self.state.sets.writes.key(write)));
                 self.state.reclaimer.push(Garbage { place: write.place, record, wts, key });
@@ -438,6 +487,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let (clocks, options) = (&self.shared.clocks, &self.shared.options);
         match options.consistency {
             Consistency::Loose => {}
+            Consistency::Clock if left_out(Step::AwaitClock) => {}
+            Consistency::External if left_out(Step::AwaitHorizon) => {}
             Consistency::Clock => {
                 // A counter has no time to wait for, and is strict by itself.
                 if options.central_clock || self.state.clock.adjusted <= self.state.clock.now_ns {
@@ -465,7 +516,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
         self.state.commits_in_row = 0;
         self.shared.clocks.boost(&mut self.state.clock, self.state.worker);
-        self.doomed = true;
+        self.doomed = !left_out(Step::StayDoomed);
         Stop::conflict()
     }
 

@@ -3,12 +3,14 @@
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Keys, for_each, wait_for};
 use polychron_engine::{Mode, Versions, drive};
 
 use super::protocol::{Cicada, Shared};
 use super::record::{Link, Record, Status};
+use super::steps::Step;
 use super::table::CicadaTable;
 use super::timestamp::Timestamp;
 use super::transaction::CicadaTransaction;
@@ -22,15 +24,20 @@ const ROWS_AT_ONCE: usize = 64;
 /// Writers that know the index keep it up from their first transaction on. Once every transaction that did not know it has
 /// ended, each row is either old, and its key is collected here, or its writer made the entry. The rows are then read and
 /// the entries made in ordinary transactions, so a writer of the same row conflicts with the filling, which tries again.
-/// Answers a moment at which all entries are there.
+/// These come after all that did not know the index, which are not ahead of the clock reading `unknowing`, whatever this
+/// worker's own clock says. Answers a moment at which all entries are there.
 pub(super) fn fill<R: Redo + Default>(
     database: &Arc<Cicada<R>>,
     table: TableId,
     index: IndexId,
+    unknowing: u64,
 ) -> Result<Timestamp, Error> {
     let shared = &database.shared;
     let _alone = shared.filling.lock().unwrap_or_else(PoisonError::into_inner);
     let mut worker = CicadaWorker::own(shared)?;
+    if !left_out(Step::FillAfterUnknowing) {
+        worker.follow(unknowing);
+    }
     let epochs = shared.memory.epochs();
     wait_for(epochs, epochs.current());
     let mut keys = Keys::default();
@@ -45,7 +52,7 @@ pub(super) fn fill<R: Redo + Default>(
     }
     // Snapshots that begin from now on are to find the entries, so what was written here must have become the past.
     let filled = worker.last_timestamp();
-    while !shared.clocks.min_wts().is_after(filled) {
+    while !shared.clocks.min_wts().is_after(filled) && !left_out(Step::AwaitFilling) {
         shared.clocks.lead();
         polychron_sync::thread::yield_now();
     }

@@ -31,6 +31,7 @@ mod renewal;
 mod rows;
 mod scan;
 mod sets;
+mod steps;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -39,9 +40,9 @@ mod timestamp;
 mod transaction;
 mod worker;
 
-#[doc(hidden)]
-pub use options::Validation;
 pub use options::{Consistency, Options};
 pub use protocol::Cicada;
+#[doc(hidden)]
+pub use steps::{Point, Step};
 pub use transaction::CicadaTransaction;
 pub use worker::CicadaWorker;

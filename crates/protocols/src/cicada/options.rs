@@ -62,43 +62,6 @@ pub struct Options {
     /// After how many operations a running transaction checks that what it read still stands together, so that a loop over
     /// inconsistent reads ends.
     pub check_every: u32,
-    /// Which checks of the validation are made. Only tests that show what they are for leave one out.
-    #[doc(hidden)]
-    pub validation: Validation,
-}
-
-/// The checks of the validation, one by one.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Validation {
-    /// Whether what was read must still be what is visible.
-    pub reads: bool,
-    /// Whether read timestamps are raised.
-    pub read_timestamps: bool,
-    /// Whether what is written on must not have been read by a later transaction.
-    pub writes: bool,
-    /// Whether a version that is being committed is waited for by those who check.
-    pub pending: bool,
-    /// Whether stamps of index nodes must hold.
-    pub stamps: bool,
-    /// Whether a key that comes into being must not have been missed by a later transaction.
-    pub absences: bool,
-    /// Whether old versions are written anew before the clock wraps around.
-    pub renewal: bool,
-}
-
-impl Default for Validation {
-    fn default() -> Self {
-        Self {
-            reads: true,
-            read_timestamps: true,
-            writes: true,
-            pending: true,
-            stamps: true,
-            absences: true,
-            renewal: true,
-        }
-    }
 }
 
 impl Default for Options {
@@ -123,7 +86,6 @@ impl Default for Options {
             fixed_backoff: None,
             read_own_writes: true,
             check_every: 4096,
-            validation: Validation::default(),
         }
     }
 }

@@ -201,7 +201,9 @@ impl<R: Redo + Default> Protocol for Cicada<R> {
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
         let make = |definition: &TableDefinition, blueprint: &Blueprint| self.make(definition, blueprint, false);
         let (index, store) = StoreTable::add_index(&self.shared.catalog, table, &definition, make)?;
-        match super::fill::fill(self, table, index) {
+        let unknowing = self.shared.clocks.furthest_drawn();
+        store.set_known_after(unknowing);
+        match super::fill::fill(self, table, index, unknowing) {
             Ok(filled) => {
                 store.set_ready_from(filled);
                 Ok(index)

@@ -13,14 +13,17 @@
 //! a change here never meets an installation, except at the one link above, where one of the two compare-and-swaps fails.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use polychron_base::key::EncodedKey;
+use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{OwnedKey, Place};
 use polychron_memory::Guard;
+use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, Ordering, fence};
 
 use super::record::{Link, Record, Status, Version};
+use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
 
@@ -77,6 +80,12 @@ pub(super) struct Site<'s> {
 }
 
 impl<'s> Site<'s> {
+    /// Whether nobody looks behind this moment any more.
+    #[inline]
+    fn is_past(&self, moment: Timestamp) -> bool {
+        !moment.is_after(self.min_rts) || left_out(Step::CollectSuperseded)
+    }
+
     /// A dropped table or index gives its records back as a whole.
     pub(super) fn store(&self, place: Place) -> Option<&'s Store> {
         let table = self.tables.get(place.table.position())?.as_deref()?;
@@ -147,7 +156,7 @@ impl Reclaimer {
             return;
         }
         for _ in 0..limit {
-            let due = |garbage: &mut Garbage| !garbage.wts.is_after(site.min_rts);
+            let due = |garbage: &mut Garbage| site.is_past(garbage.wts);
             let next = self.held.pop_front_if(due).or_else(|| self.garbage.pop_front_if(due));
             let Some(garbage) = next else { break };
             if self.collect(&garbage, site) == Outcome::Later {
@@ -215,7 +224,7 @@ impl Reclaimer {
                 Link::To(version) => version,
             };
             let status = version.status();
-            if version.wts().is_after(site.min_rts) {
+            if !site.is_past(version.wts()) {
                 newer = true;
                 newer_is_settled |= matches!(status, Status::Committed | Status::Deleted);
                 place = version.next();
@@ -230,7 +239,7 @@ impl Reclaimer {
         };
         if let Some(version) = bottom {
             free_all(record, version.next().cut(), site.guard);
-            if version.status() != Status::Deleted {
+            if version.status() != Status::Deleted && !left_out(Step::CloseOnlyDeleted) {
                 return Outcome::Done;
             }
         }
@@ -238,7 +247,7 @@ impl Reclaimer {
         if newer || record.inline_status() == Status::Retired {
             return if newer_is_settled { Outcome::Done } else { Outcome::Later };
         }
-        if !record.latest().close(bottom) {
+        if !left_out(Step::CloseRecords) && !record.latest().close(bottom) {
             return Outcome::Later;
         }
         let removed = store.index().remove(key, record.handle(), site.guard);

@@ -20,12 +20,14 @@
 
 use std::ptr::{self, NonNull};
 
+use polychron_engine::mutations::left_out;
 use polychron_index::Handle;
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::RowRef;
 use polychron_sync::Backoff;
 use polychron_sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use super::steps::Step;
 use super::timestamp::Timestamp;
 
 /// What a version has become.
@@ -489,9 +491,12 @@ pub(super) fn search(record: Record, timestamp: Timestamp, later: Option<Version
         if status == Status::Pending && wait && wts != timestamp {
             status = version.settled();
         }
-        if matches!(status, Status::Committed | Status::Deleted) {
+        let counts = matches!(status, Status::Committed | Status::Deleted)
+            || left_out(Step::PassOverAborted) && status == Status::Aborted
+            || left_out(Step::PassOverOwn) && wts == timestamp;
+        if counts {
             seen.version = Some(version);
-            seen.is_row = status == Status::Committed;
+            seen.is_row = status != Status::Deleted;
             return seen;
         }
     }

@@ -1,10 +1,10 @@
 //! Contention regulation (§3.9): one longest wait after a conflict for all workers, found by climbing the hill of throughput.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use polychron_base::random::Random;
-use polychron_sync::CachePadded;
 use polychron_sync::atomic::{AtomicU64, Ordering};
+use polychron_sync::{CachePadded, Mutex};
 
 use super::options::Options;
 

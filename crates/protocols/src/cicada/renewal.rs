@@ -7,19 +7,21 @@
 //! the numbers old, however narrow the clock is and however slow a worker. With 56 bits of nanoseconds a round is due after
 //! 52 days.
 
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::sync::{PoisonError, TryLockError};
 
 use polychron_base::key::EncodedKey;
 use polychron_engine::Mode;
+use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::for_each;
 use polychron_memory::{Guard, Local};
-use polychron_sync::Backoff;
 use polychron_sync::atomic::{AtomicU64, Ordering};
+use polychron_sync::{Backoff, Mutex};
 
 use super::protocol::Shared;
 use super::reclaim::Site;
 use super::record::{Record, search};
+use super::steps::{Point, Step};
 use super::table::Store;
 use super::transaction::CicadaTransaction;
 use super::worker::State;
@@ -56,13 +58,10 @@ impl Renewal {
 #[inline]
 pub(super) fn keep_up<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
     let numbers = shared.clocks.shape.clock_numbers();
-    if !shared.options.validation.renewal {
-        return;
-    }
     if shared.renewal.is_past(clock(shared, state), numbers, 16) {
         keep_up_slowly(shared, state, local, numbers);
     }
-    if shared.clocks.lag() > numbers / 4 {
+    if shared.clocks.lag() > numbers / 4 && !left_out(Step::HoldBack) {
         wait_for_horizon(shared, numbers);
     }
 }
@@ -77,6 +76,7 @@ fn clock<R: Redo>(shared: &Shared<R>, state: &State) -> u64 {
 fn wait_for_horizon<R: Redo>(shared: &Shared<R>, numbers: u64) {
     let mut backoff = Backoff::new();
     while shared.clocks.lag() > numbers / 4 {
+        pass(Point::HeldBack);
         shared.clocks.lead();
         backoff.wait();
     }
@@ -112,7 +112,9 @@ fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, numbers:
     let tables = state.tables.keep();
     for table in tables.iter().flatten() {
         for store in std::iter::once(&table.primary).chain(table.secondaries()) {
-            store.renew_ready_from(shared.clocks.min_rts());
+            if !left_out(Step::RenewReadiness) {
+                store.renew_ready_from(shared.clocks.min_rts());
+            }
             for_each(store.index(), &guard, &mut |key, handle| {
                 // SAFETY: the handle was found under the guard.
                 let record = unsafe { Record::from_handle(handle) };
@@ -120,7 +122,9 @@ fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, numbers:
             });
         }
     }
-    shared.absences.refresh(shared.clocks.min_rts());
+    if !left_out(Step::RenewAbsences) {
+        shared.absences.refresh(shared.clocks.min_rts());
+    }
     shared.renewal.rounds.fetch_add(1, Ordering::Relaxed);
     // Release: pairs with the acquire in `is_past`.
     shared.renewal.began.store(began, Ordering::Release);
@@ -149,7 +153,7 @@ fn renew_record<R: Redo, K: EncodedKey>(
         let old = seen
             .version
             .filter(|version| seen.is_row && shared.clocks.shape.clock_between(version.wts(), timestamp) > oldest);
-        let Some(version) = old else { return };
+        let Some(version) = old.filter(|_| !left_out(Step::RenewRows)) else { return };
         if transaction.rewrite(store.place(), record, version) && transaction.validate_and_write().is_ok() {
             return;
         }

@@ -9,12 +9,14 @@
 //! the key leads may leave the index at any time.
 
 use polychron_base::key::EncodedKey;
+use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{NodeSet, Place};
 use polychron_index::Stamp;
 use polychron_schema::RowBuffer;
 
 use super::absences::Part;
 use super::record::{Record, Version};
+use super::steps::Step;
 
 /// A record that was read.
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +125,11 @@ impl WriteSet {
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.writes.len()
+    }
+
+    /// All writes, in their order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Write> {
+        self.writes.iter()
     }
 
     #[inline]
@@ -282,7 +289,7 @@ impl WriteSet {
     pub(super) fn truncate(&mut self, len: usize, nodes: &mut NodeSet) {
         while self.writes.len() > len {
             let Some(&write) = self.writes.last() else { return };
-            if let Some(stamp) = write.stamp {
+            if let Some(stamp) = write.stamp.filter(|_| !left_out(Step::NodesOfUndone)) {
                 nodes.add(stamp, write.place);
             }
             let at = self.slot_of(&write);

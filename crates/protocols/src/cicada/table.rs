@@ -37,6 +37,8 @@ pub(super) struct Store {
     pub(super) entries: stores::Store<Heads>,
     pub(super) records: RecordArray,
     pub(super) lengths: Lengths,
+    /// A clock reading that nobody is ahead of who writes the table and does not know this index; zero while it is not known.
+    known_after: AtomicU64,
     /// Snapshots of this moment or a later one find everything here.
     ready_from: AtomicU64,
     keeper: Arc<Keeper>,
@@ -70,6 +72,7 @@ impl Store {
             entries: stores::Store::new(blueprint, ready, keeper, guard)?,
             records: RecordArray::new(row_bytes),
             lengths: Lengths::default(),
+            known_after: AtomicU64::new(0),
             ready_from: AtomicU64::new(0),
             keeper: Arc::clone(keeper),
         })
@@ -83,6 +86,17 @@ impl Store {
     #[inline]
     pub(super) fn index(&self) -> &AnyIndex {
         self.entries.index()
+    }
+
+    /// Whoever writes the table and does not know this index is not ahead of this clock reading.
+    pub(super) fn set_known_after(&self, clock: u64) {
+        self.known_after.store(clock.max(1), Ordering::Relaxed);
+    }
+
+    /// That reading, once it is known.
+    pub(super) fn known_after(&self) -> Option<u64> {
+        // Relaxed: it is a number, and what it tells of was known before it was stored.
+        Some(self.known_after.load(Ordering::Relaxed)).filter(|&clock| clock != 0)
     }
 
     /// The index leads to every row; snapshots of an earlier moment than `filled` do not read it.

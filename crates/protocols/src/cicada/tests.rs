@@ -9,7 +9,7 @@ use polychron_engine::{
     Commit, Common, Insertion, Interactive, Mode, Operations, Protocol, Row, Stop, Table, Transaction, drive,
 };
 
-use super::options::{Options, Validation};
+use super::options::Options;
 use super::protocol::Cicada;
 use super::timestamp::{Shape, Timestamp};
 use super::worker::CicadaWorker;
@@ -161,15 +161,6 @@ fn clocks_of_twenty_eight_bits_wrap_around() {
         options.clock_bits = Some(28);
     };
     wrap_around(narrow, ROUNDS / 4).unwrap();
-}
-
-#[test]
-fn without_renewal_rows_that_are_not_written_get_lost() {
-    let careless = |options: &mut Options| {
-        (options.central_clock, options.clock_bits) = (true, Some(12));
-        options.validation = Validation { renewal: false, ..Validation::default() };
-    };
-    assert!(wrap_around(careless, 5_000).is_err(), "the clock has wrapped around, and nothing is missing");
 }
 
 /// A row that has grown old outside of its head moves there when it is read.

@@ -5,10 +5,12 @@
 //! *thinned*: of the versions that are settled, the latest stays, and of those behind it the ones that are visible at a moment that
 //! somebody holds. The others are taken out. Readers may stand on them, so their memory waits for the epochs.
 
+use polychron_engine::mutations::left_out;
 use polychron_engine::stores::Place;
 
 use super::reclaim::{Garbage, Reclaimer, Site, free_all};
 use super::record::{Link, Record, Status};
+use super::steps::Step;
 use super::table::Store;
 use super::timestamp::Timestamp;
 
@@ -68,12 +70,14 @@ impl Reclaimer {
         while let Link::To(version) = place.link() {
             let wts = version.wts();
             let stands = matches!(version.status(), Status::Committed | Status::Deleted);
-            if wts.is_after(settled) || !stands && successor.is_none() {
+            let unsettled = wts.is_after(settled) && !(left_out(Step::KeepUnsettled) && stands);
+            if unsettled || !stands && successor.is_none() {
                 place = version.next();
                 continue;
             }
-            let is_seen = successor.is_none_or(|successor| {
-                held.iter().any(|moment| !wts.is_after(*moment) && moment.is_before(successor))
+            let is_seen = successor.map_or(!left_out(Step::KeepLatest), |successor| {
+                let sees = |moment: &Timestamp| !wts.is_after(*moment) && moment.is_before(successor);
+                held.iter().any(sees) && !left_out(Step::KeepSeen)
             });
             if stands && !wts.is_after(site.min_rts) {
                 free_all(record, version.next().cut(), site.guard);

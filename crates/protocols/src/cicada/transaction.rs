@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason, Stop, TableId};
 use polychron_engine::catalog::Tables;
+use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place, check_key};
 use polychron_engine::{Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
@@ -19,6 +20,7 @@ use super::commit::Pending;
 use super::protocol::Shared;
 use super::record::{Record, Seen, Status, Version, search};
 use super::sets::{Kind, Read, Target, Write};
+use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
 use super::worker::{HEADS_UNDER_WAY, State};
@@ -122,6 +124,9 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             self.guard.refresh();
             return Ok(());
         }
+        if left_out(Step::ValidateRunning) {
+            return Ok(());
+        }
         self.check_reads(true).inspect_err(|_| {
             if let Some(abort) = &mut self.state.last_abort {
                 abort.reason = Reason::Inconsistent;
@@ -160,7 +165,13 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     pub(super) fn find<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Found, Stop> {
         let (found, missed) = self.look_up(store, key);
         if let Some(missed) = missed {
-            self.observe_absence(Part::key(store.place(), key), missed.stamp, store.place());
+            let step = if missed.has_record { Step::NodesOfTombstones } else { Step::NodesOfMisses };
+            if !left_out(step) {
+                self.state.sets.nodes.add(missed.stamp, store.place());
+            }
+            if !left_out(Step::PartsOfMisses) {
+                self.state.sets.absences.push(Part::key(store.place(), key));
+            }
         }
         Ok(found)
     }
@@ -237,7 +248,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         let record = unsafe { Record::from_handle(handle) };
         let reads = self.state.sets.reads.len();
         let found = self.read_record(record, store.place());
-        if matches!(found, Found::Row(..)) {
+        if matches!(found, Found::Row(..)) || left_out(Step::RefuseEmptyHints) {
             return Some(found);
         }
         self.state.sets.reads.truncate(reads);
@@ -265,13 +276,6 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         }
     }
 
-    /// Remembers that a part of the key space was seen to be empty.
-    #[inline]
-    pub(super) fn observe_absence(&mut self, part: Part, stamp: Stamp, place: Place) {
-        self.state.sets.nodes.add(stamp, place);
-        self.state.sets.absences.push(part);
-    }
-
     /// Reads a record as this transaction sees it, and remembers what was visible.
     #[inline]
     pub(super) fn read_record(&mut self, record: Record, place: Place) -> Found {
@@ -296,7 +300,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     pub(super) fn check_early(&mut self, target: Target, source: Source, place: Place) -> Result<(), Stop> {
         let (Target::Record(record), Source::Version(version)) = (target, source) else { return Ok(()) };
         let options = &self.shared.options;
-        if options.validation.writes && version.rts().is_after(self.timestamp) {
+        if version.rts().is_after(self.timestamp) {
             return Err(self.conflict(Reason::ReadLater, place, Some(version)));
         }
         if options.write_latest_only && self.is_superseded(record) {
@@ -332,7 +336,9 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         let (Found::Absent(target), missed) = self.look_up(store, key) else { return Ok(false) };
         let mut write = Write::new(target, store.place(), Kind::Put);
         if let Some(Missed { stamp, has_record }) = missed {
-            self.state.sets.absences.push(Part::key(store.place(), key));
+            if !left_out(Step::PartsOfInsertions) {
+                self.state.sets.absences.push(Part::key(store.place(), key));
+            }
             (write.stamp, write.has_record) = (Some(stamp), has_record);
         }
         self.state.sets.writes.push(write, Some(key), Some(row));
@@ -399,7 +405,7 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
 
     fn roll_back(mut self) -> bool {
         // What is told of a transaction that is rolled back is an answer, too, so its reads are protected like any other's.
-        !self.doomed && (self.snapshot || self.validate_reads().is_ok())
+        !self.doomed && (self.snapshot || left_out(Step::ValidateRollBack) || self.validate_reads().is_ok())
     }
 }
 

@@ -6,6 +6,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::random::Random;
 use polychron_base::{Abort, Error, TableId};
 use polychron_engine::catalog::Seen;
+use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::Hints;
@@ -20,6 +21,7 @@ use super::protocol::Shared;
 use super::reclaim::{Reclaimer, Site};
 use super::record::{Record, search};
 use super::sets::Sets;
+use super::steps::{Point, Step};
 use super::table::CicadaTable;
 use super::timestamp::Timestamp;
 use super::transaction::{Buffers, CicadaTransaction};
@@ -149,7 +151,7 @@ impl<R: Redo> Worker for CicadaWorker<R> {
             // SAFETY: the handle was found under the transaction's guard.
             let record = unsafe { Record::from_handle(handle) };
             record.prefetch(table.primary.records.lines());
-            let seen = search(record, timestamp, None, true);
+            let seen = search(record, timestamp, None, !left_out(Step::AwaitPendingAlone));
             seen.version.filter(|_| seen.is_row)
         });
         // SAFETY: the transaction keeps the version until it ends, below.
@@ -228,6 +230,7 @@ impl<'w, R: Redo> Session<'w, R> {
         let guard = local.pin();
         // SAFETY: the transaction holds the guard, and keeps the list before it renews the guard.
         unsafe { state.tables.renew(&shared.catalog) };
+        pass(Point::Beginning);
         shared.clocks.advance(&mut state.clock, state.worker);
         let interval_ns = shared.options.collection_interval.as_nanos() as u64;
         if state.clock.now_ns.saturating_sub(state.maintained_ns) >= interval_ns {

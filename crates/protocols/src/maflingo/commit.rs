@@ -16,8 +16,6 @@
 //! are the loads of validation, so in their single order one transaction's latch comes before the other's check (§4.2.1).
 //! The same holds for insertions, whose node latches come before the inserter's own validation.
 
-use std::sync::Arc;
-
 use polychron_base::error::KeyPreview;
 use polychron_base::{Abort, Error, IndexId, Reason, Stop};
 use polychron_engine::mutations::{left_out, pass};
@@ -145,14 +143,8 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
 
     #[cold]
     fn compare_catalogs(&mut self) -> Result<(), Stop> {
-        let (_, present) = self.shared.catalog.snapshot();
-        let changed = |place: &Place| {
-            let position = place.table.position();
-            // A dropped table keeps nothing up.
-            let known = self.state.tables[position].as_ref();
-            present[position].as_ref().zip(known).is_some_and(|(present, known)| !Arc::ptr_eq(present, known))
-        };
-        let place = self.state.sets.writes.iter().map(|write| write.place).find(changed);
+        let written = self.state.sets.writes.iter().map(|write| write.place);
+        let place = self.state.tables.outdated(&self.shared.catalog, written);
         place.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
 
