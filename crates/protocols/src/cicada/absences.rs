@@ -18,6 +18,7 @@ use std::ops::Bound;
 use polychron_base::key::EncodedKey;
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::Place;
+use polychron_sync::MODELLED;
 use polychron_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::record::raise;
@@ -25,7 +26,7 @@ use super::steps::Step;
 use super::timestamp::Timestamp;
 
 /// Words of the table: what was read absent within the life of a transaction is spread over them.
-const WORDS: usize = 4096;
+const WORDS: usize = if MODELLED { 64 } else { 4096 };
 /// The longest prefix that is told apart.
 const LONGEST_PREFIX: usize = 31;
 

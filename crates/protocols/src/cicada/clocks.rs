@@ -10,13 +10,13 @@
 //! scan, which comes behind a barrier of its own, saw the words, or the worker sees what the leader published and starts
 //! over. An idle worker's words are [`NONE`], so it holds nothing back.
 
-use polychron_base::clock::{Clock, SystemClock};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, publish};
 
 use super::options::{Consistency, Options};
 use super::steps::{Point, Step};
+use super::time::Time;
 use super::timestamp::{Shape, Timestamp};
 
 /// What the words of an idle worker hold; no timestamp is zero.
@@ -55,7 +55,7 @@ pub(super) struct Clocks {
     central: Option<CachePadded<AtomicU64>>,
     used_slots: CachePadded<AtomicUsize>,
     slots: Box<[CachePadded<Slot>]>,
-    clock: SystemClock,
+    time: Time,
     pub(super) shape: Shape,
     /// Whether clocks are the machine's, or go on by what each worker measures.
     is_machine_time: bool,
@@ -95,14 +95,14 @@ fn add_one(count: &AtomicU64) {
 impl Clocks {
     /// Clocks for so many workers.
     pub(super) fn new(options: &Options, shape: Shape, workers: usize) -> Self {
-        let clock = SystemClock::new();
-        let start = shape.proper(if options.central_clock { 1 } else { clock.now_ns() });
+        let time = Time::new();
+        let start = shape.proper(if options.central_clock { 1 } else { time.now_ns() });
         let first = shape.timestamp(start, 0);
         let horizons = Horizons {
             bound: AtomicU64::new(start),
             min_wts: AtomicU64::new(first.0),
             min_rts: AtomicU64::new(first.predecessor().0),
-            led_at_ns: AtomicU64::new(clock.now_ns()),
+            led_at_ns: AtomicU64::new(time.now_ns()),
         };
         Self {
             horizons: CachePadded::new(horizons),
@@ -110,7 +110,7 @@ impl Clocks {
             central: options.central_clock.then(|| CachePadded::new(AtomicU64::new(start))),
             used_slots: CachePadded::new(AtomicUsize::new(0)),
             slots: (0..workers).map(|_| CachePadded::default()).collect(),
-            clock,
+            time,
             shape,
             is_machine_time: options.consistency != Consistency::Loose,
             synchronization_ns: options.synchronization_interval.as_nanos() as u64,
@@ -122,7 +122,7 @@ impl Clocks {
     /// The machine's time.
     #[inline]
     pub(super) fn now_ns(&self) -> u64 {
-        self.clock.now_ns()
+        self.time.now_ns()
     }
 
     /// A clock for the worker that has this slot; timestamps of a worker that had it before lie behind.

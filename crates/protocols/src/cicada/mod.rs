@@ -36,6 +36,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod thinning;
+mod time;
 mod timestamp;
 mod transaction;
 mod worker;
