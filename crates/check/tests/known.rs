@@ -25,7 +25,6 @@ fn shared_hash_look_up_in_serial() {
 }
 
 #[test]
-#[ignore = "a procedure of key-value that began before an index was made leaves entries of it behind"]
 fn new_index_under_an_older_procedure_of_key_value() {
     let options = polychron_protocols::key_value::Options::default();
     changes::new_index_under_an_older_transaction(&Setup::<KeyValue>::new(options, |_| ()));

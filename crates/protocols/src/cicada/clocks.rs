@@ -411,3 +411,6 @@ impl Clocks {
         true
     }
 }
+
+#[cfg(all(test, loom))]
+mod model;

@@ -20,6 +20,8 @@ mod array;
 mod clocks;
 mod commit;
 mod fill;
+#[cfg(all(test, loom))]
+mod model;
 mod options;
 mod prefetch;
 mod promotion;
