@@ -143,6 +143,19 @@ fn a_later_reader_or_an_earlier_writer_fails() {
     });
 }
 
+/// Two readers raise one timestamp: the later one stays.
+#[test]
+fn a_read_timestamp_never_goes_back() {
+    explore(3, || {
+        beside(
+            |guard| record(&[(1, Status::Committed)], guard),
+            |record, _| only(record).raise_rts(Timestamp(9)),
+            |record, _| only(record).raise_rts(Timestamp(7)),
+            |record, _| assert_eq!(only(record).rts(), Timestamp(9)),
+        );
+    });
+}
+
 /// The same where both write: the later one overwrites what the earlier one has read, and has not seen what that writes.
 #[test]
 fn there_is_no_write_skew() {
@@ -202,15 +215,18 @@ fn the_heads_version_has_one_owner() {
 fn a_heads_version_that_is_free_again_is_claimed_whole() {
     explore(2, || {
         beside(
-            |guard| record(&[(1, Status::Committed), (3, Status::Committed)], guard),
-            |record, guard| free_all(record, only(record).next().cut(), guard),
-            |record, guard| {
+            |guard| {
+                let record = record(&[(1, Status::Committed), (3, Status::Committed)], guard);
+                (record, only(record))
+            },
+            |(record, settled), guard| free_all(record, settled.next().cut(), guard),
+            |(record, _), guard| {
                 let version = version(record, 9, guard);
                 assert!(install(record, version));
                 version.end(Status::Committed);
                 assert_eq!((seen(record, 4), seen(record, 9)), (Some(3), Some(9)));
             },
-            |record, _| assert_eq!(moments(record), [9, 3]),
+            |(record, _), _| assert_eq!(moments(record), [9, 3]),
         );
     });
 }
@@ -221,7 +237,10 @@ fn readers_do_not_notice_collection() {
     explore(3, || {
         beside(
             |guard| {
-                record(&[(1, Status::Committed), (3, Status::Committed), (4, Status::Aborted), (7, Status::Committed)], guard)
+                record(
+                    &[(1, Status::Committed), (3, Status::Committed), (4, Status::Aborted), (7, Status::Committed)],
+                    guard,
+                )
             },
             |record, guard| {
                 let aborted = only(record).next();
@@ -269,20 +288,23 @@ fn a_record_is_closed_or_written() {
         let happened = Passed::default();
         let (by_collector, by_writer) = (Arc::clone(&happened), Arc::clone(&happened));
         beside(
-            |guard| record(&[(3, Status::Deleted)], guard),
-            move |record, _| {
-                if record.latest().close(Some(only(record))) {
+            |guard| {
+                let record = record(&[(3, Status::Deleted)], guard);
+                (record, only(record))
+            },
+            move |(record, deletion), _| {
+                if record.latest().close(Some(deletion)) {
                     pass(&by_collector, "closed");
                 }
             },
-            move |record, guard| {
+            move |(record, _), guard| {
                 let version = version(record, 7, guard);
                 if install(record, version) {
                     version.end(Status::Committed);
                     pass(&by_writer, "written");
                 }
             },
-            |record, _| {
+            |(record, _), _| {
                 assert_eq!(have_passed(&happened), 1);
                 let closed = record.latest().link() == Link::Closed;
                 assert_eq!(seen(record, 9).is_some(), !closed);
