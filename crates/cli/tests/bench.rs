@@ -86,6 +86,18 @@ fn check_report(report: &serde_json::Value, workload: &str, protocol: &str) {
     for may_be_null in ["peak_rss_bytes", "versions", "staleness_us"] {
         assert!(report.get(may_be_null).is_some(), "{may_be_null}");
     }
+    let figures = report["protocol_figures"].as_object().unwrap();
+    if protocol == "cicada" {
+        for number in ["clock_boosts", "clock_skew_max_ns", "inlined_rows_percent", "space_overhead_percent"] {
+            assert!(figures[number].as_f64().is_some_and(|number| number >= 0.0), "{number} in {report}");
+        }
+        assert!(figures["longest_backoff_us_over_time"].is_array(), "{report}");
+        let steps = ["while_running", "at_the_early_check", "while_installing", "at_the_check"];
+        let steps = steps.map(|step| figures[&format!("aborts_{step}")].as_u64().unwrap());
+        let aborts: u64 = report["aborts"].as_object().unwrap().values().filter_map(|count| count.as_u64()).sum();
+        // The counts are taken while threads run, one after the other.
+        assert!(steps.iter().sum::<u64>() + 100 >= aborts, "{report}");
+    }
     let kinds: u64 = report["completed_by_kind"].as_object().unwrap().values().filter_map(|count| count.as_u64()).sum();
     assert_eq!(Some(kinds), report["completed"].as_u64());
 }

@@ -13,6 +13,7 @@
 pub mod aggregate;
 pub mod batch;
 pub mod catalog;
+mod distribution;
 pub mod drive;
 pub mod futures;
 #[doc(hidden)]
@@ -38,10 +39,11 @@ use futures::{Expression, FutureColumn, FutureError, Operand, Scalar};
 
 pub use aggregate::Aggregate;
 pub use batch::{ColumnBatch, ColumnValues, ColumnVector};
+pub use distribution::Distribution;
 pub use futures::{Future, FutureValue, Futures};
 pub use options::Common;
 pub use scan::{Direction, Restriction, Scan};
-pub use statistics::{Counters, Statistics, Versions};
+pub use statistics::{Counters, Figure, FigureValue, Statistics, Versions};
 pub use typed::{Operations, Table};
 
 /// A concurrency-control design: owns the tables, hands out workers.
@@ -118,6 +120,11 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// `None` where records have one version only.
     fn versions(&self) -> Option<Versions> {
         None
+    }
+
+    /// What this protocol can tell of its tables that others cannot; walks every table.
+    fn inspect(&self) -> Vec<Figure> {
+        Vec::new()
     }
 }
 

@@ -14,6 +14,7 @@ use polychron_base::clock::{Clock, SystemClock};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, publish};
 
+use super::counts::Counts;
 use super::options::{Consistency, Options};
 use super::timestamp::{Shape, Timestamp};
 
@@ -27,11 +28,8 @@ struct Slot {
     active: AtomicU64,
     floor: AtomicU64,
     clock: AtomicU64,
-    /// Counts for statistics; of all workers that had the slot.
-    boosts: AtomicU64,
-    promotions: AtomicU64,
-    /// The most that the clock was behind another one when it looked.
-    skew: AtomicU64,
+    /// For statistics.
+    counts: Counts,
 }
 
 #[derive(Debug)]
@@ -81,11 +79,6 @@ impl LocalClock {
     pub(super) fn ahead(&self) -> u64 {
         self.adjusted.max(self.time)
     }
-}
-
-/// Adds to a count that only the calling thread writes.
-fn add_one(count: &AtomicU64) {
-    count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
 impl Clocks {
@@ -169,11 +162,10 @@ impl Clocks {
             local.partner = (local.partner + 1) % used;
         }
         let other = self.slots[local.partner].clock.load(Ordering::Relaxed);
-        if other > local.time {
-            let skew = &self.slots[slot].skew;
-            skew.store(skew.load(Ordering::Relaxed).max(other - local.time), Ordering::Relaxed);
-            local.time = other;
+        if local.partner != slot {
+            self.counts(slot).skew.note(other.saturating_sub(local.time));
         }
+        local.time = local.time.max(other);
     }
 
     /// Makes the worker's next timestamps later than a clock reading (causal consistency).
@@ -181,23 +173,34 @@ impl Clocks {
         local.adjusted = local.adjusted.max(adjusted);
     }
 
+    /// Puts a worker's clock ahead.
+    #[cfg(test)]
+    pub(super) fn push(&self, local: &mut LocalClock, by_ns: u64) {
+        local.time += by_ns;
+    }
+
     /// A conflict: the next attempt's timestamp is ahead of the other clocks.
     #[inline]
     pub(super) fn boost(&self, local: &mut LocalClock, slot: usize) {
         local.boost = self.boost_ns;
-        add_one(&self.slots[slot].boosts);
+        self.counts(slot).boosts.add(1);
     }
 
-    /// Counts a row that moved into its head.
-    pub(super) fn count_promotion(&self, slot: usize) {
-        add_one(&self.slots[slot].promotions);
+    /// What the worker of this slot counts.
+    #[inline]
+    pub(super) fn counts(&self, slot: usize) -> &Counts {
+        &self.slots[slot].counts
     }
 
-    /// How often a worker's clock was boosted, and how many rows moved into their heads.
-    pub(super) fn counts(&self) -> (u64, u64) {
-        let sum =
-            |word: fn(&Slot) -> &AtomicU64| self.slots.iter().map(|slot| word(slot).load(Ordering::Relaxed)).sum();
-        (sum(|slot| &slot.boosts), sum(|slot| &slot.promotions))
+    /// What all workers have counted so far.
+    pub(super) fn all_counts(&self) -> impl Iterator<Item = &Counts> + Clone {
+        self.slots.iter().map(|slot| &slot.counts)
+    }
+
+    /// How long ago, by a worker's clock, a moment was.
+    pub(super) fn age(&self, moment: Timestamp, local: &LocalClock) -> u64 {
+        let now = self.shape.timestamp(self.shape.proper(local.ahead()), 0);
+        if moment.is_before(now) { self.shape.clock_between(moment, now) } else { 0 }
     }
 
     /// A commit ends the boost.
@@ -235,6 +238,9 @@ impl Clocks {
             if local.adjusted >= bound && now == min_wts {
                 return timestamp;
             }
+            if local.adjusted < bound {
+                words.counts.skew.note_most(bound - local.adjusted);
+            }
             local.time = local.time.max(bound);
             min_wts = now;
         }
@@ -263,11 +269,6 @@ impl Clocks {
         // Release: pairs with the acquire loads of `lead`: all that the transaction read and wrote came before.
         words.active.store(NONE, Ordering::Release);
         words.floor.store(NONE, Ordering::Release);
-    }
-
-    /// The most that a clock was found behind another one.
-    pub(super) fn skew(&self) -> u64 {
-        self.slots.iter().map(|slot| slot.skew.load(Ordering::Relaxed)).max().unwrap_or(0)
     }
 
     /// The clock reading that no transaction begins before any more.

@@ -27,6 +27,7 @@ use polychron_engine::stores::{OwnedKey, Place};
 use polychron_index::Inserted;
 use polychron_sync::Backoff;
 
+use super::counts::Step;
 use super::options::Consistency;
 use super::reclaim::Garbage;
 use super::record::{Link, Record, Status, Version, search};
@@ -67,6 +68,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     self.sort_by_contention();
                 }
                 if self.shared.options.check_early {
+                    self.enter(Step::CheckingEarly);
                     self.check_reads(false)?;
                 }
             }
@@ -84,9 +86,18 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Validates a transaction that changes nothing.
     pub(super) fn validate_reads(&mut self) -> Result<(), Stop> {
+        self.enter(Step::Checking);
         self.raise();
         self.check_reads(true)?;
         self.check_stamps()
+    }
+
+    /// Notes where the transaction is, in case it conflicts there.
+    #[inline]
+    fn enter(&mut self, step: Step) {
+        if self.state.step != Step::Rewriting {
+            self.state.step = step;
+        }
     }
 
     /// Collects the writes that count. A key that had no row and has none in the end is left alone; that it was absent is then
@@ -130,9 +141,11 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     fn install_and_check(&mut self) -> Result<(), Stop> {
+        self.enter(Step::Installing);
         for position in 0..self.state.buffers.pending.len() {
             self.install(position)?;
         }
+        self.enter(Step::Checking);
         self.raise();
         self.check_reads(true)?;
         self.check_writes()?;
@@ -465,6 +478,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
         self.state.commits_in_row = 0;
         self.shared.clocks.boost(&mut self.state.clock, self.state.worker);
+        self.shared.clocks.counts(self.state.worker).abort(self.state.step);
         self.doomed = true;
         Stop::conflict()
     }

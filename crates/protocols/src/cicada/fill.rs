@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Keys, for_each, wait_for};
-use polychron_engine::{Mode, Versions, drive};
+use polychron_engine::{Figure, FigureValue, Mode, Versions, drive};
 
 use super::protocol::{Cicada, Shared};
 use super::record::{Link, Record, Status};
@@ -52,39 +52,64 @@ pub(super) fn fill<R: Redo + Default>(
     Ok(filled)
 }
 
-/// How many versions each record has besides the newest.
-pub(super) fn count_versions<R: Redo>(shared: &Arc<Shared<R>>) -> Versions {
-    let mut versions = Versions::default();
+/// What is found in all tables' records.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Records by the versions that they have besides the newest.
+    pub(super) versions: Versions,
+    rows: u64,
+    /// Rows whose newest version lies in its head.
+    inlined: u64,
+    /// Versions besides the newest of all records.
+    extra: u64,
+}
+
+impl Found {
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        let records: u64 = self.versions.records.iter().sum();
+        let percent = |part: u64, of: u64| FigureValue::Level(part as f64 * 100.0 / of.max(1) as f64);
+        vec![
+            Figure { name: "inlined_rows_percent", value: percent(self.inlined, self.rows) },
+            Figure { name: "space_overhead_percent", value: percent(self.extra, records) },
+        ]
+    }
+
+    fn count(&mut self, record: Record, moment: Timestamp) {
+        let (mut place, mut found) = (record.latest(), 0);
+        while let Link::To(version) = place.link() {
+            let status = version.status();
+            let counts = matches!(status, Status::Committed | Status::Deleted);
+            if counts && found == 0 && status == Status::Committed {
+                self.rows += 1;
+                self.inlined += u64::from(record.is_inline(version));
+            }
+            found += usize::from(counts);
+            // Who looks further than what is visible at a moment that is held may look at what is collected.
+            if counts && !version.wts().is_after(moment) {
+                break;
+            }
+            place = version.next();
+        }
+        if found > 0 {
+            self.versions.count(found - 1);
+            self.extra += found as u64 - 1;
+        }
+    }
+}
+
+/// Looks at the versions of all rows, secondary entries aside.
+pub(super) fn look_through<R: Redo>(shared: &Arc<Shared<R>>) -> Found {
+    let mut found = Found::default();
     // Without a free slot nobody can be kept from collecting, and nothing can be counted.
-    let Ok(worker) = CicadaWorker::new(shared) else { return versions };
+    let Ok(worker) = CicadaWorker::new(shared) else { return found };
     let moment = shared.clocks.begin_snapshot(worker.slot());
     let (_, tables) = shared.catalog.snapshot();
-    shared.keeper.with_guard(|guard| {
+    shared.keeper.with_guard(|_guard| {
         for table in tables.iter().flatten() {
-            for_each(table.primary.index(), guard, &mut |_, handle| {
-                // SAFETY: the handle was found under the guard.
-                let found = versions_since(unsafe { Record::from_handle(handle) }, moment);
-                if found > 0 {
-                    versions.count(found - 1);
-                }
-            });
+            table.primary.records.for_each(|record| found.count(record, moment));
         }
     });
     shared.clocks.end(worker.slot());
-    versions
-}
-
-/// The versions down to the one that is visible at a moment which is held: who looks further may look at what is collected.
-fn versions_since(record: Record, moment: Timestamp) -> usize {
-    let (mut place, mut found) = (record.latest(), 0);
-    while let Link::To(version) = place.link() {
-        let counts = matches!(version.status(), Status::Committed | Status::Deleted);
-        found += usize::from(counts);
-        if counts && !version.wts().is_after(moment) {
-            break;
-        }
-        place = version.next();
-    }
     found
 }
 

@@ -19,6 +19,7 @@ mod absences;
 mod array;
 mod clocks;
 mod commit;
+mod counts;
 mod fill;
 mod options;
 mod prefetch;

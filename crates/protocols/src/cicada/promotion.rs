@@ -6,6 +6,7 @@
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
 
+use super::counts::Step;
 use super::record::{Link, Record, Status, Version};
 use super::sets::{Kind, Target, Write};
 use super::table::Store;
@@ -51,7 +52,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             (self.doomed, self.ended) = (false, false);
             self.timestamp = self.shared.clocks.begin(self.state.worker, &mut self.state.clock);
             if self.rewrite(place, record, version) && self.validate_and_write().is_ok() {
-                self.shared.clocks.count_promotion(self.state.worker);
+                self.shared.clocks.counts(self.state.worker).promotions.add(1);
             }
             self.end();
         }
@@ -62,6 +63,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Writes a row once more, if it is still that version. The log need not know.
     pub(super) fn rewrite(&mut self, place: Place, record: Record, version: Version) -> bool {
+        self.state.step = Step::Rewriting;
         let found = self.read_record(record, place);
         let Found::Row(target, Source::Version(now)) = found else { return false };
         if now != version || self.check_early(target, Source::Version(now), place).is_err() {

@@ -8,7 +8,7 @@ use polychron_engine::catalog::Catalog;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
-use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, TableDefinition, Versions};
+use polychron_engine::{Common, Figure, FigureValue, IndexDefinition, Protocol, Statistics, TableDefinition, Versions};
 use polychron_memory::{Memory, OWN_SLOTS};
 use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, Ordering};
@@ -59,16 +59,10 @@ impl<R: Redo> Shared<R> {
     }
 
     /// What no other protocol counts.
-    fn figures(&self) -> Vec<(&'static str, f64)> {
-        let (boosts, promotions) = self.clocks.counts();
-        vec![
-            ("clock boosts", boosts as f64),
-            ("largest clock skew, ns", self.clocks.skew() as f64),
-            ("collection lag, ns", self.clocks.lag() as f64),
-            ("longest back-off, ns", self.regulation.longest_ns() as f64),
-            ("promoted rows", promotions as f64),
-            ("rounds of renewal", self.renewal.rounds() as f64),
-        ]
+    fn figures(&self) -> Vec<Figure> {
+        let mut figures = super::counts::figures(self.clocks.all_counts());
+        figures.push(Figure { name: "rounds_of_renewal", value: FigureValue::Count(self.renewal.rounds()) });
+        figures
     }
 
     /// Gives back the memory of what was dropped.
@@ -237,6 +231,13 @@ impl<R: Redo + Default> Protocol for Cicada<R> {
     }
 
     fn versions(&self) -> Option<Versions> {
-        Some(super::fill::count_versions(&self.shared))
+        Some(super::fill::look_through(&self.shared).versions)
+    }
+
+    fn inspect(&self) -> Vec<Figure> {
+        let mut figures = super::fill::look_through(&self.shared).figures();
+        let course = FigureValue::Course(self.shared.regulation.course());
+        figures.push(Figure { name: "longest_backoff_us_over_time", value: course });
+        figures
     }
 }

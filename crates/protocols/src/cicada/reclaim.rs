@@ -140,6 +140,12 @@ impl Reclaimer {
         }
     }
 
+    /// When the garbage came to be that is collected next, if its time has come.
+    #[inline]
+    pub(super) fn oldest_due(&self, min_rts: Timestamp) -> Option<Timestamp> {
+        self.garbage.front().map(|garbage| garbage.wts).filter(|wts| !wts.is_after(min_rts))
+    }
+
     /// Collects up to `limit` records whose time has come, and what has waited for the epochs.
     #[inline]
     pub(super) fn step(&mut self, limit: usize, site: &Site<'_>) {

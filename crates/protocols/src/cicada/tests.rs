@@ -6,7 +6,8 @@ use std::time::Duration;
 use polychron_base::key::Key8;
 use polychron_base::random::Random;
 use polychron_engine::{
-    Commit, Common, Insertion, Interactive, Mode, Operations, Protocol, Row, Stop, Table, Transaction, drive,
+    Commit, Common, Figure, FigureValue, Insertion, Interactive, Mode, Operations, Protocol, Row, Stop, Table,
+    Transaction, drive,
 };
 
 use super::options::{Options, Validation};
@@ -181,13 +182,92 @@ fn rows_that_are_read_move_into_their_heads() {
     done(&mut worker, |t| t.insert(&notes, &Note { id: 1, text: "first".into() }));
     // The head is taken by the first version while the second one is written.
     done(&mut worker, |t| t.update(&notes, 1, |row| row.set_text("second").unwrap()));
-    let promotions = || database.shared.clocks.counts().1;
+    let promotions = || database.shared.clocks.all_counts().map(|counts| counts.promotions.get()).sum::<u64>();
     assert_eq!(promotions(), 0);
     for _ in 0..10 {
         let text = done(&mut worker, |t| Ok(t.get(&notes, 1)?.map(|row| row.text().to_owned())));
         assert_eq!(text.as_deref(), Some("second"));
     }
     assert_eq!(promotions(), 1, "it moves once");
+}
+
+fn figure(figures: &[Figure], name: &str) -> FigureValue {
+    figures.iter().find(|figure| figure.name == name).unwrap_or_else(|| panic!("{name} in {figures:?}")).value.clone()
+}
+
+/// Conflicts are counted by the step at which they showed, and rows by where they lie.
+#[test]
+fn figures_tell_where_conflicts_showed_and_rows_lie() {
+    let database = open(|options| options.check_every = 1);
+    let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
+    let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
+    done(&mut left, |t| (0..4).try_for_each(|id| t.insert(&accounts, &Account { id, group: 0, balance: 1 })));
+    let set = |t: &mut <CicadaWorker as Interactive>::Transaction<'_>, id: u64| {
+        t.update(&accounts, id, |row| row.set_balance(2)).map(drop)
+    };
+    // What one read is written by an earlier transaction before it validates: with a write it shows at the early check,
+    // without one at the check, and while the procedure goes on, there.
+    for (writes, goes_on) in [(true, false), (false, false), (false, true)] {
+        let earlier = right.begin(Mode::ReadWrite).unwrap();
+        let mut later = left.begin(Mode::ReadWrite).unwrap();
+        later.get(&accounts, 0).unwrap();
+        if writes {
+            set(&mut later, 1).unwrap();
+        }
+        let mut earlier = earlier;
+        set(&mut earlier, 0).unwrap();
+        earlier.commit().unwrap();
+        if goes_on {
+            assert!(later.get(&accounts, 2).unwrap_err().is_conflict());
+        } else {
+            assert!(later.commit().unwrap_err().is_conflict());
+        }
+    }
+    // What a later transaction has read is not written any more, which shows at once.
+    let mut earlier = right.begin(Mode::ReadWrite).unwrap();
+    done(&mut left, |t| Ok(t.get(&accounts, 3)?.is_some()));
+    assert!(set(&mut earlier, 3).unwrap_err().is_conflict());
+    drop(earlier);
+    let figures = database.statistics().figures;
+    let count = |name| figure(&figures, name);
+    assert_eq!(count("aborts_at_the_early_check"), FigureValue::Count(1), "{figures:?}");
+    assert_eq!(count("aborts_at_the_check"), FigureValue::Count(1), "{figures:?}");
+    assert_eq!(count("aborts_while_running"), FigureValue::Count(2), "{figures:?}");
+    assert_eq!(count("aborts_while_installing"), FigureValue::Count(0), "{figures:?}");
+    assert_eq!(count("clock_boosts"), FigureValue::Count(4));
+    // Account 0 was written three times while its first version took the head.
+    assert_eq!(figure(&database.inspect(), "inlined_rows_percent"), FigureValue::Level(75.0));
+    let FigureValue::Level(overhead) = figure(&database.inspect(), "space_overhead_percent") else { panic!() };
+    assert!(overhead > 0.0, "{overhead}");
+}
+
+/// Garbage, clocks and waits are measured where workers meet.
+#[test]
+fn lags_are_measured() {
+    let database = open(|options| {
+        (options.collection_interval, options.synchronization_interval) = (Duration::ZERO, Duration::ZERO);
+        (options.consistency, options.fixed_backoff) = (super::Consistency::Loose, Some(Duration::from_nanos(900)));
+    });
+    let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
+    let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
+    done(&mut left, |t| t.insert(&accounts, &Account { id: 1, group: 0, balance: 0 }));
+    // The left clock runs ahead, and the right one notices.
+    database.shared.clocks.push(&mut left.state.clock, 5_000_000);
+    for round in 0..20 {
+        done(&mut left, |t| t.update(&accounts, 1, |row| row.set_balance(round)));
+        done(&mut right, |t| t.update(&accounts, 1, |row| row.set_balance(round)));
+    }
+    left.back_off(1);
+    let figures = database.statistics().figures;
+    let FigureValue::Level(skew) = figure(&figures, "clock_skew_max_ns") else { panic!() };
+    assert!(skew >= 1_000_000.0, "{figures:?}");
+    let FigureValue::Mean(lag, samples) = figure(&figures, "collection_lag_mean_ns") else { panic!() };
+    assert!(lag > 0 && samples > 0, "{figures:?}");
+    assert_eq!(figure(&figures, "backoff_waits"), FigureValue::Count(1));
+    let FigureValue::Mean(waited, 1) = figure(&figures, "backoff_mean_ns") else { panic!("{figures:?}") };
+    assert!(waited <= 900);
+    let course = figure(&database.inspect(), "longest_backoff_us_over_time");
+    assert_eq!(course, FigureValue::Course(vec![(0.0, 0.9)]));
 }
 
 /// A long reader keeps what it sees; what came and went behind it does not pile up.

@@ -16,6 +16,7 @@ use polychron_schema::{RowBuffer, RowMut, RowRef};
 
 use super::absences::Part;
 use super::commit::Pending;
+use super::counts::Step;
 use super::protocol::Shared;
 use super::record::{Record, Seen, Status, Version, search};
 use super::sets::{Kind, Read, Target, Write};
@@ -537,6 +538,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             state.counters.snapshot(shared.clocks.staleness_ns() / 1000);
         }
         state.promotions.clear();
+        state.step = Step::Running;
         if state.next_head != 0 {
             (state.next_head, state.heads_under_way) = (0, [None; HEADS_UNDER_WAY]);
         }

@@ -15,6 +15,7 @@ use polychron_schema::RowRef;
 use polychron_sync::spin_hint;
 
 use super::clocks::LocalClock;
+use super::counts::Step;
 use super::promotion::Candidate;
 use super::protocol::Shared;
 use super::reclaim::{Reclaimer, Site};
@@ -56,6 +57,8 @@ pub(super) struct State {
     pub(super) next_head: usize,
     /// Rows that are worth moving into their heads.
     pub(super) promotions: Vec<Candidate>,
+    /// Where the running transaction is.
+    pub(super) step: Step,
     /// Commits since the last conflict.
     pub(super) commits_in_row: u32,
     maintained_ns: u64,
@@ -87,6 +90,7 @@ impl<R: Redo> CicadaWorker<R> {
             heads_under_way: [None; HEADS_UNDER_WAY],
             next_head: 0,
             promotions: Vec::new(),
+            step: Step::default(),
             commits_in_row: 0,
             maintained_ns: 0,
             random: Random::stream(0xC1CADA, worker as u64 + 1),
@@ -244,7 +248,9 @@ impl<'w, R: Redo> Session<'w, R> {
     fn wait(&mut self, attempts: u64) {
         let longest_ns = self.shared.regulation.longest_ns();
         if longest_ns > 0 {
-            let until_ns = self.shared.clocks.now_ns() + self.state.random.below(longest_ns + 1);
+            let wait_ns = self.state.random.below(longest_ns + 1);
+            self.shared.clocks.counts(self.state.worker).waits.note(wait_ns);
+            let until_ns = self.shared.clocks.now_ns() + wait_ns;
             while self.shared.clocks.now_ns() < until_ns {
                 spin_hint();
             }
@@ -263,6 +269,9 @@ fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard
         shared.lead(state.clock.now_ns);
     }
     let site = Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard };
+    if let Some(oldest) = state.reclaimer.oldest_due(site.min_rts) {
+        shared.clocks.counts(state.worker).lag.note(shared.clocks.age(oldest, &state.clock));
+    }
     state.reclaimer.step(COLLECTED_AT_ONCE, &site);
     thin(shared, &mut state.reclaimer, &mut state.buffers.moments, COLLECTED_AT_ONCE, &site);
     super::renewal::keep_up(shared, state, local);

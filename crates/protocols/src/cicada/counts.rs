@@ -1,0 +1,115 @@
+//! What a worker counts here besides what workers of all protocols count. Its worker alone writes; who asks, reads.
+
+use polychron_engine::{Figure, FigureValue};
+use polychron_sync::atomic::{AtomicU64, Ordering};
+
+/// Where a transaction is; where it is when it conflicts is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Its procedure runs (§3.2).
+    #[default]
+    Running,
+    /// Its reads are checked before anything is installed (§3.5).
+    CheckingEarly,
+    /// Pending versions are installed (§3.4).
+    Installing,
+    /// Reads and writes are checked (§3.4).
+    Checking,
+    /// A row is written once more as it is, which is no transaction of the user's.
+    Rewriting,
+}
+
+/// Steps by their names in figures.
+const STEPS: [(Step, &str); 5] = [
+    (Step::Running, "aborts_while_running"),
+    (Step::CheckingEarly, "aborts_at_the_early_check"),
+    (Step::Installing, "aborts_while_installing"),
+    (Step::Checking, "aborts_at_the_check"),
+    (Step::Rewriting, "aborted_rewrites"),
+];
+
+/// One worker's counts, or those of all that had its slot.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) boosts: Count,
+    pub(super) promotions: Count,
+    /// How far the clock was behind another one whenever it looked.
+    pub(super) skew: Sample,
+    /// How long the oldest garbage that could be collected had waited.
+    pub(super) lag: Sample,
+    /// Waits after conflicts.
+    pub(super) waits: Sample,
+    aborts: [Count; STEPS.len()],
+}
+
+/// A number that one thread changes.
+#[derive(Debug, Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    #[inline]
+    pub(super) fn add(&self, amount: u64) {
+        self.0.store(self.get() + amount, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Numbers that one thread notes.
+#[derive(Debug, Default)]
+pub(super) struct Sample {
+    of: Count,
+    sum: Count,
+    most: Count,
+}
+
+impl Sample {
+    #[inline]
+    pub(super) fn note(&self, number: u64) {
+        self.of.add(1);
+        self.sum.add(number);
+        self.note_most(number);
+    }
+
+    /// Notes a number that is not one of the sample, but may be larger than all of them.
+    #[inline]
+    pub(super) fn note_most(&self, number: u64) {
+        self.most.add(number.saturating_sub(self.most.get()));
+    }
+}
+
+impl Counts {
+    /// Counts a conflict.
+    pub(super) fn abort(&self, step: Step) {
+        self.aborts[step as usize].add(1);
+    }
+}
+
+/// The figures of all workers together.
+pub(super) fn figures<'c>(all: impl Iterator<Item = &'c Counts> + Clone) -> Vec<Figure> {
+    let sum = |count: &dyn Fn(&Counts) -> u64| all.clone().map(count).sum::<u64>();
+    let count = |name, count: &dyn Fn(&Counts) -> u64| Figure { name, value: FigureValue::Count(sum(count)) };
+    let mean = |name, sample: fn(&Counts) -> &Sample| {
+        let (total, of) = (sum(&|counts| sample(counts).sum.get()), sum(&|counts| sample(counts).of.get()));
+        Figure { name, value: FigureValue::Mean(total, of) }
+    };
+    let most = |name, sample: fn(&Counts) -> &Sample| {
+        let most = all.clone().map(|counts| sample(counts).most.get()).max().unwrap_or(0);
+        Figure { name, value: FigureValue::Level(most as f64) }
+    };
+    let mut figures = vec![
+        count("clock_boosts", &|counts| counts.boosts.get()),
+        count("promoted_rows", &|counts| counts.promotions.get()),
+        mean("clock_skew_mean_ns", |counts| &counts.skew),
+        most("clock_skew_max_ns", |counts| &counts.skew),
+        mean("collection_lag_mean_ns", |counts| &counts.lag),
+        most("collection_lag_max_ns", |counts| &counts.lag),
+        count("backoff_waits", &|counts| counts.waits.of.get()),
+        mean("backoff_mean_ns", |counts| &counts.waits),
+    ];
+    figures.extend(STEPS.iter().map(|&(step, name)| count(name, &|counts| counts.aborts[step as usize].get())));
+    figures
+}
