@@ -75,6 +75,7 @@ macro_rules! running {
                 snapshots::many_at_once(&setup);
                 snapshots::keep_deleted_rows(&setup);
                 snapshots::scan_while_memory_is_used_again(&setup);
+                snapshots::whole_tables(&setup);
             }
 
             #[test]

@@ -7,6 +7,7 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use polychron::{DefaultProtocol, Protocol};
 use polychron_workloads::increment::IncrementOptions;
+use polychron_workloads::scan::ScanOptions;
 use polychron_workloads::smallbank::SmallBankOptions;
 use polychron_workloads::tatp::TatpOptions;
 use polychron_workloads::tpcc::TpccOptions;
@@ -77,6 +78,8 @@ pub(crate) enum WorkloadCommand {
     Ycsb(Workload<YcsbArguments>),
     /// Increments of random integers
     Increment(Workload<IncrementOptions>),
+    /// Sums over a whole table on snapshots, beside threads that change it
+    Scan(Workload<ScanOptions>),
     /// The short transactions of a bank
     Smallbank(Workload<SmallBankOptions>),
     /// A mobile network's register of subscribers

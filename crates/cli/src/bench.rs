@@ -10,6 +10,7 @@ use polychron_engine::Common as Shared;
 use polychron_workloads::Workload;
 use polychron_workloads::increment::Increment;
 use polychron_workloads::run::{self, Report, Settings, available_bytes};
+use polychron_workloads::scan::Scan;
 use polychron_workloads::smallbank::SmallBank;
 use polychron_workloads::tatp::Tatp;
 use polychron_workloads::tpcc::Tpcc;
@@ -25,6 +26,7 @@ const WORKLOADS: &[(&str, &str)] = &[
     (Tpcc::NAME, Tpcc::SUMMARY),
     (Ycsb::NAME, Ycsb::SUMMARY),
     (Increment::NAME, Increment::SUMMARY),
+    (Scan::NAME, Scan::SUMMARY),
     (SmallBank::NAME, SmallBank::SUMMARY),
     (Tatp::NAME, Tatp::SUMMARY),
 ];
@@ -52,6 +54,7 @@ pub(crate) fn run(bench: Bench) -> ExitCode {
         WorkloadCommand::Tpcc(given) => bench_workload::<Tpcc>(&given.common, given.options),
         WorkloadCommand::Ycsb(given) => bench_workload::<Ycsb>(&given.common, given.options.into()),
         WorkloadCommand::Increment(given) => bench_workload::<Increment>(&given.common, given.options),
+        WorkloadCommand::Scan(given) => bench_workload::<Scan>(&given.common, given.options),
         WorkloadCommand::Smallbank(given) => bench_workload::<SmallBank>(&given.common, given.options),
         WorkloadCommand::Tatp(given) => bench_workload::<Tatp>(&given.common, given.options),
     };

@@ -28,6 +28,8 @@ const TINY: &[&[&str]] = &[
         "4",
     ],
     &["increment", "--records", "50", "--batch", "16", "--pregenerate", "100"],
+    &["scan", "--records", "300", "--writers", "1"],
+    &["scan", "--records", "400", "--record-size", "27", "--whole-rows"],
     &["smallbank", "--customers", "10", "--spin-us", "5"],
     &["smallbank", "--customers", "100", "--index", "ordered"],
     &["tatp", "--subscribers", "100"],
@@ -115,7 +117,8 @@ fn list_names_workloads_and_protocols() {
     let output = polychron(&["bench", "list"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success());
-    for name in ["tpcc", "ycsb", "increment", "smallbank", "tatp"].into_iter().chain(PROTOCOLS.iter().map(|it| it.name))
+    for name in
+        ["tpcc", "ycsb", "increment", "scan", "smallbank", "tatp"].into_iter().chain(PROTOCOLS.iter().map(|it| it.name))
     {
         assert!(text.contains(name), "{name} is missing in\n{text}");
     }
@@ -156,6 +159,9 @@ fn bad_input_gets_one_line_and_code_2() {
         (&["bench", "ycsb", "--json", "/no/such/folder/result.json"], "/no/such/folder/result.json"),
         (&["bench", "ycsb", "--unheard-of"], "--unheard-of"),
         (&["bench", "increment", "--requests", "0"], "--requests"),
+        (&["bench", "scan", "--records", "1"], "--records"),
+        (&["bench", "scan", "--record-size", "7"], "--record-size"),
+        (&["bench", "scan", "--threads", "2", "--writers", "2"], "--writers"),
         (&["bench", "smallbank", "--customers", "1"], "--customers"),
         (&["bench", "tatp", "--subscribers", "0"], "--subscribers"),
     ];

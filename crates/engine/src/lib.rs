@@ -359,6 +359,23 @@ pub trait Transaction {
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop>;
 
+    /// Visits every row of a table once, in the order that is fastest: for questions about all of it. A protocol whose rows
+    /// lie one behind the other goes along them and past every index.
+    ///
+    /// The default visits the rows in the order of their keys. In a read-write transaction the whole table stays as it was
+    /// seen until the commit, as far as it was visited, or the transaction conflicts.
+    ///
+    /// # Errors
+    /// [`Error::NoOrder`] where the primary index has no order and is needed: outside of snapshots always.
+    fn scan_table(
+        &mut self,
+        table: TableId,
+        projection: &Projection,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.scan_rows(&Scan { projection: *projection, ..Scan::all(table) }, visitor)
+    }
+
     /// Counts the rows of a range, or sums a column, or finds its smallest or largest value. The direction is of no
     /// matter.
     ///

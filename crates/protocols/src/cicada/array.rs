@@ -4,6 +4,7 @@
 //! have to be looked up in a directory first. The first pages are small, so that a small table needs little; from 8192 records
 //! on a page holds as many and has up to 2 MiB.
 
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
@@ -29,6 +30,36 @@ struct Page {
 
 // SAFETY: the page is owned by the array; what lies in it is shared through `Record`.
 unsafe impl Send for Page {}
+
+/// Places of heads that lie one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stretch<'a> {
+    memory: NonNull<u8>,
+    heads: usize,
+    head_bytes: usize,
+    array: PhantomData<&'a RecordArray>,
+}
+
+impl Stretch<'_> {
+    /// How many there are.
+    #[inline]
+    pub(super) fn len(self) -> usize {
+        self.heads
+    }
+
+    /// Cache lines of a head.
+    #[inline]
+    pub(super) fn lines(self) -> usize {
+        self.head_bytes / 64
+    }
+
+    /// One of them.
+    #[inline]
+    pub(super) fn get(self, position: usize) -> Option<Record> {
+        // SAFETY: a head was made there, and pages live as long as the array, which is borrowed.
+        (position < self.heads).then(|| unsafe { Record::at(self.memory.add(position * self.head_bytes)) })
+    }
+}
 
 /// The records of one index.
 #[derive(Debug)]
@@ -101,17 +132,23 @@ impl RecordArray {
         self.free[worker % STRIPES].lock().push(record);
     }
 
-    /// Visits all places, free ones too.
-    pub(super) fn for_each(&self, mut visit: impl FnMut(Record)) {
+    /// All places that were made so far, free ones too, page by page.
+    pub(super) fn stretches(&self) -> Vec<Stretch<'_>> {
         let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        let made: Vec<_> = pages.iter().map(|page| (page.memory, page.made)).collect();
-        drop(pages);
-        for (memory, made) in made {
-            for position in 0..made {
-                // SAFETY: a head was made there, and pages live as long as the array.
-                visit(unsafe { Record::at(memory.add(position * self.head_bytes)) });
-            }
-        }
+        let stretch = |page: &Page| Stretch {
+            memory: page.memory,
+            heads: page.made,
+            head_bytes: self.head_bytes,
+            array: PhantomData,
+        };
+        pages.iter().map(stretch).collect()
+    }
+
+    /// Visits all places, free ones too.
+    pub(super) fn for_each(&self, visit: impl FnMut(Record)) {
+        let stretches = self.stretches();
+        let records = stretches.iter().flat_map(|stretch| (0..stretch.len()).filter_map(|at| stretch.get(at)));
+        records.for_each(visit);
     }
 
     /// Gives all memory back.

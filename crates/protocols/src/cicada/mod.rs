@@ -33,6 +33,7 @@ mod rows;
 mod scan;
 mod sets;
 mod table;
+mod table_scan;
 #[cfg(test)]
 mod tests;
 mod thinning;

@@ -381,11 +381,17 @@ impl Record {
     /// Brings the latest version into the caches, if it lies outside of the head, which was fetched a while ago.
     #[inline]
     pub(super) fn prefetch_latest(self) {
+        self.prefetch_latest_lines(MOST_LINES / 2);
+    }
+
+    /// The same with so many lines of it.
+    #[inline]
+    pub(super) fn prefetch_latest_lines(self, lines: usize) {
         if let Link::To(version) = self.latest().link()
             && !self.is_inline(version)
         {
             let start = version.0.as_ptr().cast::<u8>().cast_const();
-            for line in 0..MOST_LINES / 2 {
+            for line in 0..lines {
                 polychron_sync::prefetch_read(start.wrapping_add(64 * line));
             }
         }

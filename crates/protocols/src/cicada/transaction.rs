@@ -494,6 +494,21 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
         self.visit_rows(scan, table, visitor)
     }
 
+    /// A snapshot goes along the records; where absence must be protected, an index leads the way.
+    #[inline]
+    fn scan_table(
+        &mut self,
+        table: TableId,
+        projection: &Projection,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        if !self.snapshot {
+            return self.scan_rows(&Scan { projection: *projection, ..Scan::all(table) }, visitor);
+        }
+        let table = self.table(table)?;
+        self.scan_records(&table.primary, visitor)
+    }
+
     fn savepoint(&mut self) -> Savepoint {
         Savepoint { position: self.state.sets.writes.set_floor() }
     }
