@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use polychron_base::error::Stopped;
 use polychron_engine::mutations::{interrupt, left_out};
-use polychron_engine::redo::{Change, NoRedo, Redo};
+use polychron_engine::redo::{Change, ExtendedTimestamp, NoRedo, Redo};
 use polychron_engine::{
     Commit, Common, Error, Insertion, Interactive, Mode, Operations, Protocol, Stop, Table, TableDefinition,
     Transaction, Worker, drive,
@@ -569,10 +569,10 @@ struct Ids(Arc<Mutex<Vec<u64>>>);
 impl Redo for Ids {
     const ENABLED: bool = true;
 
-    fn change(&self, _: usize, _: u64, _: polychron_engine::TableId, _: &[u8], _: Change<'_>) {}
+    fn change(&self, _: usize, _: ExtendedTimestamp, _: polychron_engine::TableId, _: &[u8], _: Change<'_>) {}
 
-    fn committed(&self, _: usize, id: u64) {
-        self.0.lock().unwrap().push(id);
+    fn committed(&self, _: usize, id: ExtendedTimestamp) {
+        self.0.lock().unwrap().push(id.timestamp);
     }
 }
 

@@ -212,8 +212,14 @@ impl Clocks {
     #[inline]
     fn draw(&self, local: &mut LocalClock) {
         let next = match &self.central {
-            // SeqCst for the one order that all draw from; the value alone matters.
-            Some(counter) => counter.fetch_add(1, Ordering::SeqCst) + 1,
+            Some(counter) => loop {
+                // SeqCst for the one order that all draw from; the value alone matters.
+                let drawn = counter.fetch_add(1, Ordering::SeqCst) + 1;
+                // Not made proper: the number after it is drawn by somebody, who may be this worker.
+                if self.shape.proper(drawn) == drawn {
+                    break drawn;
+                }
+            },
             None => (local.time + local.boost).max(local.adjusted + 1),
         };
         local.adjusted = self.shape.proper(next);

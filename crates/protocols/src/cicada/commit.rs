@@ -395,12 +395,20 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         Ok(self.shared.absences.admit(write.place, key, &store.lengths, self.timestamp))
     }
 
+    /// The timestamp with its era. The worker's clock, of which it was made, knows how often it has wrapped around.
+    fn extended_timestamp(&self) -> redo::ExtendedTimestamp {
+        let (shape, adjusted) = (self.shared.clocks.shape, self.state.clock.adjusted);
+        debug_assert_eq!(shape.timestamp(adjusted, self.state.worker), self.timestamp, "a worker runs one transaction");
+        redo::ExtendedTimestamp { era: shape.era(adjusted), timestamp: self.timestamp.0 }
+    }
+
     /// Hands the changes of rows to the log.
     fn log(&self) {
         if !R::ENABLED {
             return;
         }
-        let (redo, worker, timestamp) = (&self.shared.redo, self.state.worker, self.timestamp.0);
+        let (redo, worker) = (&self.shared.redo, self.state.worker);
+        let timestamp = self.extended_timestamp();
         let writes = &self.state.sets.writes;
         for pending in &self.state.buffers.pending {
             let write = writes.get(pending.write);

@@ -1,12 +1,14 @@
 //! White-box tests; behaviour is tested in the crate `check`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use polychron_base::TableId;
 use polychron_base::key::Key8;
 use polychron_base::random::Random;
+use polychron_engine::redo::{self, ExtendedTimestamp, Redo};
 use polychron_engine::{
-    Commit, Common, Figure, FigureValue, Insertion, Interactive, Mode, Operations, Protocol, Row, Stop, Table,
+    Commit, Common, Figure, FigureValue, Insertion, Interactive, Mode, Operations, Protocol, Row, RowRef, Stop, Table,
     Transaction, drive,
 };
 
@@ -164,6 +166,74 @@ fn clocks_of_twenty_eight_bits_wrap_around() {
     wrap_around(narrow, ROUNDS / 4).unwrap();
 }
 
+/// The log's records of the accounts' balances, in the order in which they were handed over.
+#[derive(Clone, Debug, Default)]
+struct Log(Arc<Mutex<Vec<(ExtendedTimestamp, u64, i64)>>>);
+
+impl Redo for Log {
+    const ENABLED: bool = true;
+
+    fn change(&self, _: usize, timestamp: ExtendedTimestamp, _: TableId, key: &[u8], change: redo::Change<'_>) {
+        let redo::Change::Put(words) = change else { panic!("accounts are put: {change:?}") };
+        let id = u64::from_be_bytes(key.try_into().unwrap());
+        self.0.lock().unwrap().push((timestamp, id, Account::view(RowRef::from_words(words)).balance()));
+    }
+
+    fn committed(&self, _: usize, _: ExtendedTimestamp) {}
+}
+
+/// Extended timestamps order each account's changes, which count up, across many turns of the clock; timestamps alone do
+/// not.
+fn eras_order_the_log(central_clock: bool, clock_bits: u32, rounds: u64) {
+    let log = Log::default();
+    let options = Options { central_clock, clock_bits: Some(clock_bits), ..Options::default() };
+    let database = Cicada::open_with(options, common(), log.clone()).unwrap();
+    let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let database = &database;
+            scope.spawn(move || {
+                let mut worker = database.worker().unwrap();
+                let mut random = Random::stream(5, thread);
+                for _ in 0..rounds {
+                    let id = random.below(6);
+                    let body = &mut |t: &mut super::CicadaTransaction<'_, Log>| {
+                        let before = t.get(&accounts, id)?.map_or(0, |row| row.balance());
+                        t.upsert(&accounts, &Account { id, group: 0, balance: before + 1 })
+                    };
+                    drive::transact(&mut worker, Mode::ReadWrite, body).unwrap();
+                }
+            });
+        }
+    });
+    let mut changes = log.0.lock().unwrap().clone();
+    assert_eq!(changes.len() as u64, 2 * rounds);
+    let in_order = |changes: &[(ExtendedTimestamp, u64, i64)]| {
+        let mut balances = [0; 6];
+        changes.iter().all(|&(_, id, balance)| {
+            balances[id as usize] += 1;
+            balances[id as usize] == balance
+        })
+    };
+    changes.sort_by_key(|change| change.0);
+    assert!(in_order(&changes), "the extended timestamps do not order the changes");
+    assert!(changes.windows(2).all(|pair| pair[0].0 < pair[1].0), "two transactions have one timestamp");
+    let eras = changes.last().unwrap().0.era - changes[0].0.era;
+    assert!(!central_clock || eras >= 2, "the clock hardly wrapped around: {eras} eras");
+    changes.sort_by_key(|change| change.0.timestamp);
+    assert!(eras == 0 || !in_order(&changes), "timestamps alone would do");
+}
+
+#[test]
+fn eras_order_the_log_of_a_counter() {
+    eras_order_the_log(true, 13, ROUNDS / 3);
+}
+
+#[test]
+fn eras_order_the_log_of_clocks() {
+    eras_order_the_log(false, 26, ROUNDS / 3);
+}
+
 #[test]
 fn without_renewal_rows_that_are_not_written_get_lost() {
     let careless = |options: &mut Options| {
@@ -198,7 +268,8 @@ fn figure(figures: &[Figure], name: &str) -> FigureValue {
 /// Conflicts are counted by the step at which they showed, and rows by where they lie.
 #[test]
 fn figures_tell_where_conflicts_showed_and_rows_lie() {
-    let database = open(|options| options.check_every = 1);
+    let still = Duration::from_secs(3600);
+    let database = open(|options| (options.check_every, options.collection_interval) = (1, still));
     let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
     let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
     done(&mut left, |t| (0..4).try_for_each(|id| t.insert(&accounts, &Account { id, group: 0, balance: 1 })));

@@ -399,9 +399,9 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
                 Kind::Patch => redo::Change::Patch { word: write.start as usize, words: data },
                 Kind::Delete => redo::Change::Delete,
             };
-            redo.change(worker, tid.0, write.place.table, self.state.sets.writes.key_bytes(write), change);
+            redo.change(worker, tid.0.into(), write.place.table, self.state.sets.writes.key_bytes(write), change);
         }
-        redo.committed(worker, tid.0);
+        redo.committed(worker, tid.0.into());
     }
 
     /// Takes the transaction's own records out of the indexes again, from the given write on, and forgets the writes.
