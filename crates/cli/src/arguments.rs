@@ -10,7 +10,7 @@ use polychron_workloads::increment::IncrementOptions;
 use polychron_workloads::scan::ScanOptions;
 use polychron_workloads::smallbank::SmallBankOptions;
 use polychron_workloads::tatp::TatpOptions;
-use polychron_workloads::tpcc::TpccOptions;
+use polychron_workloads::tpcc::{Scale, TpccOptions};
 use polychron_workloads::ycsb::YcsbArguments;
 
 /// Polychron: a main-memory transactional database with a choice of concurrency-control protocols
@@ -27,6 +27,55 @@ pub(crate) enum Command {
     Bench(Bench),
     /// Run random transactions that collide, record them, and check that they have a serial order
     Check(Check),
+    /// Measure the figures of a paper on this machine, and write them as a page of HTML
+    Figures(Figures),
+}
+
+/// Options of `polychron figures`.
+#[derive(Debug, Args)]
+pub(crate) struct Figures {
+    /// The paper
+    pub(crate) paper: String,
+
+    /// Small tables and short runs: a few minutes in all
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Draw only this figure; may be given several times
+    #[arg(long)]
+    pub(crate) figure: Vec<String>,
+
+    /// The page's file [default: figures-PAPER.html]
+    #[arg(long)]
+    pub(crate) output: Option<PathBuf>,
+
+    /// The file of the figures' data [default: as the page's, with the ending .json]
+    #[arg(long)]
+    pub(crate) json: Option<PathBuf>,
+
+    /// The most threads [default: one for each core]
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+
+    /// Seconds that each run of a point measures [default: 2, or 0.2 with --quick]
+    #[arg(long, allow_negative_numbers = true)]
+    pub(crate) seconds: Option<f64>,
+
+    /// Runs of each point, of which the median counts [default: 5, or 3 with --quick]
+    #[arg(long)]
+    pub(crate) repeat: Option<usize>,
+
+    /// Rows of the tables that are not TPC-C's [default: 10000000, or 200000 with --quick]
+    #[arg(long)]
+    pub(crate) records: Option<u64>,
+
+    /// Seed of all inputs
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Cardinalities of TPC-C: `standard`, or `tiny` for tests
+    #[arg(long, hide = true)]
+    pub(crate) scale: Option<Scale>,
 }
 
 /// Options of `polychron check`.

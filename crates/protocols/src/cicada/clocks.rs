@@ -197,12 +197,6 @@ impl Clocks {
         self.slots.iter().map(|slot| &slot.counts)
     }
 
-    /// How long ago, by a worker's clock, a moment was.
-    pub(super) fn age(&self, moment: Timestamp, local: &LocalClock) -> u64 {
-        let now = self.shape.timestamp(self.shape.proper(local.ahead()), 0);
-        if moment.is_before(now) { self.shape.clock_between(moment, now) } else { 0 }
-    }
-
     /// A commit ends the boost.
     #[inline]
     pub(super) fn calm(&self, local: &mut LocalClock) {

@@ -35,7 +35,7 @@ pub(super) struct Counts {
     pub(super) promotions: Count,
     /// How far the clock was behind another one whenever it looked.
     pub(super) skew: Sample,
-    /// How long the oldest garbage that could be collected had waited.
+    /// How long what was collected had waited.
     pub(super) lag: Sample,
     /// Waits after conflicts.
     pub(super) waits: Sample,
@@ -69,9 +69,15 @@ pub(super) struct Sample {
 impl Sample {
     #[inline]
     pub(super) fn note(&self, number: u64) {
-        self.of.add(1);
-        self.sum.add(number);
-        self.note_most(number);
+        self.note_many(1, number, number);
+    }
+
+    /// Notes so many numbers with this sum, of which this is the largest.
+    #[inline]
+    pub(super) fn note_many(&self, of: u64, sum: u64, most: u64) {
+        self.of.add(of);
+        self.sum.add(sum);
+        self.note_most(most);
     }
 
     /// Notes a number that is not one of the sample, but may be larger than all of them.
@@ -105,6 +111,7 @@ pub(super) fn figures<'c>(all: impl Iterator<Item = &'c Counts> + Clone) -> Vec<
         count("promoted_rows", &|counts| counts.promotions.get()),
         mean("clock_skew_mean_ns", |counts| &counts.skew),
         most("clock_skew_max_ns", |counts| &counts.skew),
+        count("collected_records", &|counts| counts.lag.of.get()),
         mean("collection_lag_mean_ns", |counts| &counts.lag),
         most("collection_lag_max_ns", |counts| &counts.lag),
         count("backoff_waits", &|counts| counts.waits.of.get()),

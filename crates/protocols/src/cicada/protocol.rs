@@ -80,6 +80,7 @@ impl<R: Redo> Shared<R> {
                 Site { tables: &tables, min_rts: self.clocks.min_rts(), worker: guard.worker_id().position(), guard };
             let mut reclaimer = Reclaimer::default();
             reclaimer.drain(&self.orphans, &site);
+            reclaimer.tell(&self.clocks, site.worker);
             reclaimer.leave(&self.orphans);
         });
         self.keeper.tidy_up(&self.catalog, self.memory.epochs());

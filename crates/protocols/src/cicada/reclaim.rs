@@ -20,6 +20,7 @@ use polychron_engine::stores::{OwnedKey, Place};
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicBool, Ordering, fence};
 
+use super::clocks::Clocks;
 use super::record::{Link, Record, Status, Version};
 use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
@@ -65,6 +66,15 @@ pub(super) struct Reclaimer {
     graves: VecDeque<Grave>,
     /// Whether there are graves without an epoch.
     fresh_graves: bool,
+    collected: Collected,
+}
+
+/// What was collected, and how far the horizon had passed it by then, as timestamps' distances.
+#[derive(Debug, Default)]
+struct Collected {
+    records: u64,
+    waited: u128,
+    longest: u64,
 }
 
 /// Where collecting works.
@@ -140,10 +150,15 @@ impl Reclaimer {
         }
     }
 
-    /// When the garbage came to be that is collected next, if its time has come.
-    #[inline]
-    pub(super) fn oldest_due(&self, min_rts: Timestamp) -> Option<Timestamp> {
-        self.garbage.front().map(|garbage| garbage.wts).filter(|wts| !wts.is_after(min_rts))
+    /// Tells the counts of a worker what was collected since the last time, and how long that had waited.
+    pub(super) fn tell(&mut self, clocks: &Clocks, worker: usize) {
+        let Collected { records, waited, longest } = std::mem::take(&mut self.collected);
+        if records > 0 {
+            // They are counted from the horizon on; the clocks are ahead of that.
+            let lag = clocks.lag();
+            let waited = clocks.shape.in_clock(waited) + records * lag;
+            clocks.counts(worker).lag.note_many(records, waited, clocks.shape.in_clock(longest.into()) + lag);
+        }
     }
 
     /// Collects up to `limit` records whose time has come, and what has waited for the epochs.
@@ -158,6 +173,11 @@ impl Reclaimer {
             let Some(garbage) = next else { break };
             if self.collect(&garbage, site) == Outcome::Later {
                 self.garbage.push_back(garbage);
+            } else {
+                let waited = site.min_rts.0.wrapping_sub(garbage.wts.0);
+                self.collected.records += 1;
+                self.collected.waited += u128::from(waited);
+                self.collected.longest = self.collected.longest.max(waited);
             }
         }
         if !self.graves.is_empty() {

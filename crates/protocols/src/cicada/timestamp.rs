@@ -66,6 +66,12 @@ impl Shape {
         clock >> (u64::BITS - self.clock_shift)
     }
 
+    /// A distance of timestamps, or a sum of such, as clock readings.
+    #[inline]
+    pub(super) const fn in_clock(self, distance: u128) -> u64 {
+        (distance >> self.clock_shift) as u64
+    }
+
     /// How far apart in time two timestamps are that are so many clock readings apart.
     #[inline]
     pub(super) const fn clock_between(self, earlier: Timestamp, later: Timestamp) -> u64 {

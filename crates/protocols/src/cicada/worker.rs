@@ -177,6 +177,7 @@ impl<R: Redo> Worker for CicadaWorker<R> {
         let site =
             Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard: &guard };
         state.reclaimer.drain(&shared.orphans, &site);
+        state.reclaimer.tell(&shared.clocks, state.worker);
         thin(shared, &mut state.reclaimer, &mut state.buffers.moments, usize::MAX, &site);
         drop(guard);
         local.collect();
@@ -269,10 +270,8 @@ fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard
         shared.lead(state.clock.now_ns);
     }
     let site = Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard };
-    if let Some(oldest) = state.reclaimer.oldest_due(site.min_rts) {
-        shared.clocks.counts(state.worker).lag.note(shared.clocks.age(oldest, &state.clock));
-    }
     state.reclaimer.step(COLLECTED_AT_ONCE, &site);
+    state.reclaimer.tell(&shared.clocks, state.worker);
     thin(shared, &mut state.reclaimer, &mut state.buffers.moments, COLLECTED_AT_ONCE, &site);
     super::renewal::keep_up(shared, state, local);
 }
