@@ -32,7 +32,7 @@ pub(crate) struct Counting {
 
 impl Default for Counting {
     fn default() -> Self {
-        Self { buckets: Box::new([const { AtomicU64::new(0) }; BUCKETS]) }
+        Self { buckets: Box::new(std::array::from_fn(|_| AtomicU64::new(0))) }
     }
 }
 

@@ -211,7 +211,9 @@ mod tests {
         let point = |runs: &[f64]| Some(Point::of(runs.to_vec()));
         let pairs: [[&[f64]; 2]; 5] =
             [[&[2.0, 3.0], &[1.0]], [&[1.0], &[2.0]], [&[1.05], &[1.0]], [&[1.0], &[1.05]], [&[0.5, 2.0, 2.0], &[1.0]]];
-        pairs.map(|pair| figure.expect_higher("higher", pair.map(point), "two cores"));
+        for pair in pairs {
+            figure.expect_higher("higher", pair.map(point), "two cores");
+        }
         figure.expect_higher("higher", [point(&[1.0]), None], "two cores");
         let verdicts: Vec<_> = figure.findings.iter().map(|finding| finding.verdict).collect();
         let close = Verdict::TooClose;
