@@ -26,6 +26,9 @@ pub struct Setup<P: Protocol> {
     pub maintains_by_clock: bool,
     /// Whether keys that came after a snapshot, and went, leave the index while it is open.
     pub forgets_keys_behind_snapshots: bool,
+    /// Bytes that places of records may take up for good beyond what was needed before, because a long snapshot held more of
+    /// them back at a time. They serve again and do not add up.
+    pub kept_places_bytes: usize,
     /// Whether the serial order agrees with real time.
     pub strict: bool,
 }
@@ -57,6 +60,7 @@ impl<P: Protocol> Setup<P> {
             measures_memory: true,
             maintains_by_clock: false,
             forgets_keys_behind_snapshots: true,
+            kept_places_bytes: 0,
             strict: true,
         }
     }

@@ -51,6 +51,10 @@ pub(crate) struct Check {
     #[arg(long, conflicts_with = "history")]
     pub(crate) threads: Option<usize>,
 
+    /// An option of the protocol itself, such as indexes=multi-version; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", requires = "protocol")]
+    pub(crate) protocol_option: Vec<String>,
+
     /// The serial order must agree with real time, snapshots aside
     #[arg(long)]
     pub(crate) strict: bool,
@@ -102,6 +106,10 @@ pub(crate) struct Common {
     #[arg(long, default_value = DefaultProtocol::NAME)]
     pub(crate) protocol: String,
 
+    /// An option of the protocol itself, such as indexes=multi-version; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) protocol_option: Vec<String>,
+
     /// Threads that execute transactions [default: one for each core]
     #[arg(long)]
     pub(crate) threads: Option<usize>,
@@ -141,6 +149,16 @@ pub(crate) struct Common {
     /// Write everything measured to this file as JSON
     #[arg(long)]
     pub(crate) json: Option<PathBuf>,
+}
+
+/// The options of a protocol, with those changed that the command line gives.
+pub(crate) fn protocol_options<P: Protocol>(given: &[String]) -> Result<P::Options, String> {
+    let mut options = P::Options::default();
+    for text in given {
+        let (name, value) = text.split_once('=').ok_or(format!("--protocol-option {text}: it is NAME=VALUE"))?;
+        P::set_option(&mut options, name, value).map_err(|error| format!("--protocol-option {text}: {error}"))?;
+    }
+    Ok(options)
 }
 
 /// Answers a command line that cannot be parsed: help where it was asked for, otherwise one line.

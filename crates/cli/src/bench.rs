@@ -15,7 +15,7 @@ use polychron_workloads::tatp::Tatp;
 use polychron_workloads::tpcc::Tpcc;
 use polychron_workloads::ycsb::Ycsb;
 
-use crate::arguments::{Bench, Common, WorkloadCommand};
+use crate::arguments::{Bench, Common, WorkloadCommand, protocol_options};
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::report::{render, two_columns};
@@ -84,6 +84,7 @@ fn list_protocols() -> String {
 struct Run<'a, W: Workload> {
     options: &'a W::Options,
     settings: &'a Settings,
+    protocol_options: &'a [String],
     shared: Shared,
 }
 
@@ -91,8 +92,8 @@ impl<W: Workload> ProtocolVisitor for Run<'_, W> {
     type Output = Result<Report, Refusal>;
 
     fn visit<P: Protocol>(self) -> Self::Output {
-        let database =
-            P::open(P::Options::default(), self.shared).map_err(|error| Refusal::Input(error.to_string()))?;
+        let options = protocol_options::<P>(self.protocol_options).map_err(Refusal::Input)?;
+        let database = P::open(options, self.shared).map_err(|error| Refusal::Input(error.to_string()))?;
         // A protocol may have fewer slots than were asked for, so whether there are enough shows only here.
         let workers: Result<Vec<_>, _> = (0..self.settings.threads).map(|_| database.worker()).collect();
         workers.map_err(|error| Refusal::Input(format!("--threads is {}: {error}", self.settings.threads)))?;
@@ -113,7 +114,7 @@ fn bench_workload<W: Workload>(common: &Common, options: W::Options) -> Result<R
         _ => None,
     };
     interrupt::listen();
-    let run = Run::<W> { options: &options, settings: &settings, shared };
+    let run = Run::<W> { options: &options, settings: &settings, protocol_options: &common.protocol_option, shared };
     let report = for_protocol(&common.protocol, run).map_err(|unknown| Refusal::Input(unknown.to_string()))??;
     println!("{}", render(&report));
     if let Some(file) = json {

@@ -9,7 +9,7 @@ use polychron_check::history::{Outcome, Round, lines, run_round};
 use polychron_engine::{Common, Isolation};
 use polychron_sync::atomic::Ordering;
 
-use crate::arguments::Check;
+use crate::arguments::{Check, protocol_options};
 use crate::interrupt;
 use crate::report::{columns, thousands};
 
@@ -76,13 +76,20 @@ fn check_protocols(given: &Check) -> Result<bool, String> {
     let mut rows = Vec::new();
     let mut fine = true;
     for name in &names {
-        let run = Run { seconds: seconds / names.len() as f64, seed: given.seed, threads, strict: given.strict };
+        let run = Run {
+            protocol_options: &given.protocol_option,
+            seconds: seconds / names.len() as f64,
+            seed: given.seed,
+            threads,
+            strict: given.strict,
+        };
         let outcomes = for_protocol(name, run).map_err(|unknown| unknown.to_string())??;
         rows.push(row(name, &outcomes));
         if let Some((seed, explanation)) = &outcomes.anomaly {
             fine = false;
             let strict = if given.strict { " --strict" } else { "" };
-            let again = format!("polychron check --protocol {name} --seed {seed} --threads {threads}{strict}");
+            let options: String = given.protocol_option.iter().map(|it| format!(" --protocol-option {it}")).collect();
+            let again = format!("polychron check --protocol {name}{options} --seed {seed} --threads {threads}{strict}");
             println!("{name}: {explanation}\nThe same transactions run again with: {again}\n");
         }
         if interrupt::STOP.load(Ordering::Relaxed) {
@@ -143,18 +150,20 @@ impl ProtocolVisitor for Promises {
 }
 
 /// Rounds of random transactions, once the protocol's name has become a type.
-struct Run {
+struct Run<'a> {
+    protocol_options: &'a [String],
     seconds: f64,
     seed: u64,
     threads: usize,
     strict: bool,
 }
 
-impl ProtocolVisitor for Run {
+impl ProtocolVisitor for Run<'_> {
     type Output = Result<Outcomes, String>;
 
     fn visit<P: Protocol>(self) -> Self::Output {
-        let database = P::open(P::Options::default(), Common::default()).map_err(|error| error.to_string())?;
+        let options = protocol_options::<P>(self.protocol_options)?;
+        let database = P::open(options, Common::default()).map_err(|error| error.to_string())?;
         let clock = SystemClock::new();
         let end = clock.now_ns() + (self.seconds * 1e9) as u64;
         let mut outcomes = Outcomes::default();

@@ -54,6 +54,17 @@ fn tiny_run(workload: &[&str], protocol: &str, json: &Path) -> Output {
     polychron(&[&["bench"], workload, &common].concat())
 }
 
+/// Multi-version indexes of both kinds.
+#[test]
+fn every_workload_runs_on_multi_version_indexes() {
+    let directory = tempfile::tempdir().unwrap();
+    for workload in TINY {
+        let workload = [*workload, &["--protocol-option", "indexes=multi-version"]].concat();
+        let output = tiny_run(&workload, "cicada", &directory.path().join("report.json"));
+        assert!(output.status.success(), "{workload:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
 #[test]
 fn every_workload_runs_on_every_protocol() {
     let directory = tempfile::tempdir().unwrap();

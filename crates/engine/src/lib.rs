@@ -67,6 +67,14 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// [`Error::OutOfMemory`] when the memory limit leaves no room to start.
     fn open(options: Self::Options, common: Common) -> Result<Arc<Self>, Error>;
 
+    /// Sets one of the protocol's own knobs by its name, from text: for programs that learn the protocol when they run.
+    ///
+    /// # Errors
+    /// [`Error::Options`]: there is no knob of that name, or it has no such value.
+    fn set_option(_options: &mut Self::Options, name: &str, _value: &str) -> Result<(), Error> {
+        Err(Error::Options(format!("{} has no option `{name}`", Self::NAME)))
+    }
+
     /// The memory of this database.
     fn memory(&self) -> &Arc<Memory>;
 

@@ -71,6 +71,13 @@ impl Hints {
         true
     }
 
+    /// Adds what was found out about a key, of which nothing is in force yet, and answers how many hints there are.
+    #[inline]
+    pub fn add(&mut self, table: TableId, key: Key16, handle: Option<Handle>) -> usize {
+        self.all.push(Hint { table, key, handle });
+        self.all.len()
+    }
+
     /// The next key that was asked for and not looked up yet.
     #[inline]
     pub fn next_asked(&self) -> Option<(TableId, Key16)> {

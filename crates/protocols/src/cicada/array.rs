@@ -14,6 +14,7 @@ use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES, Link, Record};
 
 const FIRST_PAGE: usize = 64;
 const LARGEST_PAGE: usize = 8192;
+const LARGEST_PAGE_BYTES: usize = 2 << 20;
 /// Lists of free places, so that workers seldom meet.
 const STRIPES: usize = 8;
 /// New places taken at a time.
@@ -42,7 +43,11 @@ impl RecordArray {
     /// An array of records whose heads have room for a row of `row_bytes`; rows longer than heads can hold lie elsewhere, and
     /// only deletions in the head.
     pub(super) fn new(row_bytes: usize) -> Self {
-        let inlined = if row_bytes > LONGEST_INLINE_BYTES { 0 } else { row_bytes };
+        Self::with_room(if row_bytes > LONGEST_INLINE_BYTES { 0 } else { row_bytes })
+    }
+
+    /// An array of records whose heads have room for `inlined` bytes.
+    pub(super) fn with_room(inlined: usize) -> Self {
         let head_bytes = (HEAD_BYTES + inlined).next_multiple_of(64);
         Self { head_bytes, pages: Mutex::default(), free: std::array::from_fn(|_| SpinLatch::default()) }
     }
@@ -75,7 +80,7 @@ impl RecordArray {
                 return Ok(record);
             }
             let so_far: usize = pages.iter().map(|page| page.capacity).sum();
-            let capacity = so_far.clamp(FIRST_PAGE, LARGEST_PAGE);
+            let capacity = so_far.clamp(FIRST_PAGE, LARGEST_PAGE.min(LARGEST_PAGE_BYTES / self.head_bytes));
             let memory = guard.allocate(capacity * self.head_bytes)?;
             pages.push(Page { memory, capacity, made: 0 });
         }

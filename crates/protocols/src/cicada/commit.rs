@@ -28,9 +28,9 @@ use polychron_index::Inserted;
 use polychron_sync::Backoff;
 
 use super::options::Consistency;
-use super::reclaim::Garbage;
+use super::reclaim::{Entry, Garbage};
 use super::record::{Link, Record, Status, Version, search};
-use super::sets::{Kind, Sets, Target, Write};
+use super::sets::{Fresh, Kind, Sets, Target, Write};
 use super::table::Store;
 use super::transaction::CicadaTransaction;
 
@@ -77,6 +77,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             self.log();
             self.commit_installed();
         }
+        self.committed = true;
         self.state.commits_in_row = self.state.commits_in_row.saturating_add(1);
         self.shared.clocks.calm(&mut self.state.clock);
         Ok(())
@@ -97,7 +98,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let Sets { writes, nodes, .. } = &mut self.state.sets;
         for position in writes.latest_ones() {
             let write = writes.get(position);
-            if write.target != Target::Key || write.kind != Kind::Delete {
+            if write.is_fresh && write.kind == Kind::Delete {
+                // What the transaction had made itself is gone before anybody knows it.
+            } else if write.target != Target::Key || write.kind != Kind::Delete {
                 pending.push(Pending { write: position, age: 0, installed: None });
             } else if let Some(stamp) = writes.first_stamp(position) {
                 nodes.add(stamp, write.place);
@@ -173,7 +176,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     backoff.wait();
                 }
                 Linked::Closed => {
-                    debug_assert!(false, "a record that shows a row to a transaction stays open");
+                    let is_versioned = self.store(write.place)?.versioned.is_some();
+                    debug_assert!(is_versioned, "a record that shows a row to a transaction stays open");
                     self.discard(record, version);
                     return Err(self.conflict(Reason::StaleRead, write.place, None));
                 }
@@ -235,7 +239,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             Kind::Put => self.state.sets.writes.row(self.state.buffers.pending[position].write).as_words(),
             Kind::Delete => &[],
         };
-        let fits = self.shared.options.inlining && self.store(write.place)?.records.inline_words() >= row.len();
+        let fits = self.shared.options.inlining && self.store(write.place)?.records_of(write.is_node).inline_words() >= row.len();
         let inline = if fits { record.claim_version() } else { None };
         let version = match inline {
             Some(version) => version,
@@ -331,9 +335,12 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 continue;
             }
             let seen = search(read.record, timestamp, read.later, wait);
-            // A record that was closed meanwhile showed no row and shows none.
-            if seen.version != read.version && !seen.closed {
-                return Err(self.conflict(Reason::StaleRead, read.place, read.version));
+            // A record that was closed meanwhile and showed no row shows none.
+            if seen.version != read.version && (read.is_row || !seen.closed) {
+                return Err(match read.is_node {
+                    true => self.conflict(Reason::Phantom, read.place, None),
+                    false => self.conflict(Reason::StaleRead, read.place, read.version),
+                });
             }
             self.state.sets.reads[at].later = seen.later;
         }
@@ -367,7 +374,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 && validation.writes
                 && below.rts().is_after(timestamp)
             {
-                return Err(self.conflict(Reason::ReadLater, write.place, Some(below)));
+                return Err(self.conflict(Reason::ReadLater, write.place, Some(below).filter(|_| !write.is_node)));
             }
             if !below.is_row && write.kind == Kind::Put && validation.absences && !self.admits(&write)? {
                 return Err(self.conflict(Reason::ReadLater, write.place, None));
@@ -379,7 +386,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Whether the key of a write may come into being now.
     fn admits(&self, write: &Write) -> Result<bool, Error> {
         let (store, key) = (self.store(write.place)?, self.state.sets.writes.key(write));
-        Ok(self.shared.absences.admit(write.place, key, &store.lengths, self.timestamp))
+        // Nodes of multi-version indexes have read timestamps of their own.
+        Ok(store.versioned.is_some() || self.shared.absences.admit(write.place, key, &store.lengths, self.timestamp))
     }
 
     /// Hands the changes of rows to the log.
@@ -412,11 +420,42 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let deleted = write.kind == Kind::Delete;
             version.end(if deleted { Status::Deleted } else { Status::Committed });
             if deleted || version.next().link() != Link::End {
-                let key = deleted.then(|| OwnedKey::new(self.state.sets.writes.key(write)));
-                self.state.reclaimer.push(Garbage { place: write.place, record, wts, key });
+                let entry = if deleted { self.entry_of_deleted(write) } else { Entry::Stays };
+                self.state.reclaimer.push(Garbage { place: write.place, record, wts, entry });
             }
         }
         self.state.buffers.pending.clear();
+    }
+
+    fn entry_of_deleted(&self, write: &Write) -> Entry {
+        match self.store(write.place) {
+            Ok(store) if store.versioned.is_some() => Entry::Unlinked { is_node: write.is_node },
+            _ => Entry::Key(OwnedKey::new(self.state.sets.writes.key(write))),
+        }
+    }
+
+    /// Gives back the records that were taken and of which nobody came to know: all of them, or those that were not written in
+    /// the end. The transaction still holds its moment.
+    #[cold]
+    pub(super) fn give_back_fresh(&mut self) {
+        for position in 0..self.state.sets.fresh.len() {
+            let Fresh { record, place, is_node } = self.state.sets.fresh[position];
+            let Ok(store) = self.store(place) else { continue };
+            let store: *const Store = store;
+            // SAFETY: the worker's list of tables keeps the store until the transaction has ended.
+            let store = unsafe { &*store };
+            match record.latest().link() {
+                Link::To(_) if self.committed => {}
+                // The node that names it was not committed, so nobody but collectors comes here.
+                Link::To(version) => {
+                    let closed = record.latest().close(Some(version));
+                    debug_assert!(closed, "nobody else writes the record");
+                    self.state.reclaimer.bury_record(record, version, store, is_node, &self.guard);
+                }
+                // SAFETY: the record was never written, so no transaction has seen it.
+                _ => unsafe { store.records_of(is_node).give(record, self.state.worker) },
+            }
+        }
     }
 
     /// What was installed counts for nothing. It is taken out when nobody can stand on it any more.
@@ -427,8 +466,15 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let Some((record, version)) = pending.installed else { continue };
             version.end(Status::Aborted);
             let write = self.state.sets.writes.get(pending.write);
-            let key = (write.target == Target::Key).then(|| OwnedKey::new(self.state.sets.writes.key(write)));
-            self.state.reclaimer.push(Garbage { place: write.place, record, wts, key });
+            if write.is_fresh {
+                // It is given back as a whole.
+                continue;
+            }
+            let entry = match write.target {
+                Target::Key => Entry::Key(OwnedKey::new(self.state.sets.writes.key(write))),
+                Target::Record(_) => Entry::Stays,
+            };
+            self.state.reclaimer.push(Garbage { place: write.place, record, wts, entry });
         }
         self.state.buffers.pending.clear();
     }

@@ -5,11 +5,12 @@ use std::sync::{Arc, PoisonError};
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Keys, for_each, wait_for};
-use polychron_engine::{Mode, Versions, drive};
+use polychron_engine::{Interactive, Mode, Versions, drive};
+use polychron_schema::KeyScratch;
 
 use super::protocol::{Cicada, Shared};
 use super::record::{Link, Record, Status};
-use super::table::CicadaTable;
+use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
 use super::transaction::CicadaTransaction;
 use super::worker::CicadaWorker;
@@ -36,7 +37,10 @@ pub(super) fn fill<R: Redo + Default>(
     let mut keys = Keys::default();
     let (_, tables) = shared.catalog.snapshot();
     let store = Arc::clone(&polychron_engine::catalog::get(&tables, table)?.primary);
-    shared.keeper.with_guard(|guard| for_each(store.index(), guard, &mut |key, _| keys.push(key)));
+    match &store.versioned {
+        None => shared.keeper.with_guard(|guard| for_each(store.index(), guard, &mut |key, _| keys.push(key))),
+        Some(_) => collect_keys(&store, &mut worker, &mut keys)?,
+    }
     for first in (0..keys.len()).step_by(ROWS_AT_ONCE) {
         let rows = first..keys.len().min(first + ROWS_AT_ONCE);
         drive::transact(&mut worker, Mode::ReadWrite, &mut |transaction| {
@@ -52,6 +56,35 @@ pub(super) fn fill<R: Redo + Default>(
     Ok(filled)
 }
 
+/// The keys of a table whose primary index keeps versions, as of the latest commits: who did not know the new index may have had a
+/// timestamp that lies ahead of this one's.
+fn collect_keys<R: Redo>(store: &Store, worker: &mut CicadaWorker<R>, keys: &mut Keys) -> Result<(), Error> {
+    // The latest settled version of a record is freed when a later one is, which the transaction's horizon prevents.
+    let transaction = worker.begin(Mode::ReadWrite)?;
+    let mut failed = Ok(());
+    store.records.for_each(|record| {
+        let mut place = record.latest();
+        while let Link::To(version) = place.link() {
+            place = version.next();
+            match version.settled() {
+                Status::Committed => {
+                    let mut scratch = KeyScratch::new();
+                    // SAFETY: as above.
+                    match store.entries.extractor.extract(unsafe { version.row() }, &mut scratch) {
+                        Ok(key) => keys.push(key),
+                        Err(error) => failed = Err(error.into()),
+                    }
+                    return;
+                }
+                Status::Deleted => return,
+                _ => {}
+            }
+        }
+    });
+    drop(transaction);
+    failed
+}
+
 /// How many versions each record has besides the newest.
 pub(super) fn count_versions<R: Redo>(shared: &Arc<Shared<R>>) -> Versions {
     let mut versions = Versions::default();
@@ -61,12 +94,19 @@ pub(super) fn count_versions<R: Redo>(shared: &Arc<Shared<R>>) -> Versions {
     let (_, tables) = shared.catalog.snapshot();
     shared.keeper.with_guard(|guard| {
         for table in tables.iter().flatten() {
-            for_each(table.primary.index(), guard, &mut |_, handle| {
-                // SAFETY: the handle was found under the guard.
-                let found = versions_since(unsafe { Record::from_handle(handle) }, moment);
+            let mut count = |record| {
+                let found = versions_since(record, moment);
                 if found > 0 {
                     versions.count(found - 1);
                 }
+            };
+            if table.primary.versioned.is_some() {
+                table.primary.records.for_each(count);
+                continue;
+            }
+            for_each(table.primary.index(), guard, &mut |_, handle| {
+                // SAFETY: the handle was found under the guard.
+                count(unsafe { Record::from_handle(handle) });
             });
         }
     });

@@ -37,11 +37,12 @@ mod tests;
 mod thinning;
 mod timestamp;
 mod transaction;
+mod versioned;
 mod worker;
 
 #[doc(hidden)]
 pub use options::Validation;
-pub use options::{Consistency, Options};
+pub use options::{Consistency, Indexes, Options};
 pub use protocol::Cicada;
 pub use transaction::CicadaTransaction;
 pub use worker::CicadaWorker;

@@ -26,6 +26,9 @@ impl Prefetched for Declared<'_> {
     #[inline]
     fn locate(&self, table: TableId, _key: &Key16) -> Option<(&AnyIndex, usize)> {
         let table = self.0.get(table.position())?.as_deref()?;
+        if table.primary.versioned.is_some() {
+            return None;
+        }
         Some((table.primary.index(), table.primary.records.lines()))
     }
 }
@@ -45,6 +48,8 @@ pub(super) fn execute_batch<R: Redo, P: Procedure>(
             // SAFETY: the guard stays until the group is done, and the group's transactions do not renew it.
             unsafe { state.tables.renew(&shared.catalog) };
             state.hints.walk(&Declared(&state.tables), group, &mut ends, &guard);
+            let planned = &mut state.buffers.planned;
+            planned.look_up(shared, &state.tables, state.worker, group, &mut state.hints, &mut ends);
         }
         let mut start = 0;
         for (position, procedure) in group.iter_mut().enumerate() {

@@ -138,8 +138,9 @@ impl<R: Redo> Cicada<R> {
     }
 
     fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Store, Error> {
-        let (keeper, inlining) = (&self.shared.keeper, self.shared.options.inlining);
-        keeper.with_guard(|guard| Store::new(definition, blueprint, inlining, ready, keeper, guard))
+        let (keeper, options) = (&self.shared.keeper, &self.shared.options);
+        let settled = self.shared.clocks.min_rts();
+        keeper.with_guard(|guard| Store::new(definition, blueprint, options, settled, ready, keeper, guard))
     }
 }
 
@@ -182,6 +183,14 @@ impl<R: Redo + Default> Protocol for Cicada<R> {
 
     fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
         Self::open_with(options, common, R::default())
+    }
+
+    fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
+        match name {
+            "indexes" => options.indexes = value.parse()?,
+            _ => return Err(Error::Options(format!("cicada has no option `{name}`; it has indexes"))),
+        }
+        Ok(())
     }
 
     fn memory(&self) -> &Arc<Memory> {

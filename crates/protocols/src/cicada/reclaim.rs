@@ -34,8 +34,19 @@ pub(super) struct Garbage {
     pub(super) record: Record,
     /// What lies behind a version of this moment is garbage.
     pub(super) wts: Timestamp,
-    /// Where the record may have to leave the index.
-    pub(super) key: Option<OwnedKey>,
+    /// What the index has to do with it.
+    pub(super) entry: Entry,
+}
+
+/// What an index has to do with garbage of a record.
+#[derive(Debug)]
+pub(super) enum Entry {
+    /// Nothing: the record stays.
+    Stays,
+    /// The record may have to leave the index, where it stands under this key.
+    Key(OwnedKey),
+    /// The deletion that made the garbage has unlinked the record, a row's or a node's of a multi-version index.
+    Unlinked { is_node: bool },
 }
 
 /// What waits until no guard is left that could hold it.
@@ -45,6 +56,7 @@ struct Grave {
     record: Record,
     /// The whole record, or only the version in its head.
     whole: bool,
+    is_node: bool,
     /// The epoch behind the barrier that came after the unlinking.
     epoch: Option<u64>,
 }
@@ -116,6 +128,18 @@ enum Outcome {
     Later,
 }
 
+/// Whether a record leaves its index when it is found to be deleted, and how.
+#[derive(Clone, Copy, Debug)]
+enum Leaving<K> {
+    No,
+    /// By this key.
+    Key(K),
+    /// It has left already.
+    Unlinked {
+        is_node: bool,
+    },
+}
+
 impl Reclaimer {
     #[inline]
     pub(super) fn push(&mut self, garbage: Garbage) {
@@ -168,11 +192,20 @@ impl Reclaimer {
     fn collect(&mut self, garbage: &Garbage, site: &Site<'_>) -> Outcome {
         let Some(store) = site.store(garbage.place) else { return Outcome::Done };
         let record = garbage.record;
-        match &garbage.key {
-            None => self.collect_latched(record, store, site, None::<&[u8]>),
-            Some(OwnedKey::Short(key)) => self.collect_key(record, store, site, *key),
-            Some(OwnedKey::Long(key)) => self.collect_key(record, store, site, &**key),
+        match &garbage.entry {
+            Entry::Stays => self.collect_latched(record, store, site, Leaving::No::<&[u8]>),
+            Entry::Unlinked { is_node } => {
+                self.collect_latched(record, store, site, Leaving::Unlinked::<&[u8]> { is_node: *is_node })
+            }
+            Entry::Key(OwnedKey::Short(key)) => self.collect_key(record, store, site, *key),
+            Entry::Key(OwnedKey::Long(key)) => self.collect_key(record, store, site, &**key),
         }
+    }
+
+    /// Collects a record that stays.
+    pub(super) fn collect_in_place(&mut self, record: Record, store: &Store, site: &Site<'_>) {
+        // What cannot be collected now is no older in the next round.
+        let _ = self.collect_latched(record, store, site, Leaving::No::<&[u8]>);
     }
 
     /// Collects a record that a key of the index leads to, queued or not.
@@ -186,7 +219,7 @@ impl Reclaimer {
         if store.index().get(key, site.guard).handle != Some(record.handle()) {
             return Outcome::Done;
         }
-        self.collect_latched(record, store, site, Some(key))
+        self.collect_latched(record, store, site, Leaving::Key(key))
     }
 
     fn collect_latched<K: EncodedKey>(
@@ -194,18 +227,24 @@ impl Reclaimer {
         record: Record,
         store: &Store,
         site: &Site<'_>,
-        key: Option<K>,
+        leaving: Leaving<K>,
     ) -> Outcome {
         if !record.try_latch() {
             return Outcome::Later;
         }
-        let outcome = self.clean(record, store, site, key);
+        let outcome = self.clean(record, store, site, leaving);
         record.unlatch();
         outcome
     }
 
     /// Collects a record; the caller has its latch.
-    fn clean<K: EncodedKey>(&mut self, record: Record, store: &Store, site: &Site<'_>, key: Option<K>) -> Outcome {
+    fn clean<K: EncodedKey>(
+        &mut self,
+        record: Record,
+        store: &Store,
+        site: &Site<'_>,
+        leaving: Leaving<K>,
+    ) -> Outcome {
         // `newer`: whether a version lies above that must stay, and whether one of those is settled for good.
         let (mut place, mut newer, mut newer_is_settled) = (record.latest(), false, false);
         let bottom = loop {
@@ -234,29 +273,58 @@ impl Reclaimer {
                 return Outcome::Done;
             }
         }
-        let Some(key) = key else { return Outcome::Done };
+        if matches!(leaving, Leaving::No) {
+            return Outcome::Done;
+        }
         if newer || record.inline_status() == Status::Retired {
             return if newer_is_settled { Outcome::Done } else { Outcome::Later };
         }
         if !record.latest().close(bottom) {
             return Outcome::Later;
         }
-        let removed = store.index().remove(key, record.handle(), site.guard);
-        debug_assert!(removed, "the record was in the index, and only who has its latch takes it out");
-        if let Some(version) = bottom.filter(|version| !record.is_inline(*version)) {
-            let (memory, bytes) = version.memory();
-            // SAFETY: the record is closed, so nobody who pins from now on finds the version.
-            unsafe { site.guard.retire(memory, bytes) };
+        let is_node = match leaving {
+            Leaving::Key(key) => {
+                let removed = store.index().remove(key, record.handle(), site.guard);
+                debug_assert!(removed, "the record was in the index, and only who has its latch takes it out");
+                false
+            }
+            Leaving::Unlinked { is_node } => is_node,
+            Leaving::No => false,
+        };
+        match bottom {
+            Some(version) => self.bury_record(record, version, store, is_node, site.guard),
+            None => self.bury(Grave { place: store.place(), record, whole: true, is_node, epoch: None }),
         }
-        self.bury(Grave { place: store.place(), record, whole: true, epoch: None });
         Outcome::Done
+    }
+
+    /// A record was closed above its latest version, and nobody finds it any more; somebody may still hold it, or stand on a
+    /// version.
+    pub(super) fn bury_record(
+        &mut self,
+        record: Record,
+        latest: Version,
+        store: &Store,
+        is_node: bool,
+        guard: &Guard<'_>,
+    ) {
+        let mut link = Link::To(latest);
+        while let Link::To(version) = link {
+            link = version.next().link();
+            if !record.is_inline(version) {
+                let (memory, bytes) = version.memory();
+                // SAFETY: the record is closed, so nobody who pins from now on finds the version.
+                unsafe { guard.retire(memory, bytes) };
+            }
+        }
+        self.bury(Grave { place: store.place(), record, whole: true, is_node, epoch: None });
     }
 
     /// An aborted version was taken out; somebody may still stand on it.
     pub(super) fn bury_version(&mut self, record: Record, version: Version, store: &Store, site: &Site<'_>) {
         if record.is_inline(version) {
             version.end(Status::Retired);
-            self.bury(Grave { place: store.place(), record, whole: false, epoch: None });
+            self.bury(Grave { place: store.place(), record, whole: false, is_node: false, epoch: None });
         } else {
             let (memory, bytes) = version.memory();
             // SAFETY: the version was taken out of the list, so nobody who pins from now on finds it.
@@ -270,7 +338,7 @@ impl Reclaimer {
     }
 
     /// Gives back what no guard can hold any more (`docs/memory.md`, claim 4).
-    fn see_to_graves(&mut self, site: &Site<'_>) {
+    pub(super) fn see_to_graves(&mut self, site: &Site<'_>) {
         let epochs = site.guard.epochs();
         if std::mem::take(&mut self.fresh_graves) {
             // SeqCst: the barrier between the unlinking and the look at the epoch; pairs with that of every pin.
@@ -285,7 +353,7 @@ impl Reclaimer {
             let Some(store) = site.store(grave.place) else { continue };
             if grave.whole {
                 // SAFETY: the index has forgotten the record, and every guard that could hold it has gone.
-                unsafe { store.records.give(grave.record, site.worker) };
+                unsafe { store.records_of(grave.is_node).give(grave.record, site.worker) };
             } else {
                 grave.record.free_inline();
             }

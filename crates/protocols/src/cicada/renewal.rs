@@ -113,10 +113,15 @@ fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, numbers:
     for table in tables.iter().flatten() {
         for store in std::iter::once(&table.primary).chain(table.secondaries()) {
             store.renew_ready_from(shared.clocks.min_rts());
+            let mut round = Round { shared, state, local, guard: &guard, store, oldest: numbers / 8 };
+            if let Some(nodes) = &store.versioned {
+                nodes.for_each(|record| round.renew_in_place(record, true));
+                store.records.for_each(|record| round.renew_in_place(record, false));
+                continue;
+            }
             for_each(store.index(), &guard, &mut |key, handle| {
                 // SAFETY: the handle was found under the guard.
-                let record = unsafe { Record::from_handle(handle) };
-                renew_record(shared, state, local, &guard, store, record, key, numbers / 8);
+                round.renew_entry(unsafe { Record::from_handle(handle) }, key);
             });
         }
     }
@@ -126,35 +131,56 @@ fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, numbers:
     shared.renewal.began.store(began, Ordering::Release);
 }
 
-/// Collects a record, and rewrites its row until it is young.
-#[allow(clippy::too_many_arguments, reason = "one call in one place")]
-fn renew_record<R: Redo, K: EncodedKey>(
-    shared: &Shared<R>,
-    state: &mut State,
-    local: &Local,
-    guard: &Guard<'_>,
-    store: &Store,
-    record: Record,
-    key: K,
+/// A round through one index.
+struct Round<'r, R: Redo> {
+    shared: &'r Shared<R>,
+    state: &'r mut State,
+    local: &'r Local,
+    guard: &'r Guard<'r>,
+    store: &'r Store,
+    /// Versions of a greater age are written anew.
     oldest: u64,
-) {
-    let tables = state.tables.keep();
-    let site = Site { tables: &tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard };
-    state.reclaimer.collect_now(record, store, &site, key);
-    let mut backoff = Backoff::new();
-    loop {
-        let timestamp = shared.clocks.begin(state.worker, &mut state.clock);
-        let mut transaction = CicadaTransaction::new(shared, state, local.pin(), timestamp, Mode::ReadWrite);
-        let seen = search(record, timestamp, None, true);
-        let old = seen
-            .version
-            .filter(|version| seen.is_row && shared.clocks.shape.clock_between(version.wts(), timestamp) > oldest);
-        let Some(version) = old else { return };
-        if transaction.rewrite(store.place(), record, version) && transaction.validate_and_write().is_ok() {
-            return;
+}
+
+impl<R: Redo> Round<'_, R> {
+    /// Collects a record that a key leads to, and rewrites its row until it is young.
+    fn renew_entry<K: EncodedKey>(&mut self, record: Record, key: K) {
+        let tables = self.state.tables.keep();
+        let (min_rts, worker) = (self.shared.clocks.min_rts(), self.state.worker);
+        let site = Site { tables: &tables, min_rts, worker, guard: self.guard };
+        self.state.reclaimer.collect_now(record, self.store, &site, key);
+        self.rewrite(record, false);
+    }
+
+    /// The same for a place of a multi-version index, which leaves by itself when it is deleted.
+    fn renew_in_place(&mut self, record: Record, is_node: bool) {
+        let tables = self.state.tables.keep();
+        let (min_rts, worker) = (self.shared.clocks.min_rts(), self.state.worker);
+        let site = Site { tables: &tables, min_rts, worker, guard: self.guard };
+        self.state.reclaimer.collect_in_place(record, self.store, &site);
+        self.rewrite(record, is_node);
+    }
+
+    fn rewrite(&mut self, record: Record, is_node: bool) {
+        let (shared, oldest) = (self.shared, self.oldest);
+        let mut backoff = Backoff::new();
+        loop {
+            let timestamp = shared.clocks.begin(self.state.worker, &mut self.state.clock);
+            let guard = self.local.pin();
+            let mut transaction = CicadaTransaction::new(shared, self.state, guard, timestamp, Mode::ReadWrite);
+            let seen = search(record, timestamp, None, true);
+            let old = seen
+                .version
+                .filter(|version| seen.is_row && shared.clocks.shape.clock_between(version.wts(), timestamp) > oldest);
+            let Some(version) = old else { return };
+            if transaction.rewrite(self.store.place(), record, version, is_node)
+                && transaction.validate_and_write().is_ok()
+            {
+                return;
+            }
+            drop(transaction);
+            shared.clocks.lead();
+            backoff.wait();
         }
-        drop(transaction);
-        shared.clocks.lead();
-        backoff.wait();
     }
 }

@@ -176,9 +176,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
         let mut buffer = std::mem::take(&mut self.state.buffers.row);
         buffer.copy_from(row.as_bytes());
-        self.put_entry(&table.primary, key, &mut buffer);
+        let put = self.put_entry(&table.primary, key, &mut buffer);
         self.state.buffers.row = buffer;
-        Ok(Insertion::Inserted)
+        put.map(|()| Insertion::Inserted)
     }
 
     /// Deletes a row and its entries.
@@ -205,6 +205,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
         self.state.buffers.old = old;
         self.all_or_nothing(before, outcome)?;
+        if let Some(nodes) = &table.primary.versioned {
+            let deleted = self.delete_versioned(&table.primary, nodes, key);
+            return self.all_or_nothing(before, deleted);
+        }
         let write = Write::new(target, table.primary.place(), Kind::Delete);
         self.state.sets.writes.push(write, Some(key), None);
         Ok(true)

@@ -46,6 +46,13 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if self.snapshot && !store.is_ready_at(self.timestamp) {
             return Err(Error::NoSuchIndex(table.id, scan.index).into());
         }
+        if let Some(nodes) = &store.versioned {
+            return if store.entries.is_ready() {
+                self.scan_versioned(scan, store, nodes, visitor)
+            } else {
+                Err(Error::NoSuchIndex(table.id, scan.index).into())
+            };
+        }
         let index = store.entries.scanned(scan)?;
         if let (AnyIndex::Hash(_), Some(key)) = (index, scan.point()) {
             if let Found::Row(_, source) = self.find(store, key)? {

@@ -7,8 +7,8 @@
 
 use polychron_engine::stores::Place;
 
-use super::reclaim::{Garbage, Reclaimer, Site, free_all};
-use super::record::{Link, Record, Status};
+use super::reclaim::{Entry, Garbage, Reclaimer, Site, free_all};
+use super::record::{Link, Record, Status, Version};
 use super::table::Store;
 use super::timestamp::Timestamp;
 
@@ -19,20 +19,69 @@ struct Thinned {
     kept: usize,
 }
 
+/// What came of forgetting a record.
+enum Forgetting {
+    /// It is forgotten, or an item that will come says that it may be.
+    Done,
+    Later,
+    /// Somebody sees it.
+    Not,
+}
+
 impl Reclaimer {
     /// Thins the records of up to `limit` queued items that only long readers hold back. `held` are the moments at which somebody
     /// reads.
     #[cold]
     pub(super) fn thin(&mut self, limit: usize, settled: Timestamp, held: &[Timestamp], site: &Site<'_>) {
+        let mut again = Vec::new();
         for _ in 0..limit {
             let is_settled = |garbage: &mut Garbage| !garbage.wts.is_after(settled);
-            let Some(garbage) = self.garbage.pop_front_if(is_settled) else { return };
+            let Some(garbage) = self.garbage.pop_front_if(is_settled) else { break };
+            match self.forget(&garbage, settled, held, site) {
+                Forgetting::Done => continue,
+                Forgetting::Later => {
+                    again.push(garbage);
+                    continue;
+                }
+                Forgetting::Not => {}
+            }
             let thinned = self.thin_record(garbage.place, garbage.record, settled, held, site);
             // What was taken out had an item of its own, which waits for what is kept.
-            if garbage.key.is_some() || thinned.is_none_or(|thinned| thinned.taken_out == 0 && thinned.kept > 0) {
+            if !matches!(garbage.entry, Entry::Stays) || thinned.is_none_or(|thinned| thinned.taken_out == 0 && thinned.kept > 0) {
                 self.held.push_back(garbage);
             }
         }
+        self.garbage.extend(again);
+        // The time for which they wait begins.
+        self.see_to_graves(site);
+    }
+
+    /// Closes an unlinked record that shows a row or node at no moment that anybody holds, so that no index names it there
+    /// either. Whatever else is garbage of it goes with it.
+    fn forget(&mut self, garbage: &Garbage, settled: Timestamp, held: &[Timestamp], site: &Site<'_>) -> Forgetting {
+        let record = garbage.record;
+        let Some(store) = site.store(garbage.place) else { return Forgetting::Done };
+        if store.versioned.is_none() {
+            return Forgetting::Not;
+        }
+        if !record.try_latch() {
+            return Forgetting::Later;
+        }
+        let forgetting = match (record.latest().link(), &garbage.entry) {
+            (Link::To(latest), _) if !is_unseen(latest, settled, held) => Forgetting::Not,
+            (Link::To(latest), Entry::Unlinked { is_node }) => {
+                // A version that was taken out of the head, and may still be looked at, keeps the head for a while.
+                if record.inline_status() != Status::Retired && record.latest().close(Some(latest)) {
+                    self.bury_record(record, latest, store, *is_node, site.guard);
+                    Forgetting::Done
+                } else {
+                    Forgetting::Later
+                }
+            }
+            _ => Forgetting::Done,
+        };
+        record.unlatch();
+        forgetting
     }
 
     /// `None`: somebody else collects there just now.
@@ -93,4 +142,23 @@ impl Reclaimer {
         }
         thinned
     }
+}
+
+/// Whether a record whose latest version this is has been deleted, and is seen as it was before at no moment that is held.
+fn is_unseen(last: Version, settled: Timestamp, held: &[Timestamp]) -> bool {
+    if last.status() != Status::Deleted || last.wts().is_after(settled) {
+        return false;
+    }
+    let (mut place, mut successor) = (last.next(), last.wts());
+    while let Link::To(version) = place.link() {
+        place = version.next();
+        match version.status() {
+            Status::Committed if held.iter().any(|at| !version.wts().is_after(*at) && at.is_before(successor)) => {
+                return false;
+            }
+            Status::Committed | Status::Deleted => successor = version.wts(),
+            _ => {}
+        }
+    }
+    true
 }

@@ -21,6 +21,7 @@ use super::record::{Record, Seen, Status, Version, search};
 use super::sets::{Kind, Read, Target, Write};
 use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
+use super::versioned::{Changing, Planned, Scanning};
 use super::worker::{HEADS_UNDER_WAY, State};
 
 /// Memory that operations use one after the other.
@@ -41,6 +42,9 @@ pub(super) struct Buffers {
     pub(super) moments: Vec<Timestamp>,
     /// The key at which a scan was stopped.
     pub(super) last_key: Vec<u8>,
+    pub(super) changing: Changing,
+    pub(super) scanning: Scanning,
+    pub(super) planned: Planned,
 }
 
 /// After how many operations a snapshot leaves its epoch for the present one: often enough that a slow reader does not hold
@@ -60,6 +64,7 @@ pub struct CicadaTransaction<'w, R: Redo> {
     /// After a conflict every call conflicts.
     pub(super) doomed: bool,
     pub(super) ended: bool,
+    pub(super) committed: bool,
     pub(super) until_check: u32,
     /// The list of tables, once a snapshot has renewed its guard.
     pub(super) kept: Option<Tables<CicadaTable>>,
@@ -118,8 +123,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         self.until_check = self.shared.options.check_every;
         if self.snapshot {
             self.until_check = self.until_check.min(RENEW_EVERY);
-            self.kept.get_or_insert_with(|| self.state.tables.keep());
-            self.guard.refresh();
+            self.renew_guard();
             return Ok(());
         }
         self.check_reads(true).inspect_err(|_| {
@@ -127,6 +131,12 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
                 abort.reason = Reason::Inconsistent;
             }
         })
+    }
+
+    /// Leaves a snapshot's epoch for the present one.
+    pub(super) fn renew_guard(&mut self) {
+        self.kept.get_or_insert_with(|| self.state.tables.keep());
+        self.guard.refresh();
     }
 
     #[inline]
@@ -158,6 +168,9 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     /// Finds the row of a key; what was found, or not, is protected.
     #[inline]
     pub(super) fn find<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Found, Stop> {
+        if let Some(nodes) = &store.versioned {
+            return self.find_versioned(store, nodes, key);
+        }
         let (found, missed) = self.look_up(store, key);
         if let Some(missed) = missed {
             self.observe_absence(Part::key(store.place(), key), missed.stamp, store.place());
@@ -192,7 +205,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
                     && !self.snapshot
                 {
                     version.prefetch_row();
-                    self.note_for_promotion(store, record, version);
+                    self.note_for_promotion(store, record, version, false);
                 }
                 found
             }
@@ -210,18 +223,16 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     /// Looks a key up and starts bringing its record into the cache.
     #[inline]
     fn fetch_record<K: EncodedKey>(&mut self, table: &CicadaTable, key: K) -> Option<Handle> {
-        let handle = table.primary.index().get(key, &self.guard).handle?;
-        // SAFETY: the handle was found under this transaction's guard.
-        let record = unsafe { Record::from_handle(handle) };
+        let record = table.primary.record_at(key, self.timestamp, &self.guard)?;
         record.prefetch(table.primary.records.lines());
         self.prefetch_version_later(record);
-        Some(handle)
+        Some(record.handle())
     }
 
     /// As [`Self::find`], by a hint of the batch; `None` when there is none or it does not lead to a row. A record serves its key
     /// until it is closed, and one that shows a row is not closed.
     #[inline]
-    fn find_hinted<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<Found> {
+    pub(super) fn find_hinted<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<Found> {
         if store.place().index != polychron_base::IndexId::PRIMARY {
             return None;
         }
@@ -283,7 +294,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         let Seen { version, is_row, later, .. } =
             search(record, self.timestamp, None, self.shared.options.wait_for_pending);
         if !self.snapshot {
-            self.state.sets.reads.push(Read { record, version, later, place });
+            self.state.sets.reads.push(Read { record, version, later, place, is_row, is_node: false });
         }
         match version.filter(|_| is_row) {
             Some(version) => Found::Row(Target::Record(record), Source::Version(version)),
@@ -329,6 +340,9 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         key: K,
         row: &mut RowBuffer,
     ) -> Result<bool, Stop> {
+        if let Some(nodes) = &store.versioned {
+            return self.insert_versioned(store, nodes, key, row);
+        }
         let (Found::Absent(target), missed) = self.look_up(store, key) else { return Ok(false) };
         let mut write = Write::new(target, store.place(), Kind::Put);
         if let Some(Missed { stamp, has_record }) = missed {
@@ -340,7 +354,15 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     }
 
     /// Writes an entry whatever is there.
-    pub(super) fn put_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &mut RowBuffer) {
+    pub(super) fn put_entry<K: EncodedKey>(
+        &mut self,
+        store: &Store,
+        key: K,
+        row: &mut RowBuffer,
+    ) -> Result<(), Stop> {
+        if let Some(nodes) = &store.versioned {
+            return self.put_versioned(store, nodes, key, row);
+        }
         let place = store.place();
         let writes = &mut self.state.sets.writes;
         let target = if writes.latest_of_key(place, key).is_some() {
@@ -360,11 +382,15 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         };
         let write = Write { blind: true, has_record: true, ..Write::new(target, place, Kind::Put) };
         writes.push(write, Some(key), Some(row));
+        Ok(())
     }
 
     /// Deletes an entry. `false`: the key has no row.
     #[inline]
     pub(super) fn delete_entry<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<bool, Stop> {
+        if let Some(nodes) = &store.versioned {
+            return self.delete_versioned(store, nodes, key);
+        }
         let Found::Row(target, source) = self.find(store, key)? else { return Ok(false) };
         self.check_early(target, source, store.place())?;
         self.state.sets.writes.push(Write::new(target, store.place(), Kind::Delete), Some(key), None);
@@ -373,6 +399,9 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
 
     pub(super) fn end(&mut self) {
         self.ended = true;
+        if !self.state.sets.fresh.is_empty() {
+            self.give_back_fresh();
+        }
         self.state.sets.clear();
         self.shared.clocks.end(self.state.worker);
         self.state.reclaimer.share_surplus(&self.shared.orphans);
@@ -513,6 +542,8 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
         let Ok(table) = self.table(table) else { return };
         if !self.state.hints.ask(table.id, key) {
             self.fetch_record(table, key);
+        } else if let Some(nodes) = &table.primary.versioned {
+            nodes.prefetch_root(key);
         } else if let AnyIndex::Hash(index) = table.primary.index() {
             index.prefetch(key, &self.guard);
         }
@@ -541,6 +572,6 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             (state.next_head, state.heads_under_way) = (0, [None; HEADS_UNDER_WAY]);
         }
         let until_check = shared.options.check_every.min(if snapshot { RENEW_EVERY } else { u32::MAX });
-        Self { shared, state, guard, timestamp, snapshot, doomed: false, ended: false, until_check, kept: None }
+        Self { shared, state, guard, timestamp, snapshot, doomed: false, ended: false, committed: false, until_check, kept: None }
     }
 }

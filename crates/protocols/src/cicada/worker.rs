@@ -145,9 +145,7 @@ impl<R: Redo> Worker for CicadaWorker<R> {
         let mut transaction = self.session().begin_transaction(Mode::ReadWrite);
         let table = transaction.table(table)?;
         let timestamp = transaction.timestamp;
-        let seen = table.primary.index().get(key, &transaction.guard).handle.and_then(|handle| {
-            // SAFETY: the handle was found under the transaction's guard.
-            let record = unsafe { Record::from_handle(handle) };
+        let seen = table.primary.record_at(key, timestamp, &transaction.guard).and_then(|record| {
             record.prefetch(table.primary.records.lines());
             let seen = search(record, timestamp, None, true);
             seen.version.filter(|_| seen.is_row)

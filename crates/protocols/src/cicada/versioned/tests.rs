@@ -1,0 +1,1 @@
+//! Trees against a map.
