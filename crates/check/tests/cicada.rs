@@ -137,7 +137,12 @@ running! {
 
 /// Whether the random interleavings find an anomaly when a check is left out.
 fn is_needed(leave_out: impl Fn(&mut Validation)) -> bool {
+    is_needed_of(Indexes::SingleVersion, leave_out)
+}
+
+fn is_needed_of(indexes: Indexes, leave_out: impl Fn(&mut Validation)) -> bool {
     let careless = still_with(|options| {
+        options.indexes = indexes;
         // These would find most of what the check is for before it comes to it.
         options.check_early = false;
         options.write_latest_only = false;
@@ -154,6 +159,17 @@ fn every_check_of_the_validation_is_needed() {
     assert!(is_needed(|validation| validation.writes = false), "writes");
     assert!(is_needed(|validation| validation.stamps = false), "stamps");
     assert!(is_needed(|validation| validation.absences = false), "absences");
+}
+
+/// The same of multi-version indexes, where neither stamps nor absent parts are.
+#[test]
+fn every_check_of_versioned_nodes_is_needed() {
+    let is_needed = |leave_out: fn(&mut Validation)| is_needed_of(Indexes::MultiVersion, leave_out);
+    assert!(!is_needed(|_| ()), "nothing is left out, and the search finds something");
+    assert!(!is_needed(|it| (it.stamps, it.absences) = (false, false)), "stamps or absences serve for something");
+    assert!(is_needed(|it| it.reads = false), "reads");
+    assert!(is_needed(|it| it.read_timestamps = false), "read timestamps");
+    assert!(is_needed(|it| it.writes = false), "writes");
 }
 
 /// What is pending must be waited for: two counters that always change together are read while a thread commits.

@@ -20,6 +20,12 @@ fn cicada() -> Setup<Cicada> {
     Setup::new(polychron_protocols::cicada::Options::default(), |database| database.tick())
 }
 
+fn multi_version() -> Setup<Cicada> {
+    let mut setup = cicada();
+    setup.options.indexes = polychron_protocols::cicada::Indexes::MultiVersion;
+    setup
+}
+
 fn partitioned() -> Setup<PartitionedStore> {
     let options = polychron_protocols::partitioned_store::Options { partitions: 4 };
     Setup::new(options, |database| {
@@ -54,6 +60,7 @@ macro_rules! explore {
 
 explore! {
     cicada_has_a_serial_order: cicada();
+    multi_version_has_a_serial_order: multi_version();
     maflingo_has_a_serial_order: maflingo::<LocalTid>();
     global_tid_has_a_serial_order: maflingo::<GlobalTid>();
     partitioned_store_has_a_serial_order: partitioned();

@@ -32,7 +32,7 @@ fn new_index_under_an_older_procedure_of_key_value() {
 }
 
 #[test]
-#[ignore = "behind a long snapshot cicada keeps the entries of keys that came after it and went"]
+#[ignore = "behind a long snapshot single-version indexes of cicada keep the entries of keys that came after it and went"]
 fn deletions_behind_a_snapshot_of_cicada() {
     let still = Duration::from_secs(3600);
     let options = cicada::Options {

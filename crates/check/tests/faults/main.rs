@@ -202,6 +202,7 @@ macro_rules! faults {
 
 faults! {
     cicada: cicada(), AllOrNothing;
+    multi_version: multi_version(), AllOrNothing;
     maflingo: maflingo::<LocalTid>(), AllOrNothing;
     global_tid: maflingo::<GlobalTid>(), AllOrNothing;
     serial: by_epochs::<Serial>(), AllOrNothing;
@@ -231,6 +232,13 @@ fn cicada() -> Setup<Cicada> {
         ..Default::default()
     };
     Setup::new(options, |database| database.tick())
+}
+
+/// The same with multi-version indexes.
+fn multi_version() -> Setup<Cicada> {
+    let mut setup = cicada();
+    setup.options.indexes = polychron_protocols::cicada::Indexes::MultiVersion;
+    setup
 }
 
 /// A protocol that has no clock but the memory's.

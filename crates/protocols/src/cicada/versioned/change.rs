@@ -47,7 +47,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let place = store.place();
         // A row that is gone while its leaf names it is gone since the leaf was looked at.
         for _ in 0..1000 {
-            let leaf = self.leaf(nodes.root(key), Aim::At(key), place, Some(&mut changing.path))?;
+            let leaf = self.leaf(nodes, nodes.root(key), Aim::At(key), place, Some(&mut changing.path))?;
             let Some(node) = self.node(&leaf) else { break };
             let (position, is_there) = node.rank(key);
             if !is_there {
@@ -145,7 +145,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
         let moment = self.moment();
         // Where this fails, validation will, too.
-        let leaf = find_leaf(&moment, nodes.root(key), Aim::At(key), None, 2)?;
+        let leaf = find_leaf(&moment, nodes, nodes.root(key), Aim::At(key), None, 2)?;
         let node = moment.node(&leaf)?;
         let (position, is_there) = node.rank(key);
         let record = node.record(if is_there { position } else { return None });

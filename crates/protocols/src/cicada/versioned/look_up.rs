@@ -39,25 +39,17 @@ pub(super) enum Aim<K> {
 }
 
 impl<K: EncodedKey> Aim<K> {
-    /// Whether it lies to the right of a node.
+    /// Whether it lies in what a node covers, or to the left or to the right.
     #[inline]
-    pub(super) fn is_beyond(&self, node: &Node<'_>) -> bool {
-        match (self, node.high()) {
-            (Self::First, _) | (_, None) => false,
-            (Self::At(key), Some(high)) => compare(high, *key) != Ordering::Greater,
-            (Self::Below(key), Some(high)) => compare(high, *key) == Ordering::Less,
-            (Self::Last, Some(_)) => true,
-        }
-    }
-
-    /// Whether it lies to the left of a node.
-    #[inline]
-    fn is_before(&self, node: &Node<'_>) -> bool {
-        match (self, node.low()) {
-            (Self::Last, _) | (_, None) => false,
-            (Self::At(key), Some(low)) => compare(*key, low) == Ordering::Less,
-            (Self::Below(key), Some(low)) => compare(*key, low) != Ordering::Greater,
-            (Self::First, Some(_)) => true,
+    pub(super) fn place_at(&self, node: &Node<'_>) -> Ordering {
+        match self {
+            Self::At(key) => node.place_of(*key),
+            Self::First if node.low().is_some() => Ordering::Less,
+            Self::Last if node.high().is_some() => Ordering::Greater,
+            Self::First | Self::Last => Ordering::Equal,
+            Self::Below(key) if node.high().is_some_and(|high| compare(high, *key).is_lt()) => Ordering::Greater,
+            Self::Below(key) if node.low().is_some_and(|low| compare(*key, low).is_le()) => Ordering::Less,
+            Self::Below(_) => Ordering::Equal,
         }
     }
 
@@ -151,19 +143,22 @@ impl<R: Redo> Viewer for CicadaTransaction<'_, R> {
 #[inline]
 fn go_down<V: Viewer, K: EncodedKey>(
     viewer: &V,
+    nodes: &Versioned,
     root: Record,
     aim: Aim<K>,
     mut path: Option<&mut Vec<Record>>,
 ) -> Option<Spot> {
+    let lines = nodes.nodes.lines();
     let mut spot = viewer.look_at(root);
     loop {
         let node = viewer.node(&spot)?;
-        if aim.is_beyond(&node) {
-            spot = viewer.look_at(record_of(node.next())?);
-            continue;
-        }
-        if aim.is_before(&node) {
-            return None;
+        match aim.place_at(&node) {
+            Ordering::Greater => {
+                spot = viewer.look_at(record_of(node.next())?);
+                continue;
+            }
+            Ordering::Less => return None,
+            Ordering::Equal => {}
         }
         if node.level() == 0 {
             return Some(spot);
@@ -171,7 +166,9 @@ fn go_down<V: Viewer, K: EncodedKey>(
         if let Some(path) = &mut path {
             path.push(spot.record);
         }
-        spot = viewer.look_at(node.record(aim.child(&node)));
+        let child = node.record(aim.child(&node));
+        child.prefetch(lines);
+        spot = viewer.look_at(child);
     }
 }
 
@@ -179,6 +176,7 @@ fn go_down<V: Viewer, K: EncodedKey>(
 #[inline]
 pub(super) fn find_leaf<V: Viewer, K: EncodedKey>(
     viewer: &V,
+    nodes: &Versioned,
     root: Record,
     aim: Aim<K>,
     mut path: Option<&mut Vec<Record>>,
@@ -189,7 +187,7 @@ pub(super) fn find_leaf<V: Viewer, K: EncodedKey>(
         if let Some(path) = &mut path {
             path.clear();
         }
-        if let Some(leaf) = go_down(viewer, root, aim, path.as_deref_mut()) {
+        if let Some(leaf) = go_down(viewer, nodes, root, aim, path.as_deref_mut()) {
             return Some(leaf);
         }
         backoff.wait();
@@ -208,7 +206,7 @@ impl Versioned {
     pub(in crate::cicada) fn record_at<K: EncodedKey>(&self, key: K, timestamp: Timestamp) -> Option<Record> {
         let moment = Moment { timestamp, wait: true };
         // What is in the way are commits with earlier timestamps, of which there are finitely many.
-        let leaf = find_leaf(&moment, self.root(key), Aim::At(key), None, usize::MAX)?;
+        let leaf = find_leaf(&moment, self, self.root(key), Aim::At(key), None, usize::MAX)?;
         let node = moment.node(&leaf)?;
         let (position, is_there) = node.rank(key);
         is_there.then(|| node.record(position))
@@ -226,12 +224,13 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     #[inline]
     pub(super) fn leaf<K: EncodedKey>(
         &mut self,
+        nodes: &Versioned,
         root: Record,
         aim: Aim<K>,
         place: Place,
         path: Option<&mut Vec<Record>>,
     ) -> Result<Spot, Stop> {
-        match find_leaf(self, root, aim, path, MOST_ATTEMPTS) {
+        match find_leaf(self, nodes, root, aim, path, MOST_ATTEMPTS) {
             Some(leaf) => Ok(leaf),
             None => Err(self.does_not_stand_together(place)),
         }
@@ -273,7 +272,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             return Ok(found);
         }
         for _ in 0..MOST_ATTEMPTS {
-            let leaf = self.leaf(nodes.root(key), Aim::At(key), place, None)?;
+            let leaf = self.leaf(nodes, nodes.root(key), Aim::At(key), place, None)?;
             let Some(node) = self.node(&leaf) else { break };
             let (position, is_there) = node.rank(key);
             if !is_there {

@@ -176,12 +176,41 @@ impl<'a> Node<'a> {
         record_of(self.value(position)).expect("entries name records")
     }
 
+    /// Whether all keys have the width of this one, and one slice.
+    #[inline]
+    fn is_narrow<K: EncodedKey>(&self, key: K) -> bool {
+        self.width() <= 8 && key.len() == self.width() as usize
+    }
+
+    /// Where a key lies: less than what the node covers, greater, or covered by it.
+    #[inline]
+    pub(super) fn place_of<K: EncodedKey>(&self, key: K) -> Ordering {
+        let (has_low, has_high) = (self.words[0] & HAS_LOW != 0, self.words[0] & HAS_HIGH != 0);
+        if self.is_narrow(key) {
+            let (number, low, high) = (key.slice(0), self.words[HEADER], self.words[HEADER + 1]);
+            return if has_high && number >= high {
+                Ordering::Greater
+            } else if has_low && number < low {
+                Ordering::Less
+            } else {
+                Ordering::Equal
+            };
+        }
+        if self.high().is_some_and(|high| compare(high, key).is_le()) {
+            Ordering::Greater
+        } else if self.low().is_some_and(|low| compare(key, low).is_lt()) {
+            Ordering::Less
+        } else {
+            Ordering::Equal
+        }
+    }
+
     /// How many keys are smaller than `key`, and whether the one behind those is `key`.
     #[inline]
     pub(super) fn rank<K: EncodedKey>(&self, key: K) -> (usize, bool) {
         // An inner node's first entry is looked at by nobody: its key may say nothing.
         let (first, count) = (usize::from(self.level() > 0), self.count());
-        if self.width() <= 8 && key.len() == self.width() as usize {
+        if self.is_narrow(key) {
             let start = self.keys_start();
             let rank = first + count_below(&self.words[start + first..start + count], key.slice(0));
             return (rank, rank < count && self.words[start + rank] == key.slice(0));

@@ -126,7 +126,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             // A snapshot that scans again and again holds back nothing but what it sees.
             self.renew_guard();
         }
-        let mut leaf = self.leaf(root, aim, place, None)?;
+        let mut leaf = self.leaf(nodes, root, aim, place, None)?;
         loop {
             self.remember(&leaf, place);
             let following = self.collect_leaf(scan, &leaf, scanning)?;
@@ -143,9 +143,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             leaf = match scan.direction {
                 Direction::Forward => match self.sibling(next, seam) {
                     Some(leaf) => leaf,
-                    None => self.leaf(root, Aim::At(seam), place, None)?,
+                    None => self.leaf(nodes, root, Aim::At(seam), place, None)?,
                 },
-                Direction::Backward => self.leaf(root, Aim::Below(seam), place, None)?,
+                Direction::Backward => self.leaf(nodes, root, Aim::Below(seam), place, None)?,
             };
         }
     }

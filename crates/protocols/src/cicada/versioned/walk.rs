@@ -10,8 +10,7 @@ use polychron_engine::stores::Hints;
 use polychron_engine::{Access, Declare, Procedure};
 
 use super::Versioned;
-use super::look_up::{Aim, Moment, Viewer};
-use super::node::record_of;
+use super::look_up::{Moment, Viewer};
 use crate::cicada::clocks::Clocks;
 use crate::cicada::protocol::Shared;
 use crate::cicada::record::Record;
@@ -29,7 +28,13 @@ struct Walk {
     /// The node that is looked at next; in the end the row's record.
     record: Option<Record>,
     is_done: bool,
+    /// Cache lines of nodes and of rows that are fetched.
+    node_lines: usize,
+    row_lines: usize,
 }
+
+/// Look-ups whose nodes are fetched at a time: more than these would push each other out of the nearest cache.
+const AT_A_TIME: usize = 32;
 
 /// Look-ups of a group of procedures; memory that is kept from one group to the next.
 #[derive(Debug, Default)]
@@ -52,37 +57,35 @@ fn versioned(tables: &[Option<Arc<CicadaTable>>], table: TableId) -> Option<(&Ci
 impl Declare for Plan<'_> {
     #[inline]
     fn key<K: EncodedKey>(&mut self, table: TableId, key: K, _access: Access) {
-        let Some((_, nodes)) = versioned(self.tables, table) else { return };
+        let Some((stored, nodes)) = versioned(self.tables, table) else { return };
         let Some(key) = Key16::from_key(key) else { return };
         let root = nodes.root(key);
-        root.prefetch(nodes.nodes.lines());
-        self.walks.push(Walk { procedure: self.procedure, table, key, record: Some(root), is_done: false });
+        let (node_lines, row_lines) = (nodes.nodes.lines(), stored.primary.records.lines().min(MOST_LINES));
+        let (procedure, record) = (self.procedure, Some(root));
+        self.walks.push(Walk { procedure, table, key, record, is_done: false, node_lines, row_lines });
     }
 }
 
 impl Walk {
     /// Goes one node further.
     #[inline]
-    fn step(&mut self, tables: &[Option<Arc<CicadaTable>>], moment: &Moment) {
-        let (Some(record), Some((table, nodes))) = (self.record, versioned(tables, self.table)) else {
+    fn step(&mut self, moment: &Moment) {
+        let Some(record) = self.record else {
             self.is_done = true;
             return;
         };
         let spot = moment.look_at(record);
-        let aim = Aim::At(self.key);
         self.record = moment.node(&spot).and_then(|node| {
-            if aim.is_beyond(&node) {
-                return record_of(node.next());
-            }
+            // A snapshot is of one moment, so no way leads past the key.
             if node.level() > 0 {
-                let child = node.record(aim.child(&node));
-                child.prefetch(nodes.nodes.lines());
+                let child = node.record(node.child(self.key, false));
+                child.prefetch(self.node_lines);
                 return Some(child);
             }
             self.is_done = true;
             let (position, is_there) = node.rank(self.key);
             let row = node.record(if is_there { position } else { return None });
-            row.prefetch(table.primary.records.lines().min(MOST_LINES));
+            row.prefetch(self.row_lines);
             Some(row)
         });
         self.is_done |= self.record.is_none();
@@ -125,12 +128,15 @@ impl Planned {
         }
         let moment = Moment { timestamp: shared.clocks.begin_snapshot(worker), wait: true };
         let _held = Held(&shared.clocks, worker);
-        let mut under_way = true;
-        while under_way {
-            under_way = false;
-            for walk in self.walks.iter_mut().filter(|walk| !walk.is_done) {
-                walk.step(tables, &moment);
-                under_way |= !walk.is_done;
+        for walks in self.walks.chunks_mut(AT_A_TIME) {
+            walks.iter().filter_map(|walk| walk.record).for_each(|root| root.prefetch(walks[0].node_lines));
+            let mut under_way = true;
+            while under_way {
+                under_way = false;
+                for walk in walks.iter_mut().filter(|walk| !walk.is_done) {
+                    walk.step(&moment);
+                    under_way |= !walk.is_done;
+                }
             }
         }
         hints.clear();
