@@ -19,7 +19,7 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use super::protocol::Shared;
 use super::reclaim::Site;
-use super::record::{Record, search};
+use super::record::{Link, Record, search};
 use super::table::Store;
 use super::transaction::CicadaTransaction;
 use super::worker::State;
@@ -154,6 +154,9 @@ impl<R: Redo> Round<'_, R> {
 
     /// The same for a place of a multi-version index, which leaves by itself when it is deleted.
     fn renew_in_place(&mut self, record: Record, is_node: bool) {
+        if !matches!(record.latest().link(), Link::To(_)) {
+            return;
+        }
         let tables = self.state.tables.keep();
         let (min_rts, worker) = (self.shared.clocks.min_rts(), self.state.worker);
         let site = Site { tables: &tables, min_rts, worker, guard: self.guard };

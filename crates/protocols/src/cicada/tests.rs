@@ -154,6 +154,17 @@ fn a_counter_of_fifteen_bits_wraps_around() {
     assert!(rounds >= 24, "the clock hardly wrapped around: {rounds} rounds");
 }
 
+/// Nodes of multi-version indexes are renewed like rows.
+#[test]
+fn nodes_outlive_the_clock() {
+    let narrow = |options: &mut Options| {
+        (options.central_clock, options.clock_bits) = (true, Some(15));
+        options.indexes = super::options::Indexes::MultiVersion;
+    };
+    let rounds = wrap_around(narrow, ROUNDS).unwrap();
+    assert!(rounds >= 24, "the clock hardly wrapped around: {rounds} rounds");
+}
+
 #[test]
 fn clocks_of_twenty_eight_bits_wrap_around() {
     let narrow = |options: &mut Options| {
