@@ -26,8 +26,9 @@ pub struct Setup<P: Protocol> {
     pub maintains_by_clock: bool,
     /// Whether keys that came after a snapshot, and went, leave the index while it is open.
     pub forgets_keys_behind_snapshots: bool,
-    /// Bytes that places of records may take up for good beyond what was needed before, because a long snapshot held more of
-    /// them back at a time. They serve again and do not add up.
+    /// Bytes by which what is in use may differ between two measurements: places of records stay with their index to serve
+    /// again, more of them when a long snapshot held more back at a time, and large versions lie in heads or outside. That does
+    /// not add up.
     pub kept_places_bytes: usize,
     /// Whether the serial order agrees with real time.
     pub strict: bool,

@@ -239,7 +239,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             Kind::Put => self.state.sets.writes.row(self.state.buffers.pending[position].write).as_words(),
             Kind::Delete => &[],
         };
-        let fits = self.shared.options.inlining && self.store(write.place)?.records_of(write.is_node).inline_words() >= row.len();
+        let fits = self.shared.options.inlining
+            && self.store(write.place)?.records_of(write.is_node).inline_words() >= row.len();
         let inline = if fits { record.claim_version() } else { None };
         let version = match inline {
             Some(version) => version,

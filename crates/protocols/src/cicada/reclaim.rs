@@ -238,13 +238,7 @@ impl Reclaimer {
     }
 
     /// Collects a record; the caller has its latch.
-    fn clean<K: EncodedKey>(
-        &mut self,
-        record: Record,
-        store: &Store,
-        site: &Site<'_>,
-        leaving: Leaving<K>,
-    ) -> Outcome {
+    fn clean<K: EncodedKey>(&mut self, record: Record, store: &Store, site: &Site<'_>, leaving: Leaving<K>) -> Outcome {
         // `newer`: whether a version lies above that must stay, and whether one of those is settled for good.
         let (mut place, mut newer, mut newer_is_settled) = (record.latest(), false, false);
         let bottom = loop {

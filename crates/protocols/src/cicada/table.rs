@@ -77,7 +77,8 @@ impl Store {
         let is_versioned = options.indexes.is_versioned(&definition.name, name);
         let unused = Blueprint { kind: IndexKind::Ordered, ..blueprint.clone() };
         let entries = stores::Store::new(if is_versioned { &unused } else { blueprint }, ready, keeper, guard)?;
-        let versioned = is_versioned.then(|| Versioned::new(blueprint, options.inlining, settled, guard)).transpose()?;
+        let versioned =
+            is_versioned.then(|| Versioned::new(blueprint, options.inlining, settled, guard)).transpose()?;
         Ok(Self {
             entries,
             versioned,

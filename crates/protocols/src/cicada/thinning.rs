@@ -47,7 +47,9 @@ impl Reclaimer {
             }
             let thinned = self.thin_record(garbage.place, garbage.record, settled, held, site);
             // What was taken out had an item of its own, which waits for what is kept.
-            if !matches!(garbage.entry, Entry::Stays) || thinned.is_none_or(|thinned| thinned.taken_out == 0 && thinned.kept > 0) {
+            if !matches!(garbage.entry, Entry::Stays)
+                || thinned.is_none_or(|thinned| thinned.taken_out == 0 && thinned.kept > 0)
+            {
                 self.held.push_back(garbage);
             }
         }

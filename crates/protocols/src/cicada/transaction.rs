@@ -354,12 +354,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     }
 
     /// Writes an entry whatever is there.
-    pub(super) fn put_entry<K: EncodedKey>(
-        &mut self,
-        store: &Store,
-        key: K,
-        row: &mut RowBuffer,
-    ) -> Result<(), Stop> {
+    pub(super) fn put_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &mut RowBuffer) -> Result<(), Stop> {
         if let Some(nodes) = &store.versioned {
             return self.put_versioned(store, nodes, key, row);
         }
@@ -572,6 +567,17 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             (state.next_head, state.heads_under_way) = (0, [None; HEADS_UNDER_WAY]);
         }
         let until_check = shared.options.check_every.min(if snapshot { RENEW_EVERY } else { u32::MAX });
-        Self { shared, state, guard, timestamp, snapshot, doomed: false, ended: false, committed: false, until_check, kept: None }
+        Self {
+            shared,
+            state,
+            guard,
+            timestamp,
+            snapshot,
+            doomed: false,
+            ended: false,
+            committed: false,
+            until_check,
+            kept: None,
+        }
     }
 }

@@ -293,13 +293,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Rows and leaves that were read outside of their heads may be worth moving there.
     #[inline]
-    fn note_what_lies_outside(
-        &mut self,
-        store: &Store,
-        record: Record,
-        source: Source,
-        leaf: &Spot,
-    ) {
+    fn note_what_lies_outside(&mut self, store: &Store, record: Record, source: Source, leaf: &Spot) {
         if self.snapshot {
             return;
         }

@@ -33,8 +33,8 @@ use polychron_schema::{IndexKind, RowBuffer};
 use super::array::RecordArray;
 use super::record::{HEAD_BYTES, Link, Record, Status, Version};
 use super::timestamp::Timestamp;
-use draft::Draft;
 pub(super) use change::Changing;
+use draft::Draft;
 pub(super) use scan::Scanning;
 pub(super) use walk::Planned;
 

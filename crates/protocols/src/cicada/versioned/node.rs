@@ -155,12 +155,7 @@ impl<'a> Node<'a> {
         if self.width() == MIXED {
             return self.key_where(self.words[start + count + position]);
         }
-        KeyRef {
-            words: self.words,
-            at: (start + position) as u32,
-            stride: count as u32,
-            len: self.width() as u32,
-        }
+        KeyRef { words: self.words, at: (start + position) as u32, stride: count as u32, len: self.width() as u32 }
     }
 
     /// The value of an entry.

@@ -10,8 +10,8 @@ use polychron_base::key::EncodedKey;
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_engine::{
-    Commit, Common, Direction, Insertion, Interactive, Mode, Procedure, Projection, Protocol, RowBuffer,
-    Scan, Stop, TableDefinition, Transaction, Worker, drive,
+    Commit, Common, Direction, Insertion, Interactive, Mode, Procedure, Projection, Protocol, RowBuffer, Scan, Stop,
+    TableDefinition, Transaction, Worker, drive,
 };
 use polychron_schema::{ColumnType, IndexDefinition, IndexKind};
 
@@ -108,7 +108,13 @@ fn scanned(t: &mut Tx<'_>, scan: &Scan<'_>) -> Result<Vec<u64>, Stop> {
     Ok(seen)
 }
 
-fn compare_range(t: &mut Tx<'_>, table: TableId, model: &Model, random: &mut Random, make: MakeKey) -> Result<(), Stop> {
+fn compare_range(
+    t: &mut Tx<'_>,
+    table: TableId,
+    model: &Model,
+    random: &mut Random,
+    make: MakeKey,
+) -> Result<(), Stop> {
     let (from, to) = (make(random), make(random));
     let (lower, upper) = (bound(random, &from), bound(random, &to));
     let limit = [1, 7, 100, usize::MAX][random.below(4) as usize];
@@ -120,11 +126,8 @@ fn compare_range(t: &mut Tx<'_>, table: TableId, model: &Model, random: &mut Ran
     } else {
         Vec::new()
     };
-    let expected: Vec<u64> = if backward {
-        range.into_iter().rev().take(limit).collect()
-    } else {
-        range.into_iter().take(limit).collect()
-    };
+    let expected: Vec<u64> =
+        if backward { range.into_iter().rev().take(limit).collect() } else { range.into_iter().take(limit).collect() };
     assert_eq!(seen, expected, "{lower:?} {upper:?} {direction:?} {limit}");
     Ok(())
 }
@@ -452,9 +455,8 @@ fn batches_find_what_they_declare() {
         .unwrap();
         let mut random = Random::from_seed(5);
         for _ in 0..scaled(200, 20) {
-            let mut moves: Vec<_> = (0..30)
-                .map(|_| Move { table, from: random.below(400), to: random.below(400) })
-                .collect();
+            let mut moves: Vec<_> =
+                (0..30).map(|_| Move { table, from: random.below(400), to: random.below(400) }).collect();
             let pairs: Vec<_> = moves.iter().map(|it| (it.from, it.to)).collect();
             worker.execute_batch(&mut moves, &mut |position, moved| {
                 let (from, to) = pairs[position];
