@@ -19,7 +19,7 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use super::protocol::Shared;
 use super::reclaim::Site;
-use super::record::{Link, Record, search};
+use super::record::{Record, Version, search};
 use super::table::Store;
 use super::transaction::CicadaTransaction;
 use super::worker::State;
@@ -115,8 +115,8 @@ fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, numbers:
             store.renew_ready_from(shared.clocks.min_rts());
             let mut round = Round { shared, state, local, guard: &guard, store, oldest: numbers / 8 };
             if let Some(nodes) = &store.versioned {
-                nodes.for_each(|record| round.renew_in_place(record, true));
-                store.records.for_each(|record| round.renew_in_place(record, false));
+                round.renew_places(true, |visit| nodes.for_each(visit));
+                round.renew_places(false, |visit| store.records.for_each(visit));
                 continue;
             }
             for_each(store.index(), &guard, &mut |key, handle| {
@@ -152,16 +152,25 @@ impl<R: Redo> Round<'_, R> {
         self.rewrite(record, false);
     }
 
-    /// The same for a place of a multi-version index, which leaves by itself when it is deleted.
-    fn renew_in_place(&mut self, record: Record, is_node: bool) {
-        if !matches!(record.latest().link(), Link::To(_)) {
-            return;
-        }
+    /// The same for the places of an array, rows' or nodes' of a multi-version index; what is deleted there leaves by itself.
+    fn renew_places(&mut self, is_node: bool, for_each: impl Fn(&mut dyn FnMut(Record))) {
         let tables = self.state.tables.keep();
         let (min_rts, worker) = (self.shared.clocks.min_rts(), self.state.worker);
         let site = Site { tables: &tables, min_rts, worker, guard: self.guard };
-        self.state.reclaimer.collect_in_place(record, self.store, &site);
-        self.rewrite(record, is_node);
+        for_each(&mut |record| self.state.reclaimer.collect_in_place(record, self.store, &site));
+        // One moment for all, so that a round costs few timestamps, however many places there are.
+        let timestamp = self.shared.clocks.begin(worker, &mut self.state.clock);
+        let mut old = Vec::new();
+        for_each(&mut |record| {
+            let seen = search(record, timestamp, None, true);
+            let age = |version: Version| self.shared.clocks.shape.clock_between(version.wts(), timestamp);
+            if seen.version.is_some_and(|version| seen.is_row && age(version) > self.oldest) {
+                old.push(record);
+            }
+        });
+        self.shared.clocks.end(worker);
+        // The round's guard keeps the places from serving again.
+        old.into_iter().for_each(|record| self.rewrite(record, is_node));
     }
 
     fn rewrite(&mut self, record: Record, is_node: bool) {

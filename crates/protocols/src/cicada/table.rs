@@ -77,7 +77,8 @@ impl Store {
         let is_versioned = options.indexes.is_versioned(&definition.name, name);
         let unused = Blueprint { kind: IndexKind::Ordered, ..blueprint.clone() };
         // Made first: a store of entries asks the keeper when it goes, who is busy with the guard here.
-        let versioned = is_versioned.then(|| Versioned::new(blueprint, options.inlining, settled, guard)).transpose()?;
+        let versioned =
+            is_versioned.then(|| Versioned::new(blueprint, options.inlining, settled, guard)).transpose()?;
         let entries = stores::Store::new(if is_versioned { &unused } else { blueprint }, ready, keeper, guard);
         if let (Err(_), Some(versioned)) = (&entries, &versioned) {
             // SAFETY: nobody knows the index.
