@@ -24,16 +24,8 @@ pub trait EncodedKey: Copy + Send {
     #[inline]
     fn hash(&self) -> u64 {
         let len = self.len();
-        let mut state = (len as u64).wrapping_mul(HASH_LENGTH);
-        let mut index = 0;
-        loop {
-            state = fold(state ^ self.slice(index));
-            index += 1;
-            if index * 8 >= len {
-                // One folding leaves patterns in keys that differ in a few middle bits only.
-                return fold(state.rotate_left(32));
-            }
-        }
+        let first = fold(begin(len) ^ self.slice(0));
+        finish((1..len.div_ceil(8)).fold(first, |state, index| fold(state ^ self.slice(index))))
     }
 
     /// Writes the key's bytes to the front of `buffer` and returns how many they are.
@@ -53,6 +45,17 @@ pub trait EncodedKey: Copy + Send {
 
 const HASH_LENGTH: u64 = 0xA076_1D64_78BD_642F;
 const HASH_MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
+
+#[inline]
+fn begin(len: usize) -> u64 {
+    (len as u64).wrapping_mul(HASH_LENGTH)
+}
+
+/// One folding leaves patterns in keys that differ in a few middle bits only.
+#[inline]
+fn finish(state: u64) -> u64 {
+    fold(state.rotate_left(32))
+}
 
 /// Multiplies to 128 bits and folds the halves, so that every input bit reaches every output bit.
 #[inline]
@@ -87,6 +90,11 @@ impl EncodedKey for Key8 {
     #[inline]
     fn slice(&self, index: usize) -> u64 {
         if index == 0 { self.slice } else { 0 }
+    }
+
+    #[inline]
+    fn hash(&self) -> u64 {
+        finish(fold(begin(self.len()) ^ self.slice))
     }
 }
 
@@ -125,6 +133,12 @@ impl EncodedKey for Key16 {
     fn slice(&self, index: usize) -> u64 {
         if index < 2 { self.slices[index] } else { 0 }
     }
+
+    #[inline]
+    fn hash(&self) -> u64 {
+        let first = fold(begin(self.len()) ^ self.slices[0]);
+        finish(if self.len() > 8 { fold(first ^ self.slices[1]) } else { first })
+    }
 }
 
 impl EncodedKey for &[u8] {
@@ -162,6 +176,12 @@ mod tests {
         }
         assert_eq!(bytes.hash(), narrow.hash());
         assert_eq!(bytes.hash(), wide.hash());
+        for len in 0..=16 {
+            let bytes: &[u8] = &[7; 16][..len];
+            let value = (0..len).fold(0, |value, _| value << 8 | 7);
+            assert_eq!(bytes.hash(), Key16::new(value, len).hash());
+            assert!(len > 8 || bytes.hash() == Key8::new(value as u64, len).hash());
+        }
         let mut buffer = [0; 8];
         assert_eq!(narrow.write_to(&mut buffer), 5);
         assert_eq!(&buffer[..5], bytes);

@@ -19,9 +19,20 @@ pub(crate) enum Operation {
     SetTeam(u64, u16),
     SetCode(u64, Option<u32>),
     Delete(u64),
-    Scan { from: u64, to: u64, backward: bool, limit: usize },
-    ByTeam { team: u16, backward: bool, limit: usize },
+    Scan {
+        from: u64,
+        to: u64,
+        backward: bool,
+        limit: usize,
+    },
+    ByTeam {
+        team: u16,
+        backward: bool,
+        limit: usize,
+    },
     ByCode(Option<u32>),
+    /// So many keys will be asked for.
+    Prefetch(u64, u64),
     Savepoint,
     RollBackTo(usize),
 }
@@ -47,7 +58,7 @@ impl Operation {
         let row = Person { id, team, code, number, text: text.clone() };
         let limit = if random.below(2) == 0 { usize::MAX } else { random.below(4) as usize };
         let backward = random.below(2) == 0;
-        match random.below(20) {
+        match random.below(22) {
             0..=2 => Self::Get(id),
             3..=5 => Self::Insert(row),
             6 | 7 => Self::Upsert(row),
@@ -59,6 +70,7 @@ impl Operation {
             15 | 16 => Self::Scan { from: id, to: id + random.below(keys), backward, limit },
             17 => Self::ByTeam { team, backward, limit },
             18 => Self::ByCode(code),
+            20 | 21 => Self::Prefetch(id, random.range_inclusive(1, 6)),
             _ if backward => Self::Savepoint,
             _ => Self::RollBackTo(random.below(3) as usize),
         }
@@ -132,6 +144,7 @@ impl Model {
                 let rows: Vec<_> = self.rows.values().filter(|row| row.code == *code).collect();
                 Self::visit(rows.into_iter(), false, usize::MAX)
             }
+            Operation::Prefetch(..) => Answer::Flag(true),
             Operation::Savepoint => {
                 self.savepoints.push(self.rows.clone());
                 Answer::Flag(true)

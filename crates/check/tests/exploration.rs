@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use polychron_check::Setup;
-use polychron_protocols::cicada::Cicada;
+use polychron_protocols::cicada::{self, Cicada};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, Options, TidSource};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
@@ -16,8 +16,19 @@ fn maflingo<T: TidSource>() -> Setup<Maflingo<T>> {
     Setup::new(options, |database| database.tick())
 }
 
-fn cicada() -> Setup<Cicada> {
-    Setup::new(polychron_protocols::cicada::Options::default(), |database| database.tick())
+/// Cicada whose horizons move, and whose garbage goes, so often that it happens in the middle of such small histories.
+fn cicada(change: impl FnOnce(&mut cicada::Options)) -> Setup<Cicada> {
+    let often = Duration::from_micros(1);
+    let mut options = cicada::Options { collection_interval: often, thinning_after: often, ..Default::default() };
+    change(&mut options);
+    Setup::new(options, |database| database.tick())
+}
+
+/// Cicada that finds conflicts in its validation only.
+fn without_early_looks() -> Setup<Cicada> {
+    cicada(|options| {
+        (options.check_early, options.write_latest_only, options.wait_for_pending) = (false, false, false);
+    })
 }
 
 fn partitioned() -> Setup<PartitionedStore> {
@@ -53,22 +64,42 @@ macro_rules! explore {
 }
 
 explore! {
-    cicada_has_a_serial_order: cicada();
+    cicada_has_a_serial_order: cicada(|_| ());
+    cicada_with_a_counter_has_a_serial_order: cicada(|options| options.central_clock = true);
+    cicada_without_its_early_looks_has_a_serial_order: without_early_looks();
+    multi_version_has_a_serial_order: cicada(|options| options.indexes = cicada::Indexes::MultiVersion);
     maflingo_has_a_serial_order: maflingo::<LocalTid>();
     global_tid_has_a_serial_order: maflingo::<GlobalTid>();
     partitioned_store_has_a_serial_order: partitioned();
     serial_has_a_serial_order: serial();
 }
 
-/// The search is not blind: without the node set it finds a phantom. All threads of a schedule run on this one, so the step
+/// The search is not blind: with a step left out it finds what goes wrong. All threads of a schedule run on this one, so the step
 /// is left out in each.
 #[cfg(shuttle)]
-#[test]
-fn without_the_node_set_there_is_none() {
-    let _careless = polychron_engine::mutations::leave_out(polychron_protocols::maflingo::Step::CompareNodes);
-    let setup = maflingo::<LocalTid>();
-    let found = std::panic::catch_unwind(|| polychron_check::exploration::explore(&setup, 0..200, 100));
+fn finds<P: polychron_engine::Protocol>(setup: &Setup<P>, step: impl polychron_engine::mutations::Named) {
+    let _careless = polychron_engine::mutations::leave_out(step);
+    let search = std::panic::AssertUnwindSafe(|| polychron_check::exploration::explore(setup, 0..200, 100));
+    let found = std::panic::catch_unwind(search);
     let story = found.expect_err("the search is blind");
     let story = story.downcast_ref::<String>().expect("a text");
     assert!(story.contains("no serial order explains this"), "{story}");
+}
+
+#[cfg(shuttle)]
+#[test]
+fn without_the_node_set_there_is_none() {
+    finds(&maflingo::<LocalTid>(), polychron_protocols::maflingo::Step::CompareNodes);
+}
+
+#[cfg(shuttle)]
+#[test]
+fn without_the_read_timestamps_there_is_none() {
+    finds(&cicada(|_| ()), cicada::Step::RaiseVersions);
+}
+
+#[cfg(shuttle)]
+#[test]
+fn without_waiting_for_pending_versions_there_is_none() {
+    finds(&without_early_looks(), cicada::Step::AwaitPendingReads);
 }

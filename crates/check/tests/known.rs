@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use polychron_check::Setup;
-use polychron_check::conformance::{changes, reclamation, secondaries};
-use polychron_protocols::cicada::{self, Cicada};
+use polychron_check::conformance::{changes, secondaries};
 use polychron_protocols::key_value::KeyValue;
 use polychron_protocols::maflingo::{Maflingo, Options};
 
@@ -25,22 +24,7 @@ fn shared_hash_look_up_in_serial() {
 }
 
 #[test]
-#[ignore = "a procedure of key-value that began before an index was made leaves entries of it behind"]
 fn new_index_under_an_older_procedure_of_key_value() {
     let options = polychron_protocols::key_value::Options::default();
     changes::new_index_under_an_older_transaction(&Setup::<KeyValue>::new(options, |_| ()));
-}
-
-#[test]
-#[ignore = "behind a long snapshot cicada keeps the entries of keys that came after it and went"]
-fn deletions_behind_a_snapshot_of_cicada() {
-    let still = Duration::from_secs(3600);
-    let options = cicada::Options {
-        collection_interval: still,
-        background_interval: still,
-        thinning_after: Duration::ZERO,
-        ..Default::default()
-    };
-    let setup = Setup::<Cicada>::new(options, |database| database.tick());
-    reclamation::deletions_behind_a_snapshot(&Setup { maintains_by_clock: true, ..setup });
 }

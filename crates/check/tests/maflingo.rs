@@ -6,7 +6,7 @@ use std::time::Duration;
 use polychron_check::Setup;
 use polychron_check::conformance::{differential, phantoms};
 use polychron_engine::mutations::leave_out;
-use polychron_engine::redo::{Change, Redo};
+use polychron_engine::redo::{Change, ExtendedTimestamp, Redo};
 use polychron_engine::{Interactive, Mode, Operations, Protocol, Table, TableId, drive};
 use polychron_protocols::maflingo::{LocalTid, Maflingo, Options, Step};
 use polychron_schema::{Row, RowBuffer};
@@ -66,7 +66,7 @@ struct Replayed(Arc<Mutex<std::collections::BTreeMap<Vec<u8>, Vec<u64>>>>);
 impl Redo for Replayed {
     const ENABLED: bool = true;
 
-    fn change(&self, _: usize, _: u64, _: TableId, key: &[u8], change: Change<'_>) {
+    fn change(&self, _: usize, _: ExtendedTimestamp, _: TableId, key: &[u8], change: Change<'_>) {
         let mut rows = self.0.lock().unwrap();
         match change {
             Change::Put(words) => drop(rows.insert(key.to_vec(), words.to_vec())),
@@ -78,7 +78,7 @@ impl Redo for Replayed {
         }
     }
 
-    fn committed(&self, _: usize, _: u64) {}
+    fn committed(&self, _: usize, _: ExtendedTimestamp) {}
 }
 
 /// Replaying the log gives the rows that the table has.

@@ -32,6 +32,13 @@ fn cicada() -> Setup<Cicada> {
     Setup::new(options, |database| database.tick())
 }
 
+/// The same with multi-version indexes.
+fn multi_version() -> Setup<Cicada> {
+    let mut setup = cicada();
+    setup.options.indexes = polychron_protocols::cicada::Indexes::MultiVersion;
+    setup
+}
+
 fn by_epochs<P: Protocol>() -> Setup<P> {
     let mut setup = Setup::new(P::Options::default(), |database: &std::sync::Arc<P>| {
         database.memory().epochs().advance();
@@ -46,6 +53,7 @@ fn the_page_shows_what_becomes_of_each_case() {
     let everything = |_: &str| true;
     let columns = [
         ("cicada", matrix(&cicada(), everything)),
+        ("cicada, multi-version", matrix(&multi_version(), everything)),
         ("maflingo", matrix(&maflingo::<LocalTid>(), everything)),
         ("global-tid", matrix(&maflingo::<GlobalTid>(), everything)),
         ("partitioned-store", matrix(&by_epochs::<PartitionedStore>(), everything)),

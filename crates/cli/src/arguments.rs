@@ -7,9 +7,10 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use polychron::{DefaultProtocol, Protocol};
 use polychron_workloads::increment::IncrementOptions;
+use polychron_workloads::scan::ScanOptions;
 use polychron_workloads::smallbank::SmallBankOptions;
 use polychron_workloads::tatp::TatpOptions;
-use polychron_workloads::tpcc::TpccOptions;
+use polychron_workloads::tpcc::{Scale, TpccOptions};
 use polychron_workloads::ycsb::YcsbArguments;
 
 /// Polychron: a main-memory transactional database with a choice of concurrency-control protocols
@@ -26,6 +27,55 @@ pub(crate) enum Command {
     Bench(Bench),
     /// Run random transactions that collide, record them, and check that they have a serial order
     Check(Check),
+    /// Measure the figures of a paper on this machine, and write them as a page of HTML
+    Figures(Figures),
+}
+
+/// Options of `polychron figures`.
+#[derive(Debug, Args)]
+pub(crate) struct Figures {
+    /// The paper
+    pub(crate) paper: String,
+
+    /// Small tables and short runs: a few minutes in all
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Draw only this figure; may be given several times
+    #[arg(long)]
+    pub(crate) figure: Vec<String>,
+
+    /// The page's file [default: figures-PAPER.html]
+    #[arg(long)]
+    pub(crate) output: Option<PathBuf>,
+
+    /// The file of the figures' data [default: as the page's, with the ending .json]
+    #[arg(long)]
+    pub(crate) json: Option<PathBuf>,
+
+    /// The most threads [default: one for each core]
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+
+    /// Seconds that each run of a point measures [default: 2, or 0.2 with --quick]
+    #[arg(long, allow_negative_numbers = true)]
+    pub(crate) seconds: Option<f64>,
+
+    /// Runs of each point, of which the median counts [default: 5, or 3 with --quick]
+    #[arg(long)]
+    pub(crate) repeat: Option<usize>,
+
+    /// Rows of the tables that are not TPC-C's [default: 10000000, or 200000 with --quick]
+    #[arg(long)]
+    pub(crate) records: Option<u64>,
+
+    /// Seed of all inputs
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Cardinalities of TPC-C: `standard`, or `tiny` for tests
+    #[arg(long, hide = true)]
+    pub(crate) scale: Option<Scale>,
 }
 
 /// Options of `polychron check`.
@@ -50,6 +100,10 @@ pub(crate) struct Check {
     /// Threads that execute transactions [default: one for each core, at least 2]
     #[arg(long, conflicts_with = "history")]
     pub(crate) threads: Option<usize>,
+
+    /// An option of the protocol itself, such as indexes=multi-version; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", requires = "protocol")]
+    pub(crate) protocol_option: Vec<String>,
 
     /// The serial order must agree with real time, snapshots aside
     #[arg(long)]
@@ -77,6 +131,8 @@ pub(crate) enum WorkloadCommand {
     Ycsb(Workload<YcsbArguments>),
     /// Increments of random integers
     Increment(Workload<IncrementOptions>),
+    /// Sums over a whole table on snapshots, beside threads that change it
+    Scan(Workload<ScanOptions>),
     /// The short transactions of a bank
     Smallbank(Workload<SmallBankOptions>),
     /// A mobile network's register of subscribers
@@ -101,6 +157,10 @@ pub(crate) struct Common {
     /// Concurrency-control protocol; `polychron bench list` names them
     #[arg(long, default_value = DefaultProtocol::NAME)]
     pub(crate) protocol: String,
+
+    /// An option of the protocol itself, such as indexes=multi-version; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) protocol_option: Vec<String>,
 
     /// Threads that execute transactions [default: one for each core]
     #[arg(long)]
@@ -141,6 +201,16 @@ pub(crate) struct Common {
     /// Write everything measured to this file as JSON
     #[arg(long)]
     pub(crate) json: Option<PathBuf>,
+}
+
+/// The options of a protocol, with those changed that the command line gives.
+pub(crate) fn protocol_options<P: Protocol>(given: &[String]) -> Result<P::Options, String> {
+    let mut options = P::Options::default();
+    for text in given {
+        let (name, value) = text.split_once('=').ok_or(format!("--protocol-option {text}: it is NAME=VALUE"))?;
+        P::set_option(&mut options, name, value).map_err(|error| format!("--protocol-option {text}: {error}"))?;
+    }
+    Ok(options)
 }
 
 /// Answers a command line that cannot be parsed: help where it was asked for, otherwise one line.

@@ -10,12 +10,13 @@ use polychron_engine::Common as Shared;
 use polychron_workloads::Workload;
 use polychron_workloads::increment::Increment;
 use polychron_workloads::run::{self, Report, Settings, available_bytes};
+use polychron_workloads::scan::Scan;
 use polychron_workloads::smallbank::SmallBank;
 use polychron_workloads::tatp::Tatp;
 use polychron_workloads::tpcc::Tpcc;
 use polychron_workloads::ycsb::Ycsb;
 
-use crate::arguments::{Bench, Common, WorkloadCommand};
+use crate::arguments::{Bench, Common, WorkloadCommand, protocol_options};
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::report::{render, two_columns};
@@ -25,6 +26,7 @@ const WORKLOADS: &[(&str, &str)] = &[
     (Tpcc::NAME, Tpcc::SUMMARY),
     (Ycsb::NAME, Ycsb::SUMMARY),
     (Increment::NAME, Increment::SUMMARY),
+    (Scan::NAME, Scan::SUMMARY),
     (SmallBank::NAME, SmallBank::SUMMARY),
     (Tatp::NAME, Tatp::SUMMARY),
 ];
@@ -52,6 +54,7 @@ pub(crate) fn run(bench: Bench) -> ExitCode {
         WorkloadCommand::Tpcc(given) => bench_workload::<Tpcc>(&given.common, given.options),
         WorkloadCommand::Ycsb(given) => bench_workload::<Ycsb>(&given.common, given.options.into()),
         WorkloadCommand::Increment(given) => bench_workload::<Increment>(&given.common, given.options),
+        WorkloadCommand::Scan(given) => bench_workload::<Scan>(&given.common, given.options),
         WorkloadCommand::Smallbank(given) => bench_workload::<SmallBank>(&given.common, given.options),
         WorkloadCommand::Tatp(given) => bench_workload::<Tatp>(&given.common, given.options),
     };
@@ -84,6 +87,7 @@ fn list_protocols() -> String {
 struct Run<'a, W: Workload> {
     options: &'a W::Options,
     settings: &'a Settings,
+    protocol_options: &'a [String],
     shared: Shared,
 }
 
@@ -91,8 +95,8 @@ impl<W: Workload> ProtocolVisitor for Run<'_, W> {
     type Output = Result<Report, Refusal>;
 
     fn visit<P: Protocol>(self) -> Self::Output {
-        let database =
-            P::open(P::Options::default(), self.shared).map_err(|error| Refusal::Input(error.to_string()))?;
+        let options = protocol_options::<P>(self.protocol_options).map_err(Refusal::Input)?;
+        let database = P::open(options, self.shared).map_err(|error| Refusal::Input(error.to_string()))?;
         // A protocol may have fewer slots than were asked for, so whether there are enough shows only here.
         let workers: Result<Vec<_>, _> = (0..self.settings.threads).map(|_| database.worker()).collect();
         workers.map_err(|error| Refusal::Input(format!("--threads is {}: {error}", self.settings.threads)))?;
@@ -113,7 +117,7 @@ fn bench_workload<W: Workload>(common: &Common, options: W::Options) -> Result<R
         _ => None,
     };
     interrupt::listen();
-    let run = Run::<W> { options: &options, settings: &settings, shared };
+    let run = Run::<W> { options: &options, settings: &settings, protocol_options: &common.protocol_option, shared };
     let report = for_protocol(&common.protocol, run).map_err(|unknown| Refusal::Input(unknown.to_string()))??;
     println!("{}", render(&report));
     if let Some(file) = json {

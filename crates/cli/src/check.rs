@@ -9,7 +9,7 @@ use polychron_check::history::{Outcome, Round, lines, run_round};
 use polychron_engine::{Common, Isolation};
 use polychron_sync::atomic::Ordering;
 
-use crate::arguments::Check;
+use crate::arguments::{Check, protocol_options};
 use crate::interrupt;
 use crate::report::{columns, thousands};
 
@@ -23,8 +23,42 @@ struct Outcomes {
     committed: u64,
     aborts: Aborts,
     undecided: u64,
+    /// The seed of the first undecided round.
+    undecided_seed: Option<u64>,
     /// The seed of the round that shows an anomaly, and what it is.
     anomaly: Option<(u64, Explanation)>,
+}
+
+impl Outcomes {
+    fn finding(&self) -> Finding {
+        match (&self.anomaly, self.undecided) {
+            (Some(_), _) => Finding::Anomalous,
+            (None, 0) => Finding::Serializable,
+            (None, _) => Finding::Undecided,
+        }
+    }
+}
+
+/// What a check came to; the later one counts where there are several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Finding {
+    /// There is a serial order.
+    Serializable,
+    /// The checker gave up.
+    Undecided,
+    /// There is none.
+    Anomalous,
+}
+
+impl Finding {
+    /// The exit code; 2 stands for bad input.
+    const fn exit_code(self) -> u8 {
+        match self {
+            Self::Serializable => 0,
+            Self::Anomalous => 1,
+            Self::Undecided => 3,
+        }
+    }
 }
 
 /// Runs the command.
@@ -34,8 +68,7 @@ pub(crate) fn run(given: &Check) -> ExitCode {
         None => check_protocols(given),
     };
     match outcome {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
+        Ok(finding) => ExitCode::from(finding.exit_code()),
         Err(line) => {
             eprintln!("error: {line}");
             ExitCode::from(2)
@@ -44,24 +77,28 @@ pub(crate) fn run(given: &Check) -> ExitCode {
 }
 
 /// Checks a history that somebody else wrote.
-fn check_file(given: &Check) -> Result<bool, String> {
-    let Some(path) = &given.history else { return Ok(true) };
+fn check_file(given: &Check) -> Result<Finding, String> {
+    let Some(path) = &given.history else { return Ok(Finding::Serializable) };
     let text = std::fs::read_to_string(path).map_err(|error| format!("--history {}: {error}", path.display()))?;
     let history = lines::parse(&text).map_err(|error| format!("--history {}: {error}", path.display()))?;
-    let count = thousands(history.commits() as u64);
-    match check(&history, given.strict) {
-        Verdict::Serializable(_) => println!("{count} transactions have a serial order"),
-        Verdict::Undecided => println!("undecided: the history leaves too much open"),
-        Verdict::Anomalous(explanations) => {
-            println!("{}", explanations[0]);
-            return Ok(false);
+    let (finding, line) = told(&check(&history, given.strict), history.commits());
+    println!("{line}");
+    Ok(finding)
+}
+
+/// What is said of a history with so many transactions.
+fn told(verdict: &Verdict, commits: usize) -> (Finding, String) {
+    match verdict {
+        Verdict::Serializable(_) => {
+            (Finding::Serializable, format!("{} transactions have a serial order", thousands(commits as u64)))
         }
+        Verdict::Undecided => (Finding::Undecided, "undecided: the history leaves too much open".to_owned()),
+        Verdict::Anomalous(explanations) => (Finding::Anomalous, explanations[0].to_string()),
     }
-    Ok(true)
 }
 
 /// Checks one protocol, or all that promise a serial order, each for its share of the time.
-fn check_protocols(given: &Check) -> Result<bool, String> {
+fn check_protocols(given: &Check) -> Result<Finding, String> {
     let seconds = seconds(given)?;
     let threads = given.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, |it| it.get().max(2)));
     let slots = Common::default().memory.max_workers;
@@ -74,15 +111,28 @@ fn check_protocols(given: &Check) -> Result<bool, String> {
     };
     interrupt::listen();
     let mut rows = Vec::new();
-    let mut fine = true;
+    let mut worst = Finding::Serializable;
     for name in &names {
-        let run = Run { seconds: seconds / names.len() as f64, seed: given.seed, threads, strict: given.strict };
+        let run = Run {
+            protocol_options: &given.protocol_option,
+            seconds: seconds / names.len() as f64,
+            seed: given.seed,
+            threads,
+            strict: given.strict,
+        };
         let outcomes = for_protocol(name, run).map_err(|unknown| unknown.to_string())??;
         rows.push(row(name, &outcomes));
+        worst = worst.max(outcomes.finding());
+        if let Some(seed) = outcomes.undecided_seed {
+            let (undecided, rounds) = (thousands(outcomes.undecided), thousands(outcomes.rounds));
+            println!(
+                "{name}: {undecided} of {rounds} rounds undecided, the first with --seed {seed}: they leave too much open\n"
+            );
+        }
         if let Some((seed, explanation)) = &outcomes.anomaly {
-            fine = false;
             let strict = if given.strict { " --strict" } else { "" };
-            let again = format!("polychron check --protocol {name} --seed {seed} --threads {threads}{strict}");
+            let options: String = given.protocol_option.iter().map(|it| format!(" --protocol-option {it}")).collect();
+            let again = format!("polychron check --protocol {name}{options} --seed {seed} --threads {threads}{strict}");
             println!("{name}: {explanation}\nThe same transactions run again with: {again}\n");
         }
         if interrupt::STOP.load(Ordering::Relaxed) {
@@ -90,7 +140,7 @@ fn check_protocols(given: &Check) -> Result<bool, String> {
         }
     }
     println!("{}", columns(HEADER, &rows));
-    Ok(fine)
+    Ok(worst)
 }
 
 const HEADER: [&str; 7] =
@@ -143,18 +193,20 @@ impl ProtocolVisitor for Promises {
 }
 
 /// Rounds of random transactions, once the protocol's name has become a type.
-struct Run {
+struct Run<'a> {
+    protocol_options: &'a [String],
     seconds: f64,
     seed: u64,
     threads: usize,
     strict: bool,
 }
 
-impl ProtocolVisitor for Run {
+impl ProtocolVisitor for Run<'_> {
     type Output = Result<Outcomes, String>;
 
     fn visit<P: Protocol>(self) -> Self::Output {
-        let database = P::open(P::Options::default(), Common::default()).map_err(|error| error.to_string())?;
+        let options = protocol_options::<P>(self.protocol_options)?;
+        let database = P::open(options, Common::default()).map_err(|error| error.to_string())?;
         let clock = SystemClock::new();
         let end = clock.now_ns() + (self.seconds * 1e9) as u64;
         let mut outcomes = Outcomes::default();
@@ -172,7 +224,10 @@ impl ProtocolVisitor for Run {
                     outcomes.aborts.all += aborts.all;
                     outcomes.aborts.unexplained += aborts.unexplained;
                 }
-                (Verdict::Undecided, _) => outcomes.undecided += 1,
+                (Verdict::Undecided, _) => {
+                    outcomes.undecided += 1;
+                    outcomes.undecided_seed.get_or_insert(seed);
+                }
                 (Verdict::Anomalous(mut explanations), _) => {
                     let aborted = history.attempts.iter().filter(|it| it.outcome == Outcome::Aborted).count();
                     outcomes.aborts.all += aborted;
@@ -190,5 +245,23 @@ impl ProtocolVisitor for Run {
             }
         }
         Ok(outcomes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_undecided_is_no_success_and_no_anomaly() {
+        let (finding, line) = told(&Verdict::Undecided, 7);
+        assert_eq!((finding, finding.exit_code()), (Finding::Undecided, 3));
+        assert!(line.starts_with("undecided"), "{line}");
+        let outcomes = Outcomes { rounds: 5, undecided: 2, undecided_seed: Some(9), ..Outcomes::default() };
+        assert_eq!(outcomes.finding(), Finding::Undecided);
+        assert_eq!(row("some", &outcomes)[6], "2 rounds undecided");
+        // An anomaly of one protocol counts more than another one that is undecided.
+        assert_eq!(Finding::Undecided.max(Finding::Anomalous).exit_code(), 1);
+        assert_eq!(told(&Verdict::Serializable(vec![1]), 1).0.exit_code(), 0);
     }
 }

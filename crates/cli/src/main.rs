@@ -3,6 +3,7 @@
 mod arguments;
 mod bench;
 mod check;
+mod figures;
 mod interrupt;
 mod progress;
 mod report;
@@ -23,5 +24,6 @@ fn main() -> ExitCode {
     match arguments.command {
         arguments::Command::Bench(bench) => bench::run(bench),
         arguments::Command::Check(given) => check::run(&given),
+        arguments::Command::Figures(given) => figures::run(&given),
     }
 }

@@ -2,7 +2,8 @@
 
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, Table};
-use polychron_workloads::run::Report;
+use polychron_workloads::run::{Report, Staleness};
+use serde_json::Value;
 
 /// A number with its thousands set apart.
 pub(crate) fn thousands(number: u64) -> String {
@@ -93,7 +94,11 @@ pub(crate) fn render(report: &Report) -> String {
         row("  at most 0, 1, 2, …", shares.collect::<Vec<_>>().join(", "));
     }
     if let Some(staleness) = &report.staleness_us {
-        row("snapshot staleness", format!("{:.0} µs on average, {} µs at most", staleness.mean, staleness.max));
+        let Staleness { mean, p999, max } = staleness;
+        row("snapshot staleness", format!("{mean:.0} µs on average, {p999} µs at p99.9, {max} µs at most"));
+    }
+    for (name, figure) in &report.protocol_figures {
+        row(&name.replace('_', " "), figure_text(figure));
     }
     let mut table = table();
     table.set_header([format!("{} on {}", report.workload, report.protocol), String::new()]);
@@ -106,6 +111,22 @@ pub(crate) fn render(report: &Report) -> String {
     format!("{table}\nconsistency: {}", report.checks)
 }
 
+/// One of the protocol's own figures; of a course its range.
+fn figure_text(figure: &Value) -> String {
+    let number = |number: f64| {
+        if number.fract() == 0.0 && number >= 0.0 { thousands(number as u64) } else { format!("{number:.2}") }
+    };
+    match figure {
+        Value::Array(points) => {
+            let levels: Vec<f64> = points.iter().filter_map(|point| point.get(1)?.as_f64()).collect();
+            let Some(last) = levels.last() else { return "none yet".to_owned() };
+            let (least, most) = levels.iter().fold((*last, *last), |(least, most), &it| (least.min(it), most.max(it)));
+            format!("{} at last, {} to {}", number(*last), number(least), number(most))
+        }
+        other => other.as_f64().map_or_else(|| "none".to_owned(), number),
+    }
+}
+
 fn versions_text(records: &[u64]) -> String {
     let last = records.iter().rposition(|&count| count > 0).unwrap_or(0);
     let counts = records[..=last].iter().enumerate().map(|(extra, &count)| format!("{extra}: {}", thousands(count)));
@@ -114,11 +135,18 @@ fn versions_text(records: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::thousands;
+    use super::{figure_text, thousands};
 
     #[test]
     fn thousands_are_set_apart() {
         let texts = [0, 999, 1000, 1_234_567].map(thousands);
         assert_eq!(texts, ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn figures_are_numbers_courses_or_nothing() {
+        let text = |json: &str| figure_text(&serde_json::from_str(json).unwrap());
+        let texts = ["12345", "0.125", "null", "[]", "[[0.1, 3.0], [0.2, 0.5], [0.3, 1.0]]"].map(text);
+        assert_eq!(texts, ["12,345", "0.12", "none", "none yet", "1 at last, 0.50 to 3"]);
     }
 }

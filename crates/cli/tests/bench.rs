@@ -28,6 +28,8 @@ const TINY: &[&[&str]] = &[
         "4",
     ],
     &["increment", "--records", "50", "--batch", "16", "--pregenerate", "100"],
+    &["scan", "--records", "300", "--writers", "1"],
+    &["scan", "--records", "400", "--record-size", "27", "--whole-rows"],
     &["smallbank", "--customers", "10", "--spin-us", "5"],
     &["smallbank", "--customers", "100", "--index", "ordered"],
     &["tatp", "--subscribers", "100"],
@@ -52,6 +54,17 @@ fn tiny_run(workload: &[&str], protocol: &str, json: &Path) -> Output {
         json,
     ];
     polychron(&[&["bench"], workload, &common].concat())
+}
+
+/// Multi-version indexes of both kinds.
+#[test]
+fn every_workload_runs_on_multi_version_indexes() {
+    let directory = tempfile::tempdir().unwrap();
+    for workload in TINY {
+        let workload = [*workload, &["--protocol-option", "indexes=multi-version"]].concat();
+        let output = tiny_run(&workload, "cicada", &directory.path().join("report.json"));
+        assert!(output.status.success(), "{workload:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 #[test]
@@ -86,6 +99,18 @@ fn check_report(report: &serde_json::Value, workload: &str, protocol: &str) {
     for may_be_null in ["peak_rss_bytes", "versions", "staleness_us"] {
         assert!(report.get(may_be_null).is_some(), "{may_be_null}");
     }
+    let figures = report["protocol_figures"].as_object().unwrap();
+    if protocol == "cicada" {
+        for number in ["clock_boosts", "clock_skew_max_ns", "inlined_rows_percent", "space_overhead_percent"] {
+            assert!(figures[number].as_f64().is_some_and(|number| number >= 0.0), "{number} in {report}");
+        }
+        assert!(figures["longest_backoff_us_over_time"].is_array(), "{report}");
+        let steps = ["while_running", "at_the_early_check", "while_installing", "at_the_check"];
+        let steps = steps.map(|step| figures[&format!("aborts_{step}")].as_u64().unwrap());
+        let aborts: u64 = report["aborts"].as_object().unwrap().values().filter_map(|count| count.as_u64()).sum();
+        // The counts are taken while threads run, one after the other.
+        assert!(steps.iter().sum::<u64>() + 100 >= aborts, "{report}");
+    }
     let kinds: u64 = report["completed_by_kind"].as_object().unwrap().values().filter_map(|count| count.as_u64()).sum();
     assert_eq!(Some(kinds), report["completed"].as_u64());
 }
@@ -103,7 +128,8 @@ fn list_names_workloads_and_protocols() {
     let output = polychron(&["bench", "list"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success());
-    for name in ["tpcc", "ycsb", "increment", "smallbank", "tatp"].into_iter().chain(PROTOCOLS.iter().map(|it| it.name))
+    for name in
+        ["tpcc", "ycsb", "increment", "scan", "smallbank", "tatp"].into_iter().chain(PROTOCOLS.iter().map(|it| it.name))
     {
         assert!(text.contains(name), "{name} is missing in\n{text}");
     }
@@ -144,6 +170,9 @@ fn bad_input_gets_one_line_and_code_2() {
         (&["bench", "ycsb", "--json", "/no/such/folder/result.json"], "/no/such/folder/result.json"),
         (&["bench", "ycsb", "--unheard-of"], "--unheard-of"),
         (&["bench", "increment", "--requests", "0"], "--requests"),
+        (&["bench", "scan", "--records", "1"], "--records"),
+        (&["bench", "scan", "--record-size", "7"], "--record-size"),
+        (&["bench", "scan", "--threads", "2", "--writers", "2"], "--writers"),
         (&["bench", "smallbank", "--customers", "1"], "--customers"),
         (&["bench", "tatp", "--subscribers", "0"], "--subscribers"),
     ];

@@ -37,6 +37,30 @@ fn every_protocol_keeps_its_promise() {
     }
 }
 
+/// With multi-version indexes, too; an option that there is not is refused in one line.
+#[test]
+fn options_of_a_protocol_are_passed_on() {
+    let check = |protocol, option| {
+        let common = ["--seconds", "0.5", "--seed", "5", "--threads", "3", "--strict"];
+        polychron(&[&["check", "--protocol", protocol, "--protocol-option", option][..], &common].concat())
+    };
+    let output = check("cicada", "indexes=multi-version");
+    let (out, err) = text(&output);
+    assert!(output.status.success() && out.contains("serializable"), "{out}{err}");
+    let refused = [
+        ("cicada", "indexes=many", "indexes is `many`"),
+        ("cicada", "indexes", "it is NAME=VALUE"),
+        ("cicada", "index=multi-version", "cicada has no option `index`"),
+        ("serial", "indexes=multi-version", "serial has no option `indexes`"),
+    ];
+    for (protocol, option, line) in refused {
+        let output = check(protocol, option);
+        let (_, err) = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{err}");
+        assert!(err.contains(line) && err.trim_end().lines().count() == 1, "{err}");
+    }
+}
+
 /// A store without transactions is found out, and told how to see it again.
 #[test]
 fn anomalies_end_with_code_1_and_a_seed() {

@@ -14,6 +14,8 @@ use polychron_schema::TableDefinition;
 use polychron_sync::atomic::{AtomicU64, Ordering, fence};
 use polychron_sync::{Mutex, MutexGuard};
 
+use crate::stores::Place;
+
 /// What the catalog must know of a protocol's table.
 pub trait Described {
     /// The table's definition, with the indexes it has.
@@ -105,6 +107,17 @@ impl<T: Described> Seen<T> {
     #[inline]
     pub fn is_present(&self, catalog: &Catalog<T>) -> bool {
         catalog.version() == self.version
+    }
+
+    /// The first of these places whose table has other indexes now than this list says. A table that was dropped has none to keep
+    /// up.
+    pub fn outdated(&self, catalog: &Catalog<T>, mut places: impl Iterator<Item = Place>) -> Option<Place> {
+        let (_, present) = catalog.snapshot();
+        places.find(|place| {
+            let position = place.table.position();
+            let tables = present[position].as_ref().zip(self[position].as_ref());
+            tables.is_some_and(|(present, known)| !Arc::ptr_eq(present, known))
+        })
     }
 
     /// The list as one that stays, for who is about to leave the guard.

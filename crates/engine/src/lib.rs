@@ -13,6 +13,7 @@
 pub mod aggregate;
 pub mod batch;
 pub mod catalog;
+mod distribution;
 pub mod drive;
 pub mod futures;
 #[doc(hidden)]
@@ -38,10 +39,11 @@ use futures::{Expression, FutureColumn, FutureError, Operand, Scalar};
 
 pub use aggregate::Aggregate;
 pub use batch::{ColumnBatch, ColumnValues, ColumnVector};
+pub use distribution::Distribution;
 pub use futures::{Future, FutureValue, Futures};
 pub use options::Common;
 pub use scan::{Direction, Restriction, Scan};
-pub use statistics::{Counters, Statistics, Versions};
+pub use statistics::{Counters, Figure, FigureValue, Statistics, Versions};
 pub use typed::{Operations, Table};
 
 /// A concurrency-control design: owns the tables, hands out workers.
@@ -66,6 +68,14 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// # Errors
     /// [`Error::OutOfMemory`] when the memory limit leaves no room to start.
     fn open(options: Self::Options, common: Common) -> Result<Arc<Self>, Error>;
+
+    /// Sets one of the protocol's own knobs by its name, from text: for programs that learn the protocol when they run.
+    ///
+    /// # Errors
+    /// [`Error::Options`]: there is no knob of that name, or it has no such value.
+    fn set_option(_options: &mut Self::Options, name: &str, _value: &str) -> Result<(), Error> {
+        Err(Error::Options(format!("{} has no option `{name}`", Self::NAME)))
+    }
 
     /// The memory of this database.
     fn memory(&self) -> &Arc<Memory>;
@@ -118,6 +128,11 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// `None` where records have one version only.
     fn versions(&self) -> Option<Versions> {
         None
+    }
+
+    /// What this protocol can tell of its tables that others cannot; walks every table.
+    fn inspect(&self) -> Vec<Figure> {
+        Vec::new()
     }
 }
 
@@ -352,6 +367,23 @@ pub trait Transaction {
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop>;
 
+    /// Visits every row of a table once, in the order that is fastest: for questions about all of it. A protocol whose rows
+    /// lie one behind the other goes along them and past every index.
+    ///
+    /// The default visits the rows in the order of their keys. In a read-write transaction the whole table stays as it was
+    /// seen until the commit, as far as it was visited, or the transaction conflicts.
+    ///
+    /// # Errors
+    /// [`Error::NoOrder`] where the primary index has no order and is needed: outside of snapshots always.
+    fn scan_table(
+        &mut self,
+        table: TableId,
+        projection: &Projection,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.scan_rows(&Scan { projection: *projection, ..Scan::all(table) }, visitor)
+    }
+
     /// Counts the rows of a range, or sums a column, or finds its smallest or largest value. The direction is of no
     /// matter.
     ///
@@ -426,6 +458,12 @@ pub trait Transaction {
     /// Starts bringing the row of `key` into the caches, and may remember where it is. Protects nothing.
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, _table: TableId, _key: K) {}
+
+    /// Whether the rows that the procedure declares are on their way already, as they are in a batch.
+    #[inline]
+    fn has_prefetched(&self) -> bool {
+        false
+    }
 
     /// The definition of a table, for dynamic access to rows.
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop>;

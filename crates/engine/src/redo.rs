@@ -18,6 +18,23 @@ pub enum Change<'a> {
     Delete,
 }
 
+/// A timestamp that orders all changes for ever, however often the numbers of a protocol's timestamps were used up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExtendedTimestamp {
+    /// How often the timestamps have begun anew.
+    pub era: u64,
+    /// The timestamp, as a number within its era.
+    pub timestamp: u64,
+}
+
+impl From<u64> for ExtendedTimestamp {
+    /// A timestamp of a protocol whose numbers are enough.
+    #[inline]
+    fn from(timestamp: u64) -> Self {
+        Self { era: 0, timestamp }
+    }
+}
+
 /// Receives the changes of each committed transaction, in its commit section, in the order of its serial position for
 /// every single key. The type parameter vanishes when logging is off.
 pub trait Redo: Send + Sync + 'static {
@@ -25,10 +42,10 @@ pub trait Redo: Send + Sync + 'static {
     const ENABLED: bool;
 
     /// One change. `timestamp` orders all changes of one key.
-    fn change(&self, worker: usize, timestamp: u64, table: TableId, key: &[u8], change: Change<'_>);
+    fn change(&self, worker: usize, timestamp: ExtendedTimestamp, table: TableId, key: &[u8], change: Change<'_>);
 
     /// The transaction with this timestamp has handed over all its changes.
-    fn committed(&self, worker: usize, timestamp: u64);
+    fn committed(&self, worker: usize, timestamp: ExtendedTimestamp);
 }
 
 /// No log.
@@ -39,8 +56,8 @@ impl Redo for NoRedo {
     const ENABLED: bool = false;
 
     #[inline]
-    fn change(&self, _: usize, _: u64, _: TableId, _: &[u8], _: Change<'_>) {}
+    fn change(&self, _: usize, _: ExtendedTimestamp, _: TableId, _: &[u8], _: Change<'_>) {}
 
     #[inline]
-    fn committed(&self, _: usize, _: u64) {}
+    fn committed(&self, _: usize, _: ExtendedTimestamp) {}
 }

@@ -6,6 +6,8 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{CachePadded, Mutex};
 use std::sync::{Arc, PoisonError};
 
+use crate::distribution::{Counting, Distribution};
+
 const REASONS: usize = Reason::ALL.len();
 
 /// One worker's counts. Its owner adds with a plain load and store; others may read at any time.
@@ -16,6 +18,7 @@ pub struct Counters {
     refusals: AtomicU64,
     staleness_us: AtomicU64,
     staleness_max_us: AtomicU64,
+    staleness: Counting,
     aborts: [AtomicU64; REASONS],
 }
 
@@ -37,6 +40,7 @@ impl Counters {
     pub fn snapshot(&self, staleness_us: u64) {
         add(&self.snapshots, 1);
         add(&self.staleness_us, staleness_us);
+        self.staleness.count(staleness_us);
         if staleness_us > self.staleness_max_us.load(Ordering::Relaxed) {
             self.staleness_max_us.store(staleness_us, Ordering::Relaxed);
         }
@@ -66,6 +70,7 @@ impl Counters {
         sum.refusals += self.refusals.load(Ordering::Relaxed);
         sum.staleness_sum_us += self.staleness_us.load(Ordering::Relaxed);
         sum.staleness_max_us = sum.staleness_max_us.max(self.staleness_max_us.load(Ordering::Relaxed));
+        sum.staleness.add(&self.staleness);
         for (total, count) in sum.aborts.iter_mut().zip(&self.aborts) {
             *total += count.load(Ordering::Relaxed);
         }
@@ -120,10 +125,12 @@ pub struct Statistics {
     pub staleness_sum_us: u64,
     /// The oldest of them, in microseconds.
     pub staleness_max_us: u64,
+    /// How old all of them were, in microseconds.
+    pub staleness: Distribution,
     /// Memory, where the protocol uses the engine's.
     pub memory: Option<MemoryStatistics>,
-    /// What this protocol counts besides: names with their units, and values.
-    pub figures: Vec<(&'static str, f64)>,
+    /// What this protocol counts besides, as far as that costs no walk over the tables.
+    pub figures: Vec<Figure>,
 }
 
 impl Statistics {
@@ -135,6 +142,42 @@ impl Statistics {
     /// Conflicts with their reasons' names, those that happened.
     pub fn aborts_by_reason(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         Reason::ALL.iter().map(|&reason| (reason.name(), self.aborts[reason as usize])).filter(|&(_, count)| count > 0)
+    }
+}
+
+/// Something that one protocol counts and others do not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// Words in lower case with underscores between them, the unit last.
+    pub name: &'static str,
+    /// Its value.
+    pub value: FigureValue,
+}
+
+/// What kind of number a [`Figure`] is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FigureValue {
+    /// How often something has happened since the database was opened.
+    Count(u64),
+    /// An average: a sum since the database was opened, and of how many.
+    Mean(u64, u64),
+    /// Something as it is now, or at most was.
+    Level(f64),
+    /// A level over time: seconds since the database was opened, and values.
+    Course(Vec<(f64, f64)>),
+}
+
+impl FigureValue {
+    /// What came after an earlier value of the same figure. A level stays as it is.
+    #[must_use]
+    pub fn since(&self, before: Option<&Self>) -> Self {
+        match (self, before) {
+            (Self::Count(now), Some(Self::Count(before))) => Self::Count(now - before),
+            (Self::Mean(sum, of), Some(Self::Mean(sum_before, of_before))) => {
+                Self::Mean(sum - sum_before, of - of_before)
+            }
+            _ => self.clone(),
+        }
     }
 }
 

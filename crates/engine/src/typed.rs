@@ -172,6 +172,15 @@ pub trait Operations: Transaction {
         Range::new(self, table.id, IndexId::PRIMARY, KeyBounds::of(&range))
     }
 
+    /// Visits every row of a table, in the order that is fastest; see [`Transaction::scan_table`].
+    #[inline]
+    fn visit_all<R: Row>(&mut self, table: &Table<R>, mut visit: impl FnMut(R::Ref<'_>)) -> Result<(), Stop> {
+        self.scan_table(table.id, &Projection::ALL, &mut |row| {
+            visit(R::view(row));
+            ControlFlow::Continue(())
+        })
+    }
+
     /// The rows whose keys begin with the columns of `prefix`, in order.
     #[inline]
     fn scan_prefix<'k, R: Row, P: KeyPrefix<KeyRef<'k, R>>>(

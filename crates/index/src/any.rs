@@ -32,6 +32,15 @@ impl AnyIndex {
         either!(self, index => index.get(key, guard))
     }
 
+    /// Looks a key's handle up, without the stamp.
+    #[inline]
+    pub fn find<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) -> Option<Handle> {
+        match self {
+            Self::Ordered(index) => index.get(key, guard).handle,
+            Self::Hash(index) => index.find(key, guard),
+        }
+    }
+
     /// Inserts a key that is absent.
     ///
     /// # Errors

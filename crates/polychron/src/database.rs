@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use polychron_engine::{
-    Common, Error, IndexDefinition, IndexId, Interactive, Mode, Procedure, Protocol, Row, Statistics, Stop, Table,
-    TableDefinition, TableId, Versions, Worker, drive,
+    Common, Error, Figure, IndexDefinition, IndexId, Interactive, Mode, Procedure, Protocol, Row, Statistics, Stop,
+    Table, TableDefinition, TableId, Versions, Worker, drive,
 };
 use polychron_schema::{Index, OwnedKey};
 
@@ -397,6 +397,19 @@ impl<P: Protocol> Database<P> {
     /// ```
     pub fn versions(&self) -> Option<Versions> {
         self.protocol.versions()
+    }
+
+    /// What the protocol can tell of its tables that others cannot. Walks every table.
+    ///
+    /// ```
+    /// # let database = polychron::Database::open(polychron::Options::default())?;
+    /// for figure in database.inspect() {
+    ///     println!("{}: {:?}", figure.name, figure.value);
+    /// }
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    pub fn inspect(&self) -> Vec<Figure> {
+        self.protocol.inspect()
     }
 }
 

@@ -96,8 +96,9 @@ pub use polychron_engine::scan::Comparison;
 pub use polychron_engine::typed::{Mapped, Range};
 pub use polychron_engine::{
     Abort, Access, Aggregate, ColumnBatch, ColumnValues, ColumnVector, Commit, Common, Declare, Direction, Error,
-    Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Mode, Operations, Procedure, Protocol,
-    Reason, Restriction, Savepoint, Scan, Statistics, Stop, Table, TableId, Transaction, Versions, Worker,
+    Figure, FigureValue, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Mode, Operations,
+    Procedure, Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Stop, Table, TableId, Transaction, Versions,
+    Worker,
 };
 pub use polychron_memory::{MemoryStatistics, Options as MemoryOptions, Pressure};
 pub use polychron_protocols as protocols;

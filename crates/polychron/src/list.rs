@@ -83,7 +83,7 @@ macro_rules! protocols {
 }
 
 protocols! {
-    polychron_protocols::maflingo::Maflingo;
+    polychron_protocols::cicada::Cicada;
     polychron_protocols::cicada::Cicada,
     polychron_protocols::maflingo::Maflingo,
     polychron_protocols::maflingo::Maflingo<polychron_protocols::maflingo::GlobalTid>,

@@ -28,6 +28,8 @@ const NAMING: &[&str] = &[
     "crates/check/",
     "crates/polychron/",
     "crates/cli/tests/",
+    // A paper's figures go by its name, and compare protocols.
+    "crates/figures/",
     "crates/tidy/",
     // Presets go by the names of the papers whose settings they are.
     "crates/workloads/src/ycsb/options.rs",
@@ -63,6 +65,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("protocols", &["base", "sync", "memory", "index", "schema", "engine"]),
     ("polychron", &["base", "sync", "memory", "index", "schema", "schema-derive", "log", "engine", "protocols"]),
     ("workloads", &["base", "sync", "memory", "schema", "engine"]),
+    ("figures", &["sync", "engine", "protocols", "workloads"]),
     ("check", &["base", "sync", "memory", "schema", "engine", "sim"]),
     ("sim", &["base", "sync", "schema", "engine", "log"]),
     ("fuzz", &["base", "memory", "index", "schema"]),
@@ -81,6 +84,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
             "polychron",
             "workloads",
             "check",
+            "figures",
             "sim",
             "sql",
             "server",

@@ -2,6 +2,7 @@
 
 pub mod increment;
 pub mod run;
+pub mod scan;
 pub mod smallbank;
 pub mod tatp;
 pub mod tpcc;

@@ -50,6 +50,10 @@ pub(crate) fn apply<T: Transaction>(
             Answer::Rows(if *backward { range.reverse().rows()? } else { range.rows()? })
         }
         Operation::ByCode(code) => Answer::Rows(t.scan_by(table, Person::BY_CODE, *code).rows()?),
+        Operation::Prefetch(from, count) => {
+            (*from..from + count).for_each(|id| t.prefetch(table, id));
+            Answer::Flag(true)
+        }
         Operation::Savepoint => {
             savepoints.push(t.savepoint());
             Answer::Flag(true)

@@ -2,6 +2,7 @@
 
 pub mod anomalies;
 pub mod background;
+pub mod batches;
 pub mod changes;
 pub mod differential;
 pub mod histories;
@@ -30,19 +31,20 @@ macro_rules! conformance {
                 growing_rows, deleted_keys_come_back, many_changes_of_one_row, nulls, projections,
                 roll_back_undoes_everything, panics_are_reported_and_undone, foreign_errors_are_passed_on);
             $crate::conformance!(@group $setup, scans: bounds, inverted_bounds, limits_and_stops, own_writes,
-                own_insertions_do_not_abort, restrictions, long_keys);
+                own_insertions_do_not_abort, restrictions, long_keys, whole_tables, whole_hash_tables);
             $crate::conformance!(@group $setup, secondaries: entries_follow_rows, entries_of_growing_rows,
                 violations_change_nothing, too_long_entries_change_nothing, unique_values_change_hands,
                 hash_entries, hash_look_up, definitions);
             $crate::conformance!(@group $setup, ranges: of_entries, refused);
+            $crate::conformance!(@group $setup, batches: declared_keys, hashed_keys);
             $crate::conformance!(@group $setup, savepoints: undo_writes, nest, undo_entries, undo_everything);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, values, workers,
                 memory, deletions_without_any_memory);
             $crate::conformance!(@group $setup, background: tombstones_that_were_read, absent_keys_that_were_read,
                 insertion_on_a_tombstone, upsert_on_a_tombstone, ranges_that_were_read, own_rows_that_move);
             $crate::conformance!(@group $setup, snapshots: see_no_later_change, are_consistent_under_writers,
-                keep_deleted_rows, keep_many_versions, many_at_once, are_counted, scan_while_memory_is_used_again,
-                by_secondary_index);
+                keep_deleted_rows, keep_many_versions, many_at_once, are_counted, scan_while_memory_is_used_again, whole_tables,
+                                by_secondary_index);
             $crate::conformance!(@group $setup, reclamation: updates, growing_updates, deletions_and_insertions,
                 secondary_entries, rolled_back_insertions, dropped_tables, dropped_tables_of_idle_workers, workers_that_leave,
                 updates_behind_a_snapshot, deletions_behind_a_snapshot, growth_behind_a_snapshot);
@@ -65,7 +67,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, phantoms: absent_key, absent_key_in_a_hash_table, count, empty_range,
                 minimum, maximum, backward_scan, stopped_scan, secondary_look_up, secondary_range, unique_secondary,
                 updated_into_a_range, deleted_out_of_a_range, tombstone, tombstone_that_grows,
-                tombstone_that_grows_in_a_range, insertion_given_up, insertion_refused);
+                tombstone_that_grows_in_a_range, whole_table, insertion_given_up, insertion_refused);
         }
     };
     (@group $setup:expr, $group:ident: $($behaviour:ident),* $(,)?) => {

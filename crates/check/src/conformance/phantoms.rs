@@ -104,6 +104,16 @@ scenarios! {
         crossing(setup, &database, &table, |t, table, side| t.scan(table, side..side + 10).count(), insert_at::<P>(3))
     };
 
+    /// The number of rows in a range, by a visit of the whole table.
+    whole_table, commits_whole_table: |setup| {
+        let (database, table) = items(setup, &[(11, 1), (15, 1), (31, 1), (35, 1)]);
+        crossing(setup, &database, &table, |t, table, side| {
+            let mut rows = 0;
+            t.visit_all(table, |row| rows += u32::from((side..side + 10).contains(&row.id())))?;
+            Ok(rows)
+        }, insert_at::<P>(3))
+    };
+
     /// A range without rows.
     empty_range, commits_empty_range: |setup| {
         let (database, table) = items(setup, &[(5, 1), (25, 1), (45, 1)]);

@@ -9,7 +9,7 @@ use polychron_engine::{
 use polychron_schema::Value;
 
 use crate::Setup;
-use crate::rows::{Item, Page, Person, person};
+use crate::rows::{Cell, Item, Page, Person, person};
 use crate::setup::{create, done, items, persons, run};
 
 fn ids<T: Transaction>(range: polychron_engine::typed::Range<'_, T, Item>) -> Result<Vec<u64>, Stop> {
@@ -120,6 +120,49 @@ pub fn own_insertions_do_not_abort<P: Protocol<Worker: Interactive>>(setup: &Set
     });
     let statistics = database.statistics();
     assert_eq!(statistics.conflicts(), 0, "{:?}", statistics.aborts_by_reason().collect::<Vec<_>>());
+}
+
+/// A whole table, own changes included, once each and until the visitor stops.
+pub fn whole_tables<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let rows: Vec<_> = (0..300).map(|id| (id, id as i64)).collect();
+    let (database, table) = items(setup, &rows);
+    let mut worker = database.worker().unwrap();
+    done(&mut worker, |t| {
+        t.delete(&table, 7)?;
+        t.update(&table, 8, |row| row.set_value(-8))?;
+        t.insert(&table, &Item { id: 1000, value: 1 })?;
+        let mut seen = Vec::new();
+        t.visit_all(&table, |row| seen.push((row.id(), row.value())))?;
+        seen.sort_unstable();
+        assert_eq!(seen, t.scan(&table, ..).map(|row| (row.id(), row.value())).collect::<Vec<_>>()?);
+        assert_eq!(seen.len(), 300);
+        let mut visits = 0;
+        t.scan_table(table.id(), &Projection::ALL, &mut |_| {
+            visits += 1;
+            if visits == 10 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        assert_eq!(visits, 10);
+        Ok(())
+    });
+    let gone = run(&mut worker, |t| t.visit_all(&Table::<Item>::from_id(polychron_base::TableId(99)), |_| ()));
+    assert!(matches!(gone, Err(polychron_base::Error::NoSuchTable(_))), "{gone:?}");
+}
+
+/// Outside of a snapshot a table without order is refused by name, or visited as a whole.
+pub fn whole_hash_tables<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let database = setup.open();
+    let table: Table<Cell> = create::<P, Cell>(&database);
+    let mut worker = database.worker().unwrap();
+    done(&mut worker, |t| (0..50).try_for_each(|id| t.insert(&table, &Cell { id, value: 1 })));
+    let visited = run(&mut worker, |t| {
+        let mut sum = 0;
+        t.visit_all(&table, |row| sum += row.value())?;
+        Ok(sum)
+    });
+    match visited {
+        Ok(sum) => assert_eq!(sum, 50),
+        Err(error) => assert!(matches!(error, polychron_base::Error::NoOrder(..)), "{error}"),
+    }
 }
 
 /// Restrictions filter rows, before the limit counts them; NULL satisfies none.

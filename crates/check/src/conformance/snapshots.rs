@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
-use polychron_engine::{Interactive, Mode, Operations, Protocol, Table, Worker};
+use polychron_base::Error;
+use polychron_base::error::Stopped;
+use polychron_base::random::Random;
+use polychron_base::sizes::scaled;
+use polychron_engine::{Interactive, Mode, Operations, Protocol, Row, Table, Transaction, Worker};
 
 use crate::Setup;
 use crate::party::Party;
-use crate::rows::{Item, Person, person, set};
+use crate::rows::{Cell, Item, Person, person, set};
 use crate::setup::{done, items, persons, snapshot};
 
 /// Lets changes become visible to snapshots that begin from now on.
@@ -220,6 +224,84 @@ pub fn scan_while_memory_is_used_again<P: Protocol<Worker: Interactive>>(setup: 
         Ok(seen)
     });
     assert_eq!(seen, (0..60).step_by(2).map(|id| (id, id as i64)).collect::<Vec<_>>());
+}
+
+/// The rows of a whole table, in the order of their keys; `None` where it has no order and would need it.
+fn visit_all<T, R>(
+    transaction: &mut T,
+    table: &Table<R>,
+    pair: impl Fn(R::Ref<'_>) -> (u64, i64),
+) -> Option<Vec<(u64, i64)>>
+where
+    T: Transaction,
+    R: Row,
+{
+    let mut seen = Vec::new();
+    if let Err(stop) = transaction.visit_all(table, |row| seen.push(pair(row))) {
+        let no_order = matches!(stop.into_parts(), Stopped::Failed(Error::NoOrder(..)));
+        assert!(no_order, "a snapshot is not refused for any other reason");
+        return None;
+    }
+    seen.sort_unstable();
+    Some(seen)
+}
+
+/// Whole tables, ordered and hashed, beside a thread that updates, deletes and brings back rows: two equal tables are
+/// seen equal, each row once, as the index shows them.
+pub fn whole_tables<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    const ROWS: u64 = 200;
+    let (database, items) = items(setup, &[]);
+    let cells = crate::setup::create::<P, Cell>(&database);
+    let mut writer = database.worker().unwrap();
+    done(&mut writer, |t| {
+        (0..ROWS).try_for_each(|id| {
+            t.insert(&items, &Item { id, value: 0 })?;
+            t.insert(&cells, &Cell { id, value: 0 })
+        })
+    });
+    settle(setup, &database);
+    let rounds = scaled(10_000, 300);
+    std::thread::scope(|scope| {
+        let (database, items, cells) = (&database, &items, &cells);
+        let writing = scope.spawn(move || {
+            let mut random = Random::stream(3, 0);
+            for round in 1..=rounds as i64 {
+                let (id, other) = (random.below(ROWS), ROWS + random.below(40));
+                done(&mut writer, |t| {
+                    match random.below(3) {
+                        0 => drop((t.delete(items, id)?, t.delete(cells, id)?)),
+                        1 => drop((t.delete(items, other)?, t.delete(cells, other)?)),
+                        _ => {
+                            for id in [id, other] {
+                                t.upsert(items, &Item { id, value: round })?;
+                                t.upsert(cells, &Cell { id, value: round })?;
+                            }
+                        }
+                    }
+                    Ok(())
+                });
+                if round % 16 == 0 {
+                    (setup.tick)(database);
+                    writer.tidy_up();
+                }
+            }
+        });
+        let mut worker = database.worker().unwrap();
+        let mut looks = 0;
+        while !writing.is_finished() || looks < 10 {
+            snapshot(&mut worker, |t| {
+                let by_index = t.scan(items, ..).map(|row| (row.id(), row.value())).collect::<Vec<_>>()?;
+                for _ in 0..2 {
+                    let of_items = visit_all(t, items, |row| (row.id(), row.value()));
+                    assert_eq!(of_items.as_ref(), Some(&by_index), "the table is not what its index shows");
+                    let of_cells = visit_all(t, cells, |row| (row.id(), row.value()));
+                    assert!(of_cells.is_none_or(|seen| seen == by_index), "two tables that change together differ");
+                }
+                Ok(())
+            });
+            looks += 1;
+        }
+    });
 }
 
 /// A snapshot finds rows by the secondary values they had.

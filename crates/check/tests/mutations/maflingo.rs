@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use polychron_base::error::Stopped;
 use polychron_engine::mutations::{interrupt, left_out};
-use polychron_engine::redo::{Change, NoRedo, Redo};
+use polychron_engine::redo::{Change, ExtendedTimestamp, NoRedo, Redo};
 use polychron_engine::{
     Commit, Common, Error, Insertion, Interactive, Mode, Operations, Protocol, Stop, Table, TableDefinition,
     Transaction, Worker, drive,
@@ -569,10 +569,10 @@ struct Ids(Arc<Mutex<Vec<u64>>>);
 impl Redo for Ids {
     const ENABLED: bool = true;
 
-    fn change(&self, _: usize, _: u64, _: polychron_engine::TableId, _: &[u8], _: Change<'_>) {}
+    fn change(&self, _: usize, _: ExtendedTimestamp, _: polychron_engine::TableId, _: &[u8], _: Change<'_>) {}
 
-    fn committed(&self, _: usize, id: u64) {
-        self.0.lock().unwrap().push(id);
+    fn committed(&self, _: usize, id: ExtendedTimestamp) {
+        self.0.lock().unwrap().push(id.timestamp);
     }
 }
 
@@ -695,6 +695,117 @@ fn snapshot_of_a_row_that_is_deleted() -> bool {
     snapshot_that_changes(&stage, |t| present(t, &items, 1), |t| t.delete(&items, 1).map(drop))
 }
 
+/// A transaction that an interruption may use: its worker stays for ever.
+fn lasting(stage: &Stage, mode: Mode) -> Tx<'static> {
+    Box::leak(Box::new(stage.worker())).begin(mode).unwrap()
+}
+
+/// Behind a snapshot that has been open for long, versions are pruned by this worker. Snapshots renew their guards whenever they
+/// look.
+struct Pruning {
+    stage: Stage,
+    oldest: Tx<'static>,
+    pruner: MaflingoWorker<LocalTid, NoRedo>,
+}
+
+impl Pruning {
+    fn new() -> Self {
+        let stage = Stage::open(&[(1, 10)], NoRedo, 1);
+        (0..2).for_each(|_| stage.tick());
+        let (oldest, pruner) = (lasting(&stage, Mode::Snapshot), stage.worker());
+        let mut pruning = Self { stage, oldest, pruner };
+        (0..6).for_each(|_| pruning.pass(&mut []));
+        drop(pruning.pruner.begin(Mode::ReadWrite).unwrap());
+        pruning
+    }
+
+    fn write(&mut self, mut write: impl FnMut(&Stage, &mut Tx<'_>) -> Result<(), Stop>) {
+        drive::transact(&mut self.pruner, Mode::ReadWrite, &mut |t| write(&self.stage, t)).unwrap();
+    }
+
+    fn overwrite(&mut self, value: i64) {
+        self.write(|stage, t| t.upsert(&stage.items, &Item { id: 1, value }));
+    }
+
+    /// What was written becomes the past; these snapshots and the oldest hold it back no longer than they must.
+    fn pass(&mut self, snapshots: &mut [&mut Tx<'_>]) {
+        for _ in 0..2 {
+            self.stage.tick();
+            for snapshot in snapshots.iter_mut() {
+                present(snapshot, &self.stage.items, FLAG).unwrap();
+            }
+            present(&mut self.oldest, &self.stage.items, FLAG).unwrap();
+        }
+        self.stage.tick();
+    }
+
+    /// Row 1 as a snapshot sees it that begins now, after `change` and pruning.
+    fn seen_after(&mut self, change: impl FnOnce(&mut Self)) -> Option<i64> {
+        let (stage, mut worker) = (self.stage.clone(), self.stage.worker());
+        let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
+        change(self);
+        self.pass(&mut [&mut snapshot]);
+        self.pruner.tidy_up();
+        present(&mut snapshot, &stage.items, 1).unwrap()
+    }
+}
+
+/// Two snapshots are open, of which the second sees a version in the middle.
+fn version_in_the_middle() -> bool {
+    let mut pruning = Pruning::new();
+    pruning.overwrite(11);
+    pruning.pass(&mut []);
+    pruning.seen_after(|pruning| pruning.overwrite(12)) != Some(11)
+}
+
+/// A row that an open snapshot sees is deleted behind a longer one.
+fn row_behind_a_tombstone() -> bool {
+    let mut pruning = Pruning::new();
+    pruning.overwrite(11);
+    pruning.pass(&mut []);
+    let delete = |stage: &Stage, t: &mut Tx<'_>| t.delete(&stage.items, 1).map(drop);
+    pruning.seen_after(|pruning| pruning.write(delete)) != Some(11)
+}
+
+/// A snapshot begins when a row was overwritten just now, and what is behind that was pruned.
+fn version_for_the_next_snapshot() -> bool {
+    let mut pruning = Pruning::new();
+    for value in [11, 12] {
+        pruning.overwrite(value);
+        pruning.pass(&mut []);
+    }
+    // By another worker, so that the pruner has not looked yet.
+    assert!(pruning.stage.set(1, 13));
+    pruning.pruner.tidy_up();
+    let mut worker = pruning.stage.worker();
+    let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
+    present(&mut snapshot, &pruning.stage.items, 1).unwrap() != Some(12)
+}
+
+/// A snapshot begins, and time passes, while the open ones are listed.
+fn snapshot_that_begins_beside_the_list() -> bool {
+    let mut pruning = Pruning::new();
+    pruning.overwrite(11);
+    pruning.pass(&mut []);
+    // While it runs, the version before is what new snapshots see.
+    let running = lasting(&pruning.stage, Mode::ReadWrite);
+    pruning.overwrite(12);
+    pruning.stage.tick();
+    present(&mut pruning.oldest, &pruning.stage.items, FLAG).unwrap();
+    let open = Rc::new(Cell::new(None));
+    interrupt(Point::Listed, {
+        let (stage, open) = (pruning.stage.clone(), Rc::clone(&open));
+        move || {
+            open.set(Some(lasting(&stage, Mode::Snapshot)));
+            drop(running);
+            stage.tick();
+        }
+    });
+    pruning.pruner.tidy_up();
+    let mut snapshot = open.take().expect("the pruner has looked");
+    present(&mut snapshot, &pruning.stage.items, 1).unwrap() != Some(11)
+}
+
 /// The tombstone on which a transaction writes is due to go.
 fn insertion_on_a_tombstone() -> bool {
     let stage = stage(&[(5, 1)]);
@@ -793,6 +904,10 @@ crate::killers! { Step:
     OutliveClaims: insertion_on_a_tombstone;
     OutliveSnapshots: snapshot_of_a_row_that_is_deleted;
     UnlinkOnlyTombstones: key_that_came_back;
+    KeepSeen: version_in_the_middle;
+    KeepUnsettled: version_for_the_next_snapshot;
+    HorizonBeforeList: snapshot_that_begins_beside_the_list;
+    KeepHidden: row_behind_a_tombstone;
     UndoInsertions: insertion_that_was_rolled_back;
     UndoOperations: row_whose_entry_was_refused;
     RefuseDuplicates: code_of_two_members;

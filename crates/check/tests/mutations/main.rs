@@ -3,6 +3,7 @@
 //! A *killer* plays one interleaving in one thread and tells whether it went wrong. With the whole protocol it must not, and
 //! with one step left out it must. `docs/mutation-proof.md` lists steps and killers, and is compared with them.
 
+mod cicada;
 mod maflingo;
 mod partitioned_store;
 mod serial;
@@ -55,6 +56,9 @@ fn the_page_is_complete() {
     };
     for &step in polychron_protocols::maflingo::Step::ALL {
         look_for("maflingo", step.name(), maflingo::killer(step).0);
+    }
+    for &step in polychron_protocols::cicada::Step::ALL {
+        look_for("cicada", step.name(), cicada::killer(step).0);
     }
     for &step in polychron_protocols::partitioned_store::Step::ALL {
         look_for("partitioned_store", step.name(), partitioned_store::killer(step).0);

@@ -5,6 +5,7 @@
 //! the protocol's own.
 
 mod batch;
+mod fingers;
 mod hints;
 mod keeper;
 mod nodes;
@@ -27,10 +28,11 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 use crate::Scan;
 
 pub use batch::Batch;
+pub use fingers::Fingers;
 pub use hints::Hints;
 pub use keeper::{Keeper, Keys, OwnedKey, for_each, wait_for};
 pub use nodes::{NodeSet, NodeStep};
-pub use prefetch::{Arrival, Prefetched, Walks, execute_in_groups};
+pub use prefetch::{GROUP, Prefetched, execute_in_groups};
 pub use rows::{check_key, check_row, entry_words, key_in_entry, words_of};
 pub use table::{Blueprint, Keyed, StoreTable};
 

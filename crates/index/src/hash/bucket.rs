@@ -197,17 +197,22 @@ impl Bucket {
     /// word by chance is left to the long way.
     #[inline]
     pub(super) fn read_inline<K>(&self, meta: Meta, probe: &Probe<K>) -> Option<Handle> {
+        let mut found = 0;
         for (index, slot) in self.slots.iter().enumerate() {
-            // Acquire pairs with `fill`, for the value also with the release of a replacement.
-            if slot.word.load(Ordering::Acquire) == probe.word {
-                let value = slot.value.load(Ordering::Acquire);
-                if probe.kind == LONG || meta.kind(index) != probe.kind || self.meta() != meta {
-                    return None;
-                }
-                return Handle::new(value.addr() as u64);
-            }
+            // Acquire pairs with `fill`.
+            found |= u32::from(slot.word.load(Ordering::Acquire) == probe.word) << index;
         }
-        None
+        // No branch tells the slots apart: which one it is nobody can predict, and a wrong guess would wait for the memory.
+        if found == 0 {
+            return None;
+        }
+        let index = found.trailing_zeros() as usize;
+        // Acquire pairs with `fill` and with the release of a replacement.
+        let value = self.slots[index].value.load(Ordering::Acquire);
+        if probe.kind == LONG || meta.kind(index) != probe.kind || self.meta() != meta {
+            return None;
+        }
+        Handle::new(value.addr() as u64)
     }
 
     /// Looks the probe up in the chain of this head without writing anything; `meta` is the head's settled meta word.

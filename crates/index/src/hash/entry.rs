@@ -31,7 +31,12 @@ pub(super) struct Probe<K> {
 impl<K: EncodedKey> Probe<K> {
     #[inline]
     pub(super) fn new(key: K) -> Self {
-        let (hash, len) = (key.hash(), key.len());
+        Self::with_hash(key, key.hash())
+    }
+
+    #[inline]
+    pub(super) fn with_hash(key: K, hash: u64) -> Self {
+        let len = key.len();
         if len <= INLINE_BYTES {
             Self { key, hash, word: key.slice(0), kind: len as u64 + 1 }
         } else {

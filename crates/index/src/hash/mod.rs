@@ -22,7 +22,7 @@ use polychron_memory::{Guard, OutOfMemory};
 use polychron_sync::atomic::{AtomicPtr, Ordering};
 
 use crate::{Changes, Handle, Inserted, Lookup};
-use bucket::{Bucket, Latched, Patience, Place, inline_value};
+use bucket::{Bucket, Latched, Meta, Patience, Place, inline_value};
 use entry::{EMPTY, LongKey, Probe};
 use table::{Header, Table};
 
@@ -183,16 +183,35 @@ impl HashIndex {
     #[inline]
     pub fn get<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) -> Lookup {
         let probe = Probe::new(key);
+        let (table, head, meta, handle) = self.look_once(&probe, guard);
+        match handle {
+            Some(_) => Lookup { handle, stamp: table.stamp(head.into(), meta.insertions()) },
+            None => get_anywhere(table, key, probe.hash),
+        }
+    }
+
+    /// Finds a key's handle alone, which is less work than [`HashIndex::get`]. Writes nothing that is shared.
+    #[inline]
+    pub fn find<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) -> Option<Handle> {
+        let probe = Probe::new(key);
+        let (table, _, _, handle) = self.look_once(&probe, guard);
+        handle.or_else(|| get_anywhere(table, key, probe.hash).handle)
+    }
+
+    /// The short way of a look-up: the bucket, its meta word, and the handle if the key lies in the bucket itself and nobody
+    /// changes it.
+    #[inline]
+    fn look_once<'g, K: EncodedKey>(
+        &self,
+        probe: &Probe<K>,
+        guard: &'g Guard<'_>,
+    ) -> (Table<'g>, &'g Bucket, Meta, Option<Handle>) {
         let table = self.table(guard);
         // SAFETY: the table is the current one.
         let head = unsafe { table.bucket(probe.hash) };
         let meta = head.meta();
-        if meta.is_settled()
-            && let Some(handle) = head.read_inline(meta, &probe)
-        {
-            return Lookup { handle: Some(handle), stamp: table.stamp(head.into(), meta.insertions()) };
-        }
-        get_anywhere(table, &probe)
+        let handle = if meta.is_settled() { head.read_inline(meta, probe) } else { None };
+        (table, head, meta, handle)
     }
 
     /// Touches the cache line of the bucket that covers a key, so that a look-up some time later need not wait for it.
@@ -398,7 +417,8 @@ fn allocate_overflow(guard: &Guard<'_>) -> Result<NonNull<Bucket>, OutOfMemory> 
 
 /// A look-up of a key that does not lie in its bucket itself, or that met a writer or a moved bucket.
 #[inline(never)]
-fn get_anywhere<K: EncodedKey>(mut table: Table<'_>, probe: &Probe<K>) -> Lookup {
+fn get_anywhere<K: EncodedKey>(mut table: Table<'_>, key: K, hash: u64) -> Lookup {
+    let probe = &Probe::with_hash(key, hash);
     let mut patience = Patience::new();
     loop {
         // SAFETY: the table was the current one, or was reached through a moved bucket that covers the hash.

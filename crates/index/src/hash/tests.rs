@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use polychron_base::key::Key8;
+use polychron_base::sizes::scaled;
 use polychron_memory::{Guard, Local, Memory, Options};
 use polychron_sync::atomic::Ordering;
 
@@ -70,18 +71,19 @@ fn refused_growth_only_makes_chains_longer() {
     let guard = local.pin();
     let mut index = HashIndex::new(0, &guard).unwrap();
     REFUSE_TABLES.set(true);
-    for n in 0..500 {
+    let (few, many) = (scaled(500, 200) as u64, scaled(2000, 800) as u64);
+    for n in 0..few {
         insert(&index, n, &guard);
     }
     assert_eq!(index.statistics(&guard).buckets, super::MIN_BUCKETS);
-    assert!((0..500).all(|n| index.get(key(n), &guard).handle == Some(handle(n + 1))));
+    assert!((0..few).all(|n| index.get(key(n), &guard).handle == Some(handle(n + 1))));
     REFUSE_TABLES.set(false);
-    for n in 500..2000 {
+    for n in few..many {
         insert(&index, n, &guard);
     }
     while index.advance_growth(&guard) {}
     assert!(index.statistics(&guard).buckets > 64);
-    assert!((0..2000).all(|n| index.get(key(n), &guard).handle == Some(handle(n + 1))));
+    assert!((0..many).all(|n| index.get(key(n), &guard).handle == Some(handle(n + 1))));
     // SAFETY: this thread alone has the index.
     unsafe { index.destroy(&guard) };
 }
@@ -91,7 +93,7 @@ fn overflow_buckets_are_counted_exactly_through_growth_and_removal() {
     let local = local();
     let guard = local.pin();
     let mut index = HashIndex::new(0, &guard).unwrap();
-    for n in 0..5000 {
+    for n in 0..scaled(5000, 200) as u64 {
         insert(&index, n, &guard);
         if n % 3 == 0 {
             assert!(index.remove(key(n / 2), handle(n / 2 + 1), &guard) || n / 2 < n);

@@ -71,7 +71,7 @@ mod tests {
         let mut permutation = Permutation::identity(0);
         let mut model: Vec<usize> = Vec::new();
         let mut state = 7u64;
-        for _ in 0..10_000 {
+        for _ in 0..polychron_base::sizes::scaled(10_000, 200) {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let choice = (state >> 33) as usize;
             if choice.is_multiple_of(2) && model.len() < LEAF_WIDTH {

@@ -16,14 +16,17 @@
 use std::ops::Bound;
 
 use polychron_base::key::EncodedKey;
+use polychron_engine::mutations::left_out;
 use polychron_engine::stores::Place;
+use polychron_sync::MODELLED;
 use polychron_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::record::raise;
+use super::steps::Step;
 use super::timestamp::Timestamp;
 
 /// Words of the table: what was read absent within the life of a transaction is spread over them.
-const WORDS: usize = 4096;
+const WORDS: usize = if MODELLED { 64 } else { 4096 };
 /// The longest prefix that is told apart.
 const LONGEST_PREFIX: usize = 31;
 
@@ -111,6 +114,9 @@ fn shared_prefix(low: &[u8], upper: Bound<&[u8]>) -> usize {
 
 impl Lengths {
     fn add(&self, bytes: usize) {
+        if left_out(Step::NoteLengths) {
+            return;
+        }
         let bit = 1 << bytes;
         // Relaxed here is enough to save the write: who finds the bit set relies on whoever set it, sequentially consistent too.
         if self.0.load(Ordering::SeqCst) & bit == 0 {
@@ -137,14 +143,14 @@ impl Absences {
     pub(super) fn admit<K: EncodedKey>(&self, place: Place, key: K, lengths: &Lengths, timestamp: Timestamp) -> bool {
         // SeqCst: behind the insertion in the one order of all.
         let admits = |part: Part| !Timestamp(self.words[part.word()].load(Ordering::SeqCst)).is_after(timestamp);
-        if !admits(Part::key(place, key)) {
+        if !admits(Part::key(place, key)) && !left_out(Step::AdmitKeys) {
             return false;
         }
         let mut lengths = lengths.0.load(Ordering::SeqCst);
         while lengths != 0 {
             let bytes = lengths.trailing_zeros() as usize;
             lengths &= lengths - 1;
-            if bytes <= key.len() && !admits(Part::prefix(place, key, bytes)) {
+            if bytes <= key.len() && !admits(Part::prefix(place, key, bytes)) && !left_out(Step::AdmitRanges) {
                 return false;
             }
         }

@@ -4,16 +4,18 @@
 //! have to be looked up in a directory first. The first pages are small, so that a small table needs little; from 8192 records
 //! on a page holds as many and has up to 2 MiB.
 
+use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use polychron_memory::{Guard, OutOfMemory};
-use polychron_sync::SpinLatch;
+use polychron_sync::{Mutex, SpinLatch};
 
 use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES, Link, Record};
 
 const FIRST_PAGE: usize = 64;
 const LARGEST_PAGE: usize = 8192;
+const LARGEST_PAGE_BYTES: usize = 2 << 20;
 /// Lists of free places, so that workers seldom meet.
 const STRIPES: usize = 8;
 /// New places taken at a time.
@@ -30,6 +32,36 @@ struct Page {
 // SAFETY: the page is owned by the array; what lies in it is shared through `Record`.
 unsafe impl Send for Page {}
 
+/// Places of heads that lie one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stretch<'a> {
+    memory: NonNull<u8>,
+    heads: usize,
+    head_bytes: usize,
+    array: PhantomData<&'a RecordArray>,
+}
+
+impl Stretch<'_> {
+    /// How many there are.
+    #[inline]
+    pub(super) fn len(self) -> usize {
+        self.heads
+    }
+
+    /// Cache lines of a head.
+    #[inline]
+    pub(super) fn lines(self) -> usize {
+        self.head_bytes / 64
+    }
+
+    /// One of them.
+    #[inline]
+    pub(super) fn get(self, position: usize) -> Option<Record> {
+        // SAFETY: a head was made there, and pages live as long as the array, which is borrowed.
+        (position < self.heads).then(|| unsafe { Record::at(self.memory.add(position * self.head_bytes)) })
+    }
+}
+
 /// The records of one index.
 #[derive(Debug)]
 pub(super) struct RecordArray {
@@ -42,7 +74,11 @@ impl RecordArray {
     /// An array of records whose heads have room for a row of `row_bytes`; rows longer than heads can hold lie elsewhere, and
     /// only deletions in the head.
     pub(super) fn new(row_bytes: usize) -> Self {
-        let inlined = if row_bytes > LONGEST_INLINE_BYTES { 0 } else { row_bytes };
+        Self::with_room(if row_bytes > LONGEST_INLINE_BYTES { 0 } else { row_bytes })
+    }
+
+    /// An array of records whose heads have room for `inlined` bytes.
+    pub(super) fn with_room(inlined: usize) -> Self {
         let head_bytes = (HEAD_BYTES + inlined).next_multiple_of(64);
         Self { head_bytes, pages: Mutex::default(), free: std::array::from_fn(|_| SpinLatch::default()) }
     }
@@ -75,7 +111,7 @@ impl RecordArray {
                 return Ok(record);
             }
             let so_far: usize = pages.iter().map(|page| page.capacity).sum();
-            let capacity = so_far.clamp(FIRST_PAGE, LARGEST_PAGE);
+            let capacity = so_far.clamp(FIRST_PAGE, LARGEST_PAGE.min(LARGEST_PAGE_BYTES / self.head_bytes));
             let memory = guard.allocate(capacity * self.head_bytes)?;
             pages.push(Page { memory, capacity, made: 0 });
         }
@@ -101,17 +137,23 @@ impl RecordArray {
         self.free[worker % STRIPES].lock().push(record);
     }
 
-    /// Visits all places, free ones too.
-    pub(super) fn for_each(&self, mut visit: impl FnMut(Record)) {
+    /// All places that were made so far, free ones too, page by page.
+    pub(super) fn stretches(&self) -> Vec<Stretch<'_>> {
         let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        let made: Vec<_> = pages.iter().map(|page| (page.memory, page.made)).collect();
-        drop(pages);
-        for (memory, made) in made {
-            for position in 0..made {
-                // SAFETY: a head was made there, and pages live as long as the array.
-                visit(unsafe { Record::at(memory.add(position * self.head_bytes)) });
-            }
-        }
+        let stretch = |page: &Page| Stretch {
+            memory: page.memory,
+            heads: page.made,
+            head_bytes: self.head_bytes,
+            array: PhantomData,
+        };
+        pages.iter().map(stretch).collect()
+    }
+
+    /// Visits all places, free ones too.
+    pub(super) fn for_each(&self, visit: impl FnMut(Record)) {
+        let stretches = self.stretches();
+        let records = stretches.iter().flat_map(|stretch| (0..stretch.len()).filter_map(|at| stretch.get(at)));
+        records.for_each(visit);
     }
 
     /// Gives all memory back.

@@ -10,11 +10,14 @@
 //! scan, which comes behind a barrier of its own, saw the words, or the worker sees what the leader published and starts
 //! over. An idle worker's words are [`NONE`], so it holds nothing back.
 
-use polychron_base::clock::{Clock, SystemClock};
+use polychron_engine::mutations::{left_out, pass};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, publish};
 
+use super::counts::Counts;
 use super::options::{Consistency, Options};
+use super::steps::{Point, Step};
+use super::time::Time;
 use super::timestamp::{Shape, Timestamp};
 
 /// What the words of an idle worker hold; no timestamp is zero.
@@ -27,11 +30,10 @@ struct Slot {
     active: AtomicU64,
     floor: AtomicU64,
     clock: AtomicU64,
-    /// Counts for statistics; of all workers that had the slot.
-    boosts: AtomicU64,
-    promotions: AtomicU64,
-    /// The most that the clock was behind another one when it looked.
-    skew: AtomicU64,
+    /// The latest adjusted reading of which a timestamp was made.
+    drawn: AtomicU64,
+    /// For statistics.
+    counts: Counts,
 }
 
 #[derive(Debug)]
@@ -51,7 +53,7 @@ pub(super) struct Clocks {
     central: Option<CachePadded<AtomicU64>>,
     used_slots: CachePadded<AtomicUsize>,
     slots: Box<[CachePadded<Slot>]>,
-    clock: SystemClock,
+    time: Time,
     pub(super) shape: Shape,
     /// Whether clocks are the machine's, or go on by what each worker measures.
     is_machine_time: bool,
@@ -83,22 +85,17 @@ impl LocalClock {
     }
 }
 
-/// Adds to a count that only the calling thread writes.
-fn add_one(count: &AtomicU64) {
-    count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-}
-
 impl Clocks {
     /// Clocks for so many workers.
     pub(super) fn new(options: &Options, shape: Shape, workers: usize) -> Self {
-        let clock = SystemClock::new();
-        let start = shape.proper(if options.central_clock { 1 } else { clock.now_ns() });
+        let time = Time::new();
+        let start = shape.proper(if options.central_clock { 1 } else { time.now_ns() });
         let first = shape.timestamp(start, 0);
         let horizons = Horizons {
             bound: AtomicU64::new(start),
             min_wts: AtomicU64::new(first.0),
             min_rts: AtomicU64::new(first.predecessor().0),
-            led_at_ns: AtomicU64::new(clock.now_ns()),
+            led_at_ns: AtomicU64::new(time.now_ns()),
         };
         Self {
             horizons: CachePadded::new(horizons),
@@ -106,7 +103,7 @@ impl Clocks {
             central: options.central_clock.then(|| CachePadded::new(AtomicU64::new(start))),
             used_slots: CachePadded::new(AtomicUsize::new(0)),
             slots: (0..workers).map(|_| CachePadded::default()).collect(),
-            clock,
+            time,
             shape,
             is_machine_time: options.consistency != Consistency::Loose,
             synchronization_ns: options.synchronization_interval.as_nanos() as u64,
@@ -118,7 +115,7 @@ impl Clocks {
     /// The machine's time.
     #[inline]
     pub(super) fn now_ns(&self) -> u64 {
-        self.clock.now_ns()
+        self.time.now_ns()
     }
 
     /// A clock for the worker that has this slot; timestamps of a worker that had it before lie behind.
@@ -169,11 +166,10 @@ impl Clocks {
             local.partner = (local.partner + 1) % used;
         }
         let other = self.slots[local.partner].clock.load(Ordering::Relaxed);
-        if other > local.time {
-            let skew = &self.slots[slot].skew;
-            skew.store(skew.load(Ordering::Relaxed).max(other - local.time), Ordering::Relaxed);
-            local.time = other;
+        if local.partner != slot {
+            self.counts(slot).skew.note(other.saturating_sub(local.time));
         }
+        local.time = local.time.max(other);
     }
 
     /// Makes the worker's next timestamps later than a clock reading (causal consistency).
@@ -181,23 +177,28 @@ impl Clocks {
         local.adjusted = local.adjusted.max(adjusted);
     }
 
+    /// Puts a worker's clock ahead.
+    #[cfg(test)]
+    pub(super) fn push(&self, local: &mut LocalClock, by_ns: u64) {
+        local.time += by_ns;
+    }
+
     /// A conflict: the next attempt's timestamp is ahead of the other clocks.
     #[inline]
     pub(super) fn boost(&self, local: &mut LocalClock, slot: usize) {
         local.boost = self.boost_ns;
-        add_one(&self.slots[slot].boosts);
+        self.counts(slot).boosts.add(1);
     }
 
-    /// Counts a row that moved into its head.
-    pub(super) fn count_promotion(&self, slot: usize) {
-        add_one(&self.slots[slot].promotions);
+    /// What the worker of this slot counts.
+    #[inline]
+    pub(super) fn counts(&self, slot: usize) -> &Counts {
+        &self.slots[slot].counts
     }
 
-    /// How often a worker's clock was boosted, and how many rows moved into their heads.
-    pub(super) fn counts(&self) -> (u64, u64) {
-        let sum =
-            |word: fn(&Slot) -> &AtomicU64| self.slots.iter().map(|slot| word(slot).load(Ordering::Relaxed)).sum();
-        (sum(|slot| &slot.boosts), sum(|slot| &slot.promotions))
+    /// What all workers have counted so far.
+    pub(super) fn all_counts(&self) -> impl Iterator<Item = &Counts> + Clone {
+        self.slots.iter().map(|slot| &slot.counts)
     }
 
     /// A commit ends the boost.
@@ -209,8 +210,15 @@ impl Clocks {
     #[inline]
     fn draw(&self, local: &mut LocalClock) {
         let next = match &self.central {
-            // SeqCst for the one order that all draw from; the value alone matters.
-            Some(counter) => counter.fetch_add(1, Ordering::SeqCst) + 1,
+            Some(counter) => loop {
+                // SeqCst for the one order that all draw from; the value alone matters.
+                let drawn = counter.fetch_add(1, Ordering::SeqCst) + 1;
+                // Not made proper: the number after it is drawn by somebody, who may be this worker.
+                if self.shape.proper(drawn) == drawn {
+                    break drawn;
+                }
+            },
+            None if left_out(Step::ExceedLast) => local.time + local.boost,
             None => (local.time + local.boost).max(local.adjusted + 1),
         };
         local.adjusted = self.shape.proper(next);
@@ -225,15 +233,21 @@ impl Clocks {
         loop {
             self.draw(local);
             let timestamp = self.shape.timestamp(local.adjusted, slot);
+            pass(Point::Drawn);
+            words.drawn.store(local.adjusted, Ordering::Relaxed);
             // The barrier below comes before anyone may rely on it; release because a renewed word ends an old claim.
             words.floor.store(min_wts.predecessor().0, Ordering::Release);
             // Barrier: pairs with those of `lead`.
             publish(&words.active, timestamp.0);
+            pass(Point::Published);
             // Acquire: pairs with the leader's `publish`.
             let bound = self.horizons.bound.load(Ordering::Acquire);
             let now = self.min_wts();
-            if local.adjusted >= bound && now == min_wts {
+            if (local.adjusted >= bound || left_out(Step::BeginAfterBound)) && now == min_wts {
                 return timestamp;
+            }
+            if local.adjusted < bound {
+                words.counts.skew.note_most(bound - local.adjusted);
             }
             local.time = local.time.max(bound);
             min_wts = now;
@@ -246,10 +260,11 @@ impl Clocks {
         let mut min_wts = self.min_wts();
         loop {
             let floor = min_wts.predecessor();
+            pass(Point::Drawn);
             // Barrier: pairs with the second one of `lead`.
             publish(&self.slots[slot].floor, floor.0);
             let now = self.min_wts();
-            if now == min_wts {
+            if now == min_wts || left_out(Step::BeginAtHorizon) {
                 return floor;
             }
             min_wts = now;
@@ -265,14 +280,17 @@ impl Clocks {
         words.floor.store(NONE, Ordering::Release);
     }
 
-    /// The most that a clock was found behind another one.
-    pub(super) fn skew(&self) -> u64 {
-        self.slots.iter().map(|slot| slot.skew.load(Ordering::Relaxed)).max().unwrap_or(0)
-    }
-
     /// The clock reading that no transaction begins before any more.
     pub(super) fn bound(&self) -> u64 {
         self.horizons.bound.load(Ordering::Relaxed)
+    }
+
+    /// A reading that no transaction is ahead of which has a timestamp by now.
+    pub(super) fn furthest_drawn(&self) -> u64 {
+        // SeqCst: the barrier between what the caller has made known and the look at the words; pairs with that of `begin`. Whom
+        // the look misses knows it.
+        fence(Ordering::SeqCst);
+        self.slots.iter().map(|slot| slot.drawn.load(Ordering::Relaxed)).max().unwrap_or(0)
     }
 
     /// Every transaction that has an earlier timestamp has ended.
@@ -298,7 +316,7 @@ impl Clocks {
 
     /// What is settled, and all moments before that at which somebody reads, now or later.
     pub(super) fn held_moments(&self, moments: &mut Vec<Timestamp>) -> Timestamp {
-        let settled = self.min_wts().predecessor();
+        let mut settled = self.min_wts().predecessor();
         // SeqCst: the barrier between the horizon and the look at the words; pairs with those of `begin` and `begin_snapshot`.
         // Whom the look misses sees that horizon, and reads at it or later.
         fence(Ordering::SeqCst);
@@ -307,6 +325,10 @@ impl Clocks {
         let words = slots.iter().map(|slot| slot.floor.load(Ordering::Acquire));
         moments.clear();
         moments.extend(words.filter(|&word| word != NONE).map(Timestamp));
+        pass(Point::Counted);
+        if left_out(Step::HorizonBeforeMoments) {
+            settled = self.min_wts().predecessor();
+        }
         settled
     }
 
@@ -365,7 +387,8 @@ impl Clocks {
         publish(&horizons.bound, bound);
         // Acquire: again for slots that joined meanwhile; and pairs with `end`.
         let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
-        let earliest = |from: Timestamp, word: &dyn Fn(&Slot) -> &AtomicU64| {
+        let earliest = |from: Timestamp, step: Step, word: &dyn Fn(&Slot) -> &AtomicU64| {
+            let slots = if left_out(step) { &[] } else { slots };
             let held = slots.iter().map(|slot| word(slot).load(Ordering::Acquire)).filter(|&word| word != NONE);
             held.map(Timestamp).fold(from, |least, word| if word.is_before(least) { word } else { least })
         };
@@ -373,10 +396,13 @@ impl Clocks {
         // go back, and nobody relies on that word.
         let not_before = |new: Timestamp, old: Timestamp| if new.is_before(old) { old } else { new };
         let old_min_wts = Timestamp(horizons.min_wts.load(Ordering::Relaxed));
-        let min_wts = not_before(earliest(self.shape.timestamp(bound, 0), &|slot| &slot.active), old_min_wts);
+        let old_min_wts = if left_out(Step::NeverGoBack) { Timestamp(NONE) } else { old_min_wts };
+        let earliest_active = earliest(self.shape.timestamp(bound, 0), Step::AwaitWriters, &|slot| &slot.active);
+        let min_wts = not_before(earliest_active, old_min_wts);
+        pass(Point::Scanned);
         // Barrier: pairs with those of `begin` and `begin_snapshot`; whom the scan misses sees this horizon.
         publish(&horizons.min_wts, min_wts.0);
-        let min_rts = earliest(min_wts.predecessor(), &|slot| &slot.floor);
+        let min_rts = earliest(min_wts.predecessor(), Step::AwaitReaders, &|slot| &slot.floor);
         let min_rts = not_before(min_rts, Timestamp(horizons.min_rts.load(Ordering::Relaxed)));
         // Release: pairs with the acquire in `min_rts`.
         horizons.min_rts.store(min_rts.0, Ordering::Release);
@@ -386,3 +412,6 @@ impl Clocks {
         true
     }
 }
+
+#[cfg(all(test, loom))]
+mod model;

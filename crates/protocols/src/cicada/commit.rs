@@ -21,18 +21,22 @@
 //! was closed gets a new one.
 
 use polychron_base::error::KeyPreview;
-use polychron_base::{Abort, Error, IndexId, Reason, Stop};
-use polychron_engine::redo::{self, Redo};
+use polychron_base::{Abort, Error, Reason, Stop};
+use polychron_engine::mutations::{left_out, pass};
+use polychron_engine::redo::Redo;
 use polychron_engine::stores::{OwnedKey, Place};
 use polychron_index::Inserted;
 use polychron_sync::Backoff;
 
+use super::counts::Stage;
 use super::options::Consistency;
-use super::reclaim::Garbage;
+use super::reclaim::{Entry, Garbage};
 use super::record::{Link, Record, Status, Version, search};
-use super::sets::{Kind, Sets, Target, Write};
+use super::sets::{Fresh, Kind, Sets, Target, Write};
+use super::steps::{Point, Step};
 use super::table::Store;
 use super::transaction::CicadaTransaction;
+use super::worker::State;
 
 /// How many writes are sorted by contention (§3.5).
 const SORTED: usize = 8;
@@ -40,7 +44,7 @@ const SORTED: usize = 8;
 /// A write that counts, on its way into the database.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
-    write: u32,
+    pub(super) write: u32,
     /// How long ago, in timestamps, the record was written last.
     age: i64,
     /// Where it was installed, as what.
@@ -55,18 +59,28 @@ enum Linked {
     Conflict(Reason),
 }
 
+/// Whether the write is the insertion of a key that must have no row.
+#[inline]
+fn refuses_rows(write: &Write) -> bool {
+    write.target == Target::Key && !write.blind && !left_out(Step::RefuseInsertedFirst)
+}
+
 impl<R: Redo> CicadaTransaction<'_, R> {
     /// Validates, and makes the writes part of the database.
     pub(super) fn validate_and_write(&mut self) -> Result<(), Stop> {
         if self.state.sets.writes.is_empty() {
-            self.validate_reads()?;
+            if !left_out(Step::ValidateReaders) {
+                self.validate_reads()?;
+            }
         } else {
+            self.know_all_indexes()?;
             self.gather();
             if self.state.commits_in_row < self.shared.options.calm_after {
                 if self.shared.options.sort_by_contention {
                     self.sort_by_contention();
                 }
                 if self.shared.options.check_early {
+                    self.enter(Stage::CheckingEarly);
                     self.check_reads(false)?;
                 }
             }
@@ -74,9 +88,14 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 self.abort_installed();
                 return Err(stop);
             }
+            if left_out(Step::EndLast) {
+                self.shared.clocks.end(self.state.worker);
+            }
+            pass(Point::Validated);
             self.log();
             self.commit_installed();
         }
+        self.committed = true;
         self.state.commits_in_row = self.state.commits_in_row.saturating_add(1);
         self.shared.clocks.calm(&mut self.state.clock);
         Ok(())
@@ -84,9 +103,48 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Validates a transaction that changes nothing.
     pub(super) fn validate_reads(&mut self) -> Result<(), Stop> {
-        self.raise();
-        self.check_reads(true)?;
+        self.enter(Stage::Checking);
+        self.raise_and_check()?;
         self.check_stamps()
+    }
+
+    /// Steps 2 and 3 (a) for records. A word that is raised before the look keeps earlier writers out behind it.
+    fn raise_and_check(&mut self) -> Result<(), Stop> {
+        let late = left_out(Step::RaiseFirst);
+        if !late {
+            self.raise();
+        }
+        self.check_reads(true)?;
+        pass(Point::Checked);
+        if late {
+            self.raise();
+        }
+        Ok(())
+    }
+
+    /// No index was added to a table that is written since this transaction began: it has made no entries in it. Who began
+    /// before the index was known and passes here has a timestamp that `create_index` sees, and everybody who makes entries has a
+    /// later one (`follows_unknowing`).
+    #[inline]
+    fn know_all_indexes(&mut self) -> Result<(), Stop> {
+        let known = self.state.tables.is_present(&self.shared.catalog) || left_out(Step::KnowAllIndexes);
+        if known { Ok(()) } else { self.compare_catalogs() }
+    }
+
+    #[cold]
+    fn compare_catalogs(&mut self) -> Result<(), Stop> {
+        // A row that is written once more as it is keeps its entries.
+        let written = self.state.sets.writes.iter().filter(|write| !write.unlogged).map(|write| write.place);
+        let outdated = self.state.tables.outdated(&self.shared.catalog, written);
+        outdated.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
+    }
+
+    /// Notes where the transaction is, in case it conflicts there.
+    #[inline]
+    fn enter(&mut self, stage: Stage) {
+        if self.state.stage != Stage::Rewriting {
+            self.state.stage = stage;
+        }
     }
 
     /// Collects the writes that count. A key that had no row and has none in the end is left alone; that it was absent is then
@@ -97,9 +155,11 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let Sets { writes, nodes, .. } = &mut self.state.sets;
         for position in writes.latest_ones() {
             let write = writes.get(position);
-            if write.target != Target::Key || write.kind != Kind::Delete {
+            if write.is_fresh && write.kind == Kind::Delete {
+                // What the transaction had made itself is gone before anybody knows it.
+            } else if write.target != Target::Key || write.kind != Kind::Delete {
                 pending.push(Pending { write: position, age: 0, installed: None });
-            } else if let Some(stamp) = writes.first_stamp(position) {
+            } else if let Some(stamp) = writes.first_stamp(position).filter(|_| !left_out(Step::NodesOfDeleted)) {
                 nodes.add(stamp, write.place);
             }
         }
@@ -130,11 +190,13 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     fn install_and_check(&mut self) -> Result<(), Stop> {
+        self.enter(Stage::Installing);
         for position in 0..self.state.buffers.pending.len() {
             self.install(position)?;
         }
-        self.raise();
-        self.check_reads(true)?;
+        pass(Point::Installed);
+        self.enter(Stage::Checking);
+        self.raise_and_check()?;
         self.check_writes()?;
         self.check_stamps()
     }
@@ -168,12 +230,15 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     return Ok(());
                 }
                 // Its key is about to leave the index, or has left it.
-                Linked::Closed if write.target == Target::Key => {
+                Linked::Closed if write.target == Target::Key && !left_out(Step::ReplaceClosed) => {
                     self.discard(record, version);
                     backoff.wait();
                 }
                 Linked::Closed => {
-                    debug_assert!(false, "a record that shows a row to a transaction stays open");
+                    debug_assert!(
+                        left_out(Step::ReplaceClosed) || self.store(write.place)?.versioned.is_some(),
+                        "a record that shows a row to a transaction stays open"
+                    );
                     self.discard(record, version);
                     return Err(self.conflict(Reason::StaleRead, write.place, None));
                 }
@@ -208,8 +273,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         };
         let linked = record.latest().install(None, version);
         debug_assert!(linked, "nobody knows the record");
-        let sets = &mut self.state.sets;
-        let inserted = store.index().insert(sets.writes.key(write), record.handle(), &mut sets.nodes, &self.guard);
+        let State { sets, fingers, .. } = &mut *self.state;
+        let (key, nodes) = (sets.writes.key(write), &mut sets.nodes);
+        // SAFETY: fingers are cleared when the transaction begins, and its guard is not renewed while it writes.
+        let inserted = unsafe { fingers.insert(&store.entries, key, record.handle(), nodes, &self.guard) };
         if matches!(inserted, Ok(Inserted::New)) {
             self.state.buffers.pending[position].installed = Some((record, version));
             return Ok(true);
@@ -235,7 +302,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             Kind::Put => self.state.sets.writes.row(self.state.buffers.pending[position].write).as_words(),
             Kind::Delete => &[],
         };
-        let fits = self.shared.options.inlining && self.store(write.place)?.records.inline_words() >= row.len();
+        let fits = self.shared.options.inlining
+            && self.store(write.place)?.records_of(write.is_node).inline_words() >= row.len();
         let inline = if fits { record.claim_version() } else { None };
         let version = match inline {
             Some(version) => version,
@@ -267,7 +335,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let mut place = record.latest();
             let below = loop {
                 match place.link() {
-                    Link::To(other) if other.wts().is_after(timestamp) => {
+                    Link::To(other) if other.wts().is_after(timestamp) && !left_out(Step::InstallInOrder) => {
                         if latest_only && other.status() != Status::Aborted {
                             return Linked::Conflict(Reason::WrittenLater);
                         }
@@ -281,7 +349,11 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             if let Some(reason) = below.and_then(|below| self.refuse_early(below, write)) {
                 return Linked::Conflict(reason);
             }
+            pass(Point::Linking);
             if place.install(below, version) {
+                if left_out(Step::InstallPending) {
+                    version.end(Status::Committed);
+                }
                 return Linked::Done;
             }
         }
@@ -291,58 +363,56 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     #[inline]
     fn refuse_early(&self, below: Version, write: &Write) -> Option<Reason> {
         match below.status() {
-            Status::Committed if write.target == Target::Key && !write.blind => Some(Reason::InsertedFirst),
-            Status::Committed | Status::Deleted => {
-                let read_later = self.shared.options.validation.writes && below.rts().is_after(self.timestamp);
-                read_later.then_some(Reason::ReadLater)
-            }
+            Status::Committed if refuses_rows(write) => Some(Reason::InsertedFirst),
+            Status::Committed | Status::Deleted => below.rts().is_after(self.timestamp).then_some(Reason::ReadLater),
             _ => None,
         }
     }
 
     /// Step 2.
     fn raise(&self) {
-        if !self.shared.options.validation.read_timestamps {
-            return;
-        }
         let timestamp = self.timestamp;
         for read in &self.state.sets.reads {
-            if let Some(version) = read.version {
+            if let Some(version) = read.version
+                && !left_out(Step::RaiseVersions)
+            {
                 version.raise_rts(timestamp);
             }
         }
-        for &part in &self.state.sets.absences {
+        for &part in self.state.sets.absences.iter().filter(|_| !left_out(Step::RaiseAbsences)) {
             self.shared.absences.raise(part, timestamp);
         }
     }
 
     /// Step 3 (a) for records. `wait`: whether pending versions are waited for whatever the options say.
     pub(super) fn check_reads(&mut self, wait: bool) -> Result<(), Stop> {
-        let (timestamp, validation) = (self.timestamp, self.shared.options.validation);
-        if !validation.reads {
+        if left_out(Step::CompareVersions) {
             return Ok(());
         }
-        let wait = (wait || self.shared.options.wait_for_pending) && validation.pending;
-        for at in 0..self.state.sets.reads.len() {
+        let timestamp = self.timestamp;
+        let wait = (wait || self.shared.options.wait_for_pending) && !left_out(Step::AwaitPendingReads);
+        let mut at = 0;
+        while let Some(passed) = self.state.sets.reads[at..].iter().position(|read| !read.is_latest()) {
+            at += passed;
             let read = self.state.sets.reads[at];
-            if let (None, Some(version)) = (read.later, read.version)
-                && read.record.latest().link() == Link::To(version)
-            {
-                continue;
-            }
             let seen = search(read.record, timestamp, read.later, wait);
-            // A record that was closed meanwhile showed no row and shows none.
-            if seen.version != read.version && !seen.closed {
-                return Err(self.conflict(Reason::StaleRead, read.place, read.version));
+            // A record that was closed meanwhile and showed no row shows none.
+            let tolerated = seen.closed && !read.is_row && !left_out(Step::TolerateClosed);
+            if seen.version != read.version && !tolerated {
+                return Err(match read.is_node {
+                    true => self.conflict(Reason::Phantom, read.place, None),
+                    false => self.conflict(Reason::StaleRead, read.place, read.version),
+                });
             }
             self.state.sets.reads[at].later = seen.later;
+            at += 1;
         }
         Ok(())
     }
 
     /// Step 3 (a) for what was not there.
     fn check_stamps(&mut self) -> Result<(), Stop> {
-        if !self.shared.options.validation.stamps {
+        if left_out(Step::CompareNodes) {
             return Ok(());
         }
         // SAFETY: the stamps were taken under this transaction's guard.
@@ -354,22 +424,22 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Step 3 (b).
     fn check_writes(&mut self) -> Result<(), Stop> {
-        let (timestamp, validation) = (self.timestamp, self.shared.options.validation);
+        let timestamp = self.timestamp;
         for position in 0..self.state.buffers.pending.len() {
             let Pending { write, installed, .. } = self.state.buffers.pending[position];
             let Some((record, version)) = installed else { continue };
             let write = *self.state.sets.writes.get(write);
-            let below = search(record, timestamp, Some(version), validation.pending);
-            if below.is_row && write.target == Target::Key && !write.blind && validation.stamps {
+            let below = search(record, timestamp, Some(version), !left_out(Step::AwaitPendingBelow));
+            if below.is_row && refuses_rows(&write) {
                 return Err(self.conflict(Reason::InsertedFirst, write.place, below.version));
             }
             if let Some(below) = below.version
-                && validation.writes
                 && below.rts().is_after(timestamp)
+                && !left_out(Step::RefuseReadLater)
             {
-                return Err(self.conflict(Reason::ReadLater, write.place, Some(below)));
+                return Err(self.conflict(Reason::ReadLater, write.place, Some(below).filter(|_| !write.is_node)));
             }
-            if !below.is_row && write.kind == Kind::Put && validation.absences && !self.admits(&write)? {
+            if !below.is_row && write.kind == Kind::Put && !self.admits(&write)? {
                 return Err(self.conflict(Reason::ReadLater, write.place, None));
             }
         }
@@ -379,28 +449,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Whether the key of a write may come into being now.
     fn admits(&self, write: &Write) -> Result<bool, Error> {
         let (store, key) = (self.store(write.place)?, self.state.sets.writes.key(write));
-        Ok(self.shared.absences.admit(write.place, key, &store.lengths, self.timestamp))
-    }
-
-    /// Hands the changes of rows to the log.
-    fn log(&self) {
-        if !R::ENABLED {
-            return;
-        }
-        let (redo, worker, timestamp) = (&self.shared.redo, self.state.worker, self.timestamp.0);
-        let writes = &self.state.sets.writes;
-        for pending in &self.state.buffers.pending {
-            let write = writes.get(pending.write);
-            if write.place.index != IndexId::PRIMARY || write.unlogged {
-                continue;
-            }
-            let change = match write.kind {
-                Kind::Put => redo::Change::Put(writes.row(pending.write).as_words()),
-                Kind::Delete => redo::Change::Delete,
-            };
-            redo.change(worker, timestamp, write.place.table, writes.key(write), change);
-        }
-        redo.committed(worker, timestamp);
+        // Nodes of multi-version indexes have read timestamps of their own.
+        Ok(store.versioned.is_some() || self.shared.absences.admit(write.place, key, &store.lengths, self.timestamp))
     }
 
     /// Step 4: from here on the versions are visible, and those below them are garbage soon.
@@ -411,12 +461,44 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let write = self.state.sets.writes.get(pending.write);
             let deleted = write.kind == Kind::Delete;
             version.end(if deleted { Status::Deleted } else { Status::Committed });
+            pass(Point::Ended);
             if deleted || version.next().link() != Link::End {
-                let key = deleted.then(|| OwnedKey::new(self.state.sets.writes.key(write)));
-                self.state.reclaimer.push(Garbage { place: write.place, record, wts, key });
+                let entry = if deleted { self.entry_of_deleted(write) } else { Entry::Stays };
+                self.state.reclaimer.push(Garbage { place: write.place, record, wts, entry });
             }
         }
         self.state.buffers.pending.clear();
+    }
+
+    fn entry_of_deleted(&self, write: &Write) -> Entry {
+        match self.store(write.place) {
+            Ok(store) if store.versioned.is_some() => Entry::Unlinked { is_node: write.is_node },
+            _ => Entry::Key(OwnedKey::new(self.state.sets.writes.key(write))),
+        }
+    }
+
+    /// Gives back the records that were taken and of which nobody came to know: all of them, or those that were not written in
+    /// the end. The transaction still holds its moment.
+    #[cold]
+    pub(super) fn give_back_fresh(&mut self) {
+        for position in 0..self.state.sets.fresh.len() {
+            let Fresh { record, place, is_node } = self.state.sets.fresh[position];
+            let Ok(store) = self.store(place) else { continue };
+            let store: *const Store = store;
+            // SAFETY: the worker's list of tables keeps the store until the transaction has ended.
+            let store = unsafe { &*store };
+            match record.latest().link() {
+                Link::To(_) if self.committed => {}
+                // The node that names it was not committed, so nobody but collectors comes here.
+                Link::To(version) => {
+                    let closed = record.latest().close(Some(version));
+                    debug_assert!(closed, "nobody else writes the record");
+                    self.state.reclaimer.bury_record(record, version, store, is_node, &self.guard);
+                }
+                // SAFETY: the record was never written, so no transaction has seen it.
+                _ => unsafe { store.records_of(is_node).give(record, self.state.worker) },
+            }
+        }
     }
 
     /// What was installed counts for nothing. It is taken out when nobody can stand on it any more.
@@ -427,8 +509,15 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let Some((record, version)) = pending.installed else { continue };
             version.end(Status::Aborted);
             let write = self.state.sets.writes.get(pending.write);
-            let key = (write.target == Target::Key).then(|| OwnedKey::new(self.state.sets.writes.key(write)));
-            self.state.reclaimer.push(Garbage { place: write.place, record, wts, key });
+            if write.is_fresh {
+                // It is given back as a whole.
+                continue;
+            }
+            let entry = match write.target {
+                Target::Key => Entry::Key(OwnedKey::new(self.state.sets.writes.key(write))),
+                Target::Record(_) => Entry::Stays,
+            };
+            self.state.reclaimer.push(Garbage { place: write.place, record, wts, entry });
         }
         self.state.buffers.pending.clear();
     }
@@ -438,6 +527,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let (clocks, options) = (&self.shared.clocks, &self.shared.options);
         match options.consistency {
             Consistency::Loose => {}
+            Consistency::Clock if left_out(Step::AwaitClock) => {}
+            Consistency::External if left_out(Step::AwaitHorizon) => {}
             Consistency::Clock => {
                 // A counter has no time to wait for, and is strict by itself.
                 if options.central_clock || self.state.clock.adjusted <= self.state.clock.now_ns {
@@ -465,7 +556,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
         self.state.commits_in_row = 0;
         self.shared.clocks.boost(&mut self.state.clock, self.state.worker);
-        self.doomed = true;
+        self.shared.clocks.counts(self.state.worker).abort(self.state.stage);
+        self.doomed = !left_out(Step::StayDoomed);
         Stop::conflict()
     }
 

@@ -3,13 +3,16 @@
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Keys, for_each, wait_for};
-use polychron_engine::{Mode, Versions, drive};
+use polychron_engine::{Figure, FigureValue, Interactive, Mode, Versions, drive};
+use polychron_schema::KeyScratch;
 
 use super::protocol::{Cicada, Shared};
 use super::record::{Link, Record, Status};
-use super::table::CicadaTable;
+use super::steps::Step;
+use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
 use super::transaction::CicadaTransaction;
 use super::worker::CicadaWorker;
@@ -22,21 +25,29 @@ const ROWS_AT_ONCE: usize = 64;
 /// Writers that know the index keep it up from their first transaction on. Once every transaction that did not know it has
 /// ended, each row is either old, and its key is collected here, or its writer made the entry. The rows are then read and
 /// the entries made in ordinary transactions, so a writer of the same row conflicts with the filling, which tries again.
-/// Answers a moment at which all entries are there.
+/// These come after all that did not know the index, which are not ahead of the clock reading `unknowing`, whatever this
+/// worker's own clock says. Answers a moment at which all entries are there.
 pub(super) fn fill<R: Redo + Default>(
     database: &Arc<Cicada<R>>,
     table: TableId,
     index: IndexId,
+    unknowing: u64,
 ) -> Result<Timestamp, Error> {
     let shared = &database.shared;
     let _alone = shared.filling.lock().unwrap_or_else(PoisonError::into_inner);
     let mut worker = CicadaWorker::own(shared)?;
+    if !left_out(Step::FillAfterUnknowing) {
+        worker.follow(unknowing);
+    }
     let epochs = shared.memory.epochs();
     wait_for(epochs, epochs.current());
     let mut keys = Keys::default();
     let (_, tables) = shared.catalog.snapshot();
     let store = Arc::clone(&polychron_engine::catalog::get(&tables, table)?.primary);
-    shared.keeper.with_guard(|guard| for_each(store.index(), guard, &mut |key, _| keys.push(key)));
+    match &store.versioned {
+        None => shared.keeper.with_guard(|guard| for_each(store.index(), guard, &mut |key, _| keys.push(key))),
+        Some(_) => collect_keys(&store, &mut worker, &mut keys)?,
+    }
     for first in (0..keys.len()).step_by(ROWS_AT_ONCE) {
         let rows = first..keys.len().min(first + ROWS_AT_ONCE);
         drive::transact(&mut worker, Mode::ReadWrite, &mut |transaction| {
@@ -45,46 +56,100 @@ pub(super) fn fill<R: Redo + Default>(
     }
     // Snapshots that begin from now on are to find the entries, so what was written here must have become the past.
     let filled = worker.last_timestamp();
-    while !shared.clocks.min_wts().is_after(filled) {
+    while !shared.clocks.min_wts().is_after(filled) && !left_out(Step::AwaitFilling) {
         shared.clocks.lead();
         polychron_sync::thread::yield_now();
     }
     Ok(filled)
 }
 
-/// How many versions each record has besides the newest.
-pub(super) fn count_versions<R: Redo>(shared: &Arc<Shared<R>>) -> Versions {
-    let mut versions = Versions::default();
+/// The keys of a table whose primary index keeps versions, as of the latest commits: who did not know the new index may have had a
+/// timestamp that lies ahead of this one's.
+fn collect_keys<R: Redo>(store: &Store, worker: &mut CicadaWorker<R>, keys: &mut Keys) -> Result<(), Error> {
+    // The latest settled version of a record is freed when a later one is, which the transaction's horizon prevents.
+    let transaction = worker.begin(Mode::ReadWrite)?;
+    let mut failed = Ok(());
+    store.records.for_each(|record| {
+        let mut place = record.latest();
+        while let Link::To(version) = place.link() {
+            place = version.next();
+            match version.settled() {
+                Status::Committed => {
+                    let mut scratch = KeyScratch::new();
+                    // SAFETY: as above.
+                    match store.entries.extractor.extract(unsafe { version.row() }, &mut scratch) {
+                        Ok(key) => keys.push(key),
+                        Err(error) => failed = Err(error.into()),
+                    }
+                    return;
+                }
+                Status::Deleted => return,
+                _ => {}
+            }
+        }
+    });
+    drop(transaction);
+    failed
+}
+
+/// What is found in all tables' records.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Records by the versions that they have besides the newest.
+    pub(super) versions: Versions,
+    rows: u64,
+    /// Rows whose newest version lies in its head.
+    inlined: u64,
+    /// Versions besides the newest of all records.
+    extra: u64,
+}
+
+impl Found {
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        let records: u64 = self.versions.records.iter().sum();
+        let percent = |part: u64, of: u64| FigureValue::Level(part as f64 * 100.0 / of.max(1) as f64);
+        vec![
+            Figure { name: "inlined_rows_percent", value: percent(self.inlined, self.rows) },
+            Figure { name: "space_overhead_percent", value: percent(self.extra, records) },
+        ]
+    }
+
+    fn count(&mut self, record: Record, moment: Timestamp) {
+        let (mut place, mut found) = (record.latest(), 0);
+        while let Link::To(version) = place.link() {
+            let status = version.status();
+            let counts = matches!(status, Status::Committed | Status::Deleted);
+            if counts && found == 0 && status == Status::Committed {
+                self.rows += 1;
+                self.inlined += u64::from(record.is_inline(version));
+            }
+            found += usize::from(counts);
+            // Who looks further than what is visible at a moment that is held may look at what is collected.
+            if counts && !version.wts().is_after(moment) {
+                break;
+            }
+            place = version.next();
+        }
+        if found > 0 {
+            self.versions.count(found - 1);
+            self.extra += found as u64 - 1;
+        }
+    }
+}
+
+/// Looks at the versions of all rows, secondary entries aside.
+pub(super) fn look_through<R: Redo>(shared: &Arc<Shared<R>>) -> Found {
+    let mut found = Found::default();
     // Without a free slot nobody can be kept from collecting, and nothing can be counted.
-    let Ok(worker) = CicadaWorker::new(shared) else { return versions };
+    let Ok(worker) = CicadaWorker::new(shared) else { return found };
     let moment = shared.clocks.begin_snapshot(worker.slot());
     let (_, tables) = shared.catalog.snapshot();
-    shared.keeper.with_guard(|guard| {
+    shared.keeper.with_guard(|_guard| {
         for table in tables.iter().flatten() {
-            for_each(table.primary.index(), guard, &mut |_, handle| {
-                // SAFETY: the handle was found under the guard.
-                let found = versions_since(unsafe { Record::from_handle(handle) }, moment);
-                if found > 0 {
-                    versions.count(found - 1);
-                }
-            });
+            table.primary.records.for_each(|record| found.count(record, moment));
         }
     });
     shared.clocks.end(worker.slot());
-    versions
-}
-
-/// The versions down to the one that is visible at a moment which is held: who looks further may look at what is collected.
-fn versions_since(record: Record, moment: Timestamp) -> usize {
-    let (mut place, mut found) = (record.latest(), 0);
-    while let Link::To(version) = place.link() {
-        let counts = matches!(version.status(), Status::Committed | Status::Deleted);
-        found += usize::from(counts);
-        if counts && !version.wts().is_after(moment) {
-            break;
-        }
-        place = version.next();
-    }
     found
 }
 

@@ -19,7 +19,12 @@ mod absences;
 mod array;
 mod clocks;
 mod commit;
+mod counts;
 mod fill;
+mod find;
+mod log;
+#[cfg(all(test, loom))]
+mod model;
 mod options;
 mod prefetch;
 mod promotion;
@@ -31,17 +36,21 @@ mod renewal;
 mod rows;
 mod scan;
 mod sets;
+mod steps;
 mod table;
+mod table_scan;
 #[cfg(test)]
 mod tests;
 mod thinning;
+mod time;
 mod timestamp;
 mod transaction;
+mod versioned;
 mod worker;
 
-#[doc(hidden)]
-pub use options::Validation;
-pub use options::{Consistency, Options};
+pub use options::{Consistency, Indexes, Options};
 pub use protocol::Cicada;
+#[doc(hidden)]
+pub use steps::{Point, Step};
 pub use transaction::CicadaTransaction;
 pub use worker::CicadaWorker;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use polychron_base::Error;
+
 /// How far the serial order agrees with the order in which commits were acknowledged (§3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consistency {
@@ -15,6 +17,53 @@ pub enum Consistency {
     /// The same whatever the clocks say (external consistency): a commit is acknowledged when every transaction that might
     /// still get an earlier timestamp has ended. One thread must not hold two transactions open.
     External,
+}
+
+/// Which indexes keep versions (§3.6).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Indexes {
+    /// None: they lead to records, which keep versions; insertions come into them at validation, and timestamps for what is
+    /// absent are kept beside. Fewer cache lines for each look-up.
+    #[default]
+    SingleVersion,
+    /// All: their nodes are records, read at a timestamp and validated like rows.
+    MultiVersion,
+    /// Those that are named, when they are made: a table's name stands for its primary index, `table.index` for a secondary one.
+    MultiVersionOf(Vec<String>),
+}
+
+impl Indexes {
+    /// Whether the index of that name keeps versions; a primary index has none.
+    pub(super) fn is_versioned(&self, table: &str, index: Option<&str>) -> bool {
+        let is_it = |name: &String| match index {
+            None => name == table,
+            Some(index) => name.strip_prefix(table).and_then(|rest| rest.strip_prefix('.')) == Some(index),
+        };
+        match self {
+            Self::SingleVersion => false,
+            Self::MultiVersion => true,
+            Self::MultiVersionOf(names) => names.iter().any(is_it),
+        }
+    }
+}
+
+impl std::str::FromStr for Indexes {
+    type Err = Error;
+
+    /// `single-version`, `multi-version`, or `multi-version:table,table.index`.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text.split_once(':') {
+            None if text == "single-version" => Ok(Self::SingleVersion),
+            None if text == "multi-version" => Ok(Self::MultiVersion),
+            Some(("multi-version", names)) if names.split(',').all(|name| !name.is_empty()) => {
+                Ok(Self::MultiVersionOf(names.split(',').map(str::to_owned).collect()))
+            }
+            _ => Err(Error::Options(format!(
+                "indexes is `{text}`; it is single-version, multi-version, or multi-version: and names of tables and \
+                 table.index, with commas between them"
+            ))),
+        }
+    }
 }
 
 /// Options of Cicada. The defaults are the paper's values where nothing else is said.
@@ -62,43 +111,8 @@ pub struct Options {
     /// After how many operations a running transaction checks that what it read still stands together, so that a loop over
     /// inconsistent reads ends.
     pub check_every: u32,
-    /// Which checks of the validation are made. Only tests that show what they are for leave one out.
-    #[doc(hidden)]
-    pub validation: Validation,
-}
-
-/// The checks of the validation, one by one.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Validation {
-    /// Whether what was read must still be what is visible.
-    pub reads: bool,
-    /// Whether read timestamps are raised.
-    pub read_timestamps: bool,
-    /// Whether what is written on must not have been read by a later transaction.
-    pub writes: bool,
-    /// Whether a version that is being committed is waited for by those who check.
-    pub pending: bool,
-    /// Whether stamps of index nodes must hold.
-    pub stamps: bool,
-    /// Whether a key that comes into being must not have been missed by a later transaction.
-    pub absences: bool,
-    /// Whether old versions are written anew before the clock wraps around.
-    pub renewal: bool,
-}
-
-impl Default for Validation {
-    fn default() -> Self {
-        Self {
-            reads: true,
-            read_timestamps: true,
-            writes: true,
-            pending: true,
-            stamps: true,
-            absences: true,
-            renewal: true,
-        }
-    }
+    /// Which indexes keep versions (§3.6).
+    pub indexes: Indexes,
 }
 
 impl Default for Options {
@@ -123,7 +137,7 @@ impl Default for Options {
             fixed_backoff: None,
             read_own_writes: true,
             check_every: 4096,
-            validation: Validation::default(),
+            indexes: Indexes::default(),
         }
     }
 }

@@ -9,24 +9,38 @@ use std::sync::Arc;
 use polychron_base::key::Key16;
 use polychron_base::{Error, TableId};
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::Prefetched;
+use polychron_engine::stores::{GROUP, Prefetched};
 use polychron_engine::{Mode, Procedure, drive};
-use polychron_index::AnyIndex;
+use polychron_index::{AnyIndex, Handle};
 
+use super::record::Record;
 use super::table::CicadaTable;
 use super::worker::{CicadaWorker, Session};
 
-/// Procedures whose keys are walked together.
-const GROUP: usize = 8;
-
-/// The tables as a batch of procedures sees them.
-struct Declared<'t>(&'t [Option<Arc<CicadaTable>>]);
+/// The tables as look-ups see them that are made ahead.
+pub(super) struct Declared<'t>(pub(super) &'t [Option<Arc<CicadaTable>>]);
 
 impl Prefetched for Declared<'_> {
+    const HAS_MORE: bool = true;
+
     #[inline]
     fn locate(&self, table: TableId, _key: &Key16) -> Option<(&AnyIndex, usize)> {
         let table = self.0.get(table.position())?.as_deref()?;
+        if table.primary.versioned.is_some() {
+            return None;
+        }
         Some((table.primary.index(), table.primary.records.lines()))
+    }
+
+    /// The latest version, where rows do not fit into heads. The head must have come, so asking too early waits for it.
+    #[inline]
+    fn fetch_more(&self, table: TableId, handle: Handle) {
+        if let Some(Some(table)) = self.0.get(table.position())
+            && !table.primary.fits_inline
+        {
+            // SAFETY: the handle was found just now, under the guard that is held.
+            unsafe { Record::from_handle(handle) }.prefetch_latest();
+        }
     }
 }
 
@@ -37,26 +51,19 @@ pub(super) fn execute_batch<R: Redo, P: Procedure>(
     done: &mut impl FnMut(usize, Result<P::Output, Error>),
 ) {
     let Session { local, state, shared, .. } = worker.session();
-    let mut ends = [0; GROUP];
     for (index, group) in procedures.chunks_mut(GROUP).enumerate() {
         // Held until the group is done: hints are addresses.
         let guard = local.pin();
-        if group.len() > 1 {
-            // SAFETY: the guard stays until the group is done, and the group's transactions do not renew it.
-            unsafe { state.tables.renew(&shared.catalog) };
-            state.hints.walk(&Declared(&state.tables), group, &mut ends, &guard);
-        }
-        let mut start = 0;
+        // SAFETY: the guard stays until the group is done, and the group's transactions do not renew it.
+        unsafe { state.tables.renew(&shared.catalog) };
+        state.hints.gather(&Declared(&state.tables), group, &guard);
+        state.buffers.planned.look_up_now(shared, &state.tables, state.worker, &mut state.hints);
         for (position, procedure) in group.iter_mut().enumerate() {
-            // A procedure that declares nothing has no end of its own.
-            let end = ends[position].max(start);
-            state.hints.put_in_force(start..end);
-            start = end;
+            state.hints.put_in_force(position);
             let outcome =
                 drive::execute(&mut Session { local, state, shared, in_batch: true }, Mode::ReadWrite, procedure);
             done(index * GROUP + position, outcome);
         }
         state.hints.clear();
-        ends = [0; GROUP];
     }
 }

@@ -6,6 +6,7 @@
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
 
+use super::counts::Stage;
 use super::record::{Link, Record, Status, Version};
 use super::sets::{Kind, Target, Write};
 use super::table::Store;
@@ -20,22 +21,23 @@ pub(super) struct Candidate {
     place: Place,
     record: Record,
     version: Version,
+    is_node: bool,
 }
 
 impl<R: Redo> CicadaTransaction<'_, R> {
     /// Notes a record whose row lies outside of its head, if it is worth while to move it: it fits, there is room, and nobody has
     /// written it for a while.
     #[inline]
-    pub(super) fn note_for_promotion(&mut self, store: &Store, record: Record, version: Version) {
+    pub(super) fn note_for_promotion(&mut self, store: &Store, record: Record, version: Version, is_node: bool) {
         let options = &self.shared.options;
         if options.promotion
             && options.inlining
-            && version.words() <= store.records.inline_words()
+            && version.words() <= store.records_of(is_node).inline_words()
             && record.inline_status() == Status::Unused
             && self.state.promotions.len() < MOST
             && version.wts().is_before(self.shared.clocks.min_rts())
         {
-            self.state.promotions.push(Candidate { place: store.place(), record, version });
+            self.state.promotions.push(Candidate { place: store.place(), record, version, is_node });
         }
     }
 
@@ -43,15 +45,15 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     #[cold]
     pub(super) fn promote(&mut self) {
         let commits_in_row = self.state.commits_in_row;
-        while let Some(Candidate { place, record, version }) = self.state.promotions.pop() {
+        while let Some(Candidate { place, record, version, is_node }) = self.state.promotions.pop() {
             // Most often the transaction itself has written what it read.
             if record.latest().link() != Link::To(version) {
                 continue;
             }
             (self.doomed, self.ended) = (false, false);
             self.timestamp = self.shared.clocks.begin(self.state.worker, &mut self.state.clock);
-            if self.rewrite(place, record, version) && self.validate_and_write().is_ok() {
-                self.shared.clocks.count_promotion(self.state.worker);
+            if self.rewrite(place, record, version, is_node) && self.validate_and_write().is_ok() {
+                self.shared.clocks.counts(self.state.worker).promotions.add(1);
             }
             self.end();
         }
@@ -61,15 +63,17 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// Writes a row once more, if it is still that version. The log need not know.
-    pub(super) fn rewrite(&mut self, place: Place, record: Record, version: Version) -> bool {
+    pub(super) fn rewrite(&mut self, place: Place, record: Record, version: Version, is_node: bool) -> bool {
+        self.state.stage = Stage::Rewriting;
         let found = self.read_record(record, place);
         let Found::Row(target, Source::Version(now)) = found else { return false };
-        if now != version || self.check_early(target, Source::Version(now), place).is_err() {
+        self.state.sets.reads.iter_mut().for_each(|read| read.is_node = is_node);
+        if now != version || !is_node && self.check_early(target, Source::Version(now), place).is_err() {
             return false;
         }
         let mut row = std::mem::take(&mut self.state.buffers.row);
         row.copy_from(self.row(Source::Version(now)).as_bytes());
-        let write = Write { unlogged: true, ..Write::new(Target::Record(record), place, Kind::Put) };
+        let write = Write { unlogged: true, is_node, ..Write::new(Target::Record(record), place, Kind::Put) };
         self.state.sets.writes.push(write, None::<&[u8]>, Some(&mut row));
         self.state.buffers.row = row;
         true

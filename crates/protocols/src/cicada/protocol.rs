@@ -8,10 +8,10 @@ use polychron_engine::catalog::Catalog;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
-use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, TableDefinition, Versions};
+use polychron_engine::{Common, Figure, FigureValue, IndexDefinition, Protocol, Statistics, TableDefinition, Versions};
 use polychron_memory::{Memory, OWN_SLOTS};
-use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, Ordering};
+use polychron_sync::{MODELLED, Mutex};
 
 use super::absences::Absences;
 use super::clocks::Clocks;
@@ -59,16 +59,10 @@ impl<R: Redo> Shared<R> {
     }
 
     /// What no other protocol counts.
-    fn figures(&self) -> Vec<(&'static str, f64)> {
-        let (boosts, promotions) = self.clocks.counts();
-        vec![
-            ("clock boosts", boosts as f64),
-            ("largest clock skew, ns", self.clocks.skew() as f64),
-            ("collection lag, ns", self.clocks.lag() as f64),
-            ("longest back-off, ns", self.regulation.longest_ns() as f64),
-            ("promoted rows", promotions as f64),
-            ("rounds of renewal", self.renewal.rounds() as f64),
-        ]
+    fn figures(&self) -> Vec<Figure> {
+        let mut figures = super::counts::figures(self.clocks.all_counts());
+        figures.push(Figure { name: "rounds_of_renewal", value: FigureValue::Count(self.renewal.rounds()) });
+        figures
     }
 
     /// Gives back the memory of what was dropped.
@@ -86,6 +80,7 @@ impl<R: Redo> Shared<R> {
                 Site { tables: &tables, min_rts: self.clocks.min_rts(), worker: guard.worker_id().position(), guard };
             let mut reclaimer = Reclaimer::default();
             reclaimer.drain(&self.orphans, &site);
+            reclaimer.tell(&self.clocks, site.worker);
             reclaimer.leave(&self.orphans);
         });
         self.keeper.tidy_up(&self.catalog, self.memory.epochs());
@@ -128,7 +123,7 @@ impl<R: Redo> Cicada<R> {
             stopping: AtomicBool::new(false),
         });
         let background = start_background(&shared)?;
-        Ok(Arc::new(Self { shared, background: Some(background) }))
+        Ok(Arc::new(Self { shared, background }))
     }
 
     /// Moves horizons and epochs on and works off what collection can, as happens by itself: for tests that must not depend
@@ -138,13 +133,17 @@ impl<R: Redo> Cicada<R> {
     }
 
     fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Store, Error> {
-        let (keeper, inlining) = (&self.shared.keeper, self.shared.options.inlining);
-        keeper.with_guard(|guard| Store::new(definition, blueprint, inlining, ready, keeper, guard))
+        let (keeper, options) = (&self.shared.keeper, &self.shared.options);
+        let settled = self.shared.clocks.min_rts();
+        keeper.with_guard(|guard| Store::new(definition, blueprint, options, settled, ready, keeper, guard))
     }
 }
 
 /// The thread ends with the database.
-fn start_background<R: Redo>(shared: &Arc<Shared<R>>) -> Result<JoinHandle<()>, Error> {
+fn start_background<R: Redo>(shared: &Arc<Shared<R>>) -> Result<Option<JoinHandle<()>>, Error> {
+    if MODELLED {
+        return Ok(None);
+    }
     let interval = shared.options.background_interval;
     let weak: Weak<Shared<R>> = Arc::downgrade(shared);
     let run = move || {
@@ -158,7 +157,7 @@ fn start_background<R: Redo>(shared: &Arc<Shared<R>>) -> Result<JoinHandle<()>, 
         }
     };
     let spawned = std::thread::Builder::new().name("polychron-clock".into()).spawn(run);
-    spawned.map_err(|error| Error::Options(format!("the clock's thread could not be started: {error}")))
+    spawned.map(Some).map_err(|error| Error::Options(format!("the clock's thread could not be started: {error}")))
 }
 
 impl<R: Redo> Drop for Cicada<R> {
@@ -184,6 +183,14 @@ impl<R: Redo + Default> Protocol for Cicada<R> {
         Self::open_with(options, common, R::default())
     }
 
+    fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
+        match name {
+            "indexes" => options.indexes = value.parse()?,
+            _ => return Err(Error::Options(format!("cicada has no option `{name}`; it has indexes"))),
+        }
+        Ok(())
+    }
+
     fn memory(&self) -> &Arc<Memory> {
         &self.shared.memory
     }
@@ -201,7 +208,9 @@ impl<R: Redo + Default> Protocol for Cicada<R> {
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
         let make = |definition: &TableDefinition, blueprint: &Blueprint| self.make(definition, blueprint, false);
         let (index, store) = StoreTable::add_index(&self.shared.catalog, table, &definition, make)?;
-        match super::fill::fill(self, table, index) {
+        let unknowing = self.shared.clocks.furthest_drawn();
+        store.set_known_after(unknowing);
+        match super::fill::fill(self, table, index, unknowing) {
             Ok(filled) => {
                 store.set_ready_from(filled);
                 Ok(index)
@@ -237,6 +246,13 @@ impl<R: Redo + Default> Protocol for Cicada<R> {
     }
 
     fn versions(&self) -> Option<Versions> {
-        Some(super::fill::count_versions(&self.shared))
+        Some(super::fill::look_through(&self.shared).versions)
+    }
+
+    fn inspect(&self) -> Vec<Figure> {
+        let mut figures = super::fill::look_through(&self.shared).figures();
+        let course = FigureValue::Course(self.shared.regulation.course());
+        figures.push(Figure { name: "longest_backoff_us_over_time", value: course });
+        figures
     }
 }

@@ -13,14 +13,18 @@
 //! a change here never meets an installation, except at the one link above, where one of the two compare-and-swaps fails.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use polychron_base::key::EncodedKey;
+use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{OwnedKey, Place};
 use polychron_memory::Guard;
+use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, Ordering, fence};
 
+use super::clocks::Clocks;
 use super::record::{Link, Record, Status, Version};
+use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
 
@@ -34,8 +38,19 @@ pub(super) struct Garbage {
     pub(super) record: Record,
     /// What lies behind a version of this moment is garbage.
     pub(super) wts: Timestamp,
-    /// Where the record may have to leave the index.
-    pub(super) key: Option<OwnedKey>,
+    /// What the index has to do with it.
+    pub(super) entry: Entry,
+}
+
+/// What an index has to do with garbage of a record.
+#[derive(Debug)]
+pub(super) enum Entry {
+    /// Nothing: the record stays.
+    Stays,
+    /// The record may have to leave the index, where it stands under this key.
+    Key(OwnedKey),
+    /// The deletion that made the garbage has unlinked the record, a row's or a node's of a multi-version index.
+    Unlinked { is_node: bool },
 }
 
 /// What waits until no guard is left that could hold it.
@@ -45,6 +60,7 @@ struct Grave {
     record: Record,
     /// The whole record, or only the version in its head.
     whole: bool,
+    is_node: bool,
     /// The epoch behind the barrier that came after the unlinking.
     epoch: Option<u64>,
 }
@@ -65,6 +81,15 @@ pub(super) struct Reclaimer {
     graves: VecDeque<Grave>,
     /// Whether there are graves without an epoch.
     fresh_graves: bool,
+    collected: Collected,
+}
+
+/// What was collected, and how far the horizon had passed it by then, as timestamps' distances.
+#[derive(Debug, Default)]
+struct Collected {
+    records: u64,
+    waited: u128,
+    longest: u64,
 }
 
 /// Where collecting works.
@@ -77,6 +102,12 @@ pub(super) struct Site<'s> {
 }
 
 impl<'s> Site<'s> {
+    /// Whether nobody looks behind this moment any more.
+    #[inline]
+    fn is_past(&self, moment: Timestamp) -> bool {
+        !moment.is_after(self.min_rts) || left_out(Step::CollectSuperseded)
+    }
+
     /// A dropped table or index gives its records back as a whole.
     pub(super) fn store(&self, place: Place) -> Option<&'s Store> {
         let table = self.tables.get(place.table.position())?.as_deref()?;
@@ -116,6 +147,18 @@ enum Outcome {
     Later,
 }
 
+/// Whether a record leaves its index when it is found to be deleted, and how.
+#[derive(Clone, Copy, Debug)]
+enum Leaving<K> {
+    No,
+    /// By this key.
+    Key(K),
+    /// It has left already.
+    Unlinked {
+        is_node: bool,
+    },
+}
+
 impl Reclaimer {
     #[inline]
     pub(super) fn push(&mut self, garbage: Garbage) {
@@ -140,6 +183,17 @@ impl Reclaimer {
         }
     }
 
+    /// Tells the counts of a worker what was collected since the last time, and how long that had waited.
+    pub(super) fn tell(&mut self, clocks: &Clocks, worker: usize) {
+        let Collected { records, waited, longest } = std::mem::take(&mut self.collected);
+        if records > 0 {
+            // They are counted from the horizon on; the clocks are ahead of that.
+            let lag = clocks.lag();
+            let waited = clocks.shape.in_clock(waited) + records * lag;
+            clocks.counts(worker).lag.note_many(records, waited, clocks.shape.in_clock(longest.into()) + lag);
+        }
+    }
+
     /// Collects up to `limit` records whose time has come, and what has waited for the epochs.
     #[inline]
     pub(super) fn step(&mut self, limit: usize, site: &Site<'_>) {
@@ -147,11 +201,16 @@ impl Reclaimer {
             return;
         }
         for _ in 0..limit {
-            let due = |garbage: &mut Garbage| !garbage.wts.is_after(site.min_rts);
+            let due = |garbage: &mut Garbage| site.is_past(garbage.wts);
             let next = self.held.pop_front_if(due).or_else(|| self.garbage.pop_front_if(due));
             let Some(garbage) = next else { break };
             if self.collect(&garbage, site) == Outcome::Later {
                 self.garbage.push_back(garbage);
+            } else {
+                let waited = site.min_rts.0.wrapping_sub(garbage.wts.0);
+                self.collected.records += 1;
+                self.collected.waited += u128::from(waited);
+                self.collected.longest = self.collected.longest.max(waited);
             }
         }
         if !self.graves.is_empty() {
@@ -168,11 +227,20 @@ impl Reclaimer {
     fn collect(&mut self, garbage: &Garbage, site: &Site<'_>) -> Outcome {
         let Some(store) = site.store(garbage.place) else { return Outcome::Done };
         let record = garbage.record;
-        match &garbage.key {
-            None => self.collect_latched(record, store, site, None::<&[u8]>),
-            Some(OwnedKey::Short(key)) => self.collect_key(record, store, site, *key),
-            Some(OwnedKey::Long(key)) => self.collect_key(record, store, site, &**key),
+        match &garbage.entry {
+            Entry::Stays => self.collect_latched(record, store, site, Leaving::No::<&[u8]>),
+            Entry::Unlinked { is_node } => {
+                self.collect_latched(record, store, site, Leaving::Unlinked::<&[u8]> { is_node: *is_node })
+            }
+            Entry::Key(OwnedKey::Short(key)) => self.collect_key(record, store, site, *key),
+            Entry::Key(OwnedKey::Long(key)) => self.collect_key(record, store, site, &**key),
         }
+    }
+
+    /// Collects a record that stays.
+    pub(super) fn collect_in_place(&mut self, record: Record, store: &Store, site: &Site<'_>) {
+        // What cannot be collected now is no older in the next round.
+        let _ = self.collect_latched(record, store, site, Leaving::No::<&[u8]>);
     }
 
     /// Collects a record that a key of the index leads to, queued or not.
@@ -186,7 +254,7 @@ impl Reclaimer {
         if store.index().get(key, site.guard).handle != Some(record.handle()) {
             return Outcome::Done;
         }
-        self.collect_latched(record, store, site, Some(key))
+        self.collect_latched(record, store, site, Leaving::Key(key))
     }
 
     fn collect_latched<K: EncodedKey>(
@@ -194,18 +262,18 @@ impl Reclaimer {
         record: Record,
         store: &Store,
         site: &Site<'_>,
-        key: Option<K>,
+        leaving: Leaving<K>,
     ) -> Outcome {
         if !record.try_latch() {
             return Outcome::Later;
         }
-        let outcome = self.clean(record, store, site, key);
+        let outcome = self.clean(record, store, site, leaving);
         record.unlatch();
         outcome
     }
 
     /// Collects a record; the caller has its latch.
-    fn clean<K: EncodedKey>(&mut self, record: Record, store: &Store, site: &Site<'_>, key: Option<K>) -> Outcome {
+    fn clean<K: EncodedKey>(&mut self, record: Record, store: &Store, site: &Site<'_>, leaving: Leaving<K>) -> Outcome {
         // `newer`: whether a version lies above that must stay, and whether one of those is settled for good.
         let (mut place, mut newer, mut newer_is_settled) = (record.latest(), false, false);
         let bottom = loop {
@@ -215,7 +283,7 @@ impl Reclaimer {
                 Link::To(version) => version,
             };
             let status = version.status();
-            if version.wts().is_after(site.min_rts) {
+            if !site.is_past(version.wts()) {
                 newer = true;
                 newer_is_settled |= matches!(status, Status::Committed | Status::Deleted);
                 place = version.next();
@@ -230,33 +298,62 @@ impl Reclaimer {
         };
         if let Some(version) = bottom {
             free_all(record, version.next().cut(), site.guard);
-            if version.status() != Status::Deleted {
+            if version.status() != Status::Deleted && !left_out(Step::CloseOnlyDeleted) {
                 return Outcome::Done;
             }
         }
-        let Some(key) = key else { return Outcome::Done };
+        if matches!(leaving, Leaving::No) {
+            return Outcome::Done;
+        }
         if newer || record.inline_status() == Status::Retired {
             return if newer_is_settled { Outcome::Done } else { Outcome::Later };
         }
-        if !record.latest().close(bottom) {
+        if !left_out(Step::CloseRecords) && !record.latest().close(bottom) {
             return Outcome::Later;
         }
-        let removed = store.index().remove(key, record.handle(), site.guard);
-        debug_assert!(removed, "the record was in the index, and only who has its latch takes it out");
-        if let Some(version) = bottom.filter(|version| !record.is_inline(*version)) {
-            let (memory, bytes) = version.memory();
-            // SAFETY: the record is closed, so nobody who pins from now on finds the version.
-            unsafe { site.guard.retire(memory, bytes) };
+        let is_node = match leaving {
+            Leaving::Key(key) => {
+                let removed = store.index().remove(key, record.handle(), site.guard);
+                debug_assert!(removed, "the record was in the index, and only who has its latch takes it out");
+                false
+            }
+            Leaving::Unlinked { is_node } => is_node,
+            Leaving::No => false,
+        };
+        match bottom {
+            Some(version) => self.bury_record(record, version, store, is_node, site.guard),
+            None => self.bury(Grave { place: store.place(), record, whole: true, is_node, epoch: None }),
         }
-        self.bury(Grave { place: store.place(), record, whole: true, epoch: None });
         Outcome::Done
+    }
+
+    /// A record was closed above its latest version, and nobody finds it any more; somebody may still hold it, or stand on a
+    /// version.
+    pub(super) fn bury_record(
+        &mut self,
+        record: Record,
+        latest: Version,
+        store: &Store,
+        is_node: bool,
+        guard: &Guard<'_>,
+    ) {
+        let mut link = Link::To(latest);
+        while let Link::To(version) = link {
+            link = version.next().link();
+            if !record.is_inline(version) {
+                let (memory, bytes) = version.memory();
+                // SAFETY: the record is closed, so nobody who pins from now on finds the version.
+                unsafe { guard.retire(memory, bytes) };
+            }
+        }
+        self.bury(Grave { place: store.place(), record, whole: true, is_node, epoch: None });
     }
 
     /// An aborted version was taken out; somebody may still stand on it.
     pub(super) fn bury_version(&mut self, record: Record, version: Version, store: &Store, site: &Site<'_>) {
         if record.is_inline(version) {
             version.end(Status::Retired);
-            self.bury(Grave { place: store.place(), record, whole: false, epoch: None });
+            self.bury(Grave { place: store.place(), record, whole: false, is_node: false, epoch: None });
         } else {
             let (memory, bytes) = version.memory();
             // SAFETY: the version was taken out of the list, so nobody who pins from now on finds it.
@@ -270,7 +367,7 @@ impl Reclaimer {
     }
 
     /// Gives back what no guard can hold any more (`docs/memory.md`, claim 4).
-    fn see_to_graves(&mut self, site: &Site<'_>) {
+    pub(super) fn see_to_graves(&mut self, site: &Site<'_>) {
         let epochs = site.guard.epochs();
         if std::mem::take(&mut self.fresh_graves) {
             // SeqCst: the barrier between the unlinking and the look at the epoch; pairs with that of every pin.
@@ -285,7 +382,7 @@ impl Reclaimer {
             let Some(store) = site.store(grave.place) else { continue };
             if grave.whole {
                 // SAFETY: the index has forgotten the record, and every guard that could hold it has gone.
-                unsafe { store.records.give(grave.record, site.worker) };
+                unsafe { store.records_of(grave.is_node).give(grave.record, site.worker) };
             } else {
                 grave.record.free_inline();
             }

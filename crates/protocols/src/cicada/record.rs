@@ -20,12 +20,14 @@
 
 use std::ptr::{self, NonNull};
 
+use polychron_engine::mutations::left_out;
 use polychron_index::Handle;
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::RowRef;
-use polychron_sync::Backoff;
 use polychron_sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use polychron_sync::{Backoff, MODELLED};
 
+use super::steps::Step;
 use super::timestamp::Timestamp;
 
 /// What a version has become.
@@ -87,8 +89,8 @@ pub(super) const HEAD_BYTES: usize = size_of::<Head>();
 pub(super) const LONGEST_INLINE_BYTES: usize = 216;
 
 const _: () = {
-    assert!(VERSION_BYTES == 32 && HEAD_BYTES == 40, "as in the paper, four lines hold a row of 216 bytes");
-    assert!(HEAD_BYTES + LONGEST_INLINE_BYTES == 256);
+    assert!(MODELLED || VERSION_BYTES == 32 && HEAD_BYTES == 40, "as in the paper, four lines hold a row of 216 bytes");
+    assert!(MODELLED || HEAD_BYTES + LONGEST_INLINE_BYTES == 256);
 };
 
 /// What the latest version of a closed record is; no version lies at an odd address.
@@ -134,6 +136,13 @@ impl<'r> Place<'r> {
             Some(_) if raw == CLOSED => Link::Closed,
             Some(version) => Link::To(Version(version)),
         }
+    }
+
+    /// Whether the place leads to this version.
+    #[inline]
+    pub(super) fn leads_to(self, version: Version) -> bool {
+        // SeqCst: as in `link`.
+        ptr::eq(self.0.load(Ordering::SeqCst), version.0.as_ptr())
     }
 
     /// Puts `new` before what the place leads to, if that is still `old`.
@@ -381,11 +390,17 @@ impl Record {
     /// Brings the latest version into the caches, if it lies outside of the head, which was fetched a while ago.
     #[inline]
     pub(super) fn prefetch_latest(self) {
+        self.prefetch_latest_lines(MOST_LINES / 2);
+    }
+
+    /// The same with so many lines of it.
+    #[inline]
+    pub(super) fn prefetch_latest_lines(self, lines: usize) {
         if let Link::To(version) = self.latest().link()
             && !self.is_inline(version)
         {
             let start = version.0.as_ptr().cast::<u8>().cast_const();
-            for line in 0..MOST_LINES / 2 {
+            for line in 0..lines {
                 polychron_sync::prefetch_read(start.wrapping_add(64 * line));
             }
         }
@@ -489,9 +504,12 @@ pub(super) fn search(record: Record, timestamp: Timestamp, later: Option<Version
         if status == Status::Pending && wait && wts != timestamp {
             status = version.settled();
         }
-        if matches!(status, Status::Committed | Status::Deleted) {
+        let counts = matches!(status, Status::Committed | Status::Deleted)
+            || left_out(Step::PassOverAborted) && status == Status::Aborted
+            || left_out(Step::PassOverOwn) && wts == timestamp;
+        if counts {
             seen.version = Some(version);
-            seen.is_row = status == Status::Committed;
+            seen.is_row = status != Status::Deleted;
             return seen;
         }
     }

@@ -1,10 +1,10 @@
 //! Contention regulation (§3.9): one longest wait after a conflict for all workers, found by climbing the hill of throughput.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use polychron_base::random::Random;
-use polychron_sync::CachePadded;
 use polychron_sync::atomic::{AtomicU64, Ordering};
+use polychron_sync::{CachePadded, Mutex};
 
 use super::options::Options;
 
@@ -13,9 +13,46 @@ const PERIOD_NS: u64 = 5_000_000;
 /// By how much.
 const STEP_NS: u64 = 500;
 
+/// Waits that are kept for the course; beyond that every other one is forgotten.
+const KEPT: usize = 512;
+
+/// The longest wait over time, evenly thinned.
+#[derive(Debug)]
+struct Course {
+    began_ns: Option<u64>,
+    points: Vec<(f64, f64)>,
+    /// One in so many steps is kept, and steps since one was.
+    stride: u32,
+    since: u32,
+}
+
+impl Course {
+    fn note(&mut self, now_ns: u64, longest_ns: u64) {
+        let began_ns = *self.began_ns.get_or_insert(now_ns);
+        self.since += 1;
+        if self.since < self.stride {
+            return;
+        }
+        self.since = 0;
+        if self.points.len() == KEPT {
+            let mut keep = false;
+            self.points.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.stride *= 2;
+        }
+        // Who takes the step has looked at the time before; another one may have been later, and faster.
+        let seconds = now_ns.saturating_sub(began_ns) as f64 / 1e9;
+        let seconds = self.points.last().map_or(seconds, |last| last.0.max(seconds));
+        self.points.push((seconds, longest_ns as f64 / 1e3));
+    }
+}
+
 /// The state of the climb.
 #[derive(Debug)]
 struct Climb {
+    course: Course,
     at_ns: u64,
     commits: u64,
     throughput: f64,
@@ -36,7 +73,9 @@ pub(super) struct Regulation {
 impl Regulation {
     /// A regulation that never goes beyond `ceiling_ns`.
     pub(super) fn new(options: &Options, ceiling_ns: u64) -> Self {
-        let climb = Climb { at_ns: 0, commits: 0, throughput: 0.0, backoff_ns: 0, random: Random::stream(0xC1CADA, 0) };
+        let course = Course { began_ns: None, points: Vec::with_capacity(KEPT), stride: 1, since: 0 };
+        let climb =
+            Climb { course, at_ns: 0, commits: 0, throughput: 0.0, backoff_ns: 0, random: Random::stream(0xC1CADA, 0) };
         let fixed = options.fixed_backoff.map(|backoff| backoff.as_nanos() as u64);
         Self {
             longest_ns: CachePadded::new(AtomicU64::new(fixed.unwrap_or(0))),
@@ -74,6 +113,15 @@ impl Regulation {
         (climb.at_ns, climb.commits, climb.throughput, climb.backoff_ns) = (now_ns, commits, throughput, backoff_ns);
         let next = if up { backoff_ns + STEP_NS } else { backoff_ns.saturating_sub(STEP_NS) };
         self.longest_ns.store(next.min(self.ceiling_ns), Ordering::Relaxed);
+        climb.course.note(now_ns, next.min(self.ceiling_ns));
+    }
+
+    /// The longest wait in microseconds over the seconds since the first step; the one point there is, where it is fixed.
+    pub(super) fn course(&self) -> Vec<(f64, f64)> {
+        match &self.climb {
+            Some(climb) => climb.lock().unwrap_or_else(PoisonError::into_inner).course.points.clone(),
+            None => vec![(0.0, self.longest_ns() as f64 / 1e3)],
+        }
     }
 }
 
@@ -97,6 +145,19 @@ mod tests {
             let longest_ns = regulation.longest_ns();
             assert!(round < 500 || longest_ns.abs_diff(20_000) <= 4 * STEP_NS, "round {round}: {longest_ns} ns");
         }
+    }
+
+    #[test]
+    fn the_course_is_thinned_evenly() {
+        let regulation = Regulation::new(&Options::default(), 64_000);
+        for round in 1..=3 * KEPT as u64 {
+            regulation.regulate(round * PERIOD_NS, || round);
+        }
+        let course = regulation.course();
+        assert!(course.len() > KEPT / 2 && course.len() <= KEPT, "{}", course.len());
+        let gaps: Vec<f64> = course.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+        assert!(gaps.iter().all(|gap| *gap > 0.0), "{gaps:?}");
+        assert!(course.last().unwrap().0 > (3 * KEPT - 8) as f64 * PERIOD_NS as f64 / 1e9);
     }
 
     #[test]

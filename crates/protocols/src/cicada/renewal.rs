@@ -7,19 +7,21 @@
 //! the numbers old, however narrow the clock is and however slow a worker. With 56 bits of nanoseconds a round is due after
 //! 52 days.
 
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::sync::{PoisonError, TryLockError};
 
 use polychron_base::key::EncodedKey;
 use polychron_engine::Mode;
+use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::for_each;
 use polychron_memory::{Guard, Local};
-use polychron_sync::Backoff;
 use polychron_sync::atomic::{AtomicU64, Ordering};
+use polychron_sync::{Backoff, Mutex};
 
 use super::protocol::Shared;
 use super::reclaim::Site;
-use super::record::{Record, search};
+use super::record::{Record, Version, search};
+use super::steps::{Point, Step};
 use super::table::Store;
 use super::transaction::CicadaTransaction;
 use super::worker::State;
@@ -56,13 +58,10 @@ impl Renewal {
 #[inline]
 pub(super) fn keep_up<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
     let numbers = shared.clocks.shape.clock_numbers();
-    if !shared.options.validation.renewal {
-        return;
-    }
     if shared.renewal.is_past(clock(shared, state), numbers, 16) {
         keep_up_slowly(shared, state, local, numbers);
     }
-    if shared.clocks.lag() > numbers / 4 {
+    if shared.clocks.lag() > numbers / 4 && !left_out(Step::HoldBack) {
         wait_for_horizon(shared, numbers);
     }
 }
@@ -77,6 +76,7 @@ fn clock<R: Redo>(shared: &Shared<R>, state: &State) -> u64 {
 fn wait_for_horizon<R: Redo>(shared: &Shared<R>, numbers: u64) {
     let mut backoff = Backoff::new();
     while shared.clocks.lag() > numbers / 4 {
+        pass(Point::HeldBack);
         shared.clocks.lead();
         backoff.wait();
     }
@@ -112,49 +112,91 @@ fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, numbers:
     let tables = state.tables.keep();
     for table in tables.iter().flatten() {
         for store in std::iter::once(&table.primary).chain(table.secondaries()) {
-            store.renew_ready_from(shared.clocks.min_rts());
+            if !left_out(Step::RenewReadiness) {
+                store.renew_ready_from(shared.clocks.min_rts());
+            }
+            let mut round = Round { shared, state, local, guard: &guard, store, oldest: numbers / 8 };
+            if let Some(nodes) = &store.versioned {
+                round.renew_places(true, |visit| nodes.for_each(visit));
+                round.renew_places(false, |visit| store.records.for_each(visit));
+                continue;
+            }
             for_each(store.index(), &guard, &mut |key, handle| {
                 // SAFETY: the handle was found under the guard.
-                let record = unsafe { Record::from_handle(handle) };
-                renew_record(shared, state, local, &guard, store, record, key, numbers / 8);
+                round.renew_entry(unsafe { Record::from_handle(handle) }, key);
             });
         }
     }
-    shared.absences.refresh(shared.clocks.min_rts());
+    if !left_out(Step::RenewAbsences) {
+        shared.absences.refresh(shared.clocks.min_rts());
+    }
     shared.renewal.rounds.fetch_add(1, Ordering::Relaxed);
     // Release: pairs with the acquire in `is_past`.
     shared.renewal.began.store(began, Ordering::Release);
 }
 
-/// Collects a record, and rewrites its row until it is young.
-#[allow(clippy::too_many_arguments, reason = "one call in one place")]
-fn renew_record<R: Redo, K: EncodedKey>(
-    shared: &Shared<R>,
-    state: &mut State,
-    local: &Local,
-    guard: &Guard<'_>,
-    store: &Store,
-    record: Record,
-    key: K,
+/// A round through one index.
+struct Round<'r, R: Redo> {
+    shared: &'r Shared<R>,
+    state: &'r mut State,
+    local: &'r Local,
+    guard: &'r Guard<'r>,
+    store: &'r Store,
+    /// Versions of a greater age are written anew.
     oldest: u64,
-) {
-    let tables = state.tables.keep();
-    let site = Site { tables: &tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard };
-    state.reclaimer.collect_now(record, store, &site, key);
-    let mut backoff = Backoff::new();
-    loop {
-        let timestamp = shared.clocks.begin(state.worker, &mut state.clock);
-        let mut transaction = CicadaTransaction::new(shared, state, local.pin(), timestamp, Mode::ReadWrite);
-        let seen = search(record, timestamp, None, true);
-        let old = seen
-            .version
-            .filter(|version| seen.is_row && shared.clocks.shape.clock_between(version.wts(), timestamp) > oldest);
-        let Some(version) = old else { return };
-        if transaction.rewrite(store.place(), record, version) && transaction.validate_and_write().is_ok() {
-            return;
+}
+
+impl<R: Redo> Round<'_, R> {
+    /// Collects a record that a key leads to, and rewrites its row until it is young.
+    fn renew_entry<K: EncodedKey>(&mut self, record: Record, key: K) {
+        let tables = self.state.tables.keep();
+        let (min_rts, worker) = (self.shared.clocks.min_rts(), self.state.worker);
+        let site = Site { tables: &tables, min_rts, worker, guard: self.guard };
+        self.state.reclaimer.collect_now(record, self.store, &site, key);
+        self.rewrite(record, false);
+    }
+
+    /// The same for the places of an array, rows' or nodes' of a multi-version index; what is deleted there leaves by itself.
+    fn renew_places(&mut self, is_node: bool, for_each: impl Fn(&mut dyn FnMut(Record))) {
+        let tables = self.state.tables.keep();
+        let (min_rts, worker) = (self.shared.clocks.min_rts(), self.state.worker);
+        let site = Site { tables: &tables, min_rts, worker, guard: self.guard };
+        for_each(&mut |record| self.state.reclaimer.collect_in_place(record, self.store, &site));
+        // One moment for all, so that a round costs few timestamps, however many places there are.
+        let timestamp = self.shared.clocks.begin(worker, &mut self.state.clock);
+        let mut old = Vec::new();
+        for_each(&mut |record| {
+            let seen = search(record, timestamp, None, true);
+            let age = |version: Version| self.shared.clocks.shape.clock_between(version.wts(), timestamp);
+            if seen.version.is_some_and(|version| seen.is_row && age(version) > self.oldest) {
+                old.push(record);
+            }
+        });
+        self.shared.clocks.end(worker);
+        // The round's guard keeps the places from serving again.
+        old.into_iter().for_each(|record| self.rewrite(record, is_node));
+    }
+
+    fn rewrite(&mut self, record: Record, is_node: bool) {
+        let (shared, oldest) = (self.shared, self.oldest);
+        let mut backoff = Backoff::new();
+        loop {
+            let timestamp = shared.clocks.begin(self.state.worker, &mut self.state.clock);
+            let guard = self.local.pin();
+            let mut transaction = CicadaTransaction::new(shared, self.state, guard, timestamp, Mode::ReadWrite);
+            let seen = search(record, timestamp, None, true);
+            let old = seen
+                .version
+                .filter(|version| seen.is_row && shared.clocks.shape.clock_between(version.wts(), timestamp) > oldest);
+            let Some(version) = old.filter(|_| !left_out(Step::RenewRows)) else { return };
+            if transaction.rewrite(self.store.place(), record, version, is_node)
+                && transaction.validate_and_write().is_ok()
+            {
+                return;
+            }
+            drop(transaction);
+            shared.clocks.lead();
+            backoff.wait();
         }
-        drop(transaction);
-        shared.clocks.lead();
-        backoff.wait();
     }
 }

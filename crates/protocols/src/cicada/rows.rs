@@ -5,13 +5,15 @@ use std::ops::ControlFlow;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Stop};
+use polychron_base::{Error, IndexId, Reason, Stop};
+use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{check_row, entry_words, key_in_entry};
 use polychron_engine::{Insertion, Scan};
 use polychron_schema::{Changes, KeyScratch, RowBuffer, RowMut, RowRef};
 
 use super::sets::{Kind, Target, Write};
+use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::transaction::{CicadaTransaction, Found};
 
@@ -25,7 +27,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Stop> {
         let store = &*table.primary;
-        let Found::Row(target, source) = self.find(store, key)? else { return Ok(false) };
+        let Some((target, source)) = self.find_row(store, key)? else { return Ok(false) };
         self.check_early(target, source, store.place())?;
         let mut row = std::mem::take(&mut self.state.buffers.row);
         let words = self.row(source).as_words();
@@ -80,11 +82,22 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     #[inline]
     fn add_entry(&mut self, store: &Store, key: &[u8], primary: &[u8]) -> Result<bool, Stop> {
+        if !store.entries.is_ready() && !self.follows_unknowing(store) {
+            return Err(self.conflict(Reason::Inconsistent, store.place(), None));
+        }
         let mut entry = std::mem::take(&mut self.state.buffers.entry);
         entry_words(primary, &mut entry);
         let outcome = self.insert_entry(store, key, &mut entry);
         self.state.buffers.entry = entry;
-        outcome
+        outcome.map(|inserted| inserted || left_out(Step::RefuseDuplicates))
+    }
+
+    /// Whether this transaction comes after all that write the table and do not know a new index of it: then it sees what they
+    /// did to the rows whose entries it makes. There is a moment in which nobody can tell.
+    #[cold]
+    fn follows_unknowing(&self, store: &Store) -> bool {
+        left_out(Step::FollowUnknowing)
+            || store.known_after().is_some_and(|unknowing| self.state.clock.adjusted > unknowing)
     }
 
     /// Inserts a row and its entries.
@@ -118,7 +131,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// and must then find nothing of it.
     #[inline]
     fn all_or_nothing<O>(&mut self, before: usize, outcome: Result<O, Stop>) -> Result<O, Stop> {
-        if outcome.is_err() && !self.doomed {
+        if outcome.is_err() && !self.doomed && !left_out(Step::UndoOperations) {
             self.state.sets.undo_writes(before);
         }
         outcome
@@ -132,7 +145,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let mut scratch = KeyScratch::new();
             let key = store.entries.extractor.extract(row, &mut scratch).map_err(Error::from)?;
             if !self.add_entry(store, key, primary)? {
-                self.state.sets.undo_writes(before);
+                if !left_out(Step::UndoOperations) {
+                    self.state.sets.undo_writes(before);
+                }
                 return Ok(Insertion::Duplicate(store.place().index));
             }
         }
@@ -176,9 +191,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
         let mut buffer = std::mem::take(&mut self.state.buffers.row);
         buffer.copy_from(row.as_bytes());
-        self.put_entry(&table.primary, key, &mut buffer);
+        let put = self.put_entry(&table.primary, key, &mut buffer);
         self.state.buffers.row = buffer;
-        Ok(Insertion::Inserted)
+        put.map(|()| Insertion::Inserted)
     }
 
     /// Deletes a row and its entries.
@@ -205,6 +220,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
         self.state.buffers.old = old;
         self.all_or_nothing(before, outcome)?;
+        if let Some(nodes) = &table.primary.versioned {
+            let deleted = self.delete_versioned(&table.primary, nodes, key);
+            return self.all_or_nothing(before, deleted);
+        }
         let write = Write::new(target, table.primary.place(), Kind::Delete);
         self.state.sets.writes.push(write, Some(key), None);
         Ok(true)
@@ -249,7 +268,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     #[cold]
     fn inconsistent(&mut self, table: &CicadaTable) -> Stop {
         debug_assert!(!self.snapshot, "a snapshot is consistent");
-        self.conflict(polychron_base::Reason::Inconsistent, table.primary.place(), None)
+        self.conflict(Reason::Inconsistent, table.primary.place(), None)
     }
 
     /// The key in a record's row, for explaining an abort.

@@ -4,6 +4,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use polychron_base::{Error, Stop};
+use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Batch;
 use polychron_engine::{Direction, Scan};
@@ -11,6 +12,7 @@ use polychron_index::AnyIndex;
 
 use super::absences::Part;
 use super::record::Record;
+use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::transaction::{CicadaTransaction, Found, Source};
 
@@ -43,8 +45,15 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<(), Stop> {
         let store: &Store = table.store(scan.index)?;
-        if self.snapshot && !store.is_ready_at(self.timestamp) {
+        if self.snapshot && !store.is_ready_at(self.timestamp) && !left_out(Step::AwaitIndexes) {
             return Err(Error::NoSuchIndex(table.id, scan.index).into());
+        }
+        if let Some(nodes) = &store.versioned {
+            return if store.entries.is_ready() {
+                self.scan_versioned(scan, store, nodes, visitor)
+            } else {
+                Err(Error::NoSuchIndex(table.id, scan.index).into())
+            };
         }
         let index = store.entries.scanned(scan)?;
         if let (AnyIndex::Hash(_), Some(key)) = (index, scan.point()) {
@@ -60,7 +69,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.state.buffers.own_keys = own.positions;
         self.state.buffers.batch = batch;
         let stopped = outcome?;
-        if !self.snapshot {
+        if !self.snapshot && !left_out(Step::PartsOfRanges) {
             // Where a visit was stopped, nothing was seen of what comes behind.
             let last = &self.state.buffers.last_key[..];
             let (lower, upper) = match scan.direction {
@@ -214,6 +223,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     #[inline]
     fn remember_leaves(&mut self, batch: &Batch, store: &Store, remembered: &mut usize, up_to: usize) {
+        if left_out(Step::NodesOfRanges) {
+            return;
+        }
         for &stamp in batch.stamps().get(*remembered..up_to).unwrap_or_default() {
             self.state.sets.nodes.add(stamp, store.place());
         }

@@ -9,12 +9,14 @@
 //! the key leads may leave the index at any time.
 
 use polychron_base::key::EncodedKey;
+use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{NodeSet, Place};
 use polychron_index::Stamp;
 use polychron_schema::RowBuffer;
 
 use super::absences::Part;
 use super::record::{Record, Version};
+use super::steps::Step;
 
 /// A record that was read.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +27,26 @@ pub(super) struct Read {
     /// Where a repeated search begins (§3.5).
     pub(super) later: Option<Version>,
     pub(super) place: Place,
+    /// Whether the version was a row, or a node.
+    pub(super) is_row: bool,
+    /// Whether the record is a node of a multi-version index.
+    pub(super) is_node: bool,
+}
+
+/// A record that the transaction has taken for a row or a node which nobody else knows yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fresh {
+    pub(super) record: Record,
+    pub(super) place: Place,
+    pub(super) is_node: bool,
+}
+
+impl Read {
+    /// Whether the version that was visible is the latest one still, so that nothing can have come in between.
+    #[inline]
+    pub(super) fn is_latest(&self) -> bool {
+        self.later.is_none() && self.version.is_some_and(|version| self.record.latest().leads_to(version))
+    }
 }
 
 /// What a write does.
@@ -69,13 +91,34 @@ pub(super) struct Write {
     pub(super) stamp: Option<Stamp>,
     /// The write before this one for the same record or key.
     pub(super) prior: Option<u32>,
+    /// Whether the record is a node of a multi-version index.
+    pub(super) is_node: bool,
+    /// Whether the transaction has taken the record itself, so that there is nothing to delete.
+    pub(super) is_fresh: bool,
 }
 
 impl Write {
     /// A write on a record or key; what else it is comes from [`WriteSet::push`].
     pub(super) fn new(target: Target, place: Place, kind: Kind) -> Self {
         let key = KeySpan::default();
-        Self { target, place, kind, blind: false, has_record: false, unlogged: false, key, stamp: None, prior: None }
+        Self {
+            target,
+            place,
+            kind,
+            blind: false,
+            has_record: false,
+            unlogged: false,
+            key,
+            stamp: None,
+            prior: None,
+            is_node: false,
+            is_fresh: false,
+        }
+    }
+
+    /// A write on a node of a multi-version index.
+    pub(super) fn of_node(record: Record, place: Place, kind: Kind) -> Self {
+        Self { is_node: true, unlogged: true, ..Self::new(Target::Record(record), place, kind) }
     }
 }
 
@@ -96,6 +139,8 @@ pub(super) struct WriteSet {
     floor: usize,
     /// How many writes name keys.
     keyed: usize,
+    /// How many are on nodes of multi-version indexes.
+    on_nodes: usize,
     /// Whether anything was written more than once.
     repeats: bool,
 }
@@ -109,6 +154,7 @@ impl Default for WriteSet {
             slots: vec![EMPTY; FIRST_SLOTS],
             floor: 0,
             keyed: 0,
+            on_nodes: 0,
             repeats: false,
         }
     }
@@ -125,6 +171,11 @@ impl WriteSet {
         self.writes.len()
     }
 
+    /// All writes, in their order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Write> {
+        self.writes.iter()
+    }
+
     #[inline]
     pub(super) fn get(&self, position: u32) -> &Write {
         &self.writes[position as usize]
@@ -139,6 +190,12 @@ impl WriteSet {
     #[inline]
     pub(super) fn has_keys(&self) -> bool {
         self.keyed > 0
+    }
+
+    /// Whether any node of a multi-version index was written.
+    #[inline]
+    pub(super) fn has_nodes(&self) -> bool {
+        self.on_nodes > 0
     }
 
     /// The positions of the writes that count: the latest of each record and key.
@@ -237,7 +294,7 @@ impl WriteSet {
         write.prior = self.filled(at);
         if let Some(prior) = write.prior {
             let before = self.writes[prior as usize];
-            write.blind = before.blind;
+            (write.blind, write.is_fresh) = (before.blind, before.is_fresh);
             if prior as usize >= self.floor && (before.key.bytes > 0 || write.key.bytes == 0) {
                 self.keys.truncate(kept);
                 self.writes[prior as usize] =
@@ -250,6 +307,7 @@ impl WriteSet {
         let position = self.writes.len();
         self.slots[at] = position as u32;
         self.keyed += usize::from(write.target == Target::Key);
+        self.on_nodes += usize::from(write.is_node);
         self.writes.push(write);
         self.put_row(position, row);
     }
@@ -282,13 +340,14 @@ impl WriteSet {
     pub(super) fn truncate(&mut self, len: usize, nodes: &mut NodeSet) {
         while self.writes.len() > len {
             let Some(&write) = self.writes.last() else { return };
-            if let Some(stamp) = write.stamp {
+            if let Some(stamp) = write.stamp.filter(|_| !left_out(Step::NodesOfUndone)) {
                 nodes.add(stamp, write.place);
             }
             let at = self.slot_of(&write);
             self.slots[at] = write.prior.unwrap_or(EMPTY);
             self.writes.pop();
             self.keyed -= usize::from(write.target == Target::Key);
+            self.on_nodes -= usize::from(write.is_node);
             if write.key.bytes > 0 {
                 self.keys.truncate(write.key.offset as usize);
             }
@@ -310,7 +369,7 @@ impl WriteSet {
         self.rows.truncate(1 << 12);
         self.keys.clear();
         self.keys.shrink_to(1 << 16);
-        (self.floor, self.keyed, self.repeats) = (0, 0, false);
+        (self.floor, self.keyed, self.on_nodes, self.repeats) = (0, 0, 0, false);
         if self.slots.len() > 1 << 12 {
             self.slots = vec![EMPTY; FIRST_SLOTS];
         } else {
@@ -349,6 +408,8 @@ pub(super) struct Sets {
     pub(super) nodes: NodeSet,
     pub(super) absences: Vec<Part>,
     pub(super) writes: WriteSet,
+    /// What is given back if the transaction does not commit.
+    pub(super) fresh: Vec<Fresh>,
 }
 
 impl Sets {
@@ -364,5 +425,6 @@ impl Sets {
         self.nodes.clear();
         self.absences.clear();
         self.writes.clear();
+        self.fresh.clear();
     }
 }

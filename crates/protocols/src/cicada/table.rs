@@ -4,16 +4,19 @@
 use std::sync::Arc;
 
 use polychron_base::Error;
+use polychron_base::key::EncodedKey;
 use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Place, Records, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
-use polychron_schema::{KeyExtractor, TableDefinition};
+use polychron_schema::{IndexKind, KeyExtractor, TableDefinition};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use super::absences::Lengths;
 use super::array::RecordArray;
-use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES};
+use super::options::Options;
+use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES, Record};
 use super::timestamp::Timestamp;
+use super::versioned::Versioned;
 
 /// A table.
 pub(super) type CicadaTable = StoreTable<Store>;
@@ -34,9 +37,15 @@ impl Records for Heads {
 /// One index and its records.
 #[derive(Debug)]
 pub(super) struct Store {
+    /// The single-version index; it stays empty where there is a multi-version one.
     pub(super) entries: stores::Store<Heads>,
     pub(super) records: RecordArray,
+    pub(super) versioned: Option<Versioned>,
     pub(super) lengths: Lengths,
+    /// Whether every row fits into its head.
+    pub(super) fits_inline: bool,
+    /// A clock reading that nobody is ahead of who writes the table and does not know this index; zero while it is not known.
+    known_after: AtomicU64,
     /// Snapshots of this moment or a later one find everything here.
     ready_from: AtomicU64,
     keeper: Arc<Keeper>,
@@ -53,23 +62,40 @@ impl Store {
     pub(super) fn new(
         definition: &TableDefinition,
         blueprint: &Blueprint,
-        inlining: bool,
+        options: &Options,
+        settled: Timestamp,
         ready: bool,
         keeper: &Arc<Keeper>,
         guard: &Guard<'_>,
     ) -> Result<Self, Error> {
-        let row_bytes = if !inlining {
+        let is_primary = blueprint.place.index == polychron_base::IndexId::PRIMARY;
+        let row_bytes = if !options.inlining {
             usize::MAX
-        } else if blueprint.place.index == polychron_base::IndexId::PRIMARY {
+        } else if is_primary {
             inlined_bytes(definition)?
         } else {
             // A secondary entry of a short primary key fits in one line with its head.
             0
         };
+        let name = if is_primary { None } else { definition.indexes.last().map(|index| &index.name[..]) };
+        let is_versioned = options.indexes.is_versioned(&definition.name, name);
+        let unused = Blueprint { kind: IndexKind::Ordered, ..blueprint.clone() };
+        // Made first: a store of entries asks the keeper when it goes, who is busy with the guard here.
+        let versioned =
+            is_versioned.then(|| Versioned::new(blueprint, options.inlining, settled, guard)).transpose()?;
+        let entries = stores::Store::new(if is_versioned { &unused } else { blueprint }, ready, keeper, guard);
+        if let (Err(_), Some(versioned)) = (&entries, &versioned) {
+            // SAFETY: nobody knows the index.
+            unsafe { versioned.destroy(guard) };
+        }
+        let entries = entries?;
         Ok(Self {
-            entries: stores::Store::new(blueprint, ready, keeper, guard)?,
+            entries,
+            versioned,
             records: RecordArray::new(row_bytes),
             lengths: Lengths::default(),
+            fits_inline: row_bytes <= LONGEST_INLINE_BYTES,
+            known_after: AtomicU64::new(0),
             ready_from: AtomicU64::new(0),
             keeper: Arc::clone(keeper),
         })
@@ -83,6 +109,36 @@ impl Store {
     #[inline]
     pub(super) fn index(&self) -> &AnyIndex {
         self.entries.index()
+    }
+
+    /// Whoever writes the table and does not know this index is not ahead of this clock reading.
+    pub(super) fn set_known_after(&self, clock: u64) {
+        self.known_after.store(clock.max(1), Ordering::Relaxed);
+    }
+
+    /// That reading, once it is known.
+    pub(super) fn known_after(&self) -> Option<u64> {
+        // Relaxed: it is a number, and what it tells of was known before it was stored.
+        Some(self.known_after.load(Ordering::Relaxed)).filter(|&clock| clock != 0)
+    }
+
+    /// The record that a key has at a moment which the caller holds; it need not have a row.
+    #[inline]
+    pub(super) fn record_at<K: EncodedKey>(&self, key: K, moment: Timestamp, guard: &Guard<'_>) -> Option<Record> {
+        match &self.versioned {
+            Some(nodes) => nodes.record_at(key, moment),
+            // SAFETY: the handle was found under the guard.
+            None => self.index().get(key, guard).handle.map(|handle| unsafe { Record::from_handle(handle) }),
+        }
+    }
+
+    /// Where the heads of rows lie, or those of nodes.
+    #[inline]
+    pub(super) fn records_of(&self, is_node: bool) -> &RecordArray {
+        match &self.versioned {
+            Some(versioned) if is_node => &versioned.nodes,
+            _ => &self.records,
+        }
     }
 
     /// The index leads to every row; snapshots of an earlier moment than `filled` do not read it.
@@ -122,7 +178,12 @@ impl Drop for Store {
     fn drop(&mut self) {
         if !self.keeper.is_closing() {
             // SAFETY: the store goes with its last user, so no transaction that could hold a record of it runs.
-            self.keeper.with_guard(|guard| unsafe { self.records.destroy(guard) });
+            self.keeper.with_guard(|guard| unsafe {
+                self.records.destroy(guard);
+                if let Some(versioned) = &self.versioned {
+                    versioned.destroy(guard);
+                }
+            });
         }
     }
 }

@@ -1,15 +1,19 @@
 //! White-box tests; behaviour is tested in the crate `check`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use polychron_base::TableId;
 use polychron_base::key::Key8;
 use polychron_base::random::Random;
+use polychron_base::sizes::scaled;
+use polychron_engine::redo::{self, ExtendedTimestamp, Redo};
 use polychron_engine::{
-    Commit, Common, Insertion, Interactive, Mode, Operations, Protocol, Row, Stop, Table, Transaction, drive,
+    Commit, Common, Figure, FigureValue, Insertion, Interactive, Mode, Operations, Protocol, Row, RowRef, Stop, Table,
+    Transaction, drive,
 };
 
-use super::options::{Options, Validation};
+use super::options::Options;
 use super::protocol::Cicada;
 use super::timestamp::{Shape, Timestamp};
 use super::worker::CicadaWorker;
@@ -88,6 +92,10 @@ fn wrap_around(options: impl FnOnce(&mut Options), rounds: u64) -> Result<u64, S
         }
         Ok(())
     });
+    // Snapshots see what has become the past.
+    while !database.shared.clocks.min_wts().is_after(worker.last_timestamp()) {
+        database.tick();
+    }
     let total = 10 * ACCOUNTS as i64;
     let sum = |t: &mut <CicadaWorker as Interactive>::Transaction<'_>| {
         let sum: i64 = t.scan(&accounts, ..).map(|row| row.balance()).sum()?;
@@ -147,6 +155,7 @@ fn transfer<T: Transaction>(t: &mut T, table: &Table<Account>, from: u64, to: u6
 const ROUNDS: u64 = if cfg!(debug_assertions) { 30_000 } else { 1_500_000 };
 
 #[test]
+#[cfg_attr(miri, ignore = "a clock turns only after many transactions")]
 fn a_counter_of_fifteen_bits_wraps_around() {
     let narrow = |options: &mut Options| (options.central_clock, options.clock_bits) = (true, Some(15));
     let rounds = wrap_around(narrow, ROUNDS).unwrap();
@@ -154,7 +163,19 @@ fn a_counter_of_fifteen_bits_wraps_around() {
     assert!(rounds >= 24, "the clock hardly wrapped around: {rounds} rounds");
 }
 
+/// Nodes of multi-version indexes are renewed like rows.
 #[test]
+fn nodes_outlive_the_clock() {
+    let narrow = |options: &mut Options| {
+        (options.central_clock, options.clock_bits) = (true, Some(15));
+        options.indexes = super::options::Indexes::MultiVersion;
+    };
+    let rounds = wrap_around(narrow, ROUNDS).unwrap();
+    assert!(rounds >= 24, "the clock hardly wrapped around: {rounds} rounds");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a clock turns only after many transactions")]
 fn clocks_of_twenty_eight_bits_wrap_around() {
     let narrow = |options: &mut Options| {
         options.consistency = super::Consistency::Loose;
@@ -163,13 +184,72 @@ fn clocks_of_twenty_eight_bits_wrap_around() {
     wrap_around(narrow, ROUNDS / 4).unwrap();
 }
 
-#[test]
-fn without_renewal_rows_that_are_not_written_get_lost() {
-    let careless = |options: &mut Options| {
-        (options.central_clock, options.clock_bits) = (true, Some(12));
-        options.validation = Validation { renewal: false, ..Validation::default() };
+/// The log's records of the accounts' balances, in the order in which they were handed over.
+#[derive(Clone, Debug, Default)]
+struct Log(Arc<Mutex<Vec<(ExtendedTimestamp, u64, i64)>>>);
+
+impl Redo for Log {
+    const ENABLED: bool = true;
+
+    fn change(&self, _: usize, timestamp: ExtendedTimestamp, _: TableId, key: &[u8], change: redo::Change<'_>) {
+        let redo::Change::Put(words) = change else { panic!("accounts are put: {change:?}") };
+        let id = u64::from_be_bytes(key.try_into().unwrap());
+        self.0.lock().unwrap().push((timestamp, id, Account::view(RowRef::from_words(words)).balance()));
+    }
+
+    fn committed(&self, _: usize, _: ExtendedTimestamp) {}
+}
+
+/// Extended timestamps order each account's changes, which count up, across many turns of the clock; timestamps alone do
+/// not.
+fn eras_order_the_log(central_clock: bool, clock_bits: u32, rounds: u64) {
+    let log = Log::default();
+    let options = Options { central_clock, clock_bits: Some(clock_bits), ..Options::default() };
+    let database = Cicada::open_with(options, common(), log.clone()).unwrap();
+    let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let database = &database;
+            scope.spawn(move || {
+                let mut worker = database.worker().unwrap();
+                let mut random = Random::stream(5, thread);
+                for _ in 0..rounds {
+                    let id = random.below(6);
+                    let body = &mut |t: &mut super::CicadaTransaction<'_, Log>| {
+                        let before = t.get(&accounts, id)?.map_or(0, |row| row.balance());
+                        t.upsert(&accounts, &Account { id, group: 0, balance: before + 1 })
+                    };
+                    drive::transact(&mut worker, Mode::ReadWrite, body).unwrap();
+                }
+            });
+        }
+    });
+    let mut changes = log.0.lock().unwrap().clone();
+    assert_eq!(changes.len() as u64, 2 * rounds);
+    let in_order = |changes: &[(ExtendedTimestamp, u64, i64)]| {
+        let mut balances = [0; 6];
+        changes.iter().all(|&(_, id, balance)| {
+            balances[id as usize] += 1;
+            balances[id as usize] == balance
+        })
     };
-    assert!(wrap_around(careless, 5_000).is_err(), "the clock has wrapped around, and nothing is missing");
+    changes.sort_by_key(|change| change.0);
+    assert!(in_order(&changes), "the extended timestamps do not order the changes");
+    assert!(changes.windows(2).all(|pair| pair[0].0 < pair[1].0), "two transactions have one timestamp");
+    let eras = changes.last().unwrap().0.era - changes[0].0.era;
+    assert!(!central_clock || eras >= 2, "the clock hardly wrapped around: {eras} eras");
+    changes.sort_by_key(|change| change.0.timestamp);
+    assert!(eras == 0 || !in_order(&changes), "timestamps alone would do");
+}
+
+#[test]
+fn eras_order_the_log_of_a_counter() {
+    eras_order_the_log(true, 13, ROUNDS / 3);
+}
+
+#[test]
+fn eras_order_the_log_of_clocks() {
+    eras_order_the_log(false, 26, ROUNDS / 3);
 }
 
 /// A row that has grown old outside of its head moves there when it is read.
@@ -181,13 +261,95 @@ fn rows_that_are_read_move_into_their_heads() {
     done(&mut worker, |t| t.insert(&notes, &Note { id: 1, text: "first".into() }));
     // The head is taken by the first version while the second one is written.
     done(&mut worker, |t| t.update(&notes, 1, |row| row.set_text("second").unwrap()));
-    let promotions = || database.shared.clocks.counts().1;
+    let promotions = || database.shared.clocks.all_counts().map(|counts| counts.promotions.get()).sum::<u64>();
     assert_eq!(promotions(), 0);
     for _ in 0..10 {
         let text = done(&mut worker, |t| Ok(t.get(&notes, 1)?.map(|row| row.text().to_owned())));
         assert_eq!(text.as_deref(), Some("second"));
     }
     assert_eq!(promotions(), 1, "it moves once");
+}
+
+fn figure(figures: &[Figure], name: &str) -> FigureValue {
+    figures.iter().find(|figure| figure.name == name).unwrap_or_else(|| panic!("{name} in {figures:?}")).value.clone()
+}
+
+/// Conflicts are counted by the step at which they showed, and rows by where they lie.
+#[test]
+fn figures_tell_where_conflicts_showed_and_rows_lie() {
+    let still = Duration::from_secs(3600);
+    let database = open(|options| (options.check_every, options.collection_interval) = (1, still));
+    let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
+    let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
+    done(&mut left, |t| (0..4).try_for_each(|id| t.insert(&accounts, &Account { id, group: 0, balance: 1 })));
+    let set = |t: &mut <CicadaWorker as Interactive>::Transaction<'_>, id: u64| {
+        t.update(&accounts, id, |row| row.set_balance(2)).map(drop)
+    };
+    // What one read is written by an earlier transaction before it validates: with a write it shows at the early check,
+    // without one at the check, and while the procedure goes on, there.
+    for (writes, goes_on) in [(true, false), (false, false), (false, true)] {
+        let earlier = right.begin(Mode::ReadWrite).unwrap();
+        let mut later = left.begin(Mode::ReadWrite).unwrap();
+        later.get(&accounts, 0).unwrap();
+        if writes {
+            set(&mut later, 1).unwrap();
+        }
+        let mut earlier = earlier;
+        set(&mut earlier, 0).unwrap();
+        earlier.commit().unwrap();
+        if goes_on {
+            assert!(later.get(&accounts, 2).unwrap_err().is_conflict());
+        } else {
+            assert!(later.commit().unwrap_err().is_conflict());
+        }
+    }
+    // What a later transaction has read is not written any more, which shows at once.
+    let mut earlier = right.begin(Mode::ReadWrite).unwrap();
+    done(&mut left, |t| Ok(t.get(&accounts, 3)?.is_some()));
+    assert!(set(&mut earlier, 3).unwrap_err().is_conflict());
+    drop(earlier);
+    let figures = database.statistics().figures;
+    let count = |name| figure(&figures, name);
+    assert_eq!(count("aborts_at_the_early_check"), FigureValue::Count(1), "{figures:?}");
+    assert_eq!(count("aborts_at_the_check"), FigureValue::Count(1), "{figures:?}");
+    assert_eq!(count("aborts_while_running"), FigureValue::Count(2), "{figures:?}");
+    assert_eq!(count("aborts_while_installing"), FigureValue::Count(0), "{figures:?}");
+    assert_eq!(count("clock_boosts"), FigureValue::Count(4));
+    // Account 0 was written three times while its first version took the head.
+    assert_eq!(figure(&database.inspect(), "inlined_rows_percent"), FigureValue::Level(75.0));
+    let FigureValue::Level(overhead) = figure(&database.inspect(), "space_overhead_percent") else { panic!() };
+    assert!(overhead > 0.0, "{overhead}");
+}
+
+/// Garbage, clocks and waits are measured where workers meet.
+#[test]
+fn lags_are_measured() {
+    let database = open(|options| {
+        (options.collection_interval, options.synchronization_interval) = (Duration::ZERO, Duration::ZERO);
+        (options.consistency, options.fixed_backoff) = (super::Consistency::Loose, Some(Duration::from_nanos(900)));
+    });
+    let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
+    let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
+    done(&mut left, |t| t.insert(&accounts, &Account { id: 1, group: 0, balance: 0 }));
+    // The left clock runs ahead, and the right one notices.
+    database.shared.clocks.push(&mut left.state.clock, 5_000_000);
+    for round in 0..20 {
+        done(&mut left, |t| t.update(&accounts, 1, |row| row.set_balance(round)));
+        done(&mut right, |t| t.update(&accounts, 1, |row| row.set_balance(round)));
+    }
+    left.back_off(1);
+    let figures = database.statistics().figures;
+    let FigureValue::Level(skew) = figure(&figures, "clock_skew_max_ns") else { panic!() };
+    assert!(skew >= 1_000_000.0, "{figures:?}");
+    // The last update may still wait.
+    let FigureValue::Mean(lag, collected) = figure(&figures, "collection_lag_mean_ns") else { panic!() };
+    assert!(lag > 0 && (30..=40).contains(&collected), "{figures:?}");
+    assert_eq!(figure(&figures, "collected_records"), FigureValue::Count(collected));
+    assert_eq!(figure(&figures, "backoff_waits"), FigureValue::Count(1));
+    let FigureValue::Mean(waited, 1) = figure(&figures, "backoff_mean_ns") else { panic!("{figures:?}") };
+    assert!(waited <= 900);
+    let course = figure(&database.inspect(), "longest_backoff_us_over_time");
+    assert_eq!(course, FigureValue::Course(vec![(0.0, 0.9)]));
 }
 
 /// A long reader keeps what it sees; what came and went behind it does not pile up.
@@ -204,11 +366,12 @@ fn a_long_reader_holds_back_what_it_can_see() {
     database.tick();
     let mut old = reader.begin(Mode::Snapshot).unwrap();
     let mut used = Vec::new();
-    for round in 0..3000 {
+    let stretch = scaled(500, 10) as i64;
+    for round in 0..6 * stretch {
         done(&mut writer, |t| {
             (0..10).try_for_each(|id| t.update(&accounts, id, |row| row.set_balance(round)).map(drop))
         });
-        if round % 500 == 499 {
+        if round % stretch == stretch - 1 {
             for _ in 0..4 {
                 database.tick();
                 drop(writer.begin(Mode::ReadWrite));
@@ -218,7 +381,7 @@ fn a_long_reader_holds_back_what_it_can_see() {
             assert_eq!(old.scan(&accounts, ..).map(|row| row.balance()).sum::<i64>().unwrap(), 10);
         }
     }
-    // A version has 64 bytes, and there are 5000 in each of the six stretches.
+    // A version has 64 bytes, and there are 5000 in each of the six stretches, if the tools are quick.
     assert!(used[5] <= used[1] + 64 * 1024, "{used:?}");
     assert!(old.commit().is_ok());
 }
@@ -229,7 +392,7 @@ fn acknowledged_commits_are_followed() {
     let database = open(|options| options.clock_boost = Duration::from_micros(300));
     let notes: Table<Note> = Table::from_id(database.create_table(Note::definition()).unwrap());
     let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
-    for id in 0..50 {
+    for id in 0..scaled(50, 2) as u64 {
         let clocks = &database.shared.clocks;
         clocks.boost(&mut left.state.clock, left.state.worker);
         done(&mut left, |t| t.insert(&notes, &Note { id, text: String::new() }));
@@ -247,7 +410,7 @@ fn external_consistency_waits_for_the_horizon() {
             let database = &database;
             scope.spawn(move || {
                 let mut worker = database.worker().unwrap();
-                for round in 0..300 {
+                for round in 0..scaled(300, 5) as i64 {
                     let account = Account { id: thread, group: 1, balance: round };
                     done(&mut worker, |t| t.upsert(&accounts, &account));
                     assert!(database.shared.clocks.min_wts().is_after(worker.last_timestamp()));

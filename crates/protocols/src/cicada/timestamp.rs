@@ -60,6 +60,18 @@ impl Shape {
         1 << (u64::BITS - self.clock_shift)
     }
 
+    /// The era of a reading: how often the clock has wrapped around before it (§3.1).
+    #[inline]
+    pub(super) const fn era(self, clock: u64) -> u64 {
+        clock >> (u64::BITS - self.clock_shift)
+    }
+
+    /// A distance of timestamps, or a sum of such, as clock readings.
+    #[inline]
+    pub(super) const fn in_clock(self, distance: u128) -> u64 {
+        (distance >> self.clock_shift) as u64
+    }
+
     /// How far apart in time two timestamps are that are so many clock readings apart.
     #[inline]
     pub(super) const fn clock_between(self, earlier: Timestamp, later: Timestamp) -> u64 {

@@ -7,21 +7,26 @@ use std::ops::ControlFlow;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason, Stop, TableId};
 use polychron_engine::catalog::Tables;
+use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place, check_key};
 use polychron_engine::{Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
-use polychron_index::{AnyIndex, Handle, Lookup, Stamp};
+use polychron_index::AnyIndex;
 use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowMut, RowRef};
 
 use super::absences::Part;
 use super::commit::Pending;
+use super::counts::Stage;
+use super::find::Missed;
 use super::protocol::Shared;
-use super::record::{Record, Seen, Status, Version, search};
+use super::record::{Link, Record, Seen, Status, Version, search};
 use super::sets::{Kind, Read, Target, Write};
+use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
-use super::worker::{HEADS_UNDER_WAY, State};
+use super::versioned::{Changing, Planned, Scanning};
+use super::worker::State;
 
 /// Memory that operations use one after the other.
 #[derive(Debug, Default)]
@@ -41,6 +46,9 @@ pub(super) struct Buffers {
     pub(super) moments: Vec<Timestamp>,
     /// The key at which a scan was stopped.
     pub(super) last_key: Vec<u8>,
+    pub(super) changing: Changing,
+    pub(super) scanning: Scanning,
+    pub(super) planned: Planned,
 }
 
 /// After how many operations a snapshot leaves its epoch for the present one: often enough that a slow reader does not hold
@@ -60,6 +68,7 @@ pub struct CicadaTransaction<'w, R: Redo> {
     /// After a conflict every call conflicts.
     pub(super) doomed: bool,
     pub(super) ended: bool,
+    pub(super) committed: bool,
     pub(super) until_check: u32,
     /// The list of tables, once a snapshot has renewed its guard.
     pub(super) kept: Option<Tables<CicadaTable>>,
@@ -81,15 +90,6 @@ pub(super) enum Found {
     Row(Target, Source),
     /// None.
     Absent(Target),
-}
-
-/// A look-up that came to nothing.
-#[derive(Clone, Copy, Debug)]
-struct Missed {
-    /// Where the key is missing.
-    stamp: Stamp,
-    /// Whether it leads to a record all the same, such as a tombstone.
-    has_record: bool,
 }
 
 impl<'w, R: Redo> CicadaTransaction<'w, R> {
@@ -118,8 +118,10 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         self.until_check = self.shared.options.check_every;
         if self.snapshot {
             self.until_check = self.until_check.min(RENEW_EVERY);
-            self.kept.get_or_insert_with(|| self.state.tables.keep());
-            self.guard.refresh();
+            self.renew_guard();
+            return Ok(());
+        }
+        if left_out(Step::ValidateRunning) {
             return Ok(());
         }
         self.check_reads(true).inspect_err(|_| {
@@ -127,6 +129,13 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
                 abort.reason = Reason::Inconsistent;
             }
         })
+    }
+
+    /// Leaves a snapshot's epoch for the present one.
+    pub(super) fn renew_guard(&mut self) {
+        self.kept.get_or_insert_with(|| self.state.tables.keep());
+        self.state.fingers.clear();
+        self.guard.refresh();
     }
 
     #[inline]
@@ -147,129 +156,12 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     }
 
     #[inline]
-    fn own(&self, position: u32) -> Found {
+    pub(super) fn own(&self, position: u32) -> Found {
         let write = self.state.sets.writes.get(position);
         match write.kind {
             Kind::Put => Found::Row(write.target, Source::Own(position)),
             Kind::Delete => Found::Absent(write.target),
         }
-    }
-
-    /// Finds the row of a key; what was found, or not, is protected.
-    #[inline]
-    pub(super) fn find<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Found, Stop> {
-        let (found, missed) = self.look_up(store, key);
-        if let Some(missed) = missed {
-            self.observe_absence(Part::key(store.place(), key), missed.stamp, store.place());
-        }
-        Ok(found)
-    }
-
-    /// Finds the row of a key. Where there was none, the answer's second part is still to be protected.
-    #[inline]
-    fn look_up<K: EncodedKey>(&mut self, store: &Store, key: K) -> (Found, Option<Missed>) {
-        let place = store.place();
-        if self.reads_own()
-            && self.state.sets.writes.has_keys()
-            && let Some(position) = self.state.sets.writes.latest_of_key(place, key)
-        {
-            return (self.own(position), None);
-        }
-        if self.state.hints.any()
-            && let Some(found) = self.find_hinted(store, key)
-        {
-            return (found, None);
-        }
-        let Lookup { handle, stamp } = store.index().get(key, &self.guard);
-        let found = match handle {
-            Some(handle) => {
-                // SAFETY: the handle was found under this transaction's guard.
-                let record = unsafe { Record::from_handle(handle) };
-                record.prefetch(store.records.lines());
-                let found = self.read_record(record, place);
-                if let Found::Row(_, Source::Version(version)) = found
-                    && !record.is_inline(version)
-                    && !self.snapshot
-                {
-                    version.prefetch_row();
-                    self.note_for_promotion(store, record, version);
-                }
-                found
-            }
-            None => Found::Absent(Target::Key),
-        };
-        let missed = !self.snapshot && matches!(found, Found::Absent(Target::Key));
-        (found, missed.then_some(Missed { stamp, has_record: handle.is_some() }))
-    }
-
-    #[inline]
-    fn reads_own(&self) -> bool {
-        !self.snapshot && self.shared.options.read_own_writes
-    }
-
-    /// Looks a key up and starts bringing its record into the cache.
-    #[inline]
-    fn fetch_record<K: EncodedKey>(&mut self, table: &CicadaTable, key: K) -> Option<Handle> {
-        let handle = table.primary.index().get(key, &self.guard).handle?;
-        // SAFETY: the handle was found under this transaction's guard.
-        let record = unsafe { Record::from_handle(handle) };
-        record.prefetch(table.primary.records.lines());
-        self.prefetch_version_later(record);
-        Some(handle)
-    }
-
-    /// As [`Self::find`], by a hint of the batch; `None` when there is none or it does not lead to a row. A record serves its key
-    /// until it is closed, and one that shows a row is not closed.
-    #[inline]
-    fn find_hinted<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<Found> {
-        if store.place().index != polychron_base::IndexId::PRIMARY {
-            return None;
-        }
-        while let Some((table, key)) = self.state.hints.next_asked() {
-            let handle = self.table(table).ok().and_then(|table| self.fetch_record(table, key));
-            self.state.hints.answer(handle);
-        }
-        if self.state.next_head != 0 {
-            self.prefetch_versions();
-        }
-        let handle = self.state.hints.find(store.place().table, key)?;
-        // SAFETY: the batch found the handle under a guard that it still holds.
-        let record = unsafe { Record::from_handle(handle) };
-        let reads = self.state.sets.reads.len();
-        let found = self.read_record(record, store.place());
-        if matches!(found, Found::Row(..)) {
-            return Some(found);
-        }
-        self.state.sets.reads.truncate(reads);
-        None
-    }
-
-    /// The version of a record can be fetched when its head has come, which is some prefetches later.
-    #[inline]
-    fn prefetch_version_later(&mut self, record: Record) {
-        let (heads, next) = (&mut self.state.heads_under_way, self.state.next_head);
-        if let Some(earlier) = heads[next % HEADS_UNDER_WAY].replace(record) {
-            earlier.prefetch_latest();
-        }
-        self.state.next_head = next.wrapping_add(1);
-    }
-
-    /// Fetches the versions of the records whose heads were fetched last.
-    #[cold]
-    fn prefetch_versions(&mut self) {
-        self.state.next_head = 0;
-        for head in &mut self.state.heads_under_way {
-            if let Some(record) = head.take() {
-                record.prefetch_latest();
-            }
-        }
-    }
-
-    /// Remembers that a part of the key space was seen to be empty.
-    #[inline]
-    pub(super) fn observe_absence(&mut self, part: Part, stamp: Stamp, place: Place) {
-        self.state.sets.nodes.add(stamp, place);
-        self.state.sets.absences.push(part);
     }
 
     /// Reads a record as this transaction sees it, and remembers what was visible.
@@ -283,7 +175,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         let Seen { version, is_row, later, .. } =
             search(record, self.timestamp, None, self.shared.options.wait_for_pending);
         if !self.snapshot {
-            self.state.sets.reads.push(Read { record, version, later, place });
+            self.state.sets.reads.push(Read { record, version, later, place, is_row, is_node: false });
         }
         match version.filter(|_| is_row) {
             Some(version) => Found::Row(Target::Record(record), Source::Version(version)),
@@ -296,7 +188,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     pub(super) fn check_early(&mut self, target: Target, source: Source, place: Place) -> Result<(), Stop> {
         let (Target::Record(record), Source::Version(version)) = (target, source) else { return Ok(()) };
         let options = &self.shared.options;
-        if options.validation.writes && version.rts().is_after(self.timestamp) {
+        if version.rts().is_after(self.timestamp) {
             return Err(self.conflict(Reason::ReadLater, place, Some(version)));
         }
         if options.write_latest_only && self.is_superseded(record) {
@@ -309,7 +201,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     #[inline]
     fn is_superseded(&self, record: Record) -> bool {
         let mut place = record.latest();
-        while let super::record::Link::To(version) = place.link() {
+        while let Link::To(version) = place.link() {
             if !version.wts().is_after(self.timestamp) {
                 return false;
             }
@@ -329,10 +221,15 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         key: K,
         row: &mut RowBuffer,
     ) -> Result<bool, Stop> {
+        if let Some(nodes) = &store.versioned {
+            return self.insert_versioned(store, nodes, key, row);
+        }
         let (Found::Absent(target), missed) = self.look_up(store, key) else { return Ok(false) };
         let mut write = Write::new(target, store.place(), Kind::Put);
         if let Some(Missed { stamp, has_record }) = missed {
-            self.state.sets.absences.push(Part::key(store.place(), key));
+            if !left_out(Step::PartsOfInsertions) {
+                self.state.sets.absences.push(Part::key(store.place(), key));
+            }
             (write.stamp, write.has_record) = (Some(stamp), has_record);
         }
         self.state.sets.writes.push(write, Some(key), Some(row));
@@ -340,7 +237,10 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     }
 
     /// Writes an entry whatever is there.
-    pub(super) fn put_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &mut RowBuffer) {
+    pub(super) fn put_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &mut RowBuffer) -> Result<(), Stop> {
+        if let Some(nodes) = &store.versioned {
+            return self.put_versioned(store, nodes, key, row);
+        }
         let place = store.place();
         let writes = &mut self.state.sets.writes;
         let target = if writes.latest_of_key(place, key).is_some() {
@@ -360,11 +260,15 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         };
         let write = Write { blind: true, has_record: true, ..Write::new(target, place, Kind::Put) };
         writes.push(write, Some(key), Some(row));
+        Ok(())
     }
 
     /// Deletes an entry. `false`: the key has no row.
     #[inline]
     pub(super) fn delete_entry<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<bool, Stop> {
+        if let Some(nodes) = &store.versioned {
+            return self.delete_versioned(store, nodes, key);
+        }
         let Found::Row(target, source) = self.find(store, key)? else { return Ok(false) };
         self.check_early(target, source, store.place())?;
         self.state.sets.writes.push(Write::new(target, store.place(), Kind::Delete), Some(key), None);
@@ -373,6 +277,9 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
 
     pub(super) fn end(&mut self) {
         self.ended = true;
+        if !self.state.sets.fresh.is_empty() {
+            self.give_back_fresh();
+        }
         self.state.sets.clear();
         self.shared.clocks.end(self.state.worker);
         self.state.reclaimer.share_surplus(&self.shared.orphans);
@@ -399,7 +306,7 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
 
     fn roll_back(mut self) -> bool {
         // What is told of a transaction that is rolled back is an answer, too, so its reads are protected like any other's.
-        !self.doomed && (self.snapshot || self.validate_reads().is_ok())
+        !self.doomed && (self.snapshot || left_out(Step::ValidateRollBack) || self.validate_reads().is_ok())
     }
 }
 
@@ -421,10 +328,10 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
     ) -> Result<Option<RowRef<'_>>, Stop> {
         self.step()?;
         let table = self.table(table)?;
-        Ok(match self.find(&table.primary, key)? {
-            Found::Row(_, source) => Some(self.row(source)),
-            Found::Absent(_) => None,
-        })
+        match self.find_at_once(&table.primary, key) {
+            Some((_, version)) => Ok(Some(self.row(Source::Version(version)))),
+            None => self.read_elsewhere(table, key),
+        }
     }
 
     fn read_row_unvalidated<K: EncodedKey>(
@@ -493,6 +400,21 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
         self.visit_rows(scan, table, visitor)
     }
 
+    /// A snapshot goes along the records; where absence must be protected, an index leads the way.
+    #[inline]
+    fn scan_table(
+        &mut self,
+        table: TableId,
+        projection: &Projection,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        if !self.snapshot {
+            return self.scan_rows(&Scan { projection: *projection, ..Scan::all(table) }, visitor);
+        }
+        let table = self.table(table)?;
+        self.scan_records(&table.primary, visitor)
+    }
+
     fn savepoint(&mut self) -> Savepoint {
         Savepoint { position: self.state.sets.writes.set_floor() }
     }
@@ -512,10 +434,18 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         let Ok(table) = self.table(table) else { return };
         if !self.state.hints.ask(table.id, key) {
-            self.fetch_record(table, key);
+            return;
+        }
+        if let Some(nodes) = &table.primary.versioned {
+            nodes.prefetch_root(key);
         } else if let AnyIndex::Hash(index) = table.primary.index() {
             index.prefetch(key, &self.guard);
         }
+    }
+
+    #[inline]
+    fn has_prefetched(&self) -> bool {
+        self.state.hints.has_declared()
     }
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
@@ -537,10 +467,20 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             state.counters.snapshot(shared.clocks.staleness_ns() / 1000);
         }
         state.promotions.clear();
-        if state.next_head != 0 {
-            (state.next_head, state.heads_under_way) = (0, [None; HEADS_UNDER_WAY]);
-        }
+        state.fingers.clear();
+        state.stage = Stage::Running;
         let until_check = shared.options.check_every.min(if snapshot { RENEW_EVERY } else { u32::MAX });
-        Self { shared, state, guard, timestamp, snapshot, doomed: false, ended: false, until_check, kept: None }
+        Self {
+            shared,
+            state,
+            guard,
+            timestamp,
+            snapshot,
+            doomed: false,
+            ended: false,
+            committed: false,
+            until_check,
+            kept: None,
+        }
     }
 }

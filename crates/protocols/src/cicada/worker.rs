@@ -6,28 +6,29 @@ use polychron_base::key::EncodedKey;
 use polychron_base::random::Random;
 use polychron_base::{Abort, Error, TableId};
 use polychron_engine::catalog::Seen;
+use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
-use polychron_engine::stores::Hints;
+use polychron_engine::stores::{Fingers, Hints};
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Projection, Worker, drive};
 use polychron_memory::{Guard, Local};
 use polychron_schema::RowRef;
 use polychron_sync::spin_hint;
 
 use super::clocks::LocalClock;
+use super::counts::Stage;
 use super::promotion::Candidate;
 use super::protocol::Shared;
 use super::reclaim::{Reclaimer, Site};
-use super::record::{Record, search};
+use super::record::search;
 use super::sets::Sets;
+use super::steps::{Point, Step};
 use super::table::CicadaTable;
 use super::timestamp::Timestamp;
 use super::transaction::{Buffers, CicadaTransaction};
 
 /// Records collected in one go, so that no transaction waits for long before it begins.
 const COLLECTED_AT_ONCE: usize = 256;
-/// Prefetches after which a head is taken to have come.
-pub(super) const HEADS_UNDER_WAY: usize = 4;
 /// After so many conflicts in a row a worker gives its processor away: the other side may be waiting for it.
 const YIELD_AFTER: u64 = 8;
 
@@ -45,17 +46,17 @@ pub(super) struct State {
     pub(super) sets: Sets,
     pub(super) buffers: Buffers,
     pub(super) hints: Hints,
+    pub(super) fingers: Fingers,
     pub(super) reclaimer: Reclaimer,
     pub(super) tables: Seen<CicadaTable>,
     pub(super) clock: LocalClock,
     pub(super) last_abort: Option<Abort>,
     pub(super) counters: Arc<Counters>,
     pub(super) worker: usize,
-    /// Records whose heads are being fetched, so that their versions can be fetched a little later.
-    pub(super) heads_under_way: [Option<Record>; HEADS_UNDER_WAY],
-    pub(super) next_head: usize,
     /// Rows that are worth moving into their heads.
     pub(super) promotions: Vec<Candidate>,
+    /// Where the running transaction is.
+    pub(super) stage: Stage,
     /// Commits since the last conflict.
     pub(super) commits_in_row: u32,
     maintained_ns: u64,
@@ -78,15 +79,15 @@ impl<R: Redo> CicadaWorker<R> {
             sets: Sets::default(),
             buffers: Buffers::default(),
             hints: Hints::default(),
+            fingers: Fingers::default(),
             reclaimer: Reclaimer::default(),
             tables: Seen::default(),
             clock: shared.clocks.join(worker),
             last_abort: None,
             counters: shared.counters.register(),
             worker,
-            heads_under_way: [None; HEADS_UNDER_WAY],
-            next_head: 0,
             promotions: Vec::new(),
+            stage: Stage::default(),
             commits_in_row: 0,
             maintained_ns: 0,
             random: Random::stream(0xC1CADA, worker as u64 + 1),
@@ -145,11 +146,9 @@ impl<R: Redo> Worker for CicadaWorker<R> {
         let mut transaction = self.session().begin_transaction(Mode::ReadWrite);
         let table = transaction.table(table)?;
         let timestamp = transaction.timestamp;
-        let seen = table.primary.index().get(key, &transaction.guard).handle.and_then(|handle| {
-            // SAFETY: the handle was found under the transaction's guard.
-            let record = unsafe { Record::from_handle(handle) };
+        let seen = table.primary.record_at(key, timestamp, &transaction.guard).and_then(|record| {
             record.prefetch(table.primary.records.lines());
-            let seen = search(record, timestamp, None, true);
+            let seen = search(record, timestamp, None, !left_out(Step::AwaitPendingAlone));
             seen.version.filter(|_| seen.is_row)
         });
         // SAFETY: the transaction keeps the version until it ends, below.
@@ -173,6 +172,7 @@ impl<R: Redo> Worker for CicadaWorker<R> {
         let site =
             Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard: &guard };
         state.reclaimer.drain(&shared.orphans, &site);
+        state.reclaimer.tell(&shared.clocks, state.worker);
         thin(shared, &mut state.reclaimer, &mut state.buffers.moments, usize::MAX, &site);
         drop(guard);
         local.collect();
@@ -228,6 +228,7 @@ impl<'w, R: Redo> Session<'w, R> {
         let guard = local.pin();
         // SAFETY: the transaction holds the guard, and keeps the list before it renews the guard.
         unsafe { state.tables.renew(&shared.catalog) };
+        pass(Point::Beginning);
         shared.clocks.advance(&mut state.clock, state.worker);
         let interval_ns = shared.options.collection_interval.as_nanos() as u64;
         if state.clock.now_ns.saturating_sub(state.maintained_ns) >= interval_ns {
@@ -244,7 +245,9 @@ impl<'w, R: Redo> Session<'w, R> {
     fn wait(&mut self, attempts: u64) {
         let longest_ns = self.shared.regulation.longest_ns();
         if longest_ns > 0 {
-            let until_ns = self.shared.clocks.now_ns() + self.state.random.below(longest_ns + 1);
+            let wait_ns = self.state.random.below(longest_ns + 1);
+            self.shared.clocks.counts(self.state.worker).waits.note(wait_ns);
+            let until_ns = self.shared.clocks.now_ns() + wait_ns;
             while self.shared.clocks.now_ns() < until_ns {
                 spin_hint();
             }
@@ -264,6 +267,7 @@ fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard
     }
     let site = Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard };
     state.reclaimer.step(COLLECTED_AT_ONCE, &site);
+    state.reclaimer.tell(&shared.clocks, state.worker);
     thin(shared, &mut state.reclaimer, &mut state.buffers.moments, COLLECTED_AT_ONCE, &site);
     super::renewal::keep_up(shared, state, local);
 }

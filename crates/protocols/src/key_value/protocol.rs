@@ -7,7 +7,7 @@ use polychron_engine::catalog::{self, Catalog};
 use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, Keys, Store, StoreTable, for_each, wait_for};
 use polychron_engine::{Common, IndexDefinition, Isolation, Protocol, Statistics, Stop, TableDefinition};
-use polychron_memory::Memory;
+use polychron_memory::{Guard, Memory};
 
 use super::options::Options;
 use super::rows;
@@ -40,19 +40,33 @@ impl KeyValue {
 
     /// Makes the entries of a new index that the catalog shows already, but that is not read yet: see
     /// [`rows::fill_entry`] for the races with writers of the same row.
+    ///
+    /// A procedure that began before the index was known makes no entries in it, and takes none away that others made. When the
+    /// last of these has ended, entries that lead to no such row are taken out. One may have been ahead of its row, whose writer
+    /// had only come so far; when that has ended, too, every row gets its entry.
     fn fill(&self, table: TableId, store: &Entries) -> Result<(), Error> {
         let epochs = self.memory.epochs();
         wait_for(epochs, epochs.current());
         let (_, tables) = self.catalog.snapshot();
         let table = catalog::get(&tables, table)?;
+        self.visit(store, |key, guard| rows::sweep_entry(table, store, key, guard))?;
+        wait_for(epochs, epochs.current());
+        self.visit(&table.primary, |key, guard| rows::fill_entry(table, store, key, guard))
+    }
+
+    /// Visits all keys of an index, some at a time under one guard.
+    fn visit(
+        &self,
+        store: &Entries,
+        mut visit: impl FnMut(&[u8], &Guard<'_>) -> Result<(), Stop>,
+    ) -> Result<(), Error> {
         let mut keys = Keys::default();
-        self.keeper.with_guard(|guard| for_each(table.primary.index(), guard, &mut |key, _| keys.push(key)));
+        self.keeper.with_guard(|guard| for_each(store.index(), guard, &mut |key, _| keys.push(key)));
         for first in (0..keys.len()).step_by(ROWS_AT_ONCE) {
-            let mut rows = first..keys.len().min(first + ROWS_AT_ONCE);
-            let filled: Result<(), Stop> = self
-                .keeper
-                .with_guard(|guard| rows.try_for_each(|row| rows::fill_entry(table, store, keys.get(row), guard)));
-            if let Err(stop) = filled
+            let mut positions = first..keys.len().min(first + ROWS_AT_ONCE);
+            let visited =
+                self.keeper.with_guard(|guard| positions.try_for_each(|position| visit(keys.get(position), guard)));
+            if let Err(stop) = visited
                 && let polychron_base::error::Stopped::Failed(error) = stop.into_parts()
             {
                 return Err(error);

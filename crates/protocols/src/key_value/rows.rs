@@ -374,6 +374,22 @@ fn take_entry(
     Ok(before != after)
 }
 
+/// Takes an entry out that leads to no row, or to one that has another key in this index.
+pub(super) fn sweep_entry(table: &Table, store: &Entries, key: &[u8], guard: &Guard<'_>) -> Result<(), Stop> {
+    let (mut entry, mut row) = (RowBuffer::new(), RowBuffer::new());
+    if get(store, key, 0..usize::MAX, &mut entry, guard).is_none() {
+        return Ok(());
+    }
+    let primary = key_in_entry(entry.as_words());
+    let mut scratch = KeyScratch::new();
+    let stands = get(&table.primary, primary, 0..usize::MAX, &mut row, guard).is_some()
+        && store.extractor.extract(row.as_row(), &mut scratch)? == key;
+    if !stands {
+        remove_entry(store, key, primary, guard);
+    }
+    Ok(())
+}
+
 /// Makes the entry of a row in an index that is being filled, as often as the row changes meanwhile.
 pub(super) fn fill_entry(table: &Table, store: &Entries, primary: &[u8], guard: &Guard<'_>) -> Result<(), Stop> {
     let (mut row, mut again) = (RowBuffer::new(), RowBuffer::new());

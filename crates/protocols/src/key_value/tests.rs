@@ -167,7 +167,7 @@ fn rows_are_never_torn() {
         for thread in 0..3u64 {
             let mut worker = database.worker().unwrap();
             scope.spawn(move || {
-                for round in 0..3000 {
+                for round in 0..polychron_base::sizes::scaled(3000, 20) as u64 {
                     let (id, value) = (round % KEYS, round * 3 + thread);
                     run(&mut worker, |transaction| {
                         match round % 5 {

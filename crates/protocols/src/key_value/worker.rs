@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polychron_base::{Abort, Error};
 use polychron_engine::catalog::Seen;
 use polychron_engine::options::Retry;
-use polychron_engine::stores::{Walks, execute_in_groups};
+use polychron_engine::stores::{Hints, execute_in_groups};
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
 use polychron_memory::Local;
 
@@ -26,7 +26,7 @@ pub struct KeyValueWorker {
 pub(super) struct State {
     pub(super) buffers: Buffers,
     pub(super) tables: Seen<Table>,
-    walks: Walks,
+    hints: Hints,
     counters: Arc<Counters>,
 }
 
@@ -34,8 +34,8 @@ impl KeyValueWorker {
     pub(super) fn new(database: &Arc<KeyValue>) -> Result<Self, Error> {
         let local = database.memory.register()?;
         let counters = database.counters.register();
-        let (buffers, walks, tables) = (Buffers::default(), Walks::default(), Seen::default());
-        let state = State { buffers, walks, tables, counters };
+        let (buffers, hints, tables) = (Buffers::default(), Hints::default(), Seen::default());
+        let state = State { buffers, hints, tables, counters };
         Ok(Self { local, state, database: Arc::clone(database) })
     }
 }
@@ -51,11 +51,11 @@ impl Worker for KeyValueWorker {
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
     ) {
         execute_in_groups(self, procedures, done, |worker, group| {
-            let State { walks, tables, .. } = &mut worker.state;
+            let State { hints, tables, .. } = &mut worker.state;
             let guard = worker.local.pin();
             // SAFETY: the guard stays while the keys are walked.
             unsafe { tables.renew(&worker.database.catalog) };
-            walks.prefetch_declared(&tables[..], group, &guard, &mut |_| ());
+            hints.gather(&tables[..], group, &guard);
         });
     }
 

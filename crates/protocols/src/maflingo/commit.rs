@@ -16,8 +16,6 @@
 //! are the loads of validation, so in their single order one transaction's latch comes before the other's check (§4.2.1).
 //! The same holds for insertions, whose node latches come before the inserter's own validation.
 
-use std::sync::Arc;
-
 use polychron_base::error::KeyPreview;
 use polychron_base::{Abort, Error, IndexId, Reason, Stop};
 use polychron_engine::mutations::{left_out, pass};
@@ -145,14 +143,8 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
 
     #[cold]
     fn compare_catalogs(&mut self) -> Result<(), Stop> {
-        let (_, present) = self.shared.catalog.snapshot();
-        let changed = |place: &Place| {
-            let position = place.table.position();
-            // A dropped table keeps nothing up.
-            let known = self.state.tables[position].as_ref();
-            present[position].as_ref().zip(known).is_some_and(|(present, known)| !Arc::ptr_eq(present, known))
-        };
-        let place = self.state.sets.writes.iter().map(|write| write.place).find(changed);
+        let written = self.state.sets.writes.iter().map(|write| write.place);
+        let place = self.state.tables.outdated(&self.shared.catalog, written);
         place.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
 
@@ -399,9 +391,9 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
                 Kind::Patch => redo::Change::Patch { word: write.start as usize, words: data },
                 Kind::Delete => redo::Change::Delete,
             };
-            redo.change(worker, tid.0, write.place.table, self.state.sets.writes.key_bytes(write), change);
+            redo.change(worker, tid.0.into(), write.place.table, self.state.sets.writes.key_bytes(write), change);
         }
-        redo.committed(worker, tid.0);
+        redo.committed(worker, tid.0.into());
     }
 
     /// Takes the transaction's own records out of the indexes again, from the given write on, and forgets the writes.

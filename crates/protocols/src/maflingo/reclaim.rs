@@ -258,7 +258,7 @@ fn unlink_key<K: EncodedKey>(
         record.unlatch();
         return Unlinked::Claimed;
     }
-    if view.is_some_and(|view| versions::prune(record, view)) {
+    if view.is_some_and(|view| versions::prune(record, view)) && !left_out(Step::KeepHidden) {
         record.unlatch();
         return Unlinked::Needed;
     }

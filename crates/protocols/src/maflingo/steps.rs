@@ -82,6 +82,14 @@ named! {
         OutliveSnapshots,
         /// Only a tombstone is taken out.
         UnlinkOnlyTombstones,
+        /// An older version stays as long as an open snapshot sees it.
+        KeepSeen,
+        /// It stays until those that begin from now on are newer than its end.
+        KeepUnsettled,
+        /// The horizon is read before the list of open snapshots is made.
+        HorizonBeforeList,
+        /// A tombstone stays as long as an open snapshot sees a row behind it.
+        KeepHidden,
         /// A roll-back takes own insertions out.
         UndoInsertions,
         /// An operation that fails on its way is undone.
@@ -100,6 +108,8 @@ named! {
         Validated,
         /// A record's words are written and it is not published yet.
         Writing,
+        /// The list of open snapshots is made.
+        Listed,
         /// A read has copied the row and not looked at the data version again.
         Copied,
     }

@@ -43,7 +43,7 @@ fn a_latch_of_the_background_makes_nobody_give_up() {
             record.latch(1).is_some()
         });
         start.recv().unwrap();
-        for _ in 0..2000 {
+        for _ in 0..polychron_base::sizes::scaled(2000, 50) {
             std::thread::yield_now();
         }
         assert!(!writer.is_finished());

@@ -11,24 +11,19 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Place, check_key, words_of};
 use polychron_engine::{Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
-use polychron_index::ordered::Finger;
-use polychron_index::{AnyIndex, Handle, Inserted, Lookup, Stamp};
+use polychron_index::{AnyIndex, Inserted, Lookup, Stamp};
 use polychron_memory::{Guard, Snapshot};
 use polychron_schema::{RowBuffer, RowMut, RowRef};
 
 use super::commit::Group;
 use super::protocol::Shared;
-use super::record::{Claim, HEADER_BYTES, Record, Seen};
+use super::record::{Claim, Record, Seen};
 use super::scan::ScanBatch;
 use super::sets::{Kind, Read, Span, Write};
 use super::steps::Step;
 use super::table::{MaflingoTable, Store};
 use super::tid::TidSource;
 use super::worker::State;
-
-/// Lines of a record that are fetched ahead. An update reads the whole row for the older version, so more than the first few
-/// are worth it: measured on TPC-C, 6 lines are 4 % ahead of 2.
-const MOST_LINES: usize = 6;
 
 /// Memory that operations use one after the other.
 #[derive(Debug, Default)]
@@ -65,24 +60,6 @@ pub struct MaflingoTransaction<'w, T: TidSource, R: Redo> {
     pub(super) doomed: bool,
     ended: bool,
     pub(super) until_check: u32,
-    fingers: Fingers,
-}
-
-/// Where the last keys of some ordered indexes were found.
-#[derive(Debug, Default)]
-struct Fingers([(Option<Place>, Finger); 4]);
-
-impl Fingers {
-    /// The finger of an index; an empty one when another index had its room.
-    #[inline]
-    fn of(&mut self, place: Place) -> &mut Finger {
-        let room = (place.table.position() ^ (place.index.position() << 1)) % self.0.len();
-        let (of, finger) = &mut self.0[room];
-        if *of != Some(place) {
-            (*of, *finger) = (Some(place), Finger::default());
-        }
-        finger
-    }
 }
 
 /// What a look-up of a record came to.
@@ -106,20 +83,8 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
             state.counters.snapshot(shared.staleness_us(epoch));
         }
         let until_check = shared.options.check_every.min(if read_only { RENEW_EVERY } else { u32::MAX });
-        let (kept, fingers) = (None, Fingers::default());
-        Self {
-            shared,
-            state,
-            guard,
-            open,
-            snapshot,
-            kept,
-            read_only,
-            doomed: false,
-            ended: false,
-            until_check,
-            fingers,
-        }
+        state.fingers.clear();
+        Self { shared, state, guard, open, snapshot, kept: None, read_only, doomed: false, ended: false, until_check }
     }
 
     #[inline]
@@ -147,7 +112,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         self.until_check = self.shared.options.check_every;
         if self.snapshot.is_some() {
             self.until_check = self.until_check.min(RENEW_EVERY);
-            self.fingers = Fingers::default();
+            self.state.fingers.clear();
             self.kept.get_or_insert_with(|| self.state.tables.keep());
             self.guard.refresh();
             return Ok(());
@@ -200,24 +165,8 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     /// Asks an index; an ordered one near where its last key was.
     #[inline]
     fn look_up<K: EncodedKey>(&mut self, store: &Store, key: K) -> Lookup {
-        match store.index() {
-            AnyIndex::Ordered(index) => {
-                let finger = self.fingers.of(store.place);
-                // SAFETY: fingers are set under this transaction's guard, forgotten when it is renewed, and kept by
-                // index; no index gets the place of another while a transaction that knew that one runs.
-                unsafe { index.get_near(key, finger, &self.guard) }
-            }
-            AnyIndex::Hash(index) => index.get(key, &self.guard),
-        }
-    }
-
-    /// Looks a key up and starts bringing its record into the cache.
-    #[inline]
-    fn fetch_record<K: EncodedKey>(&mut self, table: &MaflingoTable, key: K) -> Option<Handle> {
-        let handle = self.look_up(&table.primary, key).handle?;
-        // SAFETY: the handle was found under this transaction's guard.
-        unsafe { Record::from_handle(handle) }.prefetch(table.lines(HEADER_BYTES).min(MOST_LINES));
-        Some(handle)
+        // SAFETY: fingers are cleared when the transaction begins and when its guard is renewed.
+        unsafe { self.state.fingers.get(store, key, &self.guard) }
     }
 
     /// As [`Self::find`], by a hint of the batch; `None` when there is none or it does not lead to a row.
@@ -226,9 +175,9 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         if store.place.index != IndexId::PRIMARY || self.snapshot.is_some() {
             return None;
         }
-        while let Some((table, key)) = self.state.hints.next_asked() {
-            let handle = self.table(table).ok().and_then(|table| self.fetch_record(table, key));
-            self.state.hints.answer(handle);
+        let State { hints, tables, .. } = &mut *self.state;
+        if hints.waits() {
+            hints.answer(&tables[..], &self.guard);
         }
         let handle = self.state.hints.find(store.place.table, key)?;
         // SAFETY: the batch found the handle under a guard that it still holds.
@@ -349,15 +298,9 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         if left_out(Step::LatchInsertions) {
             record.unlatch();
         }
-        let nodes = &mut self.state.sets.nodes;
-        let inserted = match store.index() {
-            AnyIndex::Ordered(index) => {
-                let finger = self.fingers.of(store.place);
-                // SAFETY: as in `look_up`.
-                unsafe { index.insert_near(key, record.handle(), finger, nodes, &self.guard) }
-            }
-            AnyIndex::Hash(index) => index.insert(key, record.handle(), nodes, &self.guard),
-        };
+        let State { sets, fingers, .. } = &mut *self.state;
+        // SAFETY: as in `look_up`.
+        let inserted = unsafe { fingers.insert(store, key, record.handle(), &mut sets.nodes, &self.guard) };
         if matches!(inserted, Ok(Inserted::New)) {
             self.push_write(record, store.place, Kind::Insert, key, 0, Span::default());
             return Ok(true);
@@ -579,11 +522,16 @@ impl<T: TidSource, R: Redo> Transaction for MaflingoTransaction<'_, T, R> {
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         let Ok(table) = self.table(table) else { return };
-        if !self.state.hints.ask(table.id, key) {
-            self.fetch_record(table, key);
-        } else if let AnyIndex::Hash(index) = table.primary.index() {
+        if self.state.hints.ask(table.id, key)
+            && let AnyIndex::Hash(index) = table.primary.index()
+        {
             index.prefetch(key, &self.guard);
         }
+    }
+
+    #[inline]
+    fn has_prefetched(&self) -> bool {
+        self.state.hints.has_declared()
     }
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {

@@ -12,10 +12,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::stores::{OwnedKey, Place};
 use polychron_memory::{Guard, Hold};
 
 use super::record::Record;
+use super::steps::{Point, Step};
 use super::table::{MaflingoTable, Store};
 
 /// A snapshot is long when it lies so many epochs behind the newest possible. What is made before that stays until the
@@ -39,8 +41,13 @@ impl<'g, 'v> View<'g, 'v> {
     pub(super) fn new(guard: &Guard<'g>, open: &'v mut Vec<u64>) -> Option<Self> {
         let hold = guard.hold_versions()?;
         // Read before the list is made: a snapshot that the list misses reads here or later.
-        let readonly = guard.epochs().readonly();
-        guard.epochs().open_snapshots(open).then_some(Self { hold, readonly, open })
+        let mut readonly = guard.epochs().readonly();
+        let told = guard.epochs().open_snapshots(open);
+        pass(Point::Listed);
+        if left_out(Step::HorizonBeforeList) {
+            readonly = guard.epochs().readonly();
+        }
+        told.then_some(Self { hold, readonly, open })
     }
 
     #[inline]
@@ -50,13 +57,16 @@ impl<'g, 'v> View<'g, 'v> {
 
     /// The oldest open snapshot that sees what was current from epoch `from` until epoch `until`.
     fn oldest_between(&self, from: u64, until: u64) -> Option<u64> {
+        if left_out(Step::KeepSeen) {
+            return None;
+        }
         let first = self.open.partition_point(|&epoch| epoch < from);
         self.open.get(first).copied().filter(|&epoch| epoch < until)
     }
 
     /// Whether any snapshot, open or to come, may see what was current from epoch `from` until epoch `until`.
     fn sees(&self, from: u64, until: u64) -> bool {
-        until > self.readonly || self.oldest_between(from, until).is_some()
+        until > self.readonly && !left_out(Step::KeepUnsettled) || self.oldest_between(from, until).is_some()
     }
 }
 

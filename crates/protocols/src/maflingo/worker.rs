@@ -6,7 +6,7 @@ use polychron_base::{Abort, Error};
 use polychron_engine::catalog::Seen;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
-use polychron_engine::stores::Hints;
+use polychron_engine::stores::{Fingers, Hints};
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
 use polychron_memory::{Guard, Local};
 use polychron_sync::spin_hint;
@@ -37,6 +37,7 @@ pub(super) struct State {
     pub(super) sets: Sets,
     pub(super) buffers: Buffers,
     pub(super) hints: Hints,
+    pub(super) fingers: Fingers,
     pub(super) reclaimer: Reclaimer,
     pub(super) pruner: Pruner,
     pub(super) tables: Seen<MaflingoTable>,
@@ -75,6 +76,7 @@ impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
             sets: Sets::default(),
             buffers: Buffers::default(),
             hints: Hints::default(),
+            fingers: Fingers::default(),
             reclaimer: Reclaimer::default(),
             pruner: Pruner::default(),
             tables: Seen::default(),

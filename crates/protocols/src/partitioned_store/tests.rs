@@ -250,7 +250,7 @@ fn threads_keep_the_sum() {
             let mut worker = bank.database.worker().unwrap();
             let tables = bank.tables;
             scope.spawn(move || {
-                for round in 0..2000u32 {
+                for round in 0..polychron_base::sizes::scaled(2000, 30) as u32 {
                     let branch = ((round + thread) % u32::from(BRANCHES)) as u16;
                     let other = if round % 8 == 0 { (branch + 1) % BRANCHES } else { branch };
                     let mut transfer = transfer(tables, (branch, round % 4), (other, (round + 1) % 4));

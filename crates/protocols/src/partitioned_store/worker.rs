@@ -8,7 +8,7 @@ use polychron_base::{Abort, Error, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::options::Retry;
-use polychron_engine::stores::{Walks, execute_in_groups};
+use polychron_engine::stores::{Hints, execute_in_groups};
 use polychron_engine::{Access, Counters, Declare, Interactive, Mode, Procedure, Worker, drive};
 use polychron_memory::Local;
 
@@ -35,7 +35,7 @@ pub(super) struct State {
     /// Between transactions: what the next one wants. In a transaction: what it holds.
     pub(super) partitions: Partitions,
     pub(super) tables: Seen<Table>,
-    walks: Walks,
+    hints: Hints,
     counters: Arc<Counters>,
 }
 
@@ -61,8 +61,8 @@ impl PartitionedWorker {
         let counters = database.counters.register();
         let partitions = Partitions::new(database.locks.len());
         let (buffers, log) = (Buffers::default(), Log::default());
-        let (tables, walks) = (Seen::default(), Walks::default());
-        let state = State { buffers, log, partitions, tables, walks, counters };
+        let (tables, hints) = (Seen::default(), Hints::default());
+        let state = State { buffers, log, partitions, tables, hints, counters };
         Ok(Self { local, state, database: Arc::clone(database) })
     }
 
@@ -92,12 +92,12 @@ impl Worker for PartitionedWorker {
     ) {
         execute_in_groups(self, procedures, done, |worker, group| {
             // No lock is needed: indexes may be read by anyone, and the records are not read here.
-            let State { walks, tables, .. } = &mut worker.state;
+            let State { hints, tables, .. } = &mut worker.state;
             let guard = worker.local.pin();
             // SAFETY: the guard stays while the keys are walked.
             unsafe { tables.renew(&worker.database.catalog) };
             let declared = Declared { tables, locks: &worker.database.locks };
-            walks.prefetch_declared(&declared, group, &guard, &mut |_| ());
+            hints.gather(&declared, group, &guard);
         });
     }
 

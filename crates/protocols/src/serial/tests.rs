@@ -297,7 +297,7 @@ fn transfers_from_many_threads_keep_the_sum() {
         for thread in 0..4 {
             let mut worker = database.worker().unwrap();
             scope.spawn(move || {
-                for round in 0..200 {
+                for round in 0..polychron_base::sizes::scaled(200, 10) as u64 {
                     let (from, to) = (1 + (thread + round) % 3, 1 + (thread + round + 1) % 3);
                     transact(&mut worker, |transaction| {
                         transaction.update(&table, from, |row| row.set_age(row.age().wrapping_sub(1)))?;

@@ -188,6 +188,7 @@ pub fn run<P: Protocol, W: Workload>(
         memory: MemoryReport::of(&database.statistics()),
         versions: database.versions().map(VersionReport::from),
         staleness_us: Staleness::between(&before, &after),
+        protocol_figures: report::protocol_figures(&before, &after, &database.inspect()),
         load,
         checks,
         conditions,

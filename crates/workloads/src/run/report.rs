@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
-use polychron_engine::{Statistics, Versions};
+use polychron_engine::{Figure, FigureValue, Statistics, Versions};
 use serde::Serialize;
 
 use super::machine::Machine;
@@ -51,6 +51,9 @@ pub struct Report {
     pub versions: Option<VersionReport>,
     /// How old snapshots were when they began, where there were any.
     pub staleness_us: Option<Staleness>,
+    /// What this protocol counts and others do not, each name with its unit: a number, or pairs of seconds since the database
+    /// was opened and a number, or nothing where there is nothing to take the average of.
+    pub protocol_figures: BTreeMap<String, serde_json::Value>,
     /// Rows loaded, and how long that took; roughly so when the load was ended before its time.
     pub load: Load,
     /// `passed`, or the condition that does not hold and its rows, or why nothing was checked.
@@ -159,6 +162,8 @@ impl From<Versions> for VersionReport {
 pub struct Staleness {
     /// On average.
     pub mean: f64,
+    /// 99.9 % were younger; up to an eighth too large.
+    pub p999: u64,
     /// At most, since the database was opened.
     pub max: u64,
 }
@@ -168,6 +173,28 @@ impl Staleness {
     pub(super) fn between(before: &Statistics, after: &Statistics) -> Option<Self> {
         let snapshots = after.snapshots - before.snapshots;
         let sum = after.staleness_sum_us - before.staleness_sum_us;
-        (snapshots > 0).then(|| Self { mean: sum as f64 / snapshots as f64, max: after.staleness_max_us })
+        let p999 = after.staleness.since(&before.staleness).quantile(0.999)?;
+        (snapshots > 0).then(|| Self {
+            mean: sum as f64 / snapshots as f64,
+            p999: p999.min(after.staleness_max_us),
+            max: after.staleness_max_us,
+        })
     }
+}
+
+/// The protocol's own figures: what came between two moments, and what it tells of its tables.
+pub(super) fn protocol_figures(
+    before: &Statistics,
+    after: &Statistics,
+    inspected: &[Figure],
+) -> BTreeMap<String, serde_json::Value> {
+    let earlier = |name| before.figures.iter().find(|figure| figure.name == name).map(|figure| &figure.value);
+    let value = |figure: &Figure| match figure.value.since(earlier(figure.name)) {
+        FigureValue::Count(count) => count.into(),
+        FigureValue::Mean(_, 0) => serde_json::Value::Null,
+        FigureValue::Mean(sum, of) => (sum as f64 / of as f64).into(),
+        FigureValue::Level(level) => level.into(),
+        FigureValue::Course(points) => points.iter().map(|&(seconds, level)| vec![seconds, level]).collect(),
+    };
+    after.figures.iter().chain(inspected).map(|figure| (figure.name.to_owned(), value(figure))).collect()
 }

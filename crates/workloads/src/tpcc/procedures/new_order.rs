@@ -159,7 +159,9 @@ impl Procedure for NewOrder {
     /// Supplies the lines first and draws the number afterwards, so that the district, which every order of it meets
     /// at, is touched as late as may be; the warehouse, which every payment changes, last of all. An item that does not exist rolls everything back (clause 2.4.2.3).
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
-        self.prefetch(transaction);
+        if !transaction.has_prefetched() {
+            self.prefetch(transaction);
+        }
         let key = (self.warehouse, self.district, self.customer);
         let columns = (Customer::DISCOUNT, Customer::CREDIT, Customer::LAST);
         let customer = transaction.get_columns(&self.tables.customer, key, columns)?;

@@ -1,0 +1,175 @@
+//! Measuring the points of a figure.
+
+use polychron_engine::{Common, Protocol};
+use polychron_protocols::cicada::{self, Cicada};
+use polychron_protocols::maflingo::{self, Maflingo};
+use polychron_sync::atomic::{AtomicBool, Ordering};
+use polychron_workloads::Workload;
+use polychron_workloads::run::{self, Report, Unobserved};
+use polychron_workloads::tpcc::Scale;
+use serde::Serialize;
+
+use crate::figure::{Figure, Point};
+
+/// How large and how long.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    /// The most threads.
+    pub threads: usize,
+    /// Seconds that each run of a point measures.
+    pub seconds: f64,
+    /// Runs of each point.
+    pub repeat: usize,
+    /// The seed of all inputs.
+    pub seed: u64,
+    /// Rows of the tables that are not TPC-C's.
+    pub records: u64,
+    /// Cardinalities of TPC-C.
+    pub scale: Scale,
+    /// Whether to leave places out of the axes.
+    pub quick: bool,
+    /// The commit that was built.
+    pub commit: String,
+}
+
+impl Settings {
+    /// The paper's sizes.
+    pub fn full(threads: usize) -> Self {
+        Self {
+            threads,
+            seconds: 2.0,
+            repeat: 5,
+            seed: 1,
+            records: 10_000_000,
+            scale: Scale::standard(),
+            quick: false,
+            commit: "unknown".to_owned(),
+        }
+    }
+
+    /// Small tables and short runs: the whole page in a few minutes.
+    pub fn quick(threads: usize) -> Self {
+        let scale = Scale { items: 10_000, districts: 10, customers: 300, orders: 300, undelivered: 90 };
+        Self { seconds: 0.2, repeat: 3, records: 200_000, scale, quick: true, ..Self::full(threads) }
+    }
+}
+
+/// What ended the measuring before its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was to stop.
+    Stopped,
+    /// A run failed, or its check did.
+    Failed(String),
+}
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub(crate) enum System {
+    Cicada(Box<cicada::Options>),
+    Maflingo,
+}
+
+impl System {
+    /// Cicada with these options.
+    pub(crate) fn cicada(change: impl FnOnce(&mut cicada::Options)) -> Self {
+        let mut options = cicada::Options::default();
+        change(&mut options);
+        Self::Cicada(Box::new(options))
+    }
+}
+
+/// Measures.
+pub(crate) struct Bench<'s> {
+    pub(crate) settings: &'s Settings,
+    pub(crate) stop: &'s AtomicBool,
+    pub(crate) tell: &'s dyn Fn(&str),
+}
+
+impl Bench<'_> {
+    /// One run of a workload.
+    pub(crate) fn run<W: Workload>(
+        &self,
+        system: &System,
+        options: &W::Options,
+        threads: usize,
+    ) -> Result<Report, Ended> {
+        match system {
+            System::Cicada(protocol) => self.run_on::<Cicada, W>((**protocol).clone(), options, threads),
+            System::Maflingo => self.run_on::<Maflingo, W>(maflingo::Options::default(), options, threads),
+        }
+    }
+
+    /// A bench whose runs measure for at least so long.
+    pub(crate) fn for_at_least<O>(&self, seconds: f64, measure: impl FnOnce(&Bench<'_>) -> O) -> O {
+        let settings = Settings { seconds: self.settings.seconds.max(seconds), ..self.settings.clone() };
+        measure(&Bench { settings: &settings, ..*self })
+    }
+
+    fn run_on<P: Protocol, W: Workload>(
+        &self,
+        protocol: P::Options,
+        options: &W::Options,
+        threads: usize,
+    ) -> Result<Report, Ended> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Ended::Stopped);
+        }
+        let failed = |line: String| Ended::Failed(format!("{} on {}: {line}", W::NAME, P::NAME));
+        W::validate(options, threads).map_err(failed)?;
+        let database = P::open(protocol, Common::default()).map_err(|error| failed(error.to_string()))?;
+        let settings = run::Settings {
+            threads,
+            warmup_seconds: self.settings.seconds / 5.0,
+            seconds: self.settings.seconds,
+            seed: self.settings.seed,
+            commit: self.settings.commit.clone(),
+            ..run::Settings::default()
+        };
+        let report = run::run::<P, W>(&database, options, &settings, self.stop, &Unobserved);
+        let report = report.map_err(|error| failed(error.to_string()))?;
+        match report {
+            report if report.interrupted => Err(Ended::Stopped),
+            report if !report.passed() => Err(failed(report.checks)),
+            report => Ok(report),
+        }
+    }
+
+    /// Fills a figure: for each place and series, what `measure` gives for each of the panels. The series of a place are
+    /// measured in turns, so that they meet the same moods of the machine.
+    pub(crate) fn sweep<X, S, const N: usize>(
+        &self,
+        figure: &mut Figure,
+        panels: [&str; N],
+        places: &[(String, X)],
+        series: &[(&str, S)],
+        measure: impl Fn(&S, &X) -> Result<[f64; N], Ended>,
+    ) -> Result<(), Ended> {
+        let x_values: Vec<_> = places.iter().map(|(value, _)| value.clone()).collect();
+        let names: Vec<_> = series.iter().map(|&(name, _)| name).collect();
+        figure.frame(&x_values, &panels, &names);
+        for (place, (value, x)) in places.iter().enumerate() {
+            let mut runs = vec![[const { Vec::new() }; N]; series.len()];
+            for _ in 0..self.settings.repeat.max(1) {
+                for ((name, system), runs) in series.iter().zip(&mut runs) {
+                    (self.tell)(&format!("  {} {value}, {name}", figure.x_name));
+                    let measured = measure(system, x)?;
+                    runs.iter_mut().zip(measured).for_each(|(runs, it)| runs.push(it));
+                }
+            }
+            for (series, runs) in runs.into_iter().enumerate() {
+                for (panel, runs) in runs.into_iter().enumerate() {
+                    figure.panels[panel].series[series].points[place] = Some(Point::of(runs));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// 1, 2, 4, … threads, and the most there are.
+    pub(crate) fn threads(&self) -> Vec<(String, usize)> {
+        let most = self.settings.threads;
+        let powers = std::iter::successors(Some(1), |threads| Some(threads * 2)).take_while(|threads| *threads < most);
+        powers.chain([most]).map(|threads| (threads.to_string(), threads)).collect()
+    }
+}

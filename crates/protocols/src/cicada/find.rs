@@ -1,0 +1,173 @@
+//! Looking keys up: from a key to the record that it leads to, and to what the transaction sees there.
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{IndexId, Stop};
+use polychron_engine::mutations::left_out;
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::Place;
+use polychron_index::{Handle, Lookup, Stamp};
+use polychron_schema::RowRef;
+
+use super::absences::Part;
+use super::prefetch::Declared;
+use super::record::{Link, Record, Status, Version};
+use super::sets::{Read, Target};
+use super::steps::Step;
+use super::table::{CicadaTable, Store};
+use super::transaction::{CicadaTransaction, Found, Source};
+use super::versioned::Moment;
+use super::worker::State;
+
+/// A look-up that came to nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Missed {
+    /// Where the key is missing.
+    pub(super) stamp: Stamp,
+    /// Whether it leads to a record all the same, such as a tombstone.
+    pub(super) has_record: bool,
+}
+
+impl<R: Redo> CicadaTransaction<'_, R> {
+    /// Finds the row of a key; what was found, or not, is protected.
+    #[inline]
+    pub(super) fn find<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Found, Stop> {
+        if let Some(nodes) = &store.versioned {
+            return self.find_versioned(store, nodes, key);
+        }
+        if left_out(Step::RefuseEmptyHints)
+            && let Some(handle) = self.hinted(store, key)
+        {
+            // SAFETY: as in `find_at_once`.
+            return Ok(self.read_record(unsafe { Record::from_handle(handle) }, store.place()));
+        }
+        let (found, missed) = self.look_up(store, key);
+        if let Some(missed) = missed {
+            let step = if missed.has_record { Step::NodesOfTombstones } else { Step::NodesOfMisses };
+            if !left_out(step) {
+                self.state.sets.nodes.add(missed.stamp, store.place());
+            }
+            if !left_out(Step::PartsOfMisses) {
+                self.state.sets.absences.push(Part::key(store.place(), key));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Finds the row of a key. Where there was none, the answer's second part is still to be protected.
+    #[inline]
+    pub(super) fn look_up<K: EncodedKey>(&mut self, store: &Store, key: K) -> (Found, Option<Missed>) {
+        let place = store.place();
+        if self.reads_own()
+            && self.state.sets.writes.has_keys()
+            && let Some(position) = self.state.sets.writes.latest_of_key(place, key)
+        {
+            return (self.own(position), None);
+        }
+        // SAFETY: fingers are cleared when the transaction begins and when its guard is renewed.
+        let Lookup { handle, stamp } = unsafe { self.state.fingers.get(&store.entries, key, &self.guard) };
+        let found = match handle {
+            Some(handle) => {
+                // SAFETY: the handle was found under this transaction's guard.
+                let record = unsafe { Record::from_handle(handle) };
+                record.prefetch(store.records.lines());
+                let found = self.read_record(record, place);
+                if let Found::Row(_, Source::Version(version)) = found
+                    && !record.is_inline(version)
+                    && !self.snapshot
+                {
+                    version.prefetch_row();
+                    self.note_for_promotion(store, record, version, false);
+                }
+                found
+            }
+            None => Found::Absent(Target::Key),
+        };
+        let missed = !self.snapshot && matches!(found, Found::Absent(Target::Key));
+        (found, missed.then_some(Missed { stamp, has_record: handle.is_some() }))
+    }
+
+    #[inline]
+    pub(super) fn reads_own(&self) -> bool {
+        !self.snapshot && self.shared.options.read_own_writes
+    }
+
+    /// Finds the row of a key where nothing is in the way: the latest version is one that this transaction sees, and it has written
+    /// no other. `None`: [`Self::find`] must tell.
+    #[inline]
+    pub(super) fn find_at_once<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<(Record, Version)> {
+        let hinted = if self.state.hints.any() { self.hinted(store, key) } else { None };
+        let handle = match hinted {
+            Some(handle) => handle,
+            None if store.versioned.is_some() => return None,
+            // SAFETY: as in `look_up`.
+            None => unsafe { self.state.fingers.find(&store.entries, key, &self.guard) }?,
+        };
+        // SAFETY: the handle was found under this transaction's guard, or under that of its batch.
+        let record = unsafe { Record::from_handle(handle) };
+        if hinted.is_none() {
+            record.prefetch(store.records.lines());
+        }
+        if !self.state.sets.writes.is_empty() && self.reads_own() && self.has_written(store.place(), record, key) {
+            return None;
+        }
+        let Link::To(version) = record.latest().link() else { return None };
+        if version.wts().is_after(self.timestamp) || version.status() != Status::Committed {
+            return None;
+        }
+        if !self.snapshot {
+            if !record.is_inline(version) {
+                self.note_for_promotion(store, record, version, false);
+            }
+            let (version, place) = (Some(version), store.place());
+            self.state.sets.reads.push(Read { record, version, later: None, place, is_row: true, is_node: false });
+        }
+        Some((record, version))
+    }
+
+    /// The record that a key was found to lead to a while ago. A record serves its key until it is closed, and one that shows a
+    /// row is not closed; otherwise the key is looked up again.
+    #[inline]
+    fn hinted<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<Handle> {
+        let Place { table, index } = store.place();
+        if index != IndexId::PRIMARY {
+            return None;
+        }
+        let State { hints, tables, buffers, .. } = &mut *self.state;
+        if hints.waits() {
+            let first = hints.answer(&Declared(tables), &self.guard);
+            let moment = Moment { timestamp: self.timestamp, wait: self.shared.options.wait_for_pending };
+            buffers.planned.look_up(moment, tables, hints, first);
+        }
+        hints.find(table, key)
+    }
+
+    #[inline(never)]
+    fn has_written<K: EncodedKey>(&self, place: Place, record: Record, key: K) -> bool {
+        let writes = &self.state.sets.writes;
+        writes.latest(record).is_some() || writes.latest_of_key(place, key).is_some()
+    }
+
+    /// Finds the row of a key that is to be changed.
+    #[inline]
+    pub(super) fn find_row<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Option<(Target, Source)>, Stop> {
+        if let Some((record, version)) = self.find_at_once(store, key) {
+            return Ok(Some((Target::Record(record), Source::Version(version))));
+        }
+        match self.find(store, key)? {
+            Found::Row(target, source) => Ok(Some((target, source))),
+            Found::Absent(_) => Ok(None),
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn read_elsewhere<K: EncodedKey>(
+        &mut self,
+        table: &CicadaTable,
+        key: K,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        Ok(match self.find(&table.primary, key)? {
+            Found::Row(_, source) => Some(self.row(source)),
+            Found::Absent(_) => None,
+        })
+    }
+}

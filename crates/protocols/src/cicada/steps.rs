@@ -1,0 +1,158 @@
+//! The steps that keep transactions apart, each of which tests leave out to show what it is for, and the points at which
+//! they step in. `docs/mutation-proof.md` says what goes wrong without each.
+
+use polychron_engine::named;
+
+named! {
+    /// A step that can be left out.
+    pub enum Step {
+        /// A worker's timestamps follow each other.
+        ExceedLast,
+        /// A transaction whose clock is behind the leader's bound starts over.
+        BeginAfterBound,
+        /// A snapshot whose horizon has moved on starts over.
+        BeginAtHorizon,
+        /// The horizon stays before every transaction that may write.
+        AwaitWriters,
+        /// Nothing is collected that a transaction or a snapshot may look at.
+        AwaitReaders,
+        /// The horizon of the snapshots never goes back.
+        NeverGoBack,
+        /// A commit ahead of the machine's clock is acknowledged when the clock has followed.
+        AwaitClock,
+        /// With external consistency a commit is acknowledged when nobody can come to stand before it.
+        AwaitHorizon,
+        /// A transaction holds the horizons back until all its versions have their status.
+        EndLast,
+        /// What is installed is pending until it is validated.
+        InstallPending,
+        /// A version is installed in its place by timestamp.
+        InstallInOrder,
+        /// The read timestamps of what was read are raised.
+        RaiseVersions,
+        /// They are raised before the reads are checked.
+        RaiseFirst,
+        /// What was read is what is visible.
+        CompareVersions,
+        /// Who checks its reads waits for what is pending.
+        AwaitPendingReads,
+        /// What is written on was not read by a later transaction.
+        RefuseReadLater,
+        /// Who inserts waits for what is pending below.
+        AwaitPendingBelow,
+        /// A key that has a row by now is not inserted.
+        RefuseInsertedFirst,
+        /// One read alone waits for what is pending.
+        AwaitPendingAlone,
+        /// An aborted version counts for nothing.
+        PassOverAborted,
+        /// An own pending version is not what was read before it.
+        PassOverOwn,
+        /// The nodes that were looked at are as they were.
+        CompareNodes,
+        /// The words of parts that were seen empty are raised.
+        RaiseAbsences,
+        /// A key that comes into being was missed by no later transaction.
+        AdmitKeys,
+        /// No later transaction has found a range empty that holds it.
+        AdmitRanges,
+        /// An index notes the lengths of the prefixes by which it is scanned.
+        NoteLengths,
+        /// A transaction that only read is validated as well.
+        ValidateReaders,
+        /// What a transaction read is validated before its error is believed.
+        ValidateRollBack,
+        /// A running transaction is validated now and then.
+        ValidateRunning,
+        /// After a conflict every call conflicts.
+        StayDoomed,
+        /// A key that leads nowhere puts its node into the node set.
+        NodesOfMisses,
+        /// So does a record without a row.
+        NodesOfTombstones,
+        /// So does every node of a range.
+        NodesOfRanges,
+        /// So does an insertion that is undone.
+        NodesOfUndone,
+        /// So does an insertion that the transaction itself deletes again.
+        NodesOfDeleted,
+        /// A key that was missed is a part that was seen empty.
+        PartsOfMisses,
+        /// So is a key that is inserted.
+        PartsOfInsertions,
+        /// So is a range.
+        PartsOfRanges,
+        /// A hint that leads to no row is not believed.
+        RefuseEmptyHints,
+        /// Only what is superseded for every reader is collected.
+        CollectSuperseded,
+        /// Only a deleted record leaves the index.
+        CloseOnlyDeleted,
+        /// A record is closed before it leaves the index.
+        CloseRecords,
+        /// A key whose record was closed gets another one.
+        ReplaceClosed,
+        /// A record that was closed showed no row and shows none.
+        TolerateClosed,
+        /// Thinning leaves what an open reader sees.
+        KeepSeen,
+        /// A deleted key does not leave the index under an open reader that sees its row.
+        KeepRows,
+        /// Thinning leaves the latest version.
+        KeepLatest,
+        /// Thinning leaves what is not settled.
+        KeepUnsettled,
+        /// The horizon is read before the moments that are held.
+        HorizonBeforeMoments,
+        /// Who writes a table knows all its indexes.
+        KnowAllIndexes,
+        /// Who makes entries of a new index is later than who did not know it.
+        FollowUnknowing,
+        /// An index is filled by transactions later than who did not know it.
+        FillAfterUnknowing,
+        /// A snapshot does not use an index that was filled after its moment.
+        AwaitIndexes,
+        /// An index is handed out when its filling has become the past.
+        AwaitFilling,
+        /// Old versions are written anew before the clock wraps around.
+        RenewRows,
+        /// So are the words of parts that were seen empty.
+        RenewAbsences,
+        /// So is the moment from which an index is complete.
+        RenewReadiness,
+        /// Nobody begins when a reader is a quarter of the clock's numbers behind.
+        HoldBack,
+        /// An operation that fails on its way is undone.
+        UndoOperations,
+        /// A unique secondary key that is taken is a duplicate.
+        RefuseDuplicates,
+    }
+}
+
+named! {
+    /// A point at which a test steps in.
+    pub enum Point {
+        /// A transaction knows its tables and has no timestamp yet.
+        Beginning,
+        /// It has one, which nobody can see yet.
+        Drawn,
+        /// Its timestamp can be seen, and it has not looked at the horizons again.
+        Published,
+        /// The leader has looked at the timestamps and not published the horizon.
+        Scanned,
+        /// A version is about to be put into its list.
+        Linking,
+        /// All versions are installed.
+        Installed,
+        /// The reads are checked.
+        Checked,
+        /// The validation has passed.
+        Validated,
+        /// A version of the transaction has its status; others may have none yet.
+        Ended,
+        /// The moments that are held were looked at.
+        Counted,
+        /// A transaction is held back because a reader is too far behind.
+        HeldBack,
+    }
+}

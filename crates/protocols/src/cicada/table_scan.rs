@@ -1,0 +1,85 @@
+//! Scans of whole tables in a snapshot: along the pages of heads, in the order in which they lie, past every index.
+//!
+//! A place is seen whether or not a key leads to it. What it shows to a snapshot is right all the same:
+//!
+//! * A row that the snapshot sees lies in one record, which stays open as long as the snapshot holds its moment, because
+//!   only a deletion before `min_rts` closes a record; so the row is found, and found once. Its place was made before the
+//!   snapshot began, so the pages that are listed then hold it.
+//! * A record that is being inserted, was given up, or serves another key by now holds only versions of transactions that
+//!   began after the snapshot. They are later than its moment, and passed over.
+//! * What hangs on a place is kept by the guard like anything else that is found under it; between stretches the guard is
+//!   renewed, and nothing is held then.
+//!
+//! Heads are fetched ahead by software, because the processor's own prefetching ends at small pages and does not follow
+//! versions that lie outside.
+
+use std::ops::ControlFlow;
+
+use polychron_base::Stop;
+use polychron_engine::redo::Redo;
+use polychron_schema::RowRef;
+
+use super::array::Stretch;
+use super::record::{Link, Status, search};
+use super::table::Store;
+use super::transaction::CicadaTransaction;
+
+/// How far ahead heads are fetched, in bytes.
+const AHEAD_BYTES: usize = 8192;
+/// Heads between two renewals of the guard.
+const HEADS_AT_ONCE: usize = 1024;
+
+impl<R: Redo> CicadaTransaction<'_, R> {
+    /// Visits every row that this snapshot sees.
+    #[inline]
+    pub(super) fn scan_records(
+        &mut self,
+        store: &Store,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        debug_assert!(self.snapshot, "what is not there is protected by indexes");
+        for stretch in store.records.stretches() {
+            for first in (0..stretch.len()).step_by(HEADS_AT_ONCE) {
+                // Renews the guard.
+                self.until_check = 1;
+                self.step()?;
+                if self.scan_heads(stretch, first, visitor).is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits the rows of the heads from `first` on.
+    #[inline]
+    fn scan_heads(
+        &self,
+        stretch: Stretch<'_>,
+        first: usize,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let lines = stretch.lines();
+        let ahead = AHEAD_BYTES.div_ceil(64 * lines);
+        for position in first..stretch.len().min(first + HEADS_AT_ONCE) {
+            if let Some(record) = stretch.get(position + ahead) {
+                record.prefetch(lines);
+            }
+            if let Some(record) = stretch.get(position + ahead / 2) {
+                // By now the head has come. Its version needs no more lines than the head has.
+                record.prefetch_latest_lines(lines);
+            }
+            let Some(record) = stretch.get(position) else { break };
+            let Link::To(latest) = record.latest().link() else { continue };
+            let mut visible = latest;
+            if latest.wts().is_after(self.timestamp) || latest.status() != Status::Committed {
+                let seen = search(record, self.timestamp, None, false);
+                let Some(version) = seen.version.filter(|_| seen.is_row) else { continue };
+                visible = version;
+            }
+            // SAFETY: the version is visible to this snapshot, whose moment and guard keep it; the visitor lets it go.
+            visitor(unsafe { visible.row() })?;
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,212 @@
+//! Multi-version indexes (§3.6): a B⁺-tree, and a hash table of such trees, whose nodes are records like any others.
+//!
+//! A node has a head, a list of versions with read and write timestamps, is read and written through the sets of a
+//! transaction, validated and collected like a row. So whoever reads an index at a timestamp sees it as it was at that moment,
+//! and what a transaction changes in it stays with the transaction until it is validated. `docs/protocols/cicada-indexes.md`
+//! has the invariants and the argument why only leaves are validated.
+//!
+//! * `node.rs`, `draft.rs`: how nodes lie in words, and how changed ones are made.
+//! * `look_up.rs`, `scan.rs`: from the root to a leaf, and along the leaves. `walk.rs`: many look-ups at once.
+//! * `change.rs`, `unlink.rs`: insertion and division, deletion and the merging of what has become empty.
+//!
+//! **Memory.** A record that a node names is kept for who read the node: it was named at the reader's timestamp, so the
+//! deletion that unlinks it is later than the reader's horizon, and collection waits for that (`reclaim.rs`).
+
+mod change;
+mod draft;
+mod look_up;
+mod node;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod unlink;
+mod walk;
+
+use std::ptr::NonNull;
+
+use polychron_base::Error;
+use polychron_base::key::EncodedKey;
+use polychron_engine::stores::Blueprint;
+use polychron_memory::{Guard, OutOfMemory};
+use polychron_schema::{IndexKind, RowBuffer};
+
+use super::array::RecordArray;
+use super::record::{HEAD_BYTES, Link, Record, Status, Version};
+use super::timestamp::Timestamp;
+pub(super) use change::Changing;
+use draft::Draft;
+pub(super) use look_up::Moment;
+pub(super) use scan::Scanning;
+pub(super) use walk::Planned;
+
+/// Bytes of a head in a tree, its node included.
+const TREE_HEAD_BYTES: usize = 512;
+/// Bytes of a head in a hash table.
+const BUCKET_HEAD_BYTES: usize = 256;
+/// Rows for each bucket, when it is known how many there will be: few enough that most buckets are one node.
+const ROWS_PER_BUCKET: usize = 7;
+const LEAST_BUCKETS: usize = 64;
+const MOST_BUCKETS: usize = 1 << 32;
+/// Heads of roots in one allocation.
+const ROOTS_PER_PAGE: usize = 4096;
+
+const _: () = {
+    assert!((TREE_HEAD_BYTES - HEAD_BYTES) / 16 < draft::MOST, "a full node, and one entry more, can be drafted");
+    assert!(ROOTS_PER_PAGE.is_power_of_two() && LEAST_BUCKETS <= ROOTS_PER_PAGE);
+};
+
+/// The nodes of one index.
+#[derive(Debug)]
+pub(super) struct Versioned {
+    /// Whether there is one tree, and so an order.
+    pub(super) ordered: bool,
+    /// All nodes but the roots.
+    pub(super) nodes: RecordArray,
+    roots: Roots,
+}
+
+/// The roots: their records stay where they are for as long as the index.
+#[derive(Debug)]
+struct Roots {
+    pages: Box<[NonNull<u8>]>,
+    /// Roots in all, a power of two; and in each page.
+    count: usize,
+    per_page: usize,
+    head_bytes: usize,
+}
+
+// SAFETY: the pages are owned by the index, and what lies in them is shared through `Record`.
+unsafe impl Send for Roots {}
+// SAFETY: as above.
+unsafe impl Sync for Roots {}
+
+impl Roots {
+    /// Roots without versions.
+    fn new(count: usize, head_bytes: usize, guard: &Guard<'_>) -> Result<Self, OutOfMemory> {
+        let per_page = count.min(ROOTS_PER_PAGE);
+        let mut pages = Vec::with_capacity(count / per_page);
+        for _ in 0..count / per_page {
+            match guard.allocate(per_page * head_bytes) {
+                Ok(page) => pages.push(page),
+                Err(error) => {
+                    // SAFETY: the pages were allocated with this size just now.
+                    pages.into_iter().for_each(|page| unsafe { guard.free(page, per_page * head_bytes) });
+                    return Err(error);
+                }
+            }
+        }
+        let roots = Self { pages: pages.into(), count, per_page, head_bytes };
+        for number in 0..count {
+            // SAFETY: the place has room for a head and is nobody else's.
+            unsafe { Record::create(roots.place(number)) };
+        }
+        Ok(roots)
+    }
+
+    #[inline]
+    fn place(&self, number: usize) -> NonNull<u8> {
+        let page = self.pages[number / self.per_page];
+        // SAFETY: the page has room for so many heads.
+        unsafe { page.add(number % self.per_page * self.head_bytes) }
+    }
+
+    #[inline]
+    fn get(&self, number: usize) -> Record {
+        // SAFETY: a record was created there, and the pages live as long as the index.
+        unsafe { Record::at(self.place(number)) }
+    }
+}
+
+impl Versioned {
+    /// An empty index; it is empty at every moment from `moment` on.
+    pub(super) fn new(
+        blueprint: &Blueprint,
+        inlining: bool,
+        moment: Timestamp,
+        guard: &Guard<'_>,
+    ) -> Result<Self, Error> {
+        let ordered = blueprint.kind == IndexKind::Ordered;
+        let (head_bytes, count) = if ordered {
+            (TREE_HEAD_BYTES, 1)
+        } else {
+            let wanted = (blueprint.expected_rows / ROWS_PER_BUCKET).clamp(LEAST_BUCKETS, MOST_BUCKETS);
+            (BUCKET_HEAD_BYTES, wanted.next_power_of_two())
+        };
+        let head_bytes = if inlining { head_bytes } else { 64 };
+        let nodes = RecordArray::with_room(head_bytes - HEAD_BYTES);
+        let versioned = Self { ordered, nodes, roots: Roots::new(count, head_bytes, guard)? };
+        if let Err(error) = versioned.fill_roots(moment, guard) {
+            // SAFETY: nobody knows the index.
+            unsafe { versioned.destroy(guard) };
+            return Err(error.into());
+        }
+        Ok(versioned)
+    }
+
+    /// Gives each root a version, so that who finds nothing there has something to leave a read timestamp on.
+    fn fill_roots(&self, moment: Timestamp, guard: &Guard<'_>) -> Result<(), OutOfMemory> {
+        let mut row = RowBuffer::new();
+        Draft::empty(0).write(&mut row);
+        let words = row.as_words();
+        for number in 0..self.roots.count {
+            let root = self.roots.get(number);
+            let fits = words.len() <= self.nodes.inline_words();
+            let version = match if fits { root.claim_version() } else { None } {
+                Some(version) => version,
+                None => Version::allocate(words.len(), guard)?,
+            };
+            // SAFETY: the version was claimed or allocated just now, with room for the row.
+            unsafe { version.fill(moment, words) };
+            version.end(Status::Committed);
+            let installed = root.latest().install(None, version);
+            debug_assert!(installed, "nobody else knows the root");
+        }
+        Ok(())
+    }
+
+    /// The words of a node that lies in its head: larger ones are divided, unless their keys are long.
+    #[inline]
+    pub(super) fn node_words(&self) -> usize {
+        (if self.ordered { TREE_HEAD_BYTES } else { BUCKET_HEAD_BYTES } - HEAD_BYTES) / 8
+    }
+
+    /// The root of the tree in which a key is.
+    #[inline]
+    fn root<K: EncodedKey>(&self, key: K) -> Record {
+        if self.ordered {
+            return self.roots.get(0);
+        }
+        self.roots.get(key.hash() as usize & (self.roots.count - 1))
+    }
+
+    /// Visits all nodes, and places where none is.
+    pub(super) fn for_each(&self, mut visit: impl FnMut(Record)) {
+        (0..self.roots.count).for_each(|number| visit(self.roots.get(number)));
+        self.nodes.for_each(visit);
+    }
+
+    /// Gives all memory back.
+    ///
+    /// # Safety
+    /// Nobody uses a record of the index, now or later.
+    pub(super) unsafe fn destroy(&self, guard: &Guard<'_>) {
+        // SAFETY: as promised.
+        unsafe { self.nodes.destroy(guard) };
+        for number in 0..self.roots.count {
+            let root = self.roots.get(number);
+            let mut place = root.latest();
+            while let Link::To(version) = place.link() {
+                place = version.next();
+                if !root.is_inline(version) {
+                    let (memory, bytes) = version.memory();
+                    // SAFETY: the version is in the list of a record that nobody uses.
+                    unsafe { guard.free(memory, bytes) };
+                }
+            }
+        }
+        for &page in &self.roots.pages {
+            // SAFETY: the page was allocated with this size, and nobody uses what lies in it.
+            unsafe { guard.free(page, self.roots.per_page * self.roots.head_bytes) };
+        }
+    }
+}

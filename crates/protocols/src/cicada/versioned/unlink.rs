@@ -1,0 +1,179 @@
+//! Deletion, and what becomes of a leaf that has become empty.
+//!
+//! An empty leaf is merged with a neighbour at once. The two lie under a common ancestor, the lowest one on the way with more
+//! than one child; below it, on each level, the left node of the seam takes over what the right one covers, and the right
+//! one is deleted. One side of the seam is but the way to the empty leaf, so the merged nodes are no larger than the other side's.
+//! The ancestor loses an entry. A root with a single child becomes what that child is.
+
+use polychron_base::Stop;
+use polychron_base::key::EncodedKey;
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::Place;
+
+use super::Versioned;
+use super::change::{Changing, Sought};
+use super::draft::Draft;
+use super::look_up::{Spot, Viewer};
+use super::node::Node;
+use crate::cicada::record::Record;
+use crate::cicada::sets::{Kind, Target, Write};
+use crate::cicada::table::Store;
+use crate::cicada::transaction::CicadaTransaction;
+
+impl<R: Redo> CicadaTransaction<'_, R> {
+    /// Deletes an entry. `false`: the key has no row.
+    pub(in crate::cicada) fn delete_versioned<K: EncodedKey>(
+        &mut self,
+        store: &Store,
+        nodes: &Versioned,
+        key: K,
+    ) -> Result<bool, Stop> {
+        let mut changing = std::mem::take(&mut self.state.buffers.changing);
+        let outcome = self.delete_sought(store, nodes, key, &mut changing);
+        self.state.buffers.changing = changing;
+        outcome
+    }
+
+    fn delete_sought<K: EncodedKey>(
+        &mut self,
+        store: &Store,
+        nodes: &Versioned,
+        key: K,
+        changing: &mut Changing,
+    ) -> Result<bool, Stop> {
+        let place = store.place();
+        let (leaf, sought) = self.seek(store, nodes, key, changing)?;
+        let Sought::Row(record, source) = sought else {
+            self.remember(&leaf, place);
+            return Ok(false);
+        };
+        self.check_early(Target::Record(record), source, place)?;
+        self.remember(&leaf, place);
+        self.check_node_early(&leaf, place)?;
+        let Some(node) = self.node(&leaf) else { return Err(self.does_not_stand_together(place)) };
+        let mut draft = Draft::of(node);
+        let (position, is_there) = node.rank(key);
+        debug_assert!(is_there, "the key was found there");
+        draft.remove(position);
+        let is_empty = draft.count() == 0;
+        draft.write(&mut changing.left);
+        self.write_node(leaf.record, place, &mut changing.left, false);
+        let write = Write::new(Target::Record(record), place, Kind::Delete);
+        self.state.sets.writes.push(write, R::ENABLED.then_some(key), None);
+        if is_empty && !changing.path.is_empty() {
+            self.merge(place, leaf.record, changing)?;
+        }
+        Ok(true)
+    }
+
+    /// Takes an empty leaf, which is written already, out of its tree.
+    fn merge(&mut self, place: Place, leaf: Record, changing: &mut Changing) -> Result<(), Stop> {
+        let Some((ancestor, position)) = self.common_ancestor(place, leaf, changing)? else { return Ok(()) };
+        let Some(node) = self.node(&ancestor) else { return Err(self.does_not_stand_together(place)) };
+        let right = position.max(1);
+        let (mut lower, mut upper) = (node.record(right - 1), node.record(right));
+        let mut draft = Draft::of(node);
+        draft.remove(right);
+        let is_single = draft.count() == 1;
+        draft.write(&mut changing.left);
+        self.write_node(ancestor.record, place, &mut changing.left, false);
+        let only = lower;
+        while let Some((last, first)) = self.merge_pair(place, lower, upper, changing)? {
+            (lower, upper) = (last, first);
+        }
+        if is_single && changing.path.is_empty() {
+            self.lower_root(place, ancestor.record, only, changing)?;
+        }
+        Ok(())
+    }
+
+    /// The lowest node on the way to a leaf with more than one child, and which of them leads to the leaf. It is the root if there
+    /// is none; a root with a single child is none.
+    fn common_ancestor(
+        &mut self,
+        place: Place,
+        leaf: Record,
+        changing: &mut Changing,
+    ) -> Result<Option<(Spot, usize)>, Stop> {
+        let mut child = leaf;
+        while let Some(record) = changing.path.pop() {
+            let spot = self.look_at(record);
+            self.remember(&spot, place);
+            self.check_node_early(&spot, place)?;
+            let position = self.node(&spot).and_then(|node| position_of(&node, child));
+            let Some(position) = position else { return Err(self.does_not_stand_together(place)) };
+            if self.node(&spot).is_some_and(|node| node.count() > 1) {
+                return Ok(Some((spot, position)));
+            }
+            child = record;
+        }
+        Ok(None)
+    }
+
+    /// Merges two neighbours into the left one. Answers the pair below them: of the left one the last child, of the right one
+    /// the first.
+    fn merge_pair(
+        &mut self,
+        place: Place,
+        lower: Record,
+        upper: Record,
+        changing: &mut Changing,
+    ) -> Result<Option<(Record, Record)>, Stop> {
+        let (left, right) = (self.look_at(lower), self.look_at(upper));
+        for spot in [&left, &right] {
+            self.remember(spot, place);
+            self.check_node_early(spot, place)?;
+        }
+        let (Some(left), Some(right)) = (self.node(&left), self.node(&right)) else {
+            return Err(self.does_not_stand_together(place));
+        };
+        if super::node::record_of(left.next()) != Some(upper) || left.level() != right.level() {
+            return Err(self.does_not_stand_together(place));
+        }
+        let is_leaf = left.level() == 0;
+        let seam = (!is_leaf).then(|| (left.record(left.count() - 1), right.record(0)));
+        let mut draft = Draft::of(left);
+        (draft.high, draft.next) = (right.high(), right.next());
+        // The first child of the right one is merged, too.
+        for position in usize::from(!is_leaf)..right.count() {
+            draft.push(right.key(position), right.value(position));
+        }
+        draft.write(&mut changing.left);
+        self.write_node(lower, place, &mut changing.left, false);
+        self.delete_node(upper, place);
+        Ok(seam)
+    }
+
+    fn delete_node(&mut self, record: Record, place: Place) {
+        self.state.sets.writes.push(Write::of_node(record, place, Kind::Delete), None::<&[u8]>, None);
+    }
+
+    /// A root with a single child takes over what that child is.
+    fn lower_root(
+        &mut self,
+        place: Place,
+        root: Record,
+        mut only: Record,
+        changing: &mut Changing,
+    ) -> Result<(), Stop> {
+        loop {
+            let spot = self.look_at(only);
+            self.remember(&spot, place);
+            self.check_node_early(&spot, place)?;
+            let Some(node) = self.node(&spot) else { return Err(self.does_not_stand_together(place)) };
+            let below = (node.level() > 0 && node.count() == 1).then(|| node.record(0));
+            Draft::of(node).write(&mut changing.left);
+            self.write_node(root, place, &mut changing.left, false);
+            self.delete_node(only, place);
+            match below {
+                Some(child) => only = child,
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Which entry of an inner node leads to a child.
+fn position_of(node: &Node<'_>, child: Record) -> Option<usize> {
+    (0..node.count()).find(|&position| node.record(position) == child)
+}

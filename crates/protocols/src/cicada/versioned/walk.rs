@@ -1,0 +1,130 @@
+//! Many look-ups at once, a node of each in turn, so that their misses overlap: for keys that were asked for together. What they lead
+//! to are hints (`prefetch.rs`).
+
+use std::sync::Arc;
+
+use polychron_base::TableId;
+use polychron_base::key::Key16;
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::Hints;
+
+use super::Versioned;
+use super::look_up::{Moment, Viewer};
+use crate::cicada::clocks::Clocks;
+use crate::cicada::protocol::Shared;
+use crate::cicada::record::Record;
+use crate::cicada::table::CicadaTable;
+
+/// Lines of a record that are fetched: longer rows are rarely read whole.
+const MOST_LINES: usize = 4;
+
+/// A key, and how far its look-up has come.
+#[derive(Debug)]
+struct Walk {
+    /// Which of the hints it is.
+    position: usize,
+    key: Key16,
+    /// The node that is looked at next; in the end the row's record.
+    record: Option<Record>,
+    is_done: bool,
+    /// Cache lines of nodes and of rows that are fetched.
+    node_lines: usize,
+    row_lines: usize,
+}
+
+/// Look-ups whose nodes are fetched at a time: more than these would push each other out of the nearest cache.
+const AT_A_TIME: usize = 32;
+
+/// Look-ups of several keys; memory that is kept from one time to the next.
+#[derive(Debug, Default)]
+pub(in crate::cicada) struct Planned {
+    walks: Vec<Walk>,
+}
+
+fn versioned(tables: &[Option<Arc<CicadaTable>>], table: TableId) -> Option<(&CicadaTable, &Versioned)> {
+    let table = tables.get(table.position())?.as_deref()?;
+    Some((table, table.primary.versioned.as_ref()?))
+}
+
+impl Walk {
+    /// Goes one node further.
+    #[inline]
+    fn step(&mut self, moment: &Moment) {
+        let Some(record) = self.record else {
+            self.is_done = true;
+            return;
+        };
+        let spot = moment.look_at(record);
+        self.record = moment.node(&spot).and_then(|node| {
+            // A snapshot is of one moment, so no way leads past the key.
+            if node.level() > 0 {
+                let child = node.record(node.child(self.key, false));
+                child.prefetch(self.node_lines);
+                return Some(child);
+            }
+            self.is_done = true;
+            let (position, is_there) = node.rank(self.key);
+            let row = node.record(if is_there { position } else { return None });
+            row.prefetch(self.row_lines);
+            Some(row)
+        });
+        self.is_done |= self.record.is_none();
+    }
+}
+
+/// Ends the snapshot of a group's look-ups, whatever happens.
+struct Held<'c>(&'c Clocks, usize);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.end(self.1);
+    }
+}
+
+impl Planned {
+    /// As [`Planned::look_up`], at a snapshot. The caller runs no transaction.
+    pub(in crate::cicada) fn look_up_now<R: Redo>(
+        &mut self,
+        shared: &Shared<R>,
+        tables: &[Option<Arc<CicadaTable>>],
+        worker: usize,
+        hints: &mut Hints,
+    ) {
+        if tables.iter().flatten().any(|table| table.primary.versioned.is_some()) {
+            let moment = Moment { timestamp: shared.clocks.begin_snapshot(worker), wait: true };
+            let _held = Held(&shared.clocks, worker);
+            self.look_up(moment, tables, hints, 0);
+        }
+    }
+
+    /// Finds the records of those keys from position `first` of the hints on that lie in multi-version indexes. The caller holds the
+    /// moment, and keeps its guard for as long as the hints.
+    pub(in crate::cicada) fn look_up(
+        &mut self,
+        moment: Moment,
+        tables: &[Option<Arc<CicadaTable>>],
+        hints: &mut Hints,
+        first: usize,
+    ) {
+        self.walks.clear();
+        self.walks.extend(hints.keys_from(first).filter_map(|(position, table, key)| {
+            let (stored, nodes) = versioned(tables, table)?;
+            let (node_lines, row_lines) = (nodes.nodes.lines(), stored.primary.records.lines().min(MOST_LINES));
+            Some(Walk { position, key, record: Some(nodes.root(key)), is_done: false, node_lines, row_lines })
+        }));
+        for walks in self.walks.chunks_mut(AT_A_TIME) {
+            walks.iter().filter_map(|walk| walk.record).for_each(|root| root.prefetch(walks[0].node_lines));
+            let mut under_way = true;
+            while under_way {
+                under_way = false;
+                for walk in walks.iter_mut().filter(|walk| !walk.is_done) {
+                    walk.step(&moment);
+                    under_way |= !walk.is_done;
+                }
+            }
+        }
+        for walk in &self.walks {
+            hints.set(walk.position, walk.record.map(Record::handle));
+        }
+    }
+}
