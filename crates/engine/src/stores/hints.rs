@@ -148,9 +148,17 @@ impl Hints {
     #[inline]
     pub fn put_in_force(&mut self, position: usize) {
         let first = if position == 0 { 0 } else { self.ends[position - 1] };
-        let (end, group) = (self.ends[position], self.ends.last().map_or(0, |&end| end));
+        self.declared = Window { first, next: first, end: self.ends[position] };
+        self.rewind();
+    }
+
+    /// The procedure that runs begins, or begins again after a conflict: what it asked for itself is forgotten, and what it declared
+    /// will be wanted from the first key on.
+    #[inline]
+    pub fn rewind(&mut self) {
+        let group = self.ends.last().map_or(0, |&end| end);
         self.all.truncate(group);
-        self.declared = Window { first, next: first, end };
+        self.declared.next = self.declared.first;
         self.own = Window { first: group, next: group, end: group };
         self.answered = group;
     }
@@ -248,3 +256,6 @@ fn lend<'a>(mut walks: Vec<Walk<'_>>) -> Vec<Walk<'a>> {
     walks.clear();
     walks.into_iter().map(|_| unreachable!("the list is empty")).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -220,7 +220,9 @@ impl<'w, R: Redo> Session<'w, R> {
     #[inline]
     fn begin_transaction(self, mode: Mode) -> CicadaTransaction<'w, R> {
         let Session { local, state, shared, in_batch } = self;
-        if !in_batch {
+        if in_batch {
+            state.hints.rewind();
+        } else {
             // A batch that a panic ended may have left some.
             state.hints.clear();
         }

@@ -165,7 +165,9 @@ impl<'w, T: TidSource, R: Redo> Session<'w, T, R> {
     #[inline]
     fn begin_transaction(self, mode: Mode) -> MaflingoTransaction<'w, T, R> {
         let Session { local, state, shared, in_batch } = self;
-        if !in_batch {
+        if in_batch {
+            state.hints.rewind();
+        } else {
             // A batch that a panic ended may have left some.
             state.hints.clear();
         }
