@@ -6,14 +6,13 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
 use polychron_index::{Handle, Lookup, Stamp};
-use polychron_schema::RowRef;
 
 use super::absences::Part;
 use super::prefetch::Declared;
 use super::record::{Link, Record, Status, Version};
 use super::sets::{Read, Target};
 use super::steps::Step;
-use super::table::{CicadaTable, Store};
+use super::table::Store;
 use super::transaction::{CicadaTransaction, Found, Source};
 use super::versioned::Moment;
 use super::worker::State;
@@ -28,9 +27,9 @@ pub(super) struct Missed {
 }
 
 impl<R: Redo> CicadaTransaction<'_, R> {
-    /// Finds the row of a key; what was found, or not, is protected.
-    #[inline]
-    pub(super) fn find<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Found, Stop> {
+    /// The long way to the row of a key; what was found, or not, is protected.
+    #[inline(never)]
+    fn find<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Found, Stop> {
         if let Some(nodes) = &store.versioned {
             return self.find_versioned(store, nodes, key);
         }
@@ -71,12 +70,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 let record = unsafe { Record::from_handle(handle) };
                 record.prefetch(store.records.lines());
                 let found = self.read_record(record, place);
-                if let Found::Row(_, Source::Version(version)) = found
-                    && !record.is_inline(version)
-                    && !self.snapshot
-                {
-                    version.prefetch_row();
-                    self.note_for_promotion(store, record, version, false);
+                if let Found::Row(_, Source::Version(version)) = found {
+                    self.see_outside(store, record, version);
                 }
                 found
             }
@@ -84,6 +79,15 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         };
         let missed = !self.snapshot && matches!(found, Found::Absent(Target::Key));
         (found, missed.then_some(Missed { stamp, has_record: handle.is_some() }))
+    }
+
+    /// A row that lies outside of its head is fetched whole, and may be worth moving there.
+    #[inline]
+    pub(super) fn see_outside(&mut self, store: &Store, record: Record, version: Version) {
+        if !self.snapshot && !record.is_inline(version) {
+            version.prefetch_row();
+            self.note_for_promotion(store, record, version, false);
+        }
     }
 
     #[inline]
@@ -94,7 +98,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Finds the row of a key where nothing is in the way: the latest version is one that this transaction sees, and it has written
     /// no other. `None`: [`Self::find`] must tell.
     #[inline]
-    pub(super) fn find_at_once<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<(Record, Version)> {
+    fn find_at_once<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<(Record, Version)> {
         let hinted = if self.state.hints.any() { self.hinted(store, key) } else { None };
         let handle = match hinted {
             Some(handle) => handle,
@@ -102,7 +106,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             // SAFETY: as in `look_up`.
             None => unsafe { self.state.fingers.find(&store.entries, key, &self.guard) }?,
         };
-        // SAFETY: the handle was found under this transaction's guard, or under that of its batch.
+        // SAFETY: the handle was found under this transaction's guard, or under that of its batch; or earlier in a snapshot, which
+        // keeps the table and with it the places of its records.
         let record = unsafe { Record::from_handle(handle) };
         if hinted.is_none() {
             record.prefetch(store.records.lines());
@@ -114,10 +119,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if version.wts().is_after(self.timestamp) || version.status() != Status::Committed {
             return None;
         }
+        self.see_outside(store, record, version);
         if !self.snapshot {
-            if !record.is_inline(version) {
-                self.note_for_promotion(store, record, version, false);
-            }
             let (version, place) = (Some(version), store.place());
             self.state.sets.reads.push(Read { record, version, later: None, place, is_row: true, is_node: false });
         }
@@ -147,7 +150,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         writes.latest(record).is_some() || writes.latest_of_key(place, key).is_some()
     }
 
-    /// Finds the row of a key that is to be changed.
+    /// Finds the row of a key; what was found, or not, is protected.
     #[inline]
     pub(super) fn find_row<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Option<(Target, Source)>, Stop> {
         if let Some((record, version)) = self.find_at_once(store, key) {
@@ -157,17 +160,5 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             Found::Row(target, source) => Ok(Some((target, source))),
             Found::Absent(_) => Ok(None),
         }
-    }
-
-    #[inline(never)]
-    pub(super) fn read_elsewhere<K: EncodedKey>(
-        &mut self,
-        table: &CicadaTable,
-        key: K,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
-        Ok(match self.find(&table.primary, key)? {
-            Found::Row(_, source) => Some(self.row(source)),
-            Found::Absent(_) => None,
-        })
     }
 }

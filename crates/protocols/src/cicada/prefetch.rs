@@ -1,8 +1,9 @@
 //! Batches: the index lines and then the records of procedures that wait are brought into the caches while others run.
 //!
-//! Where a walk found a record it leaves a hint, and the transaction that asks for the key goes straight there. That is safe because
+//! Where a look-up found a record it leaves a hint, and the transaction that asks for the key goes straight there. That is safe because
 //! a record serves one key until it is closed, and its place no other one while the batch holds its guard: a record that shows a
-//! row is not closed. In every other case the key is looked up again.
+//! row is not closed. A snapshot renews its guard, but in a place that serves another key by then it sees nothing. In every
+//! other case the key is looked up again.
 
 use std::sync::Arc;
 

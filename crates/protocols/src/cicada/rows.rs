@@ -15,7 +15,7 @@ use polychron_schema::{Changes, KeyScratch, RowBuffer, RowMut, RowRef};
 use super::sets::{Kind, Target, Write};
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
-use super::transaction::{CicadaTransaction, Found};
+use super::transaction::CicadaTransaction;
 
 impl<R: Redo> CicadaTransaction<'_, R> {
     /// Changes a row: a copy of it, which becomes the new version.
@@ -156,13 +156,13 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Makes the entry of a row in one index, if the row exists. An entry that its writer made already is left.
     pub(super) fn make_entry(&mut self, table: &CicadaTable, store: &Store, primary: &[u8]) -> Result<(), Stop> {
-        let Found::Row(_, source) = self.find(&table.primary, primary)? else { return Ok(()) };
+        let Some((_, source)) = self.find_row(&table.primary, primary)? else { return Ok(()) };
         let mut scratch = KeyScratch::new();
         let key = store.entries.extractor.extract(self.row(source), &mut scratch).map_err(Error::from)?;
         if self.add_entry(store, key, primary)? {
             return Ok(());
         }
-        if let Found::Row(_, entry) = self.find(store, key)?
+        if let Some((_, entry)) = self.find_row(store, key)?
             && key_in_entry(self.row(entry).as_words()) == primary
         {
             return Ok(());
@@ -202,7 +202,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if !table.has_secondaries {
             return self.delete_entry(&table.primary, key);
         }
-        let Found::Row(target, source) = self.find(&table.primary, key)? else { return Ok(false) };
+        let Some((target, source)) = self.find_row(&table.primary, key)? else { return Ok(false) };
         self.check_early(target, source, table.primary.place())?;
         let before = self.state.sets.writes.set_floor();
         let mut old = std::mem::take(&mut self.state.buffers.old);
@@ -254,12 +254,12 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.scan_entries(scan, table, &mut |transaction, source| {
             let mut entry = std::mem::take(&mut transaction.state.buffers.entry);
             entry.copy_from(transaction.row(source).as_bytes());
-            let found = transaction.find(&table.primary, key_in_entry(entry.as_words()));
+            let found = transaction.find_row(&table.primary, key_in_entry(entry.as_words()));
             transaction.state.buffers.entry = entry;
             match found? {
-                Found::Row(_, source) => Ok(visit(transaction.row(source))),
+                Some((_, source)) => Ok(visit(transaction.row(source))),
                 // The entry and the row did not stand together; validation would find that out too.
-                Found::Absent(_) => Err(transaction.inconsistent(table)),
+                None => Err(transaction.inconsistent(table)),
             }
         })
     }

@@ -57,7 +57,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
         let index = store.entries.scanned(scan)?;
         if let (AnyIndex::Hash(_), Some(key)) = (index, scan.point()) {
-            if let Found::Row(_, source) = self.find(store, key)? {
+            if let Some((_, source)) = self.find_row(store, key)? {
                 // One row at most, so whether the visitor breaks makes no difference.
                 let _ = visitor(self, source)?;
             }

@@ -269,7 +269,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         if let Some(nodes) = &store.versioned {
             return self.delete_versioned(store, nodes, key);
         }
-        let Found::Row(target, source) = self.find(store, key)? else { return Ok(false) };
+        let Some((target, source)) = self.find_row(store, key)? else { return Ok(false) };
         self.check_early(target, source, store.place())?;
         self.state.sets.writes.push(Write::new(target, store.place(), Kind::Delete), Some(key), None);
         Ok(true)
@@ -328,10 +328,8 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
     ) -> Result<Option<RowRef<'_>>, Stop> {
         self.step()?;
         let table = self.table(table)?;
-        match self.find_at_once(&table.primary, key) {
-            Some((_, version)) => Ok(Some(self.row(Source::Version(version)))),
-            None => self.read_elsewhere(table, key),
-        }
+        let found = self.find_row(&table.primary, key)?;
+        Ok(found.map(|(_, source)| self.row(source)))
     }
 
     fn read_row_unvalidated<K: EncodedKey>(
@@ -344,15 +342,12 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
         let table = self.table(table)?;
         let sets = &self.state.sets;
         let (reads, nodes, absences) = (sets.reads.len(), sets.nodes.len(), sets.absences.len());
-        let found = self.find(&table.primary, key)?;
+        let found = self.find_row(&table.primary, key)?;
         let sets = &mut self.state.sets;
         sets.reads.truncate(reads);
         sets.nodes.truncate(nodes);
         sets.absences.truncate(absences);
-        Ok(match found {
-            Found::Row(_, source) => Some(self.row(source)),
-            Found::Absent(_) => None,
-        })
+        Ok(found.map(|(_, source)| self.row(source)))
     }
 
     #[inline]

@@ -296,11 +296,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if self.snapshot {
             return;
         }
-        if let Source::Version(version) = source
-            && !record.is_inline(version)
-        {
-            version.prefetch_row();
-            self.note_for_promotion(store, record, version, false);
+        if let Source::Version(version) = source {
+            self.see_outside(store, record, version);
         }
         if let Some(version) = leaf.version()
             && !leaf.record.is_inline(version)
