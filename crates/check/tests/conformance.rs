@@ -1,18 +1,13 @@
 //! Every protocol, one line each.
 
-use std::time::Duration;
+mod setups;
 
 use polychron_check::{Setup, conformance};
-use polychron_engine::Protocol;
-use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, Options, TidSource};
+use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
-/// Maflingo with a clock that the tests move.
-fn maflingo<T: TidSource>() -> Setup<Maflingo<T>> {
-    let options = Options { epoch_interval: Duration::from_secs(3600), ..Options::default() };
-    Setup::new(options, |database| database.tick())
-}
+use setups::{by_epochs, maflingo};
 
 conformance!(maflingo, maflingo::<LocalTid>());
 conformance!(global_tid, maflingo::<GlobalTid>());
@@ -28,11 +23,7 @@ conformance!(watchful_maflingo, watchful());
 
 /// Whole-partition locks; no table here is divided, so one transaction runs at a time.
 fn partitioned_store() -> Setup<PartitionedStore> {
-    let mut setup: Setup<PartitionedStore> =
-        Setup::new(polychron_protocols::partitioned_store::Options::default(), |database| {
-            database.memory().epochs().advance();
-        });
-    setup.common.memory.epoch_interval = None;
+    let mut setup = by_epochs::<PartitionedStore>();
     setup.interleaves = false;
     setup
 }

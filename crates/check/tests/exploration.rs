@@ -3,18 +3,17 @@
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p polychron-check --test exploration`; `POLYCHRON_EXPLORE_FIRST`,
 //! `POLYCHRON_EXPLORE_SEEDS` and `POLYCHRON_EXPLORE_SCHEDULES` say from which seed, how many, and how often each.
 
+mod setups;
+
 use std::time::Duration;
 
 use polychron_check::Setup;
 use polychron_protocols::cicada::{self, Cicada};
-use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, Options, TidSource};
+use polychron_protocols::maflingo::{GlobalTid, LocalTid};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
-fn maflingo<T: TidSource>() -> Setup<Maflingo<T>> {
-    let options = Options { epoch_interval: Duration::from_secs(3600), ..Options::default() };
-    Setup::new(options, |database| database.tick())
-}
+use setups::maflingo;
 
 /// Cicada whose horizons move, and whose garbage goes, so often that it happens in the middle of such small histories.
 fn cicada(change: impl FnOnce(&mut cicada::Options)) -> Setup<Cicada> {

@@ -1,13 +1,13 @@
 //! Recorded histories of every protocol: those that promise a serial order have one, and the others are found out.
 
-use std::time::Duration;
+mod setups;
 
 use polychron_check::Setup;
 use polychron_check::checker::{Anomaly, Explanation};
 use polychron_check::conformance::histories;
 use polychron_check::history::find_anomaly;
 use polychron_protocols::key_value::KeyValue;
-use polychron_protocols::maflingo::{Maflingo, Options};
+use polychron_protocols::maflingo::LocalTid;
 use polychron_protocols::partitioned_store::PartitionedStore;
 
 fn partitioned_store() -> Setup<PartitionedStore> {
@@ -42,8 +42,6 @@ fn a_store_without_transactions_is_found_out() {
 #[test]
 fn phantoms_are_found() {
     let _careless = polychron_engine::mutations::leave_out(polychron_protocols::maflingo::Step::CompareNodes);
-    let options = Options { epoch_interval: Duration::from_secs(3600), ..Options::default() };
-    let maflingo: Setup<Maflingo> = Setup::new(options, |database| database.tick());
-    let found = anomalies(&maflingo, 10);
+    let found = anomalies(&setups::maflingo::<LocalTid>(), 10);
     assert!(found.iter().any(|it| it.anomaly == Anomaly::G2), "{found:?}");
 }

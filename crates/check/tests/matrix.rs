@@ -1,51 +1,19 @@
 //! The table of anomalies in `docs/anomalies.md` is what the cases give.
 
-use std::fmt::Write;
-use std::time::Duration;
+mod setups;
 
-use polychron_check::Setup;
+use std::fmt::Write;
+
 use polychron_check::conformance::verdict::{Verdict, matrix};
-use polychron_engine::Protocol;
-use polychron_protocols::cicada::Cicada;
 use polychron_protocols::key_value::KeyValue;
-use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, Options, TidSource};
+use polychron_protocols::maflingo::{GlobalTid, LocalTid};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
+use setups::{by_epochs, cicada, maflingo, multi_version};
+
 const BEGIN: &str = "<!-- The table is compared by a test. -->\n";
 const END: &str = "\n<!-- The end of the table. -->";
-
-fn maflingo<T: TidSource>() -> Setup<Maflingo<T>> {
-    let options = Options { epoch_interval: Duration::from_secs(3600), ..Options::default() };
-    Setup::new(options, |database| database.tick())
-}
-
-/// Cicada whose horizons move only when the tests move them, and whose timestamps are counted.
-fn cicada() -> Setup<Cicada> {
-    let still = Duration::from_secs(3600);
-    let options = polychron_protocols::cicada::Options {
-        central_clock: true,
-        collection_interval: still,
-        background_interval: still,
-        ..Default::default()
-    };
-    Setup::new(options, |database| database.tick())
-}
-
-/// The same with multi-version indexes.
-fn multi_version() -> Setup<Cicada> {
-    let mut setup = cicada();
-    setup.options.indexes = polychron_protocols::cicada::Indexes::MultiVersion;
-    setup
-}
-
-fn by_epochs<P: Protocol>() -> Setup<P> {
-    let mut setup = Setup::new(P::Options::default(), |database: &std::sync::Arc<P>| {
-        database.memory().epochs().advance();
-    });
-    setup.common.memory.epoch_interval = None;
-    setup
-}
 
 /// Writes the table anew when `POLYCHRON_WRITE_DOCS` is set, and else compares it.
 #[test]

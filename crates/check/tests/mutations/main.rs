@@ -7,6 +7,8 @@ mod cicada;
 mod maflingo;
 mod partitioned_store;
 mod serial;
+#[path = "../setups/mod.rs"]
+mod setups;
 
 use polychron_engine::mutations::{Named, leave_out};
 
@@ -76,10 +78,9 @@ fn the_page_is_complete() {
 #[ignore = "told for docs/mutation-proof.md, step by step"]
 fn random_search() {
     use polychron_check::conformance::differential;
-    use polychron_protocols::maflingo::{Maflingo, Options, Step};
+    use polychron_protocols::maflingo::{LocalTid, Step};
     let wanted = std::env::var("POLYCHRON_CHECK_STEP").unwrap_or_default();
-    let options = Options { epoch_interval: std::time::Duration::from_secs(3600), ..Options::default() };
-    let setup = polychron_check::Setup::<Maflingo>::new(options, |database| database.tick());
+    let setup = setups::maflingo::<LocalTid>();
     let _without = Step::ALL.iter().find(|step| step.name() == wanted).map(|&step| leave_out(step));
     differential::interleaved(&setup);
     differential::one_by_one(&setup);
