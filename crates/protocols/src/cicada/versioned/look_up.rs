@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Reason, Stop};
-use polychron_engine::mutations::left_out;
+use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
 use polychron_schema::RowRef;
@@ -19,7 +19,7 @@ use super::Versioned;
 use super::node::{Node, compare, record_of};
 use crate::cicada::record::{Record, Seen, Version, search};
 use crate::cicada::sets::{Kind, Read, Target};
-use crate::cicada::steps::Step;
+use crate::cicada::steps::{Point, Step};
 use crate::cicada::table::Store;
 use crate::cicada::timestamp::Timestamp;
 use crate::cicada::transaction::{CicadaTransaction, Found, Source};
@@ -155,12 +155,12 @@ fn go_down<V: Viewer, K: EncodedKey>(
     loop {
         let node = viewer.node(&spot)?;
         match aim.place_at(&node) {
-            Ordering::Greater => {
+            Ordering::Greater if !left_out(Step::FollowSiblings) => {
                 spot = viewer.look_at(record_of(node.next())?);
                 continue;
             }
             Ordering::Less => return None,
-            Ordering::Equal => {}
+            Ordering::Equal | Ordering::Greater => {}
         }
         if node.level() == 0 {
             return Some(spot);
@@ -170,6 +170,7 @@ fn go_down<V: Viewer, K: EncodedKey>(
         }
         let child = node.record(aim.child(&node));
         child.prefetch(lines);
+        pass(Point::Led);
         spot = viewer.look_at(child);
     }
 }
@@ -245,10 +246,11 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.conflict(Reason::Inconsistent, place, None)
     }
 
-    /// Remembers what was seen of a node, which validation then guards. Whoever has written it had remembered it before.
+    /// Remembers what was seen of a node, which validation then guards; `step` says for the sake of what. Whoever has written it
+    /// had remembered it before.
     #[inline]
-    pub(super) fn remember(&mut self, spot: &Spot, place: Place) {
-        if self.snapshot || spot.own.is_some() {
+    pub(super) fn remember(&mut self, spot: &Spot, place: Place, step: Step) {
+        if self.snapshot || spot.own.is_some() || left_out(step) {
             return;
         }
         let Seen { version, is_row, later, .. } = spot.seen;
@@ -273,16 +275,18 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let Some(node) = self.node(&leaf) else { break };
             let (position, is_there) = node.rank(key);
             if !is_there {
-                if !left_out(Step::NodesOfMisses) {
-                    self.remember(&leaf, place);
-                }
+                self.remember(&leaf, place, Step::NodesOfMisses);
                 return Ok(Found::Absent(Target::Key));
             }
             let record = node.record(position);
             record.prefetch(store.records.lines());
+            pass(Point::Led);
             let found = self.read_record(record, place);
             if let Found::Row(_, source) = found {
                 self.note_what_lies_outside(store, record, source, &leaf);
+                return Ok(found);
+            }
+            if left_out(Step::LookAgain) {
                 return Ok(found);
             }
             // The row went, and so the leaf has changed since it was looked at.
