@@ -140,17 +140,16 @@ impl<R: Redo> Viewer for CicadaTransaction<'_, R> {
     }
 }
 
-/// Goes down once. `None`: what was seen on the way does not stand together. The records of inner nodes are left in
+/// Goes down once, through nodes of so many cache lines. `None`: what was seen on the way does not stand together. The records of inner nodes are left in
 /// `path`, from the root on.
 #[inline]
-fn go_down<V: Viewer, K: EncodedKey>(
+pub(super) fn go_down<V: Viewer, K: EncodedKey>(
     viewer: &V,
-    nodes: &Versioned,
+    lines: usize,
     root: Record,
     aim: Aim<K>,
     mut path: Option<&mut Vec<Record>>,
 ) -> Option<Spot> {
-    let lines = nodes.nodes.lines();
     let mut spot = viewer.look_at(root);
     loop {
         let node = viewer.node(&spot)?;
@@ -190,7 +189,7 @@ pub(super) fn find_leaf<V: Viewer, K: EncodedKey>(
         if let Some(path) = &mut path {
             path.clear();
         }
-        if let Some(leaf) = go_down(viewer, nodes, root, aim, path.as_deref_mut()) {
+        if let Some(leaf) = go_down(viewer, nodes.nodes.lines(), root, aim, path.as_deref_mut()) {
             return Some(leaf);
         }
         backoff.wait();
