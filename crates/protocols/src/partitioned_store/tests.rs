@@ -3,6 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use polychron_base::sizes::scaled;
 use polychron_base::{Error, IndexId, Stop};
 use polychron_engine::{
     Common, Declare, Insertion, Interactive, Mode, Operations, Procedure, Protocol, Table, Transaction, Worker, drive,
@@ -250,7 +251,7 @@ fn threads_keep_the_sum() {
             let mut worker = bank.database.worker().unwrap();
             let tables = bank.tables;
             scope.spawn(move || {
-                for round in 0..polychron_base::sizes::scaled(2000, 30) as u32 {
+                for round in 0..scaled(2000, 30) as u32 {
                     let branch = ((round + thread) % u32::from(BRANCHES)) as u16;
                     let other = if round % 8 == 0 { (branch + 1) % BRANCHES } else { branch };
                     let mut transfer = transfer(tables, (branch, round % 4), (other, (round + 1) % 4));
@@ -329,13 +330,14 @@ fn memory_comes_back() {
         database.memory().statistics().used_bytes
     };
     let empty = used(&mut bank);
-    for _ in 0..10 {
+    let rows = scaled(200, 20) as u32;
+    for _ in 0..scaled(10, 2) {
         run(&mut bank.worker, |transaction| {
-            (0..200).try_for_each(|id| transaction.insert(&accounts, &account((id % 5) as u16, id)))
+            (0..rows).try_for_each(|id| transaction.insert(&accounts, &account((id % 5) as u16, id)))
         })
         .unwrap();
         run(&mut bank.worker, |transaction| {
-            (0..200).try_for_each(|id| {
+            (0..rows).try_for_each(|id| {
                 let note = "x".repeat(id as usize);
                 transaction.update(&accounts, ((id % 5) as u16, id), |row| row.set_note(&note).unwrap())?;
                 transaction.delete(&accounts, ((id % 5) as u16, id)).map(drop)
