@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use polychron_check::{Setup, conformance};
 use polychron_engine::Protocol;
+use polychron_protocols::hekaton::{self, Hekaton, Level};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, Options, TidSource};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
@@ -38,6 +39,18 @@ fn partitioned_store() -> Setup<PartitionedStore> {
 }
 
 conformance!(partitioned_store, partitioned_store());
+
+/// Hekaton, and snapshot isolation, with epochs that the tests move.
+fn hekaton<L: Level>() -> Setup<Hekaton<L>> {
+    let mut setup: Setup<Hekaton<L>> = Setup::new(hekaton::Options::default(), |database| {
+        database.memory().epochs().advance();
+    });
+    setup.common.memory.epoch_interval = None;
+    setup
+}
+
+conformance!(hekaton_mvo, hekaton::<hekaton::Serializable>());
+conformance!(snapshot_isolation, hekaton::<hekaton::Snapshot>());
 
 /// The oracle; it has no clock, and its rows lie on the common heap.
 fn serial() -> Setup<Serial> {

@@ -55,7 +55,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// One line for lists: what it is and when to take it.
     const SUMMARY: &'static str;
 
-    /// What transactions are promised of each other. Everything but a bare store for comparison is serializable.
+    /// What transactions are promised of each other. Everything but what is there for comparison is serializable.
     const ISOLATION: Isolation = Isolation::Serializable;
 
     /// The protocol's own knobs.
@@ -141,6 +141,9 @@ pub trait Protocol: Sized + Send + Sync + 'static {
 pub enum Isolation {
     /// As if they ran one after the other.
     Serializable,
+    /// Each transaction reads one consistent snapshot, and of two that write the same row at the same time one is aborted. Write
+    /// skew, and what readers see of it, is allowed, and nothing else.
+    Snapshot,
     /// Nothing: single operations are atomic, transactions are not.
     Nothing,
 }

@@ -2,6 +2,7 @@
 //! `polychron`.
 
 pub mod cicada;
+pub mod hekaton;
 pub mod key_value;
 pub mod maflingo;
 #[cfg(all(test, loom))]
