@@ -87,6 +87,8 @@ protocols! {
     polychron_protocols::cicada::Cicada,
     polychron_protocols::maflingo::Maflingo,
     polychron_protocols::maflingo::Maflingo<polychron_protocols::maflingo::GlobalTid>,
+    polychron_protocols::hekaton::Hekaton,
+    polychron_protocols::hekaton::Hekaton<polychron_protocols::hekaton::Snapshot>,
     polychron_protocols::key_value::KeyValue,
     polychron_protocols::partitioned_store::PartitionedStore,
     polychron_protocols::serial::Serial,

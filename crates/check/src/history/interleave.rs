@@ -38,8 +38,8 @@ pub fn find_anomaly<P: Protocol<Worker: Interactive>>(
         left -= waves;
         let mix = Mix::draw(&mut random);
         let history = record(setup, &database, &mut random, &mix, waves);
-        match checker::check(&history, setup.strict) {
-            Verdict::Serializable(_) => {}
+        match checker::check_at(&history, setup.strict, P::ISOLATION) {
+            Verdict::Serializable(_) | Verdict::Skewed(_) => {}
             Verdict::Anomalous(mut explanations) => return Some(explanations.swap_remove(0)),
             Verdict::Undecided => panic!("seed {seed} leaves too much open"),
         }
