@@ -146,6 +146,9 @@ impl Collector {
             return;
         }
         transactions.held(&mut self.held);
+        if left_out(Step::AwaitReaders) {
+            self.held = Held { from: transactions.latest(), single: Vec::new() };
+        }
         let oldest = self.held.oldest();
         for _ in 0..limit {
             let item = match (self.items.front(), self.kept.peek()) {
@@ -154,7 +157,7 @@ impl Collector {
                     item.record.let_item_go(item.tombstone.is_some());
                     item
                 }
-                (Some(front), _) if front.over_at <= self.held.from || left_out(Step::AwaitReaders) => {
+                (Some(front), _) if front.over_at <= self.held.from => {
                     let Some(item) = self.items.pop_front() else { return };
                     item
                 }
@@ -257,7 +260,7 @@ fn collect_latched(record: Record, is_tombstone: bool, held: &Held, guard: &Guar
     let over = first.begin().settled().zip(first.end().settled()).filter(|_| is_tombstone && first == latest);
     match (older, over) {
         (None, None) => Left::Clean,
-        (None, Some((begin, end))) if held.sees(begin, end) && !left_out(Step::AwaitReaders) => Left::Seen(end),
+        (None, Some((begin, end))) if held.sees(begin, end) => Left::Seen(end),
         (None, Some(_)) => {
             if !record.replace_top(first, None) {
                 // The key was inserted again just now.
@@ -277,7 +280,7 @@ fn prune(first: Version, held: &Held, guard: &Guard<'_>) -> Option<u64> {
     let (mut above, mut earliest) = (first, None);
     while let Some(version) = above.next() {
         let over_at = above.begin().settled();
-        if over_at.is_some_and(|over_at| over_at <= oldest) || left_out(Step::AwaitReaders) {
+        if over_at.is_some_and(|over_at| over_at <= oldest) {
             above.set_next(None);
             let mut next = Some(version);
             while let Some(gone) = next {

@@ -166,9 +166,7 @@ impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
             if L::VALIDATES && !self.doomed {
                 self.remember_undone(&write);
             }
-            if let Some(made) = write.made
-                && !left_out(Step::UndoWrites)
-            {
+            if let Some(made) = write.made {
                 self.take_out(&write, made);
             }
             if let Some(locked) = write.locked {

@@ -28,7 +28,7 @@ impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
     ) -> Result<bool, Stop> {
         let place = table.primary.place;
         let Found::Row(record, version) = self.find(&table.primary, key, Remember::Rows)? else { return Ok(false) };
-        if !left_out(Step::RefuseOverwritten) && !left_out(Step::RefuseLocked) {
+        if !left_out(Step::RefuseOverwritten) {
             self.check_unwritten(record, version, place)?;
         }
         let mut row = std::mem::take(&mut self.state.buffers.row);

@@ -10,7 +10,7 @@ named! {
         PassUncommitted,
         /// A row that another transaction has written since is not written.
         RefuseOverwritten,
-        /// A row that another transaction is writing is not written.
+        /// A row that another transaction is writing is not deleted.
         RefuseLocked,
         /// A transaction says that it draws its end before it does.
         AnnounceEnd,
@@ -56,8 +56,6 @@ named! {
         LockFilledRows,
         /// A version stays as long as somebody reads a moment at which it is visible.
         AwaitReaders,
-        /// A roll-back takes own versions out.
-        UndoWrites,
         /// An operation that fails on its way is undone.
         UndoOperations,
         /// A unique secondary key that is taken is a duplicate.
@@ -68,6 +66,8 @@ named! {
 named! {
     /// A point at which a test steps in.
     pub enum Point {
+        /// A transaction has looked at the catalog, and has not drawn its beginning.
+        Beginning,
         /// Commit begins.
         Committing,
         /// The end is drawn and not known to others.

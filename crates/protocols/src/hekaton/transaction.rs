@@ -306,7 +306,7 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
         }
         let version = Self::latest_instead(record, version);
         let made = self.make(row, Some(version))?;
-        if !version.lock(self.id) && !left_out(Step::RefuseLocked) {
+        if !version.lock(self.id) {
             // SAFETY: it was made just now, and nobody has seen it.
             unsafe { made.free(&self.guard) };
             return Err(self.write_conflict(record, version.end(), place));

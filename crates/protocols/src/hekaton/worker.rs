@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use polychron_base::{Abort, Error};
 use polychron_engine::catalog::Seen;
+use polychron_engine::mutations::pass;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Fingers, GROUP, Hints};
@@ -16,6 +17,7 @@ use super::collect::Collector;
 use super::level::{Level, Serializable};
 use super::protocol::Shared;
 use super::sets::Sets;
+use super::steps::Point;
 use super::table::HekatonTable;
 use super::transaction::{Buffers, HekatonTransaction};
 
@@ -171,6 +173,7 @@ impl<'w, L: Level, R: Redo> Session<'w, L, R> {
         // SAFETY: the transaction holds the guard, and keeps the list before it renews the guard.
         unsafe { state.tables.renew(&shared.catalog) };
         state.collector.step(&shared.transactions, &shared.orphans, &state.tables, &guard);
+        pass(Point::Beginning);
         HekatonTransaction::new(shared, state, guard, mode)
     }
 
