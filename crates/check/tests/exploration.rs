@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use polychron_check::Setup;
 use polychron_protocols::cicada::{self, Cicada};
+use polychron_protocols::hekaton::{self, Hekaton};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, Options, TidSource};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
@@ -34,6 +35,13 @@ fn without_early_looks() -> Setup<Cicada> {
 fn partitioned() -> Setup<PartitionedStore> {
     let options = polychron_protocols::partitioned_store::Options { partitions: 4 };
     Setup::new(options, |database| {
+        polychron_engine::Protocol::memory(&**database).epochs().advance();
+    })
+}
+
+/// Hekaton; snapshot isolation has no serial order to be found.
+fn hekaton() -> Setup<Hekaton> {
+    Setup::new(hekaton::Options::default(), |database| {
         polychron_engine::Protocol::memory(&**database).epochs().advance();
     })
 }
@@ -70,6 +78,7 @@ explore! {
     multi_version_has_a_serial_order: cicada(|options| options.indexes = cicada::Indexes::MultiVersion);
     maflingo_has_a_serial_order: maflingo::<LocalTid>();
     global_tid_has_a_serial_order: maflingo::<GlobalTid>();
+    hekaton_has_a_serial_order: hekaton();
     partitioned_store_has_a_serial_order: partitioned();
     serial_has_a_serial_order: serial();
 }
@@ -96,6 +105,18 @@ fn without_the_node_set_there_is_none() {
 #[test]
 fn without_the_read_timestamps_there_is_none() {
     finds(&cicada(|_| ()), cicada::Step::RaiseVersions);
+}
+
+#[cfg(shuttle)]
+#[test]
+fn without_the_announcement_of_ends_there_is_none() {
+    finds(&hekaton(), hekaton::Step::AnnounceEnd);
+}
+
+#[cfg(shuttle)]
+#[test]
+fn without_comparing_versions_there_is_none() {
+    finds(&hekaton(), hekaton::Step::CompareVersions);
 }
 
 #[cfg(shuttle)]

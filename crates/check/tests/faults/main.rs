@@ -11,6 +11,7 @@ use polychron_check::Setup;
 use polychron_engine::{Error, IndexDefinition, Interactive, Protocol, Row, Worker};
 use polychron_memory::faults::{Refusal, refuse};
 use polychron_protocols::cicada::Cicada;
+use polychron_protocols::hekaton::{self, Hekaton};
 use polychron_protocols::key_value::KeyValue;
 use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, TidSource};
 use polychron_protocols::partitioned_store::PartitionedStore;
@@ -208,6 +209,8 @@ faults! {
     multi_version: multi_version(), AllOrNothing;
     maflingo: maflingo::<LocalTid>(), AllOrNothing;
     global_tid: maflingo::<GlobalTid>(), AllOrNothing;
+    hekaton_mvo: by_epochs::<Hekaton>(), AllOrNothing;
+    snapshot_isolation: by_epochs::<Hekaton<hekaton::Snapshot>>(), AllOrNothing;
     serial: by_epochs::<Serial>(), AllOrNothing;
     partitioned_store: by_epochs::<PartitionedStore>(), AllOrNothing;
     key_value: by_epochs::<KeyValue>(), WholeOperations;
