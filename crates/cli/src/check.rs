@@ -157,7 +157,9 @@ fn row(name: &str, outcomes: &Outcomes) -> [String; 7] {
     let verdict = match &outcomes.anomaly {
         Some((_, explanation)) => explanation.anomaly.to_string(),
         None if outcomes.undecided > 0 => format!("{} rounds undecided", outcomes.undecided),
-        None if outcomes.skewed > 0 => format!("snapshot isolation, write skew in {} rounds", thousands(outcomes.skewed)),
+        None if outcomes.skewed > 0 => {
+            format!("snapshot isolation, write skew in {} rounds", thousands(outcomes.skewed))
+        }
         None if interrupt::STOP.load(Ordering::Relaxed) => "serializable, ended early".to_owned(),
         None => "serializable".to_owned(),
     };
@@ -230,8 +232,7 @@ impl ProtocolVisitor for Run<'_> {
                     outcomes.aborts.unexplained += aborts.unexplained;
                 }
                 (Verdict::Skewed(_), _) => {
-                    outcomes.aborts.all +=
-                        history.attempts.iter().filter(|it| it.outcome == Outcome::Aborted).count();
+                    outcomes.aborts.all += history.attempts.iter().filter(|it| it.outcome == Outcome::Aborted).count();
                     outcomes.skewed += 1;
                 }
                 (Verdict::Undecided, _) => {

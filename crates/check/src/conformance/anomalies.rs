@@ -8,7 +8,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use polychron_engine::{Insertion, Interactive, Isolation, Mode, Operations, Protocol, Stop, Table, Transaction, Worker};
+use polychron_engine::{
+    Insertion, Interactive, Isolation, Mode, Operations, Protocol, Stop, Table, Transaction, Worker,
+};
 
 use super::verdict::{Verdict, judge, orders};
 use crate::Setup;

@@ -187,10 +187,7 @@ pub fn workers_that_leave<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 const LONG_ROUNDS: u64 = if cfg!(miri) { 40 } else { 4000 };
 
 /// Snapshots see what they saw; and each leaves the epoch of its last look.
-fn look_again<T: polychron_engine::Commit, R: Row + PartialEq>(
-    parties: &mut [(Party<T>, Vec<R>)],
-    table: &Table<R>,
-) {
+fn look_again<T: polychron_engine::Commit, R: Row + PartialEq>(parties: &mut [(Party<T>, Vec<R>)], table: &Table<R>) {
     for (party, first) in parties {
         let again = party.step(|t| t.scan(table, ..).rows()).unwrap();
         assert!(again == *first, "a snapshot changed");

@@ -119,8 +119,7 @@ impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
                 continue;
             }
             let row = write.made.map(Version::row);
-            let change =
-                row.as_ref().map_or(redo::Change::Delete, |row| redo::Change::Put(row.as_words()));
+            let change = row.as_ref().map_or(redo::Change::Delete, |row| redo::Change::Put(row.as_words()));
             redo.change(worker, end.into(), write.place.table, self.state.sets.key(write), change);
         }
         redo.committed(worker, end.into());

@@ -1,6 +1,6 @@
 //! Hekaton's optimistic multi-version scheme (Larson, Blanas, Diaconu, Freedman, Patel, Zwilling, *High-Performance Concurrency Control
-//! Mechanisms for Main-Memory Databases*, PVLDB 5(4), 2011: MV/O), and snapshot isolation from the same code: the two multi-version
-//! systems that the BOHM paper compares with.
+//! Mechanisms for Main-Memory Databases*, PVLDB 5(4), 2011: MV/O), and snapshot isolation from the same code: multi-version
+//! systems for others to be compared with.
 //!
 //! **Idea.** One counter gives all timestamps. A transaction draws one when it begins, and reads what was committed then. Its writes are
 //! versions in the lists of their records at once, with its id in the place of the beginning; the id in the end of the version before

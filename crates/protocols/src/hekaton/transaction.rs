@@ -361,8 +361,7 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
             return Err(self.write_conflict(record, version.end(), place));
         }
         let key = self.state.sets.keep_key(key);
-        let write =
-            Write { record, place, kind: Kind::Delete, locked: Some(version), made: None, replaced: None, key };
+        let write = Write { record, place, kind: Kind::Delete, locked: Some(version), made: None, replaced: None, key };
         self.state.sets.push(write);
         Ok(())
     }
@@ -390,12 +389,7 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
 
     /// Puts a version under a key that shows no row, and answers with its record.
     #[inline]
-    fn insert_version<K: EncodedKey>(
-        &mut self,
-        store: &Store,
-        key: K,
-        made: Version,
-    ) -> Result<Option<Record>, Stop> {
+    fn insert_version<K: EncodedKey>(&mut self, store: &Store, key: K, made: Version) -> Result<Option<Record>, Stop> {
         let mut backoff = Backoff::new();
         loop {
             let fresh = Record::new(made, &self.guard).map_err(Error::from)?;
