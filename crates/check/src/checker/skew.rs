@@ -5,7 +5,7 @@
 //! have). So the graph is looked at with every transaction in it twice: as one that was come to by an anti-dependency, which can be left
 //! by dependencies alone, and as one that was not.
 
-use super::facts::Facts;
+use super::facts::{Facts, NONE};
 use super::graph::{Edge, Graph, Kind};
 use super::{Anomaly, Explanation, Verdict, circle, words};
 use crate::history::History;
@@ -16,7 +16,7 @@ pub(super) fn judge(history: &History, strict: bool, mut found: Vec<Explanation>
     let mut facts = Facts::new(history);
     let mut broken = std::mem::take(&mut facts.findings);
     let graph = Graph::new(&facts, strict);
-    if let Some(circle) = lone_circle(&graph) {
+    if let Some(circle) = replaced_twice(&graph).or_else(|| lone_circle(&graph)) {
         let explained = circle::explain(&facts, graph.nodes, &graph.edges);
         broken.extend(explained.into_iter().filter(|it| !matches!(it.anomaly, Anomaly::G2Item | Anomaly::G2)));
         if broken.is_empty() {
@@ -24,6 +24,15 @@ pub(super) fn judge(history: &History, strict: bool, mut found: Vec<Explanation>
         }
     }
     if broken.is_empty() { Verdict::Skewed(found.swap_remove(0)) } else { super::anomalous(broken) }
+}
+
+/// Two transactions that replaced the same state. One of the two edges between them is a write dependency, whichever it is; the graph
+/// calls both anti-dependencies, and notes no operation.
+fn replaced_twice(graph: &Graph) -> Option<Vec<Edge>> {
+    let forth = graph.edges.iter().find(|edge| edge.kind == Kind::Anti && edge.operation == NONE)?;
+    let back =
+        graph.edges.iter().find(|edge| (edge.from, edge.to) == (forth.to, forth.from) && edge.operation == NONE)?;
+    Some(vec![*forth, *back])
 }
 
 /// A circle without two anti-dependencies in a row.
@@ -73,7 +82,11 @@ fn in_words(facts: &Facts<'_>, circle: &[Edge]) -> Explanation {
     let seen: Vec<&Edge> = circle.iter().filter(|edge| edge.kind != Kind::RealTime).collect();
     let attempts = seen.iter().map(|edge| facts.attempt(edge.from).id).collect();
     let antis = circle.iter().filter(|edge| edge.kind.is_anti()).count();
-    let anomaly = if antis > 1 { Anomaly::LongFork } else { Anomaly::GSingle };
+    let anomaly = match antis {
+        0 | 1 => Anomaly::GSingle,
+        _ if circle.len() == 2 => Anomaly::LostUpdate,
+        _ => Anomaly::LongFork,
+    };
     let story = seen.iter().map(|edge| words::edge(facts, edge)).collect();
     Explanation { anomaly, real_time: seen.len() < circle.len(), attempts, story }
 }
