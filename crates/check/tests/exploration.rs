@@ -109,12 +109,6 @@ fn without_the_read_timestamps_there_is_none() {
 
 #[cfg(shuttle)]
 #[test]
-fn without_the_announcement_of_ends_there_is_none() {
-    finds(&hekaton(), hekaton::Step::AnnounceEnd);
-}
-
-#[cfg(shuttle)]
-#[test]
 fn without_comparing_versions_there_is_none() {
     finds(&hekaton(), hekaton::Step::CompareVersions);
 }
