@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use polychron_check::{Setup, conformance};
 use polychron_engine::Protocol;
+use polychron_protocols::locking::{InOrder, Locking, NoWait, Policy};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, Options, TidSource};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
@@ -45,3 +46,16 @@ fn serial() -> Setup<Serial> {
 }
 
 conformance!(serial, serial());
+
+/// Two-phase locking; its snapshots lock.
+fn locking<P: Policy>() -> Setup<Locking<P>> {
+    let mut setup: Setup<Locking<P>> = Setup::new(Default::default(), |database| {
+        database.memory().epochs().advance();
+    });
+    setup.common.memory.epoch_interval = None;
+    setup.snapshots_lock = true;
+    setup
+}
+
+conformance!(locking, locking::<InOrder>());
+conformance!(locking_no_wait, locking::<NoWait>());

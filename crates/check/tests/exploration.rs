@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use polychron_check::Setup;
 use polychron_protocols::cicada::{self, Cicada};
+use polychron_protocols::locking::{InOrder, Locking, NoWait, Policy};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, Options, TidSource};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
@@ -34,6 +35,12 @@ fn without_early_looks() -> Setup<Cicada> {
 fn partitioned() -> Setup<PartitionedStore> {
     let options = polychron_protocols::partitioned_store::Options { partitions: 4 };
     Setup::new(options, |database| {
+        polychron_engine::Protocol::memory(&**database).epochs().advance();
+    })
+}
+
+fn locking<P: Policy>() -> Setup<Locking<P>> {
+    Setup::new(Default::default(), |database| {
         polychron_engine::Protocol::memory(&**database).epochs().advance();
     })
 }
@@ -70,6 +77,8 @@ explore! {
     multi_version_has_a_serial_order: cicada(|options| options.indexes = cicada::Indexes::MultiVersion);
     maflingo_has_a_serial_order: maflingo::<LocalTid>();
     global_tid_has_a_serial_order: maflingo::<GlobalTid>();
+    locking_has_a_serial_order: locking::<InOrder>();
+    locking_no_wait_has_a_serial_order: locking::<NoWait>();
     partitioned_store_has_a_serial_order: partitioned();
     serial_has_a_serial_order: serial();
 }

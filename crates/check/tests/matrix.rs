@@ -8,6 +8,7 @@ use polychron_check::conformance::verdict::{Verdict, matrix};
 use polychron_engine::Protocol;
 use polychron_protocols::cicada::Cicada;
 use polychron_protocols::key_value::KeyValue;
+use polychron_protocols::locking::{Locking, NoWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, Options, TidSource};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
@@ -56,6 +57,8 @@ fn the_page_shows_what_becomes_of_each_case() {
         ("cicada, multi-version", matrix(&multi_version(), everything)),
         ("maflingo", matrix(&maflingo::<LocalTid>(), everything)),
         ("global-tid", matrix(&maflingo::<GlobalTid>(), everything)),
+        ("locking", matrix(&by_epochs::<Locking>(), everything)),
+        ("locking-no-wait", matrix(&by_epochs::<Locking<NoWait>>(), everything)),
         ("partitioned-store", matrix(&by_epochs::<PartitionedStore>(), everything)),
         ("serial", matrix(&by_epochs::<Serial>(), everything)),
         // A savepoint behind which something was written cannot be rolled back to.

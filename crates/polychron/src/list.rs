@@ -88,6 +88,8 @@ protocols! {
     polychron_protocols::maflingo::Maflingo,
     polychron_protocols::maflingo::Maflingo<polychron_protocols::maflingo::GlobalTid>,
     polychron_protocols::key_value::KeyValue,
+    polychron_protocols::locking::Locking,
+    polychron_protocols::locking::Locking<polychron_protocols::locking::NoWait>,
     polychron_protocols::partitioned_store::PartitionedStore,
     polychron_protocols::serial::Serial,
 }

@@ -3,6 +3,7 @@
 
 pub mod cicada;
 pub mod key_value;
+pub mod locking;
 pub mod maflingo;
 #[cfg(all(test, loom))]
 mod model;

@@ -173,7 +173,7 @@ pub fn interleaved<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 
 /// Snapshots of all ages show the state after some commit, by every index, and go on showing it.
 pub fn snapshots_are_past_states<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    if !setup.interleaves {
+    if !setup.interleaves || setup.snapshots_lock {
         return;
     }
     for seed in 0..4 {

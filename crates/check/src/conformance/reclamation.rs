@@ -195,7 +195,7 @@ fn stays_behind_snapshots<P: Protocol<Worker: Interactive>, R: Row + PartialEq>(
     table: &Table<R>,
     mut round: impl FnMut(u64, &mut Tx<'_, P>) -> Result<(), Stop>,
 ) {
-    if !setup.measures_memory || !setup.interleaves {
+    if !setup.measures_memory || !setup.interleaves || setup.snapshots_lock {
         return;
     }
     let mut workers = [database.worker().unwrap()];

@@ -12,6 +12,7 @@ use polychron_engine::{Error, IndexDefinition, Interactive, Protocol, Row, Worke
 use polychron_memory::faults::{Refusal, refuse};
 use polychron_protocols::cicada::Cicada;
 use polychron_protocols::key_value::KeyValue;
+use polychron_protocols::locking::Locking;
 use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, TidSource};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
@@ -209,6 +210,7 @@ faults! {
     maflingo: maflingo::<LocalTid>(), AllOrNothing;
     global_tid: maflingo::<GlobalTid>(), AllOrNothing;
     serial: by_epochs::<Serial>(), AllOrNothing;
+    locking: by_epochs::<Locking>(), AllOrNothing;
     partitioned_store: by_epochs::<PartitionedStore>(), AllOrNothing;
     key_value: by_epochs::<KeyValue>(), WholeOperations;
 }

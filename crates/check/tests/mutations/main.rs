@@ -4,6 +4,7 @@
 //! with one step left out it must. `docs/mutation-proof.md` lists steps and killers, and is compared with them.
 
 mod cicada;
+mod locking;
 mod maflingo;
 mod partitioned_store;
 mod serial;
@@ -59,6 +60,9 @@ fn the_page_is_complete() {
     }
     for &step in polychron_protocols::cicada::Step::ALL {
         look_for("cicada", step.name(), cicada::killer(step).0);
+    }
+    for &step in polychron_protocols::locking::Step::ALL {
+        look_for("locking", step.name(), locking::killer(step).0);
     }
     for &step in polychron_protocols::partitioned_store::Step::ALL {
         look_for("partitioned_store", step.name(), partitioned_store::killer(step).0);
