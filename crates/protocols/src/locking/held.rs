@@ -32,7 +32,7 @@ struct Slot {
 #[derive(Debug)]
 pub(super) struct Held {
     locks: Vec<Lock>,
-    requests: Vec<Box<[Request; CHUNK]>>,
+    requests: Vec<Box<[Request]>>,
     slots: Vec<Slot>,
     era: u32,
     /// Given to every request, to find out when a thread would wait for itself.
@@ -121,7 +121,7 @@ impl Held {
         }
         let position = self.locks.len();
         if position == CHUNK * self.requests.len() {
-            self.requests.push(Box::new(std::array::from_fn(|_| Request::default())));
+            self.requests.push((0..CHUNK).map(|_| Request::default()).collect());
         }
         let request = self.request(position);
         // SAFETY: the request is above the stack's top, so in no list; it is taken out before it is used again.
