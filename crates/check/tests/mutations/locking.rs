@@ -118,7 +118,7 @@ fn write(t: &mut Tx<'_>, stage: &Stage, id: u64, value: i64) -> Result<(), Stop>
 
 fn read_that_changes() -> bool {
     let stage = Stage::new();
-    stage.changes(|t| read(t, &stage, 1), || drop(stage.set(1, 50)))
+    stage.changes(|t| read(t, &stage, 1), || _ = stage.set(1, 50))
 }
 
 /// Whether another transaction sees a value that is about to be taken back.
@@ -152,19 +152,19 @@ fn row_that_two_have_read() -> bool {
 
 fn count_of_a_range() -> bool {
     let stage = Stage::new();
-    stage.changes(|t| t.scan(&stage.items, 1..5).count(), || drop(stage.insert(3)))
+    stage.changes(|t| t.scan(&stage.items, 1..5).count(), || _ = stage.insert(3))
 }
 
 fn insertion_beside_a_scan() -> bool {
     let stage = Stage::new();
     let beside = stage.clone();
-    interrupt(Point::Collected, move || drop(beside.insert(3)));
+    interrupt(Point::Collected, move || _ = beside.insert(3));
     stage.changes(|t| t.scan(&stage.items, 1..5).count(), || ())
 }
 
 fn row_of_a_range_that_changes() -> bool {
     let stage = Stage::new();
-    stage.changes(|t| t.scan(&stage.items, ..).map(|row| row.value()).sum::<i64>(), || drop(stage.set(2, 50)))
+    stage.changes(|t| t.scan(&stage.items, ..).map(|row| row.value()).sum::<i64>(), || _ = stage.set(2, 50))
 }
 
 fn row_that_moves_beside_a_scan() -> bool {
