@@ -300,13 +300,14 @@ impl Procedure for YcsbProcedure {
     fn declare<D: Declare>(&self, declaration: &mut D) {
         let table = self.shape.table;
         match &self.task {
-            Task::Points { requests, .. } => {
+            Task::Points { requests, blind, .. } => {
+                let write = if blind.is_some() { Access::Write } else { Access::Update };
                 for &request in requests.as_slice() {
-                    let (key, write) = parts(request);
-                    declaration.key(table, encode(key), if write { Access::Write } else { Access::Read });
+                    let (key, is_written) = parts(request);
+                    declaration.key(table, encode(key), if is_written { write } else { Access::Read });
                 }
             }
-            Task::Scan { .. } => declaration.unknown(),
+            Task::Scan { .. } => {}
             // Whether the row is there, and so will be deleted or inserted, shows only when it is looked at.
             Task::InsertDelete { key } => declaration.key(table, encode(*key), Access::Write),
             Task::ReadOnly { seed, length, records, .. } => {

@@ -8,6 +8,7 @@ use polychron_engine::{Declare, Operations, Procedure, Stop, Transaction};
 use polychron_schema::Timestamp;
 
 use super::{add, found};
+use crate::declare::declare_prefix;
 use crate::tpcc::schema::{Customer, Money, Order, OrderLine, Tables, Undelivered};
 
 /// The most districts of a warehouse.
@@ -137,7 +138,12 @@ impl Procedure for Delivery {
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        declaration.partition(u64::from(self.warehouse));
-        declaration.unknown();
+        let Self { tables, warehouse, .. } = *self;
+        declaration.partition(u64::from(warehouse));
+        // Which orders are the oldest shows in the run, and whose they are.
+        declare_prefix(declaration, &tables.undelivered, warehouse);
+        declare_prefix(declaration, &tables.order, warehouse);
+        declare_prefix(declaration, &tables.order_line, warehouse);
+        declare_prefix(declaration, &tables.customer, warehouse);
     }
 }
