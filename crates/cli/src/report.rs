@@ -60,7 +60,9 @@ pub(crate) fn render(report: &Report) -> String {
     let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
     let interrupted = if report.interrupted { ", ended early" } else { "" };
     let threads = if report.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", report.threads) };
-    row("measured", format!("{:.1} s on {threads}{interrupted}", report.seconds));
+    let batch =
+        if report.batch == 1 { String::new() } else { format!(", in batches of {}", thousands(report.batch as u64)) };
+    row("measured", format!("{:.1} s on {threads}{batch}{interrupted}", report.seconds));
     row("throughput", format!("{} transactions/s", thousands(report.committed_tps as u64)));
     row("latency", latency_text(&report.latency_us));
     for (kind, &count) in report.completed_by_kind.iter().filter(|&(_, &count)| count > 0) {

@@ -174,6 +174,19 @@ fn latencies_are_those_of_single_transactions_from_when_their_batch_is_handed_ov
     assert!((report.tps_by_kind.values().sum::<f64>() / report.committed_tps - 1.0).abs() < 1e-6, "{report:?}");
 }
 
+#[test]
+fn latencies_are_reported_for_batches_of_all_sizes() {
+    let options = IncrementOptions { records: 500, requests: 1, ..IncrementOptions::default() };
+    for batch in [1, 10, 1000, 10_000] {
+        let report = run::<Increment>(&options, &Settings { batch, seconds: 0.3, ..settings() });
+        let run::Latencies { p50, p99, p999, max, samples } = report.latency_us;
+        assert!(samples > 0 && 0.0 < p50 && p50 <= p99 && p99 <= p999 && p999 <= max * 1.01, "{report:?}");
+        assert_eq!((report.batch, &report.latency_us), (batch, &report.latency_us_by_kind["increment"]));
+        // Each batch is in the samples with an eighth of its transactions, so that they are not of whole batches.
+        assert!(batch == 1 || samples as usize >= batch / 8, "{report:?}");
+    }
+}
+
 /// Collects declared keys, and counts those that are to be written.
 #[derive(Default)]
 struct Keys(Vec<u64>, usize);
