@@ -28,11 +28,13 @@ pub enum Reason {
     ReadLater,
     /// A transaction with a later timestamp has written what this one read and was going to write.
     WrittenLater,
+    /// A key or a range is locked by another transaction.
+    Locked,
 }
 
 impl Reason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::StaleRead,
         Self::Phantom,
         Self::Latched,
@@ -41,6 +43,7 @@ impl Reason {
         Self::InsertedFirst,
         Self::ReadLater,
         Self::WrittenLater,
+        Self::Locked,
     ];
 
     /// The reason's name in statistics.
@@ -54,6 +57,7 @@ impl Reason {
             Self::InsertedFirst => "inserted-first",
             Self::ReadLater => "read-later",
             Self::WrittenLater => "written-later",
+            Self::Locked => "locked",
         }
     }
 }

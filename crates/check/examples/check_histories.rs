@@ -32,6 +32,7 @@ fn main() {
         let words = match verdict {
             Verdict::Serializable(order) => format!("{} transactions have a serial order", order.len()),
             Verdict::Anomalous(explanations) => explanations[0].to_string(),
+            Verdict::Skewed(explanation) => explanation.to_string(),
             Verdict::Undecided => "undecided".to_owned(),
         };
         let mode = if strict { "strictly" } else { "without real time" };

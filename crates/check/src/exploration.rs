@@ -11,7 +11,8 @@
 use std::sync::Arc;
 
 use polychron_base::random::Random;
-use polychron_engine::{Declare, Error, Procedure, Protocol, Row, Stop, Table, Transaction, Worker};
+use polychron_engine::{Access, Declare, Error, Procedure, Protocol, Row, Stop, Table, Transaction, Worker};
+use polychron_schema::{Key, KeyScratch};
 use polychron_sync::thread;
 
 use crate::Setup;
@@ -67,15 +68,33 @@ impl Procedure for Script<'_> {
         Ok(())
     }
 
-    /// The rows are divided by their ids; what touches no index and no range names them.
+    /// The rows are divided by their ids; what touches no index and no range names its partitions. Of all that write, some name their
+    /// keys and some do not.
     fn declare<D: Declare>(&self, declaration: &mut D) {
         let own = |operation: &Operation| match operation {
             Operation::Get(id) | Operation::SetNumber(id, _) | Operation::SetText(id, _) => Some(*id),
             _ => None,
         };
-        match self.operations.iter().map(own).collect::<Option<Vec<u64>>>() {
-            Some(ids) => ids.into_iter().for_each(|id| declaration.partition(id)),
-            None => declaration.unknown(),
+        if let Some(ids) = self.operations.iter().map(own).collect::<Option<Vec<u64>>>() {
+            ids.into_iter().for_each(|id| declaration.partition(id));
+        }
+        if self.operations.len() % 2 == 1 {
+            return declaration.unknown();
+        }
+        for operation in self.operations {
+            let (id, access) = match operation {
+                Operation::Get(id) => (*id, Access::Read),
+                Operation::Insert(row) => (row.id, Access::Insert),
+                Operation::Upsert(row) => (row.id, Access::Write),
+                Operation::SetNumber(id, _)
+                | Operation::SetText(id, _)
+                | Operation::SetTeam(id, _)
+                | Operation::SetCode(id, _)
+                | Operation::Delete(id) => (*id, Access::Write),
+                _ => continue,
+            };
+            let mut scratch = KeyScratch::new();
+            declaration.key(self.table.id(), id.encode(&mut scratch), access);
         }
     }
 }

@@ -28,6 +28,9 @@ pub struct Setup<P: Protocol> {
     /// again, more of them when a long snapshot held more back at a time, and large versions lie in heads or outside. That does
     /// not add up.
     pub kept_places_bytes: usize,
+    /// Whether snapshots lock what they read: they hold writers back, and may be made to begin again. What tests ask of snapshots
+    /// beside writers is then not asked.
+    pub snapshots_lock: bool,
     /// Whether the serial order agrees with real time.
     pub strict: bool,
 }
@@ -59,6 +62,7 @@ impl<P: Protocol> Setup<P> {
             measures_memory: true,
             maintains_by_clock: false,
             kept_places_bytes: 0,
+            snapshots_lock: false,
             strict: true,
         }
     }

@@ -3,18 +3,20 @@
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p polychron-check --test exploration`; `POLYCHRON_EXPLORE_FIRST`,
 //! `POLYCHRON_EXPLORE_SEEDS` and `POLYCHRON_EXPLORE_SCHEDULES` say from which seed, how many, and how often each.
 
+mod setups;
+
 use std::time::Duration;
 
 use polychron_check::Setup;
+use polychron_protocols::bohm::{self, Bohm};
 use polychron_protocols::cicada::{self, Cicada};
-use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, Options, TidSource};
+use polychron_protocols::hekaton::{self, Hekaton};
+use polychron_protocols::locking::{InOrder, Locking, NoWait, Policy};
+use polychron_protocols::maflingo::{GlobalTid, LocalTid};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
-fn maflingo<T: TidSource>() -> Setup<Maflingo<T>> {
-    let options = Options { epoch_interval: Duration::from_secs(3600), ..Options::default() };
-    Setup::new(options, |database| database.tick())
-}
+use setups::maflingo;
 
 /// Cicada whose horizons move, and whose garbage goes, so often that it happens in the middle of such small histories.
 fn cicada(change: impl FnOnce(&mut cicada::Options)) -> Setup<Cicada> {
@@ -38,8 +40,27 @@ fn partitioned() -> Setup<PartitionedStore> {
     })
 }
 
+/// Hekaton; snapshot isolation has no serial order to be found.
+fn hekaton() -> Setup<Hekaton> {
+    Setup::new(hekaton::Options::default(), |database| {
+        polychron_engine::Protocol::memory(&**database).epochs().advance();
+    })
+}
+
+fn locking<P: Policy>() -> Setup<Locking<P>> {
+    Setup::new(Default::default(), |database| {
+        polychron_engine::Protocol::memory(&**database).epochs().advance();
+    })
+}
+
 fn serial() -> Setup<Serial> {
     Setup::new(polychron_protocols::serial::Options::default(), |_| ()).alone()
+}
+
+fn bohm(change: impl FnOnce(&mut bohm::Options)) -> Setup<Bohm> {
+    let mut options = bohm::Options { batch_size: 2, partitions: 2, ..Default::default() };
+    change(&mut options);
+    Setup::new(options, |database| database.tick())
 }
 
 fn number(variable: &str, default: u64) -> u64 {
@@ -68,8 +89,14 @@ explore! {
     cicada_with_a_counter_has_a_serial_order: cicada(|options| options.central_clock = true);
     cicada_without_its_early_looks_has_a_serial_order: without_early_looks();
     multi_version_has_a_serial_order: cicada(|options| options.indexes = cicada::Indexes::MultiVersion);
+    bohm_has_a_serial_order: bohm(|_| ());
+    bohm_in_place_has_a_serial_order: bohm(|options| options.unknown = bohm::Unknown::InPlace);
+    bohm_with_sorted_keys_has_a_serial_order: bohm(|options| options.preprocess = true);
     maflingo_has_a_serial_order: maflingo::<LocalTid>();
     global_tid_has_a_serial_order: maflingo::<GlobalTid>();
+    hekaton_has_a_serial_order: hekaton();
+    locking_has_a_serial_order: locking::<InOrder>();
+    locking_no_wait_has_a_serial_order: locking::<NoWait>();
     partitioned_store_has_a_serial_order: partitioned();
     serial_has_a_serial_order: serial();
 }
@@ -96,6 +123,12 @@ fn without_the_node_set_there_is_none() {
 #[test]
 fn without_the_read_timestamps_there_is_none() {
     finds(&cicada(|_| ()), cicada::Step::RaiseVersions);
+}
+
+#[cfg(shuttle)]
+#[test]
+fn without_comparing_versions_there_is_none() {
+    finds(&hekaton(), hekaton::Step::CompareVersions);
 }
 
 #[cfg(shuttle)]

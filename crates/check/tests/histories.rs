@@ -1,13 +1,14 @@
 //! Recorded histories of every protocol: those that promise a serial order have one, and the others are found out.
 
-use std::time::Duration;
+mod setups;
 
 use polychron_check::Setup;
 use polychron_check::checker::{Anomaly, Explanation};
 use polychron_check::conformance::histories;
-use polychron_check::history::find_anomaly;
+use polychron_check::history::{find_anomaly, find_skew};
+use polychron_protocols::hekaton::{self, Hekaton};
 use polychron_protocols::key_value::KeyValue;
-use polychron_protocols::maflingo::{Maflingo, Options};
+use polychron_protocols::maflingo::LocalTid;
 use polychron_protocols::partitioned_store::PartitionedStore;
 
 fn partitioned_store() -> Setup<PartitionedStore> {
@@ -42,8 +43,30 @@ fn a_store_without_transactions_is_found_out() {
 #[test]
 fn phantoms_are_found() {
     let _careless = polychron_engine::mutations::leave_out(polychron_protocols::maflingo::Step::CompareNodes);
-    let options = Options { epoch_interval: Duration::from_secs(3600), ..Options::default() };
-    let maflingo: Setup<Maflingo> = Setup::new(options, |database| database.tick());
-    let found = anomalies(&maflingo, 10);
+    let found = anomalies(&setups::maflingo::<LocalTid>(), 10);
     assert!(found.iter().any(|it| it.anomaly == Anomaly::G2), "{found:?}");
+}
+
+fn snapshot_isolation() -> Setup<Hekaton<hekaton::Snapshot>> {
+    Setup::new(hekaton::Options::default(), |database| {
+        polychron_engine::Protocol::memory(&**database).epochs().advance();
+    })
+}
+
+/// Snapshot isolation shows write skew and phantoms, and nothing that it does not allow.
+#[test]
+fn snapshot_isolation_shows_write_skew_alone() {
+    let skews: Vec<_> = (0..6).filter_map(|seed| find_skew(&snapshot_isolation(), seed, 240)).collect();
+    assert!(skews.iter().all(|it| matches!(it.anomaly, Anomaly::G2Item | Anomaly::G2)), "{skews:?}");
+    assert!(skews.iter().any(|it| it.anomaly == Anomaly::G2Item), "{skews:?}");
+    let found = anomalies(&snapshot_isolation(), 6);
+    assert!(found.is_empty(), "{found:?}");
+}
+
+/// The same where the later of two writers goes on: updates are lost, in one form or another.
+#[test]
+fn rows_that_are_overwritten_under_snapshot_isolation_are_found() {
+    let _careless = polychron_engine::mutations::leave_out(hekaton::Step::RefuseOverwritten);
+    let found = anomalies(&snapshot_isolation(), 6);
+    assert!(found.iter().any(|it| it.anomaly < Anomaly::G2Item), "{found:?}");
 }

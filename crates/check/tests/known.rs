@@ -1,20 +1,17 @@
 //! What is known not to be as it should is ignored here, with the reason; what once was, and is mended, stays as a test.
 
-use std::time::Duration;
+mod setups;
 
 use polychron_check::Setup;
 use polychron_check::conformance::{changes, secondaries};
 use polychron_protocols::key_value::KeyValue;
-use polychron_protocols::maflingo::{Maflingo, Options};
+use polychron_protocols::maflingo::LocalTid;
 
-fn maflingo() -> Setup<Maflingo> {
-    let options = Options { epoch_interval: Duration::from_secs(3600), ..Options::default() };
-    Setup::new(options, |database| database.tick())
-}
+use setups::maflingo;
 
 #[test]
 fn unique_text() {
-    secondaries::unique_text(&maflingo());
+    secondaries::unique_text(&maflingo::<LocalTid>());
 }
 
 #[test]

@@ -1,27 +1,24 @@
 //! What only Maflingo can show: phantoms when its node set is left out, and what it hands to the log.
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+mod setups;
 
-use polychron_check::Setup;
+use std::sync::{Arc, Mutex};
+
 use polychron_check::conformance::{differential, phantoms};
 use polychron_engine::mutations::leave_out;
 use polychron_engine::redo::{Change, ExtendedTimestamp, Redo};
 use polychron_engine::{Interactive, Mode, Operations, Protocol, Table, TableId, drive};
-use polychron_protocols::maflingo::{LocalTid, Maflingo, Options, Step};
+use polychron_protocols::maflingo::{LocalTid, Maflingo, Step};
 use polychron_schema::{Row, RowBuffer};
 
-fn maflingo() -> Setup<Maflingo> {
-    let options = Options { epoch_interval: Duration::from_secs(3600), ..Options::default() };
-    Setup::new(options, |database| database.tick())
-}
+use setups::maflingo;
 
 macro_rules! needs_the_node_set {
     ($($test:ident: $scenario:ident;)*) => {$(
         #[test]
         fn $test() {
             let _careless = leave_out(Step::CompareNodes);
-            assert!(phantoms::$scenario(&maflingo()), "the scenario is refused for another reason, so it shows nothing");
+            assert!(phantoms::$scenario(&maflingo::<LocalTid>()), "the scenario is refused for another reason, so it shows nothing");
         }
     )*};
 }
@@ -47,7 +44,7 @@ needs_the_node_set! {
 #[test]
 fn random_interleavings_need_the_node_set() {
     let _careless = leave_out(Step::CompareNodes);
-    let found = (0..20).any(|seed| differential::find_anomaly(&maflingo(), seed, 400).is_some());
+    let found = (0..20).any(|seed| differential::find_anomaly(&maflingo::<LocalTid>(), seed, 400).is_some());
     assert!(found, "the search is blind");
 }
 
@@ -86,7 +83,7 @@ impl Redo for Replayed {
 #[test]
 fn the_log_holds_every_change() {
     let log = Replayed::default();
-    let setup = maflingo();
+    let setup = maflingo::<LocalTid>();
     let database = Maflingo::<LocalTid, Replayed>::open_with(setup.options, setup.common, log.clone()).unwrap();
     let table: Table<Entry> = Table::from_id(database.create_table(Entry::definition()).unwrap());
     let mut worker = database.worker().unwrap();
@@ -133,15 +130,14 @@ fn the_log_holds_every_change() {
 /// A hash index that several rows share a value of is looked up by equality, too.
 #[test]
 fn shared_hash_look_up() {
-    polychron_check::conformance::secondaries::shared_hash_look_up(&maflingo());
+    polychron_check::conformance::secondaries::shared_hash_look_up(&maflingo::<LocalTid>());
 }
 
 /// While a read-write transaction stays open nothing that was retired is freed; but rows that are updated on and on leave
 /// no more than a few versions each, because the clock waits for the transaction.
 #[test]
 fn an_open_transaction_does_not_fill_the_memory() {
-    let options = Options { epoch_interval: Duration::from_secs(3600), ..Options::default() };
-    let setup = Setup::<Maflingo>::new(options, |database| database.tick());
+    let setup = maflingo::<LocalTid>();
     let database = Maflingo::open(setup.options, setup.common).unwrap();
     let table: Table<Entry> = Table::from_id(database.create_table(Entry::definition()).unwrap());
     let (mut worker, mut holder) = (database.worker().unwrap(), database.worker().unwrap());

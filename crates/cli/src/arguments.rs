@@ -65,7 +65,7 @@ pub(crate) struct Figures {
     #[arg(long)]
     pub(crate) repeat: Option<usize>,
 
-    /// Rows of the tables that are not TPC-C's [default: 10000000, or 200000 with --quick]
+    /// Rows of the tables that are not TPC-C's [default: as in the paper, or 200000 with --quick]
     #[arg(long)]
     pub(crate) records: Option<u64>,
 

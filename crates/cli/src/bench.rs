@@ -7,9 +7,10 @@ use std::process::ExitCode;
 
 use polychron::{PROTOCOLS, Protocol, ProtocolVisitor, for_protocol};
 use polychron_engine::Common as Shared;
+use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::Workload;
 use polychron_workloads::increment::Increment;
-use polychron_workloads::run::{self, Report, Settings, available_bytes};
+use polychron_workloads::run::{self, Observer, Report, Settings, available_bytes};
 use polychron_workloads::scan::Scan;
 use polychron_workloads::smallbank::SmallBank;
 use polychron_workloads::tatp::Tatp;
@@ -37,7 +38,7 @@ pub(crate) fn workload_names() -> Vec<&'static str> {
 }
 
 /// Why a benchmark was not run, or came to no end.
-enum Refusal {
+pub(crate) enum Refusal {
     /// Bad input, found before anything was loaded.
     Input(String),
     /// A failure while loading, running or reporting.
@@ -65,6 +66,14 @@ pub(crate) fn run(bench: Bench) -> ExitCode {
     ExitCode::from(code)
 }
 
+impl Refusal {
+    /// Its line.
+    pub(crate) fn line(self) -> String {
+        let (Self::Input(line) | Self::Failure(line)) = self;
+        line
+    }
+}
+
 /// The exit code, and what is to be said about it.
 fn verdict(outcome: &Result<Report, Refusal>) -> (u8, Option<String>) {
     match outcome {
@@ -84,11 +93,13 @@ fn list_protocols() -> String {
 }
 
 /// The run, once the protocol's name has become a type.
-struct Run<'a, W: Workload> {
-    options: &'a W::Options,
-    settings: &'a Settings,
-    protocol_options: &'a [String],
-    shared: Shared,
+pub(crate) struct Run<'a, W: Workload> {
+    pub(crate) options: &'a W::Options,
+    pub(crate) settings: &'a Settings,
+    pub(crate) protocol_options: &'a [String],
+    pub(crate) shared: Shared,
+    pub(crate) stop: &'a AtomicBool,
+    pub(crate) observer: &'a dyn Observer,
 }
 
 impl<W: Workload> ProtocolVisitor for Run<'_, W> {
@@ -100,7 +111,7 @@ impl<W: Workload> ProtocolVisitor for Run<'_, W> {
         // A protocol may have fewer slots than were asked for, so whether there are enough shows only here.
         let workers: Result<Vec<_>, _> = (0..self.settings.threads).map(|_| database.worker()).collect();
         workers.map_err(|error| Refusal::Input(format!("--threads is {}: {error}", self.settings.threads)))?;
-        let report = run::run::<P, W>(&database, self.options, self.settings, &interrupt::STOP, &Progress::new());
+        let report = run::run::<P, W>(&database, self.options, self.settings, self.stop, self.observer);
         report.map_err(|error| Refusal::Failure(error.to_string()))
     }
 }
@@ -117,7 +128,14 @@ fn bench_workload<W: Workload>(common: &Common, options: W::Options) -> Result<R
         _ => None,
     };
     interrupt::listen();
-    let run = Run::<W> { options: &options, settings: &settings, protocol_options: &common.protocol_option, shared };
+    let run = Run::<W> {
+        options: &options,
+        settings: &settings,
+        protocol_options: &common.protocol_option,
+        shared,
+        stop: &interrupt::STOP,
+        observer: &Progress::new(),
+    };
     let report = for_protocol(&common.protocol, run).map_err(|unknown| Refusal::Input(unknown.to_string()))??;
     println!("{}", render(&report));
     if let Some(file) = json {
@@ -206,7 +224,7 @@ mod tests {
         let settings = Settings { threads: 1, warmup_seconds: 0.0, seconds: 0.01, ..Settings::default() };
         let options = IncrementOptions { records: 100, ..IncrementOptions::default() };
         let database = DefaultProtocol::open(Default::default(), Shared::default()).unwrap();
-        let stop = polychron_sync::atomic::AtomicBool::new(false);
+        let stop = AtomicBool::new(false);
         let report =
             run::run::<DefaultProtocol, Increment>(&database, &options, &settings, &stop, &run::Unobserved).unwrap();
         assert_eq!(verdict(&Ok(report.clone())), (0, None));

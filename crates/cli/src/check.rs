@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use polychron::{PROTOCOLS, Protocol, ProtocolVisitor, for_protocol};
 use polychron_base::clock::{Clock, SystemClock};
-use polychron_check::checker::{Aborts, Explanation, Verdict, check, examine};
+use polychron_check::checker::{Aborts, Explanation, Verdict, check, examine_at};
 use polychron_check::history::{Outcome, Round, lines, run_round};
 use polychron_engine::{Common, Isolation};
 use polychron_sync::atomic::Ordering;
@@ -22,6 +22,8 @@ struct Outcomes {
     rounds: u64,
     committed: u64,
     aborts: Aborts,
+    /// Rounds that have no serial order, and need none for what was promised.
+    skewed: u64,
     undecided: u64,
     /// The seed of the first undecided round.
     undecided_seed: Option<u64>,
@@ -92,12 +94,14 @@ fn told(verdict: &Verdict, commits: usize) -> (Finding, String) {
         Verdict::Serializable(_) => {
             (Finding::Serializable, format!("{} transactions have a serial order", thousands(commits as u64)))
         }
+        // A file is checked for a serial order.
+        Verdict::Skewed(explanation) => (Finding::Anomalous, explanation.to_string()),
         Verdict::Undecided => (Finding::Undecided, "undecided: the history leaves too much open".to_owned()),
         Verdict::Anomalous(explanations) => (Finding::Anomalous, explanations[0].to_string()),
     }
 }
 
-/// Checks one protocol, or all that promise a serial order, each for its share of the time.
+/// Checks one protocol for what it promises, or all that promise something, each for its share of the time.
 fn check_protocols(given: &Check) -> Result<Finding, String> {
     let seconds = seconds(given)?;
     let threads = given.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, |it| it.get().max(2)));
@@ -153,6 +157,9 @@ fn row(name: &str, outcomes: &Outcomes) -> [String; 7] {
     let verdict = match &outcomes.anomaly {
         Some((_, explanation)) => explanation.anomaly.to_string(),
         None if outcomes.undecided > 0 => format!("{} rounds undecided", outcomes.undecided),
+        None if outcomes.skewed > 0 => {
+            format!("snapshot isolation, write skew in {} rounds", thousands(outcomes.skewed))
+        }
         None if interrupt::STOP.load(Ordering::Relaxed) => "serializable, ended early".to_owned(),
         None => "serializable".to_owned(),
     };
@@ -181,14 +188,14 @@ fn seconds(given: &Check) -> Result<f64, String> {
     }
 }
 
-/// Whether a protocol promises a serial order.
+/// Whether a protocol promises anything of transactions. One that does not is asked for a serial order when it is named.
 struct Promises;
 
 impl ProtocolVisitor for Promises {
     type Output = bool;
 
     fn visit<P: Protocol>(self) -> bool {
-        P::ISOLATION == Isolation::Serializable
+        P::ISOLATION != Isolation::Nothing
     }
 }
 
@@ -218,11 +225,15 @@ impl ProtocolVisitor for Run<'_> {
             let history = run_round(&database, &round, &interrupt::STOP).map_err(|error| error.to_string())?;
             outcomes.rounds += 1;
             outcomes.committed += history.commits() as u64;
-            match examine(&history, self.strict) {
+            match examine_at(&history, self.strict, P::ISOLATION) {
                 (Verdict::Serializable(_), aborts) => {
                     let aborts = aborts.unwrap_or_default();
                     outcomes.aborts.all += aborts.all;
                     outcomes.aborts.unexplained += aborts.unexplained;
+                }
+                (Verdict::Skewed(_), _) => {
+                    outcomes.aborts.all += history.attempts.iter().filter(|it| it.outcome == Outcome::Aborted).count();
+                    outcomes.skewed += 1;
                 }
                 (Verdict::Undecided, _) => {
                     outcomes.undecided += 1;

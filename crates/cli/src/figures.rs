@@ -5,10 +5,67 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use polychron_figures::{Drawn, Ended, PAPERS, Paper, Settings, page};
+use polychron::{Protocol, ProtocolVisitor, for_protocol};
+use polychron_engine::Common;
+use polychron_figures::{Drawn, Ended, PAPERS, Paper, Runner, Settings, Work, page};
+use polychron_sync::atomic::AtomicBool;
+use polychron_workloads::Workload;
+use polychron_workloads::increment::Increment;
+use polychron_workloads::run::{self, Report, Unobserved};
+use polychron_workloads::smallbank::SmallBank;
+use polychron_workloads::ycsb::Ycsb;
 
-use crate::arguments::Figures;
+use crate::arguments::{Figures, protocol_options};
+use crate::bench::{Refusal, Run};
 use crate::interrupt;
+
+/// Runs protocols by their names in the list, as `polychron bench` does.
+struct Listed;
+
+/// A look at a protocol's options.
+struct Options<'a>(&'a [String]);
+
+impl ProtocolVisitor for Options<'_> {
+    type Output = Result<(), String>;
+
+    fn visit<P: Protocol>(self) -> Self::Output {
+        protocol_options::<P>(self.0).map(|_| ())
+    }
+}
+
+impl Runner for Listed {
+    fn accepts(&self, protocol: &str, options: &[String]) -> Result<(), String> {
+        for_protocol(protocol, Options(options)).map_err(|unknown| unknown.to_string())?
+    }
+
+    fn run(
+        &self,
+        protocol: &str,
+        options: &[String],
+        work: &Work,
+        settings: &run::Settings,
+        stop: &AtomicBool,
+    ) -> Result<Report, String> {
+        match work {
+            Work::Increment(given) => run_on::<Increment>(protocol, options, given, settings, stop),
+            Work::Ycsb(given) => run_on::<Ycsb>(protocol, options, given, settings, stop),
+            Work::SmallBank(given) => run_on::<SmallBank>(protocol, options, given, settings, stop),
+        }
+    }
+}
+
+fn run_on<W: Workload>(
+    protocol: &str,
+    protocol_options: &[String],
+    options: &W::Options,
+    settings: &run::Settings,
+    stop: &AtomicBool,
+) -> Result<Report, String> {
+    W::validate(options, settings.threads)?;
+    let shared = Common::default();
+    let run = Run::<W> { options, settings, protocol_options, shared, stop, observer: &Unobserved };
+    for_protocol(protocol, run).map_err(|unknown| unknown.to_string())?.map_err(Refusal::line)
+}
 
 /// Runs the command.
 pub(crate) fn run(given: &Figures) -> ExitCode {
@@ -34,7 +91,7 @@ fn draw(given: &Figures) -> Result<Option<String>, String> {
         let known = paper.ids().collect::<Vec<_>>().join(", ");
         return Err(format!("--figure {id}: there is no such figure; there are {known}"));
     }
-    let settings = settings(given)?;
+    let settings = settings(given, paper)?;
     let output = given.output.clone().unwrap_or_else(|| PathBuf::from(format!("figures-{}.html", paper.name)));
     let json = given.json.clone().unwrap_or_else(|| output.with_extension("json"));
     if output == json {
@@ -46,7 +103,7 @@ fn draw(given: &Figures) -> Result<Option<String>, String> {
     // Opened beforehand, so that nobody waits for a page that cannot be written.
     let (html_file, json_file) = (open("--output", &output)?, open("--json", &json)?);
     interrupt::listen();
-    let drawn: Drawn = paper.draw(&given.figure, &settings, &interrupt::STOP, &|line| eprintln!("{line}"));
+    let drawn: Drawn = paper.draw(&given.figure, &settings, &Listed, &interrupt::STOP, &|line| eprintln!("{line}"));
     let (html, data) = page(paper, &settings, &drawn);
     for (file, text, path) in [(html_file, &html, &output), (json_file, &data, &json)] {
         if let Err(error) = write(file, text) {
@@ -64,7 +121,7 @@ fn draw(given: &Figures) -> Result<Option<String>, String> {
     }
 }
 
-fn settings(given: &Figures) -> Result<Settings, String> {
+fn settings(given: &Figures, paper: &Paper) -> Result<Settings, String> {
     let threads = given.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let most = polychron_engine::Common::default().memory.max_workers;
     if !(1..=most).contains(&threads) {
@@ -79,7 +136,7 @@ fn settings(given: &Figures) -> Result<Settings, String> {
     if !(1..=1000).contains(&repeat) {
         return Err(format!("--repeat is {repeat}; it lies between 1 and 1000"));
     }
-    let records = given.records.unwrap_or(base.records);
+    let records = given.records.unwrap_or(if given.quick { base.records } else { paper.records });
     if !(16..=1 << 32).contains(&records) {
         return Err(format!("--records is {records}; it lies between 16 and {}", 1_u64 << 32));
     }

@@ -2,7 +2,7 @@
 
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, Table};
-use polychron_workloads::run::{Report, Staleness};
+use polychron_workloads::run::{Latencies, Report, Staleness};
 use serde_json::Value;
 
 /// A number with its thousands set apart.
@@ -60,11 +60,16 @@ pub(crate) fn render(report: &Report) -> String {
     let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
     let interrupted = if report.interrupted { ", ended early" } else { "" };
     let threads = if report.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", report.threads) };
-    row("measured", format!("{:.1} s on {threads}{interrupted}", report.seconds));
+    let batch =
+        if report.batch == 1 { String::new() } else { format!(", in batches of {}", thousands(report.batch as u64)) };
+    row("measured", format!("{:.1} s on {threads}{batch}{interrupted}", report.seconds));
     row("throughput", format!("{} transactions/s", thousands(report.committed_tps as u64)));
+    row("latency", latency_text(&report.latency_us));
     for (kind, &count) in report.completed_by_kind.iter().filter(|&(_, &count)| count > 0) {
-        let share = count as f64 * 100.0 / report.completed.max(1) as f64;
-        row(&format!("  {kind}"), format!("{} ({share:.1} %)", thousands(count)));
+        row(&format!("  {kind}"), kind_text(report, kind, count));
+        if let Some(latency) = report.latency_us_by_kind.get(kind) {
+            row("    latency", latency_text(latency));
+        }
     }
     if report.rolled_back > 0 {
         row("rolled back by themselves", thousands(report.rolled_back));
@@ -76,10 +81,6 @@ pub(crate) fn render(report: &Report) -> String {
     for (reason, &count) in &report.aborts {
         row(&format!("  {reason}"), thousands(count));
     }
-    let latency = &report.latency_us;
-    row("latency p50", format!("{:.1} µs", latency.p50));
-    row("latency p99", format!("{:.1} µs", latency.p99));
-    row("latency p99.9", format!("{:.1} µs", latency.p999));
     if let Some(bytes) = report.peak_rss_bytes {
         row("peak memory of the process", mebibytes(bytes));
     }
@@ -109,6 +110,18 @@ pub(crate) fn render(report: &Report) -> String {
         column.set_cell_alignment(CellAlignment::Right);
     }
     format!("{table}\nconsistency: {}", report.checks)
+}
+
+fn latency_text(latency: &Latencies) -> String {
+    let Latencies { p50, p99, p999, .. } = latency;
+    format!("p50 {p50:.1} µs, p99 {p99:.1} µs, p99.9 {p999:.1} µs")
+}
+
+/// What was completed of one kind.
+fn kind_text(report: &Report, kind: &str, count: u64) -> String {
+    let share = count as f64 * 100.0 / report.completed.max(1) as f64;
+    let a_second = report.tps_by_kind.get(kind).copied().unwrap_or_default();
+    format!("{} ({share:.1} %), {}/s", thousands(count), thousands(a_second as u64))
 }
 
 /// One of the protocol's own figures; of a course its range.

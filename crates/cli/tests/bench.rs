@@ -27,6 +27,7 @@ const TINY: &[&[&str]] = &[
         "--batch",
         "4",
     ],
+    &["ycsb", "--preset", "10rmw", "--records", "300", "--long-readers", "20", "--long-reads", "150", "--batch", "3"],
     &["increment", "--records", "50", "--batch", "16", "--pregenerate", "100"],
     &["scan", "--records", "300", "--writers", "1"],
     &["scan", "--records", "400", "--record-size", "27", "--whole-rows"],
@@ -113,6 +114,11 @@ fn check_report(report: &serde_json::Value, workload: &str, protocol: &str) {
     }
     let kinds: u64 = report["completed_by_kind"].as_object().unwrap().values().filter_map(|count| count.as_u64()).sum();
     assert_eq!(Some(kinds), report["completed"].as_u64());
+    let a_second: f64 = report["tps_by_kind"].as_object().unwrap().values().filter_map(|tps| tps.as_f64()).sum();
+    assert!((a_second / report["committed_tps"].as_f64().unwrap() - 1.0).abs() < 1e-6, "{report}");
+    let timed = report["latency_us_by_kind"].as_object().unwrap().values();
+    let samples: u64 = timed.filter_map(|kind| kind["samples"].as_u64()).sum();
+    assert_eq!(Some(samples), report["latency_us"]["samples"].as_u64());
 }
 
 #[test]
@@ -153,6 +159,8 @@ fn bad_input_gets_one_line_and_code_2() {
         (&["bench", "ycsb", "--theta", "3"], "--theta"),
         (&["bench", "ycsb", "--read-share", "1.5"], "--read-share"),
         (&["bench", "ycsb", "--scan-share", "0.5"], "--index ordered"),
+        (&["bench", "ycsb", "--long-readers", "101"], "--long-readers is 101"),
+        (&["bench", "ycsb", "--long-readers", "60", "--read-only-share", "0.5"], "more than all transactions"),
         (&["bench", "ycsb", "--index", "heap"], "hash, ordered"),
         (&["bench", "ycsb", "--records", "4000000000", "--record-size", "1000000"], "MiB"),
         (&["bench", "ycsb", "--memory-limit", "1"], "1 MiB are available"),

@@ -147,7 +147,8 @@ fn attempt<W: Driven, O>(
     if transaction.roll_back() { Attempt::Failed(failure) } else { Attempt::Conflict }
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> String {
+/// The text of a panic, as far as it has one.
+pub fn panic_text(panic: &(dyn Any + Send)) -> String {
     if let Some(text) = panic.downcast_ref::<&str>() {
         (*text).to_owned()
     } else if let Some(text) = panic.downcast_ref::<String>() {

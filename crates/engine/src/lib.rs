@@ -55,7 +55,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// One line for lists: what it is and when to take it.
     const SUMMARY: &'static str;
 
-    /// What transactions are promised of each other. Everything but a bare store for comparison is serializable.
+    /// What transactions are promised of each other. Everything but what is there for comparison is serializable.
     const ISOLATION: Isolation = Isolation::Serializable;
 
     /// The protocol's own knobs.
@@ -141,6 +141,9 @@ pub trait Protocol: Sized + Send + Sync + 'static {
 pub enum Isolation {
     /// As if they ran one after the other.
     Serializable,
+    /// Each transaction reads one consistent snapshot, and of two that write the same row at the same time one is aborted. Write
+    /// skew, and what readers see of it, is allowed, and nothing else.
+    Snapshot,
     /// Nothing: single operations are atomic, transactions are not.
     Nothing,
 }
@@ -267,10 +270,15 @@ pub trait Procedure: Send {
     /// Conflicts are passed through with `?`; any other error rolls the transaction back and is not retried.
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Self::Output, Stop>;
 
-    /// Names the keys that [`Procedure::run`] will touch, as far as they are known beforehand.
+    /// Names what [`Procedure::run`] will touch: every row that it may write, and the rows that it is known to read.
     ///
     /// Planned protocols (BOHM, two-phase locking in a global order, partitioned stores) run by it; others use it to
-    /// prefetch. The default says that nothing is known.
+    /// prefetch. Only writes must be named: by their keys, or by a [prefix](Declare::prefix) where the
+    /// keys show in the run only. Where not even that is known, [`Declare::unknown`] says so; a write that is neither named nor
+    /// announced ends the transaction with an error in a protocol that plans. Any row may be read, named or not: naming reads
+    /// makes them faster. So a procedure that only reads never says `unknown`.
+    ///
+    /// The default says that nothing is known, not even whether it writes.
     fn declare<D: Declare>(&self, declaration: &mut D) {
         declaration.unknown();
     }
@@ -278,13 +286,23 @@ pub trait Procedure: Send {
 
 /// Receives what a procedure declares.
 pub trait Declare {
-    /// The row of `key` will be read and perhaps updated.
+    /// The row of `key` may be touched in the way that `access` tells. A key may be named several times; every way in which it is
+    /// named may happen.
     fn key<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access);
+
+    /// Rows whose encoded primary key begins with these bytes (the first columns of the key) may be touched in the way that
+    /// `access` tells, under keys that only the run knows.
+    ///
+    /// This says more than [`Declare::unknown`] and takes its place for protocols that look at prefixes. For all others it is the
+    /// same, which is what the default does.
+    fn prefix<K: EncodedKey>(&mut self, _table: TableId, _prefix: K, _access: Access) {
+        self.unknown();
+    }
 
     /// The transaction stays within this partition (and others it names): see [`TableDefinition`]'s partition column.
     fn partition(&mut self, _partition: u64) {}
 
-    /// The keys named so far are not all.
+    /// There may be writes besides those that are named. Reads that are not named need no mention.
     fn unknown(&mut self) {}
 }
 
@@ -293,7 +311,9 @@ pub trait Declare {
 pub enum Access {
     /// Read only.
     Read,
-    /// Updated, overwritten or deleted.
+    /// Updated in columns that no index keys on; neither inserted nor deleted.
+    Update,
+    /// Inserted, overwritten, deleted, or updated in any column.
     Write,
     /// Inserted: the key is expected to be absent.
     Insert,

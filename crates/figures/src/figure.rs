@@ -99,12 +99,15 @@ pub struct Finding {
     pub verdict: Verdict,
     /// The numbers.
     pub numbers: String,
-    /// Why this machine may differ, where it does.
+    /// Why this machine may differ, where it does, or cannot show it.
     pub why: String,
 }
 
 /// Differences below this share are none.
 const TELLING: f64 = 0.1;
+
+/// Up to so many times as high as the other, two things are alike.
+const ALIKE: f64 = 1.25;
 
 impl Point {
     /// Of some runs, at least one.
@@ -150,6 +153,12 @@ impl Figure {
         *self.panels.first()?.series.get(series)?.points.get(place)?
     }
 
+    /// The point of the series of this name of the first plot at a place.
+    pub fn point_of(&self, series: &str, place: usize) -> Option<Point> {
+        let position = self.panels.first()?.series.iter().position(|other| other.name == series)?;
+        self.point(position, place)
+    }
+
     /// The last place.
     pub fn last(&self) -> usize {
         self.x_values.len().saturating_sub(1)
@@ -171,6 +180,28 @@ impl Figure {
         };
         let numbers = format!("{} and {}: {ratio:.2} times", number(higher.y), number(lower.y));
         self.find(claim, verdict, numbers, why);
+    }
+
+    /// Holds a claim against two points: they are to be alike, up to a quarter.
+    pub fn expect_alike(&mut self, claim: &str, points: [Option<Point>; 2], why: &str) {
+        let [Some(one), Some(other)] = points else {
+            return self.find(claim, Verdict::NotMeasured, String::new(), why);
+        };
+        let ratio = one.over(other).y;
+        let apart = one.least > other.most || one.most < other.least;
+        let verdict = match (1.0 / ALIKE..=ALIKE).contains(&ratio) {
+            true => Verdict::Agrees,
+            false if apart => Verdict::Differs,
+            false => Verdict::TooClose,
+        };
+        let numbers = format!("{} and {}: {ratio:.2} times", number(one.y), number(other.y));
+        self.find(claim, verdict, numbers, why);
+    }
+
+    /// Notes a claim that cannot be shown here, and why.
+    pub fn cannot_show(&mut self, claim: &str, why: &str) {
+        let (claim, why) = (claim.to_owned(), why.to_owned());
+        self.findings.push(Finding { claim, verdict: Verdict::NotMeasured, numbers: String::new(), why });
     }
 
     /// Notes a finding; the reason is left out where the claim holds.
@@ -220,6 +251,33 @@ mod tests {
         let expected = [Verdict::Agrees, Verdict::Differs, close, close, close, Verdict::NotMeasured];
         assert_eq!(verdicts, expected);
         assert_eq!((figure.findings[0].why.as_str(), figure.findings[1].why.as_str()), ("", "two cores"));
+    }
+
+    #[test]
+    fn things_are_alike_or_not_or_cannot_be_told() {
+        let mut figure = Figure::new("1", "", "", Kind::Lines, "");
+        let point = |runs: &[f64]| Some(Point::of(runs.to_vec()));
+        let pairs: [[&[f64]; 2]; 4] =
+            [[&[1.0], &[1.2]], [&[2.0, 2.1, 2.2], &[1.0]], [&[1.0], &[2.0]], [&[1.0, 2.0, 2.0], &[1.0, 1.0, 1.5]]];
+        for pair in pairs {
+            figure.expect_alike("alike", pair.map(point), "two cores");
+        }
+        figure.expect_alike("alike", [None, point(&[1.0])], "two cores");
+        figure.cannot_show("forty cores", "there are two");
+        let verdicts: Vec<_> = figure.findings.iter().map(|finding| finding.verdict).collect();
+        let (differs, missing) = (Verdict::Differs, Verdict::NotMeasured);
+        assert_eq!(verdicts, [Verdict::Agrees, differs, differs, Verdict::TooClose, missing, missing]);
+        assert_eq!(figure.findings[5].why, "there are two");
+    }
+
+    #[test]
+    fn series_are_found_by_name() {
+        let mut figure = Figure::new("1", "", "", Kind::Lines, "");
+        assert_eq!(figure.point_of("b", 0), None);
+        figure.frame(&["1".to_owned()], &["y"], &["a", "b"]);
+        figure.panels[0].series[1].points[0] = Some(Point::of(vec![4.0]));
+        assert_eq!(figure.point_of("b", 0).map(|point| point.y), Some(4.0));
+        assert_eq!((figure.point_of("a", 0), figure.point_of("c", 0), figure.point_of("b", 1)), (None, None, None));
     }
 
     #[test]

@@ -3,22 +3,25 @@
 //! A [`Paper`] is a list of plans; a plan names a figure, says what the paper found, and measures. What was measured
 //! becomes one page of HTML ([`page`]) and JSON. A paper has a module of its own, and a line in [`PAPERS`].
 
+mod bohm;
 mod cicada;
 mod figure;
 mod measure;
 mod page;
 mod plot;
+mod runner;
 
 use polychron_sync::atomic::AtomicBool;
 
 pub use figure::{Figure, Finding, Kind, Panel, Point, Series, Verdict};
 pub use measure::{Ended, Settings};
 pub use page::page;
+pub use runner::{Runner, Work};
 
 use measure::Bench;
 
 /// The papers whose figures can be drawn.
-pub const PAPERS: &[Paper] = &[cicada::PAPER];
+pub const PAPERS: &[Paper] = &[cicada::PAPER, bohm::PAPER];
 
 /// A paper.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub struct Paper {
     pub citation: &'static str,
     /// What this machine can show of it, and what not.
     pub scope: &'static str,
+    /// Rows of its tables that are not TPC-C's.
+    pub records: u64,
     plans: &'static [Plan],
 }
 
@@ -72,8 +77,15 @@ impl Paper {
 
     /// Measures the figures named in `only`, or all where there is none. Setting `stop` ends it; what was measured until
     /// then is kept. `tell` hears what is measured next.
-    pub fn draw(&self, only: &[String], settings: &Settings, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Drawn {
-        let bench = Bench { settings, stop, tell };
+    pub fn draw(
+        &self,
+        only: &[String],
+        settings: &Settings,
+        runner: &dyn Runner,
+        stop: &AtomicBool,
+        tell: &dyn Fn(&str),
+    ) -> Drawn {
+        let bench = Bench { settings, runner, stop, tell };
         let wanted = |plan: &&Plan| only.is_empty() || only.iter().any(|id| id == plan.id);
         let mut drawn = Drawn { figures: Vec::new(), ended: None, load_before: load() };
         for plan in self.plans.iter().filter(wanted) {

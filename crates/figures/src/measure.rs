@@ -10,6 +10,7 @@ use polychron_workloads::tpcc::Scale;
 use serde::Serialize;
 
 use crate::figure::{Figure, Point};
+use crate::runner::{Runner, Work};
 
 /// How large and how long.
 #[derive(Clone, Debug, Serialize)]
@@ -33,7 +34,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The paper's sizes.
+    /// Long runs on large tables.
     pub fn full(threads: usize) -> Self {
         Self {
             threads,
@@ -82,6 +83,7 @@ impl System {
 /// Measures.
 pub(crate) struct Bench<'s> {
     pub(crate) settings: &'s Settings,
+    pub(crate) runner: &'s dyn Runner,
     pub(crate) stop: &'s AtomicBool,
     pub(crate) tell: &'s dyn Fn(&str),
 }
@@ -112,25 +114,52 @@ impl Bench<'_> {
         options: &W::Options,
         threads: usize,
     ) -> Result<Report, Ended> {
+        self.one(P::NAME, threads, 1, |settings| {
+            W::validate(options, threads)?;
+            let database = P::open(protocol, Common::default()).map_err(|error| error.to_string())?;
+            let report = run::run::<P, W>(&database, options, settings, self.stop, &Unobserved);
+            report.map_err(|error| error.to_string())
+        })
+    }
+
+    /// One run of a workload on a protocol of the list, in batches of this size.
+    pub(crate) fn run_listed(
+        &self,
+        protocol: &str,
+        protocol_options: &[String],
+        work: &Work,
+        threads: usize,
+        batch: usize,
+    ) -> Result<Report, Ended> {
+        self.one(protocol, threads, batch, |settings| {
+            self.runner.run(protocol, protocol_options, work, settings, self.stop)
+        })
+    }
+
+    /// One run, unless all is to stop.
+    fn one(
+        &self,
+        protocol: &str,
+        threads: usize,
+        batch: usize,
+        run: impl FnOnce(&run::Settings) -> Result<Report, String>,
+    ) -> Result<Report, Ended> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Ended::Stopped);
         }
-        let failed = |line: String| Ended::Failed(format!("{} on {}: {line}", W::NAME, P::NAME));
-        W::validate(options, threads).map_err(failed)?;
-        let database = P::open(protocol, Common::default()).map_err(|error| failed(error.to_string()))?;
         let settings = run::Settings {
             threads,
+            batch,
             warmup_seconds: self.settings.seconds / 5.0,
             seconds: self.settings.seconds,
             seed: self.settings.seed,
             commit: self.settings.commit.clone(),
             ..run::Settings::default()
         };
-        let report = run::run::<P, W>(&database, options, &settings, self.stop, &Unobserved);
-        let report = report.map_err(|error| failed(error.to_string()))?;
-        match report {
+        let failed = |line: String| Ended::Failed(format!("{protocol}: {line}"));
+        match run(&settings).map_err(failed)? {
             report if report.interrupted => Err(Ended::Stopped),
-            report if !report.passed() => Err(failed(report.checks)),
+            report if !report.passed() => Err(failed(format!("{}: {}", report.workload, report.checks))),
             report => Ok(report),
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use polychron_base::key::{EncodedKey, Key8, Key16};
+use polychron_base::sizes::scaled;
 use polychron_index::hash::{BulkLoadError, HashIndex};
 use polychron_index::{Change, Changes, Handle, Inserted, Stamp};
 use polychron_memory::{Guard, Local, Memory, Options};
@@ -98,12 +99,12 @@ fn assert_same(index: &HashIndex, model: &HashMap<Vec<u8>, Handle>, guard: &Guar
 #[test]
 fn agrees_with_a_model_over_mixed_lengths() {
     let local = local();
-    for seed in 0..8 {
+    for seed in 0..scaled(8, 2) as u64 {
         let guard = local.pin();
         let mut random = Random(seed);
         let mut index = HashIndex::new(if seed % 2 == 0 { 0 } else { 2000 }, &guard).unwrap();
         let mut model = HashMap::new();
-        for step in 1..20_000_u64 {
+        for step in 1..scaled(20_000, 300) as u64 {
             let bytes = random_key(&mut random);
             let (key, new) = (bytes.as_slice(), handle(step));
             match random.below(4) {
@@ -162,13 +163,14 @@ fn long_keys_with_equal_hashes_are_told_apart() {
     let local = local();
     let guard = local.pin();
     let mut index = HashIndex::new(0, &guard).unwrap();
-    let keys: Vec<Vec<u8>> = (0..200_u64).map(|n| [&[9; 30][..], &n.to_be_bytes()].concat()).collect();
+    let count = scaled(200, 20);
+    let keys: Vec<Vec<u8>> = (0..count as u64).map(|n| [&[9; 30][..], &n.to_be_bytes()].concat()).collect();
     for (n, key) in keys.iter().enumerate() {
         assert!(matches!(index.insert(Colliding(key), handle(n as u64 + 1), &mut (), &guard), Ok(Inserted::New)));
     }
     // Growth does not help here; it must not hurt either.
     while index.advance_growth(&guard) {}
-    assert!(index.statistics(&guard).longest_chain > 60);
+    assert!(index.statistics(&guard).longest_chain > 3 * count / 10);
     for (n, key) in keys.iter().enumerate().rev() {
         let value = handle(n as u64 + 1);
         assert_eq!(index.get(Colliding(key), &guard).handle, Some(value));
@@ -283,7 +285,7 @@ fn own_insertions_keep_the_node_set_valid_through_growth() {
     let mut random = Random(5);
     let mut key = || Key8::new(random.below(1 << 31) << 31 ^ random.below(1 << 31), 8);
     let mut divided = 0;
-    for round in 0..500 {
+    for round in 0..scaled(500, 60) {
         let keys: Vec<_> = (0..10).map(|_| key()).collect();
         let mut own = NodeSet(keys.iter().map(|key| index.get(*key, &guard).stamp).collect());
         for _ in 0..round % 40 {

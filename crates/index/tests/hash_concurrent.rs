@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Barrier};
 use std::thread;
+use std::time::Duration;
 
 use polychron_base::key::{EncodedKey, Key8, Key16};
-use polychron_base::sizes::scaled;
+use polychron_base::sizes::{scaled, slowed};
 use polychron_index::hash::HashIndex;
 use polychron_index::{Change, Changes, Handle, Inserted, Stamp};
 use polychron_memory::{Guard, Memory, Options};
@@ -14,7 +15,8 @@ const KEYS: u64 = scaled(200_000, 200) as u64;
 const ROUNDS: usize = scaled(5_000, 20);
 
 fn memory() -> Arc<Memory> {
-    Memory::new(Options::default()).unwrap()
+    let epoch_interval = Some(slowed(Duration::from_millis(10)));
+    Memory::new(Options { epoch_interval, max_workers: 8, ..Options::default() }).unwrap()
 }
 
 fn handle(value: u64) -> Handle {

@@ -3,12 +3,16 @@
 mod ordered_common;
 
 use ordered_common::{Collect, Random, handle};
+use polychron_base::sizes::scaled;
 use polychron_index::Inserted;
 use polychron_index::ordered::{BulkLoadError, Direction, OrderedIndex};
 use polychron_memory::{Local, Memory, Options};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+
+/// Memory that is soon full.
+const LITTLE: usize = scaled(1 << 20, 64 << 10);
 
 fn tiny(limit_bytes: usize) -> (Arc<Memory>, Local) {
     let options = Options { limit_bytes: Some(limit_bytes), ..Options::tiny() };
@@ -34,11 +38,12 @@ fn contents(index: &OrderedIndex, local: &Local) -> BTreeMap<Vec<u8>, u64> {
 
 #[test]
 fn an_insertion_that_finds_no_memory_changes_nothing() {
-    let (memory, local) = tiny(1 << 20);
+    let (memory, local) = tiny(LITTLE);
     let index = OrderedIndex::new(&local.pin()).expect("memory is there");
     let mut model = BTreeMap::new();
     let mut refusals = 0;
-    for seed in 1..=40 {
+    let seeds = scaled(40, 3) as u64;
+    for seed in 1..=seeds {
         let mut random = Random::new(seed);
         loop {
             let mut key = random.key();
@@ -73,7 +78,7 @@ fn an_insertion_that_finds_no_memory_changes_nothing() {
         }
         settle(&memory, &local);
     }
-    assert_eq!(refusals, 40);
+    assert_eq!(refusals, seeds);
     for (key, value) in &model {
         assert!(index.remove(&key[..], handle(*value), &local.pin()));
     }
@@ -88,19 +93,21 @@ fn an_insertion_that_finds_no_memory_changes_nothing() {
 
 #[test]
 fn bulk_load_that_fails_gives_everything_back() {
-    let (memory, local) = tiny(1 << 20);
+    let (memory, local) = tiny(LITTLE);
     let mut random = Random::new(3);
-    let mut keys: Vec<_> = (0..20_000).map(|_| random.key()).collect();
-    keys.extend((0..20_000u64).map(|number| number.to_be_bytes().repeat(3)));
+    let count = scaled(20_000, 1500) as u64;
+    let mut keys: Vec<_> = (0..count).map(|_| random.key()).collect();
+    keys.extend((0..count).map(|number| number.to_be_bytes().repeat(3)));
     keys.sort_unstable();
     keys.dedup();
     let guard = local.pin();
     let input = keys.iter().map(|key| (&key[..], handle(1)));
-    let error = OrderedIndex::bulk_load(input, 0.8, &guard).expect_err("a mebibyte is not enough");
+    let error = OrderedIndex::bulk_load(input, 0.8, &guard).expect_err("the memory is not enough");
     assert!(matches!(error, BulkLoadError::OutOfMemory(_)));
     assert_eq!(memory.statistics().used_bytes, 0);
-    for wrong in [1, 5, 100, 1000] {
-        let mut part = keys[..1200].to_vec();
+    let fitting = scaled(1200, 120);
+    for wrong in [1, 5, fitting / 12, fitting / 12 * 10] {
+        let mut part = keys[..fitting].to_vec();
         part.swap(wrong, wrong - 1);
         let input = part.iter().map(|key| (&key[..], handle(1)));
         let error = OrderedIndex::bulk_load(input, 0.8, &guard).expect_err("two keys are swapped");
@@ -115,7 +122,7 @@ fn destroying_gives_everything_back_at_once() {
     let guard = local.pin();
     let index = OrderedIndex::new(&guard).expect("memory is there");
     let mut random = Random::new(9);
-    for number in 1..4000 {
+    for number in 1..scaled(4000, 400) as u64 {
         index.insert(&random.key()[..], handle(number), &mut (), &guard).expect("memory is there");
     }
     let before = index.statistics(&guard);

@@ -99,7 +99,7 @@ fn bound(random: &mut Random, model: &Model) -> Bound<Vec<u8>> {
 #[test]
 fn agrees_with_a_model() {
     let steps = scaled(4000, 80) as u64;
-    for seed in 1..=12 {
+    for seed in 1..=scaled(12, 2) as u64 {
         let (_memory, local) = memory();
         let guard = local.pin();
         let index = OrderedIndex::new(&guard).expect("memory is there");
@@ -153,14 +153,15 @@ fn agrees_with_a_model() {
 
 #[test]
 fn representations_find_the_same_entries() {
+    let count = scaled(3000, 60) as u64;
     let (_memory, local) = memory();
     let guard = local.pin();
     let index = OrderedIndex::new(&guard).expect("memory is there");
-    for number in 0..3000u64 {
+    for number in 0..count {
         assert!(put(&index, Key8::new(number, 8), number + 1, &guard));
         assert!(put(&index, Key16::new(u128::from(number), 16), number + 10_000, &guard));
     }
-    for number in 0..3000u64 {
+    for number in 0..count {
         assert_eq!(get(&index, &number.to_be_bytes()[..], &guard), Some(number + 1));
         assert_eq!(get(&index, Key16::new(u128::from(number), 8), &guard), Some(number + 1));
         assert_eq!(get(&index, &u128::from(number).to_be_bytes()[..], &guard), Some(number + 10_000));
@@ -195,7 +196,7 @@ fn runs_inside_the_key_space_fill_leaves() {
     let (_memory, local) = memory();
     let guard = local.pin();
     let index = OrderedIndex::new(&guard).expect("memory is there");
-    let (runs, length) = (10u64, 3000u64);
+    let (runs, length) = (10u64, scaled(3000, 40) as u64);
     let mut fingers = vec![Finger::default(); runs as usize];
     let key = |run: u64, number: u64| Key8::new((run << 40) | (number * 256), 8);
     for number in 0..length {
@@ -254,7 +255,7 @@ fn bulk_load_agrees_with_insertion() {
         let guard = local.pin();
         let mut random = Random::new(seed);
         let mut model = Model::new();
-        for step in 0..random.below(1500) {
+        for step in 0..random.below(scaled(1500, 150)) {
             model.insert(random.key(), step as u64 + 1);
         }
         let fill = [0.0, 0.5, 0.7, 0.9, 1.0][random.below(5)];
@@ -262,7 +263,7 @@ fn bulk_load_agrees_with_insertion() {
         let index = OrderedIndex::bulk_load(sorted, fill, &guard).expect("the keys ascend");
         assert_eq!(index.statistics(&guard).keys, model.len());
         check_scan(&index, &model, &Bound::Unbounded, &Bound::Unbounded, None, &guard);
-        for _ in 0..300 {
+        for _ in 0..scaled(300, 20) {
             let key = random.key();
             assert_eq!(get(&index, &key[..], &guard), model.get(&key).copied());
             assert_eq!(put(&index, &key[..], 5, &guard), !model.contains_key(&key));
@@ -294,16 +295,17 @@ fn bulk_load_refuses_keys_out_of_order() {
 
 #[test]
 fn stamps_hold_across_removal_and_fail_after_insertion() {
+    let count = scaled(1000, 100) as u64;
     let (_memory, local) = memory();
     let guard = local.pin();
     let index = OrderedIndex::new(&guard).expect("memory is there");
-    for number in 0..1000u64 {
+    for number in 0..count {
         assert!(put(&index, Key8::new(number * 2, 8), number + 1, &guard));
     }
     let mut seen = Collect::default();
     index.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward, &mut seen, &guard);
     let set = NodeSet(seen.stamps);
-    for number in 0..1000u64 {
+    for number in 0..count {
         assert!(index.replace(Key8::new(number * 2, 8), handle(number + 1), handle(number + 2), &guard));
         assert!(index.remove(Key8::new(number * 2, 8), handle(number + 2), &guard));
     }
@@ -426,7 +428,7 @@ fn scans_survive_changes_under_them() {
     let spreads: [fn(u64) -> Vec<u8>; 3] =
         [|number| number.to_be_bytes().to_vec(), layered, |number| vec![0; number as usize]];
     for (shape, spread) in spreads.into_iter().enumerate() {
-        let numbers = if shape == 2 { 400 } else { 2000 };
+        let numbers = if shape == 2 { scaled(400, 80) } else { scaled(2000, 240) } as u64;
         for seed in 1..=scaled(40, 2) as u64 {
             let (_memory, local) = memory();
             let guard = local.pin();

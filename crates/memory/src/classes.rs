@@ -104,11 +104,14 @@ const _: () = {
 
 #[cfg(test)]
 mod tests {
+    use polychron_base::sizes::scaled;
+
     use super::*;
 
     #[test]
     fn every_size_fits_its_class_tightly() {
-        for bytes in (1..70_000).chain((70_000..=MAX_POOLED).step_by(997)) {
+        let each = scaled(70_000, 3000);
+        for bytes in (1..each).chain((each..=MAX_POOLED).step_by(997)) {
             let class = class_of(bytes);
             let size = size_of_class(class);
             assert!(size >= bytes);

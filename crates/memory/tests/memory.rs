@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
 use polychron_base::random::Random;
-use polychron_base::sizes::scaled;
+use polychron_base::sizes::{SHRINK, scaled};
 use polychron_memory::{Error, Guard, Memory, OWN_SLOTS, Options, Pressure};
 
 fn tiny() -> Arc<Memory> {
@@ -38,8 +38,8 @@ impl Owned {
 
     fn words(&mut self) -> impl Iterator<Item = *mut u64> + use<> {
         let words = self.pointer.cast::<u64>();
-        // Large blocks are checked at every page only.
-        let step = if self.bytes > 8192 { 512 } else { 1 };
+        // Large blocks are checked at every page only, and others under slow tools at every line.
+        let step = if self.bytes > 8192 { 512 } else { SHRINK.min(8) };
         // SAFETY: the offsets lie within the block.
         (0..self.bytes / 8).step_by(step).map(move |index| unsafe { words.add(index).as_ptr() })
     }
@@ -265,9 +265,10 @@ fn the_limit_is_typed_and_frees_lift_it() {
 
 #[test]
 fn the_reserve_is_there_again_and_again() {
-    const RESERVE: usize = 256 << 10;
-    const CYCLES: u64 = if cfg!(miri) { 2 } else { 12 };
-    let memory = Memory::new(Options { reserve_bytes: Some(RESERVE), ..Options::tiny() }).unwrap();
+    const RESERVE: usize = scaled(256 << 10, 8 << 10);
+    const CYCLES: u64 = scaled(12, 2) as u64;
+    let limit_bytes = Some(64 * RESERVE);
+    let memory = Memory::new(Options { limit_bytes, reserve_bytes: Some(RESERVE), ..Options::tiny() }).unwrap();
     let local = memory.register().unwrap();
     let guard = local.pin();
     for cycle in 0..CYCLES {
@@ -287,7 +288,8 @@ fn the_reserve_is_there_again_and_again() {
 
 #[test]
 fn a_panic_closes_the_reserve() {
-    let memory = Memory::new(Options { reserve_bytes: Some(64 << 10), ..Options::tiny() }).unwrap();
+    let limit_bytes = Some(scaled(16 << 20, 256 << 10));
+    let memory = Memory::new(Options { limit_bytes, reserve_bytes: Some(64 << 10), ..Options::tiny() }).unwrap();
     let local = memory.register().unwrap();
     let guard = local.pin();
     let panics = std::panic::AssertUnwindSafe(|| guard.with_reserve(|_| panic!("on purpose")));
@@ -504,12 +506,13 @@ fn steady_retirement_keeps_memory_flat() {
 
 /// A clock that never gets a processor does not let garbage grow: who makes it begins the epochs.
 #[test]
+#[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
 fn a_late_clock_does_not_let_garbage_grow() {
     let never = std::time::Duration::from_secs(3600);
     let memory = Memory::new(Options { epoch_interval: Some(never), ..Options::tiny() }).unwrap();
     let local = memory.register().unwrap();
     let mut most = 0;
-    for round in 0..if cfg!(miri) { 400 } else { 40_000 } {
+    for round in 0..scaled(40_000, 4000) as u64 {
         let guard = local.pin();
         Owned::allocate(&guard, 4000, round).unwrap().retire(&guard);
         drop(guard);
@@ -524,9 +527,10 @@ fn a_protocol_is_told_that_an_epoch_is_overdue() {
     let memory = tiny();
     let local = memory.register().unwrap();
     let retire = |bytes: usize| {
-        for _ in 0..bytes / 4096 {
+        const BLOCK: usize = 16 << 10;
+        for _ in 0..bytes / BLOCK {
             let guard = local.pin();
-            Owned::allocate(&guard, 4096, 1).unwrap().retire(&guard);
+            Owned::allocate(&guard, BLOCK, 1).unwrap().retire(&guard);
         }
     };
     retire(1600 << 10);

@@ -87,7 +87,12 @@ protocols! {
     polychron_protocols::cicada::Cicada,
     polychron_protocols::maflingo::Maflingo,
     polychron_protocols::maflingo::Maflingo<polychron_protocols::maflingo::GlobalTid>,
+    polychron_protocols::bohm::Bohm,
+    polychron_protocols::hekaton::Hekaton,
+    polychron_protocols::hekaton::Hekaton<polychron_protocols::hekaton::Snapshot>,
     polychron_protocols::key_value::KeyValue,
+    polychron_protocols::locking::Locking,
+    polychron_protocols::locking::Locking<polychron_protocols::locking::NoWait>,
     polychron_protocols::partitioned_store::PartitionedStore,
     polychron_protocols::serial::Serial,
 }

@@ -1,8 +1,11 @@
 //! The protocols, a folder each. Nothing outside of a folder names what is inside, except the list in the crate
 //! `polychron`.
 
+pub mod bohm;
 pub mod cicada;
+pub mod hekaton;
 pub mod key_value;
+pub mod locking;
 pub mod maflingo;
 #[cfg(all(test, loom))]
 mod model;

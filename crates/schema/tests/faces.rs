@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use polychron_base::sizes::scaled;
 use polychron_schema::{
     Changes, ColumnType, Date, Decimal, EncodedKey, FixedBytes, FixedString, IndexDefinition, Key, KeyExtractor,
     KeyScratch, Layout, OwnedKey, RangeScratch, Row, RowBuffer, RowRef, RowViewMut, TableDefinition, Timestamp, Value,
@@ -156,12 +157,18 @@ fn check_key<K: OwnedKey + PartialOrd + std::fmt::Debug>(first: &K, second: &K) 
     assert!(open_a == open_b || !open_a.starts_with(open_b));
 }
 
+/// As many cases as `PROPTEST_CASES` says, or else a fair number.
+fn config() -> ProptestConfig {
+    let wanted = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig::with_cases(wanted.unwrap_or(scaled(512, 4) as u32))
+}
+
 /// A float as a key, compared as keys are.
 #[derive(Clone, Copy, Debug)]
 struct Total(f64);
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(config())]
 
     #[test]
     fn faces_agree_on_rows(row in every(), other in every()) {

@@ -68,6 +68,15 @@ macro_rules! thread_local {
 /// Whether a model checker runs the threads. Nothing happens by itself then: no thread is started for the passing of time.
 pub const MODELLED: bool = cfg!(any(loom, shuttle));
 
+/// A number that tells the calling thread from all other living ones.
+#[inline]
+pub fn this_thread() -> u64 {
+    crate::thread_local! {
+        static HERE: u8 = const { 0 };
+    }
+    HERE.with(|here| std::ptr::from_ref(here).addr() as u64)
+}
+
 /// Tells the processor (or the model checker) that the thread waits for another one.
 #[inline]
 pub fn spin_hint() {

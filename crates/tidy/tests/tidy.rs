@@ -19,7 +19,7 @@ const PROTOCOLS: &[&[&str]] = &[
     &["lazy", "determination"],
 ];
 /// Protocol folders whose names are ordinary words, so that the rule about names cannot watch them.
-const ORDINARY_WORDS: &[&str] = &["serial", "lazy", "key_value", "partitioned_store"];
+const ORDINARY_WORDS: &[&str] = &["serial", "lazy", "key_value", "locking", "partitioned_store"];
 /// Where protocols may be named besides their own folders: the one list, and what shows names to users.
 const NAMING: &[&str] = &[
     "crates/protocols/src/lib.rs",

@@ -1,5 +1,6 @@
 //! The workloads: written once, as procedures over the public transaction API, and run unchanged on every protocol.
 
+mod declare;
 pub mod increment;
 pub mod run;
 pub mod scan;

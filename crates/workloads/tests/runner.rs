@@ -140,18 +140,70 @@ fn keys_within_a_transaction_are_distinct() {
     }
 }
 
-/// Collects declared keys.
+#[test]
+fn long_readers_are_serializable_and_declare_no_write() {
+    let preset = YcsbArguments { preset: Some(Preset::TenRmw), records: Some(500), ..YcsbArguments::default() };
+    let given = YcsbArguments { record_size: Some(16), long_readers: Some(30.0), long_reads: Some(200), ..preset };
+    let (database, workload) = prepared::<Ycsb>(&given.into(), 300);
+    assert_eq!(workload.check(&database).unwrap().conditions.len(), 3);
+    let mut client = workload.client(3, 0, 1);
+    let mut readers = 0;
+    for _ in 0..1000 {
+        let procedure = client.next();
+        let mut keys = Keys::default();
+        procedure.declare(&mut keys);
+        let reads = match Ycsb::KINDS[procedure.kind()] {
+            "write" => 0,
+            "long-read" => 200,
+            other => panic!("{other}"),
+        };
+        readers += usize::from(reads > 0);
+        assert_eq!((keys.0.len() - keys.1, keys.1), (reads, if reads > 0 { 0 } else { 10 }));
+        assert_eq!(procedure.mode(), Mode::ReadWrite);
+    }
+    assert!((200..400).contains(&readers), "{readers} of 1000");
+}
+
+#[test]
+fn latencies_are_those_of_single_transactions_from_when_their_batch_is_handed_over() {
+    let options = SmallBankOptions { customers: 10, spin_us: 200, ..SmallBankOptions::default() };
+    let report = run::<SmallBank>(&options, &Settings { threads: 1, batch: 20, ..settings() });
+    // One after the other, so that the median waits for many of the batch before it.
+    assert!(report.latency_us.p50 > 600.0, "{report:?}");
+    assert!(report.latency_us_by_kind.values().all(|latency| latency.p50 > 200.0), "{report:?}");
+    assert!((report.tps_by_kind.values().sum::<f64>() / report.committed_tps - 1.0).abs() < 1e-6, "{report:?}");
+}
+
+#[test]
+fn latencies_are_reported_for_batches_of_all_sizes() {
+    let options = IncrementOptions { records: 500, requests: 1, ..IncrementOptions::default() };
+    for batch in [1, 10, 1000, 10_000] {
+        let report = run::<Increment>(&options, &Settings { batch, seconds: 0.3, ..settings() });
+        let run::Latencies { p50, p99, p999, max, samples } = report.latency_us;
+        assert!(samples > 0 && 0.0 < p50 && p50 <= p99 && p99 <= p999 && p999 <= max * 1.01, "{report:?}");
+        assert_eq!((report.batch, &report.latency_us), (batch, &report.latency_us_by_kind["increment"]));
+        // Each batch is in the samples with an eighth of its transactions, so that they are not of whole batches.
+        assert!(batch == 1 || samples as usize >= batch / 8, "{report:?}");
+    }
+}
+
+/// Collects declared keys, and counts those that are to be written.
 #[derive(Default)]
-struct Keys(Vec<u64>);
+struct Keys(Vec<u64>, usize);
 
 impl polychron_engine::Declare for Keys {
     fn key<K: polychron_base::key::EncodedKey>(
         &mut self,
         _table: polychron_engine::TableId,
         key: K,
-        _access: polychron_engine::Access,
+        access: polychron_engine::Access,
     ) {
         self.0.push(key.slice(0));
+        self.1 += usize::from(access != polychron_engine::Access::Read);
+    }
+
+    fn unknown(&mut self) {
+        panic!("every write is known");
     }
 }
 
@@ -184,6 +236,8 @@ fn batches_and_drawn_inputs_are_counted_alike() {
         let report = run::<Ycsb>(&options, &Settings { batch, pregenerate, ..settings() });
         assert!(report.passed() && report.completed > 0 && !report.interrupted, "{report:?}");
         assert_eq!(report.completed_by_kind.values().sum::<u64>(), report.completed);
+        let samples: u64 = report.latency_us_by_kind.values().map(|latency| latency.samples).sum();
+        assert!(samples > 0 && samples == report.latency_us.samples, "{report:?}");
         let staleness = report.staleness_us.expect("there were snapshots");
         assert_eq!(staleness.max, 0, "the serial protocol shows the present");
     }

@@ -10,6 +10,7 @@ mod facts;
 mod graph;
 mod interpret;
 mod replay;
+mod skew;
 mod solver;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,8 @@ mod words;
 
 pub use aborts::Aborts;
 pub use anomaly::{Anomaly, Explanation};
+
+use polychron_engine::Isolation;
 
 use crate::history::History;
 use facts::{Facts, NONE};
@@ -28,6 +31,8 @@ use solver::{Solution, Solver};
 pub enum Verdict {
     /// Every answer is explained by a serial order: the ids of the attempts, first to last.
     Serializable(Vec<u64>),
+    /// There is none, and snapshot isolation, which was promised, allows what is in the way.
+    Skewed(Explanation),
     /// There is none. The worst anomaly is the first.
     Anomalous(Vec<Explanation>),
     /// Neither was shown: the history leaves too much open.
@@ -47,6 +52,21 @@ impl Verdict {
 /// Checks a history; with `strict`, the serial order must agree with real time, snapshots aside.
 pub fn check(history: &History, strict: bool) -> Verdict {
     examine(history, strict).0
+}
+
+/// Checks a history for what was promised.
+pub fn check_at(history: &History, strict: bool, promised: Isolation) -> Verdict {
+    examine_at(history, strict, promised).0
+}
+
+/// As [`examine`], for what was promised.
+pub fn examine_at(history: &History, strict: bool, promised: Isolation) -> (Verdict, Option<Aborts>) {
+    match examine(history, strict) {
+        (Verdict::Anomalous(explanations), _) if promised == Isolation::Snapshot => {
+            (skew::judge(history, strict, explanations), None)
+        }
+        examined => examined,
+    }
 }
 
 /// Checks a history, and counts the aborts that were not needed where the rest is as it should be.

@@ -8,7 +8,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use polychron_engine::{Insertion, Interactive, Mode, Operations, Protocol, Stop, Table, Transaction, Worker};
+use polychron_engine::{
+    Insertion, Interactive, Isolation, Mode, Operations, Protocol, Stop, Table, Transaction, Worker,
+};
 
 use super::verdict::{Verdict, judge, orders};
 use crate::Setup;
@@ -163,13 +165,30 @@ impl Case {
     }
 }
 
+/// The cases that snapshot isolation allows: two anti-dependencies follow each other in their circles. What is promised no more
+/// than that must show them, or it is not the comparison that it is meant to be.
+pub const SKEWS: &[&str] = &[
+    "g1c_circular_information_flow",
+    "g2_item",
+    "g2_predicate",
+    "write_skew_of_a_sum",
+    "write_skew_of_a_count",
+    "write_skew_by_insertion",
+    "write_skew_of_absent_keys",
+    "write_skew_by_update",
+    "write_skew_of_three",
+    "read_only_anomaly",
+    "read_only_anomaly_with_a_snapshot",
+];
+
 /// Makes `name`, which asserts that the case is not shown, and `verdict::name`, which tells.
 macro_rules! cases {
     ($($(#[$doc:meta])* $name:ident $case:tt)*) => {
         $(
             $(#[$doc])*
             pub fn $name<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-                assert_ne!(verdict::$name(setup), Verdict::Shown);
+                let expected = P::ISOLATION == Isolation::Snapshot && SKEWS.contains(&stringify!($name));
+                assert_eq!(verdict::$name(setup) == Verdict::Shown, expected);
             }
         )*
 

@@ -71,7 +71,7 @@ fn run_bank<P: Protocol<Worker: Interactive>>(
 /// Snapshots of several ages stay open while money moves and versions that none of them sees go: each sees the same rows
 /// again and again, and their sum.
 pub fn audited_by_long_snapshots<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    if !setup.interleaves {
+    if !setup.interleaves || setup.snapshots_lock {
         return;
     }
     let rows: Vec<_> = (0..ACCOUNTS).map(|id| (id, 10)).collect();

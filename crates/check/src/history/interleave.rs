@@ -30,6 +30,26 @@ pub fn find_anomaly<P: Protocol<Worker: Interactive>>(
     seed: u64,
     rounds: usize,
 ) -> Option<Explanation> {
+    find(setup, seed, rounds, |verdict| match verdict {
+        Verdict::Anomalous(mut explanations) => Some(explanations.swap_remove(0)),
+        _ => None,
+    })
+}
+
+/// As [`find_anomaly`], for the first history that has no serial order although all is as promised: what snapshot isolation allows.
+pub fn find_skew<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, seed: u64, rounds: usize) -> Option<Explanation> {
+    find(setup, seed, rounds, |verdict| match verdict {
+        Verdict::Skewed(explanation) => Some(explanation),
+        _ => None,
+    })
+}
+
+fn find<P: Protocol<Worker: Interactive>>(
+    setup: &Setup<P>,
+    seed: u64,
+    rounds: usize,
+    wanted: impl Fn(Verdict) -> Option<Explanation>,
+) -> Option<Explanation> {
     let mut random = Random::stream(14, seed);
     let database = setup.open();
     let mut left = rounds;
@@ -38,10 +58,10 @@ pub fn find_anomaly<P: Protocol<Worker: Interactive>>(
         left -= waves;
         let mix = Mix::draw(&mut random);
         let history = record(setup, &database, &mut random, &mix, waves);
-        match checker::check(&history, setup.strict) {
-            Verdict::Serializable(_) => {}
-            Verdict::Anomalous(mut explanations) => return Some(explanations.swap_remove(0)),
-            Verdict::Undecided => panic!("seed {seed} leaves too much open"),
+        let verdict = checker::check_at(&history, setup.strict, P::ISOLATION);
+        assert!(!matches!(verdict, Verdict::Undecided), "seed {seed} leaves too much open");
+        if let Some(explanation) = wanted(verdict) {
+            return Some(explanation);
         }
     }
     None

@@ -11,7 +11,7 @@ mod rows;
 mod script;
 mod threads;
 
-pub use interleave::find_anomaly;
+pub use interleave::{find_anomaly, find_skew};
 pub use log::{Log, Sequence};
 pub use recorded::Recorded;
 pub use rows::Tracked;

@@ -3,18 +3,23 @@
 //! any index; nothing is leaked; and the next transaction runs.
 
 mod script;
+#[path = "../setups/mod.rs"]
+mod setups;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use polychron_check::Setup;
 use polychron_engine::{Error, IndexDefinition, Interactive, Protocol, Row, Worker};
 use polychron_memory::faults::{Refusal, refuse};
 use polychron_protocols::cicada::Cicada;
+use polychron_protocols::hekaton::{self, Hekaton};
 use polychron_protocols::key_value::KeyValue;
-use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo, TidSource};
+use polychron_protocols::locking::Locking;
+use polychron_protocols::maflingo::{GlobalTid, LocalTid};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
+
+use setups::{bohm, by_epochs, cicada, maflingo};
 
 use script::{Fault, ON_PURPOSE, Script, State, Tables};
 
@@ -208,7 +213,11 @@ faults! {
     multi_version: multi_version(), AllOrNothing;
     maflingo: maflingo::<LocalTid>(), AllOrNothing;
     global_tid: maflingo::<GlobalTid>(), AllOrNothing;
+    bohm: bohm(), AllOrNothing;
+    hekaton_mvo: by_epochs::<Hekaton>(), AllOrNothing;
+    snapshot_isolation: by_epochs::<Hekaton<hekaton::Snapshot>>(), AllOrNothing;
     serial: by_epochs::<Serial>(), AllOrNothing;
+    locking: by_epochs::<Locking>(), AllOrNothing;
     partitioned_store: by_epochs::<PartitionedStore>(), AllOrNothing;
     key_value: by_epochs::<KeyValue>(), WholeOperations;
 }
@@ -219,37 +228,7 @@ polychron_check::conformance!(@group by_epochs::<KeyValue>(), limits: keys, raw_
 polychron_check::conformance!(@group by_epochs::<KeyValue>(), reclamation: updates, growing_updates,
     deletions_and_insertions, secondary_entries, dropped_tables, workers_that_leave);
 
-fn maflingo<T: TidSource>() -> Setup<Maflingo<T>> {
-    let options =
-        polychron_protocols::maflingo::Options { epoch_interval: Duration::from_secs(3600), ..Default::default() };
-    Setup::new(options, |database| database.tick())
-}
-
-/// Cicada whose horizons move only when the tests move them, and whose timestamps are counted.
-fn cicada() -> Setup<Cicada> {
-    let still = Duration::from_secs(3600);
-    let options = polychron_protocols::cicada::Options {
-        central_clock: true,
-        collection_interval: still,
-        background_interval: still,
-        ..Default::default()
-    };
-    Setup::new(options, |database| database.tick())
-}
-
-/// The same with multi-version indexes.
+/// Multi-version indexes keep the places of records.
 fn multi_version() -> Setup<Cicada> {
-    let mut setup = cicada();
-    setup.options.indexes = polychron_protocols::cicada::Indexes::MultiVersion;
-    setup.kept_places_bytes = 8 * 384;
-    setup
-}
-
-/// A protocol that has no clock but the memory's.
-fn by_epochs<P: Protocol>() -> Setup<P> {
-    let mut setup = Setup::new(P::Options::default(), |database: &Arc<P>| {
-        database.memory().epochs().advance();
-    });
-    setup.common.memory.epoch_interval = None;
-    setup
+    Setup { kept_places_bytes: 8 * 384, ..setups::multi_version() }
 }

@@ -15,7 +15,9 @@ use polychron_engine::{
     Commit, Common, Error, Insertion, Interactive, Mode, Operations, Projection, Protocol, Stop, Table,
     TableDefinition, Transaction, Worker, drive,
 };
-use polychron_protocols::cicada::{Cicada, CicadaTransaction, CicadaWorker, Consistency, Options, Point, Step};
+use polychron_protocols::cicada::{
+    Cicada, CicadaTransaction, CicadaWorker, Consistency, Indexes, Options, Point, Step,
+};
 use polychron_schema::{Index, Row};
 
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
@@ -726,6 +728,91 @@ fn insertion_into_a_range_of_a_later_one() -> bool {
     stage.skew(|t| count(&stage, t), |t| insert(&stage, t))
 }
 
+// Nodes of multi-version indexes.
+
+/// Rows 0, 10, …, 590: more than one leaf holds, and fewer than three leaves are sure to.
+fn versioned() -> Stage {
+    let rows: Vec<_> = (0..60).map(|number| (10 * number, 0)).collect();
+    Stage::open(&rows, |options| options.indexes = Indexes::MultiVersion)
+}
+
+/// Plays: a later transaction changes an index, an earlier one inserts a row and commits, and the later one commits as well. It went
+/// wrong when the row is not there.
+fn row_beside(id: u64, change: impl FnOnce(&Stage, &mut Tx<'_>) -> Result<(), Stop>) -> bool {
+    let stage = versioned();
+    let (mut left, mut right) = (stage.worker(), stage.worker());
+    let (earlier, mut later) = (left.begin(Mode::ReadWrite).unwrap(), right.begin(Mode::ReadWrite).unwrap());
+    change(&stage, &mut later).unwrap();
+    assert!(attempt(earlier, |t| stage.put(t, id, 1)), "nobody is in its way");
+    attempt(later, |_| Ok(())) && stage.value(id) != Some(1)
+}
+
+fn insertions_into_one_leaf() -> bool {
+    row_beside(5, |stage, t| stage.put(t, 6, 1))
+}
+
+/// The first leaf becomes empty, and takes over what the next one covers, into which the earlier transaction inserts.
+fn insertion_into_a_leaf_that_is_merged() -> bool {
+    row_beside(505, |stage, t| (0..30).try_for_each(|number| t.delete(&stage.items, 10 * number).map(drop)))
+}
+
+/// The later of two transactions writes a row unread that the earlier one deletes.
+fn write_of_an_earlier_deletion() -> bool {
+    let stage = versioned();
+    let (mut left, mut right) = (stage.worker(), stage.worker());
+    let (earlier, mut later) = (left.begin(Mode::ReadWrite).unwrap(), right.begin(Mode::ReadWrite).unwrap());
+    stage.put(&mut later, 10, 1).unwrap();
+    assert!(attempt(earlier, |t| t.delete(&stage.items, 10).map(drop)), "nobody is in its way");
+    attempt(later, |_| Ok(())) && stage.value(10) != Some(1)
+}
+
+/// Whether a transaction that has missed a row sees the flag, and commits.
+fn sees_the_flag(stage: &Stage, t: Tx<'_>) -> bool {
+    let mut flag = 0;
+    let committed = attempt(t, |t| {
+        flag = present(t, &stage.items, FLAG)?.unwrap();
+        Ok(())
+    });
+    committed && flag == 1
+}
+
+/// Between the root and the leaf an earlier transaction divides the leaf, with the wanted key on the other side.
+fn key_in_a_leaf_that_is_divided() -> bool {
+    let stage = versioned();
+    let (earlier, mut later) = (stage.lasting(Mode::ReadWrite), stage.lasting(Mode::ReadWrite));
+    interrupt(Point::Led, {
+        let stage = stage.clone();
+        move || {
+            assert!(attempt(earlier, |t| {
+                (101..140).filter(|id| id % 10 != 0).try_for_each(|id| stage.put(t, id, 1))?;
+                stage.put(t, FLAG, 1)
+            }));
+        }
+    });
+    let missed = present(&mut later, &stage.items, 139).unwrap().is_none();
+    missed && sees_the_flag(&stage, later)
+}
+
+/// Between a leaf and a record an earlier transaction deletes the row. Another earlier one then gives its key a new record.
+fn row_that_goes_and_comes_back() -> bool {
+    let stage = versioned();
+    let (first, second) = (stage.lasting(Mode::ReadWrite), stage.lasting(Mode::ReadWrite));
+    let mut later = stage.lasting(Mode::ReadWrite);
+    interrupt(Point::Led, {
+        let stage = stage.clone();
+        // The first time a node leads to a node, and the second time a leaf to the row.
+        move || {
+            interrupt(Point::Led, move || assert!(attempt(first, |t| t.delete(&stage.items, 10).map(drop))));
+        }
+    });
+    let missed = present(&mut later, &stage.items, 10).unwrap().is_none();
+    assert!(attempt(second, |t| {
+        stage.put(t, 10, 1)?;
+        stage.put(t, FLAG, 1)
+    }));
+    missed && sees_the_flag(&stage, later)
+}
+
 // Collection and thinning.
 
 /// A key that came back on its tombstone is there when the tombstone would have been due.
@@ -1069,6 +1156,11 @@ crate::killers! { Step:
     NodesOfRanges: count_of_a_range;
     NodesOfUndone: absent_key_that_was_inserted_and_given_up;
     NodesOfDeleted: absent_key_that_was_inserted_and_deleted;
+    NodesOfChanges: insertions_into_one_leaf;
+    NodesOfMerges: insertion_into_a_leaf_that_is_merged;
+    NodesOfBlindWrites: write_of_an_earlier_deletion;
+    FollowSiblings: key_in_a_leaf_that_is_divided;
+    LookAgain: row_that_goes_and_comes_back;
     PartsOfMisses: insertion_that_a_later_one_missed;
     PartsOfInsertions: insertion_under_a_later_one;
     PartsOfRanges: insertion_into_a_range_of_a_later_one;

@@ -3,10 +3,15 @@
 //! A *killer* plays one interleaving in one thread and tells whether it went wrong. With the whole protocol it must not, and
 //! with one step left out it must. `docs/mutation-proof.md` lists steps and killers, and is compared with them.
 
+mod bohm;
 mod cicada;
+mod hekaton;
+mod locking;
 mod maflingo;
 mod partitioned_store;
 mod serial;
+#[path = "../setups/mod.rs"]
+mod setups;
 
 use polychron_engine::mutations::{Named, leave_out};
 
@@ -60,8 +65,17 @@ fn the_page_is_complete() {
     for &step in polychron_protocols::cicada::Step::ALL {
         look_for("cicada", step.name(), cicada::killer(step).0);
     }
+    for &step in polychron_protocols::hekaton::Step::ALL {
+        look_for("hekaton", step.name(), hekaton::killer(step).0);
+    }
+    for &step in polychron_protocols::locking::Step::ALL {
+        look_for("locking", step.name(), locking::killer(step).0);
+    }
     for &step in polychron_protocols::partitioned_store::Step::ALL {
         look_for("partitioned_store", step.name(), partitioned_store::killer(step).0);
+    }
+    for &step in polychron_protocols::bohm::Step::ALL {
+        look_for("bohm", step.name(), bohm::killer(step).0);
     }
     for &step in polychron_protocols::serial::Step::ALL {
         look_for("serial", step.name(), serial::killer(step).0);
@@ -76,10 +90,9 @@ fn the_page_is_complete() {
 #[ignore = "told for docs/mutation-proof.md, step by step"]
 fn random_search() {
     use polychron_check::conformance::differential;
-    use polychron_protocols::maflingo::{Maflingo, Options, Step};
+    use polychron_protocols::maflingo::{LocalTid, Step};
     let wanted = std::env::var("POLYCHRON_CHECK_STEP").unwrap_or_default();
-    let options = Options { epoch_interval: std::time::Duration::from_secs(3600), ..Options::default() };
-    let setup = polychron_check::Setup::<Maflingo>::new(options, |database| database.tick());
+    let setup = setups::maflingo::<LocalTid>();
     let _without = Step::ALL.iter().find(|step| step.name() == wanted).map(|&step| leave_out(step));
     differential::interleaved(&setup);
     differential::one_by_one(&setup);

@@ -10,8 +10,10 @@ mod hints;
 mod keeper;
 mod nodes;
 mod prefetch;
+mod record;
 mod rows;
 mod table;
+mod undo;
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -33,8 +35,10 @@ pub use hints::Hints;
 pub use keeper::{Keeper, Keys, OwnedKey, for_each, wait_for};
 pub use nodes::{NodeSet, NodeStep};
 pub use prefetch::{GROUP, Prefetched, execute_in_groups};
+pub use record::{Record, RowRecords};
 pub use rows::{check_key, check_row, entry_words, key_in_entry, words_of};
 pub use table::{Blueprint, Keyed, StoreTable};
+pub use undo::{UndoLog, Undoable};
 
 /// An index of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

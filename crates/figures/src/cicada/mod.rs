@@ -14,6 +14,7 @@ pub(crate) const PAPER: Paper = Paper {
     scope: "The paper measures with up to 28 threads on 28 cores, against seven systems. Here are as many threads as cores, and of \
             those systems Silo's protocol, as Maflingo. What shows only where many cores meet cannot show on few: claims that \
             need them are marked, and the reason is given where one does not hold.",
+    records: 10_000_000,
     plans: PLANS,
 };
 

@@ -24,18 +24,18 @@ use super::timestamp::Timestamp;
 const PLACE: IndexPlace = IndexPlace { table: TableId(3), index: IndexId(0) };
 
 /// Who has passed its validation.
-type Passed = Arc<Mutex<Vec<&'static str>>>;
+pub(super) type Passed = Arc<Mutex<Vec<&'static str>>>;
 
-fn pass(passed: &Passed, who: &'static str) {
+pub(super) fn pass(passed: &Passed, who: &'static str) {
     passed.lock().expect("no thread panics").push(who);
 }
 
-fn have_passed(passed: &Passed) -> usize {
+pub(super) fn have_passed(passed: &Passed) -> usize {
     passed.lock().expect("no thread panics").len()
 }
 
 /// A record without a version.
-fn empty(guard: &Guard<'_>) -> Record {
+pub(super) fn empty(guard: &Guard<'_>) -> Record {
     let place = guard.allocate(HEAD_BYTES + 8).expect("memory is there");
     // SAFETY: the block has room for a head and a word, and nobody else knows it.
     unsafe { Record::create(place) }
@@ -51,7 +51,7 @@ fn version(record: Record, wts: u64, guard: &Guard<'_>) -> Version {
 }
 
 /// Puts a version into its place; `false`: the record is closed.
-fn install(record: Record, version: Version) -> bool {
+pub(super) fn install(record: Record, version: Version) -> bool {
     loop {
         let mut place = record.latest();
         let below = loop {

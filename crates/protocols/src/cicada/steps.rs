@@ -76,6 +76,16 @@ named! {
         NodesOfUndone,
         /// So does an insertion that the transaction itself deletes again.
         NodesOfDeleted,
+        /// In a multi-version index, a node that an insertion or a deletion changes was read.
+        NodesOfChanges,
+        /// So were the nodes that are merged, and the one above them.
+        NodesOfMerges,
+        /// So was the leaf that leads to a row which is written unread.
+        NodesOfBlindWrites,
+        /// A way down that comes to a node whose keys end before the wanted one goes on to the right.
+        FollowSiblings,
+        /// A leaf that leads to a record without a row is looked at again.
+        LookAgain,
         /// A key that was missed is a part that was seen empty.
         PartsOfMisses,
         /// So is a key that is inserted.
@@ -152,6 +162,8 @@ named! {
         Ended,
         /// The moments that are held were looked at.
         Counted,
+        /// A node of a multi-version index has led to a record that was not looked at yet.
+        Led,
         /// A transaction is held back because a reader is too far behind.
         HeldBack,
     }

@@ -3,6 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
+use polychron_base::sizes::scaled;
 use polychron_base::{Error, IndexId, Stop};
 use polychron_engine::stores::for_each;
 use polychron_engine::{
@@ -167,7 +168,7 @@ fn rows_are_never_torn() {
         for thread in 0..3u64 {
             let mut worker = database.worker().unwrap();
             scope.spawn(move || {
-                for round in 0..polychron_base::sizes::scaled(3000, 20) as u64 {
+                for round in 0..scaled(3000, 20) as u64 {
                     let (id, value) = (round % KEYS, round * 3 + thread);
                     run(&mut worker, |transaction| {
                         match round % 5 {
@@ -187,7 +188,7 @@ fn rows_are_never_torn() {
 
 #[test]
 fn of_insertions_of_one_key_one_succeeds() {
-    const ROUNDS: u64 = 500;
+    const ROUNDS: u64 = scaled(500, 20) as u64;
     let (database, table, _worker) = open::<Wide>();
     let wins: u64 = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..3)
@@ -221,16 +222,18 @@ fn memory_comes_back() {
         database.memory().statistics().used_bytes
     };
     let empty = used(&mut worker);
-    for round in 0..20 {
+    let rows = scaled(200, 20) as u64;
+    for round in 0..scaled(20, 3) as u32 {
         run(&mut worker, |transaction| {
-            (0..200).try_for_each(|id| transaction.insert(&table, &person(id, round, id)))?;
-            (0..200).try_for_each(|id| transaction.delete(&table, id).map(drop))
+            (0..rows).try_for_each(|id| transaction.insert(&table, &person(id, round, id)))?;
+            (0..rows).try_for_each(|id| transaction.delete(&table, id).map(drop))
         })
         .unwrap();
     }
     let after = used(&mut worker);
     assert!(after <= empty + (16 << 10), "{empty} before, {after} after");
-    run(&mut worker, |transaction| (0..200).try_for_each(|id| transaction.insert(&table, &person(id, 1, id)))).unwrap();
+    run(&mut worker, |transaction| (0..rows).try_for_each(|id| transaction.insert(&table, &person(id, 1, id))))
+        .unwrap();
     database.drop_table(table.id()).unwrap();
     let dropped = used(&mut worker);
     assert!(dropped < empty, "{empty} with an empty table, {dropped} without");

@@ -1,7 +1,7 @@
 //! Tables and indexes come and go under all locks, so no transaction ever sees a change of them.
 
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::stores::{Blueprint, Keyed, Keys, Store, StoreTable, entry_words, for_each};
+use polychron_engine::stores::{Blueprint, Keyed, Keys, Record, Store, StoreTable, entry_words, for_each};
 use polychron_engine::{IndexDefinition, TableDefinition, catalog};
 use polychron_index::Inserted;
 use polychron_memory::Guard;
@@ -9,7 +9,6 @@ use polychron_schema::{KeyScratch, RowBuffer, RowRef};
 
 use super::locks::AllLocked;
 use super::protocol::PartitionedStore;
-use super::record::Record;
 use super::rows::find;
 use super::table::{Index, KeyColumn, Table};
 

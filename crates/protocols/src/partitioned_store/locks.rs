@@ -18,15 +18,6 @@ pub(super) struct Locks {
     words: Box<[CachePadded<AtomicU64>]>,
 }
 
-/// A number that tells the calling thread from all other living ones.
-#[inline]
-fn this_thread() -> u64 {
-    polychron_sync::thread_local! {
-        static HERE: u8 = const { 0 };
-    }
-    HERE.with(|here| std::ptr::from_ref(here).addr() as u64)
-}
-
 impl Locks {
     pub(super) fn new(partitions: usize) -> Self {
         Self { words: (0..partitions).map(|_| CachePadded::new(AtomicU64::new(0))).collect() }
@@ -139,7 +130,7 @@ impl Partitions {
     /// As [`Locks::lock`]; none is held then.
     #[inline]
     pub(super) fn lock(&mut self, locks: &Locks) -> Result<(), Error> {
-        let thread = this_thread();
+        let thread = polychron_sync::this_thread();
         if self.all {
             return (0..locks.len()).try_for_each(|partition| {
                 locks.lock(partition, thread).inspect_err(|_| (0..partition).for_each(|held| locks.unlock(held)))

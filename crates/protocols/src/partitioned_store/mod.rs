@@ -10,7 +10,7 @@
 //! that share a partition do not overlap at all. The order is that of taking the locks, and agrees with real time.
 //! Snapshots are transactions that may not write, and are never stale.
 //!
-//! **Invariants** are written where they are relied on: locks in `locks.rs`, records in `record.rs`, undoing in `undo.rs`.
+//! **Invariants** are written where they are relied on: locks in `locks.rs`, records and undoing in `engine::stores`.
 //! `docs/protocols/partitioned-store.md` lists them, and what was chosen where the thesis is silent.
 
 mod ddl;
@@ -19,7 +19,6 @@ mod locks;
 mod model;
 mod options;
 mod protocol;
-mod record;
 mod rows;
 mod scan;
 mod steps;
@@ -27,7 +26,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod transaction;
-mod undo;
 mod worker;
 
 pub use options::Options;

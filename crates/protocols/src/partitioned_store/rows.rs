@@ -4,17 +4,15 @@ use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId};
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{Keyed, entry_words, words_of};
+use polychron_engine::stores::{Keyed, Record, UndoLog, entry_words, words_of};
 use polychron_engine::{Insertion, Projection};
 use polychron_index::Inserted;
 use polychron_memory::Guard;
 use polychron_schema::{Changes, KeyScratch, RowBuffer, RowMut, RowRef};
 
-use super::record::Record;
 use super::steps::Step;
-use super::table::{Entries, Index, Table, partition_of};
+use super::table::{At, Entries, Index, Table, Undone, partition_of};
 use super::transaction::PartitionedTransaction;
-use super::undo::{At, Log};
 
 #[cold]
 pub(super) fn undeclared<K: EncodedKey>(table: &Table, key: K) -> Error {
@@ -37,7 +35,7 @@ fn insert<K: EncodedKey>(
     partition: usize,
     key: K,
     row: &[u64],
-    log: &mut Log,
+    log: &mut UndoLog<At>,
     guard: &Guard<'_>,
 ) -> Result<bool, Error> {
     let store = &index.stores[partition];
@@ -68,7 +66,7 @@ fn insert<K: EncodedKey>(
 
 /// Deletes a key. `false`: it is absent.
 #[inline]
-fn delete<K: EncodedKey>(index: &Index, partition: usize, key: K, log: &mut Log, guard: &Guard<'_>) -> bool {
+fn delete<K: EncodedKey>(index: &Index, partition: usize, key: K, log: &mut UndoLog<At>, guard: &Guard<'_>) -> bool {
     let store = &index.stores[partition];
     let Some(record) = find(store, key, guard) else { return false };
     record.set_deleted(true);
@@ -112,7 +110,7 @@ impl PartitionedTransaction<'_> {
 
     pub(super) fn undo_to(&mut self, position: usize) {
         let state = &mut *self.state;
-        state.log.undo_to(position, &state.tables, &self.guard);
+        state.log.undo_to(position, &Undone(&state.tables), &self.guard);
     }
 
     /// Runs one operation; when it fails or refuses, what it did is undone.
@@ -247,6 +245,8 @@ impl PartitionedTransaction<'_> {
                 return Ok(moved);
             }
         }
+        let store = &table.primary.stores[partition];
+        let at = At { place: store.place, partition };
         let log = &mut self.state.log;
         // SAFETY: the transaction holds the partition's lock, and nothing is written before the slice is used up.
         let old = unsafe { record.words() };
@@ -254,17 +254,16 @@ impl PartitionedTransaction<'_> {
         if !changes.whole_row() {
             // Without variable columns changed, only words of the fixed part are written, which every row has.
             let words = words_of(&changes.hull());
-            log.overwritten(record, words.start, &old[words.clone()], length);
+            log.overwritten(at, record, words.start, &old[words.clone()], length);
             record.write(words.start, &row.as_words()[words], length);
         } else if row.as_words().len() <= record.capacity() {
-            log.overwritten(record, 0, old, length);
+            log.overwritten(at, record, 0, old, length);
             record.write(0, row.as_words(), row.as_words().len());
         } else {
             let larger = Record::new(row.as_words(), &self.guard)?;
-            let store = &table.primary.stores[partition];
             let replaced = store.index().replace(key, record.handle(), larger.handle(), &self.guard);
             assert!(replaced, "the record was found under the lock that is still held");
-            log.replaced(At { place: store.place, partition }, key, record, larger);
+            log.replaced(at, key, record, larger);
         }
         Ok(Insertion::Inserted)
     }

@@ -4,13 +4,12 @@ use std::ops::{Bound, ControlFlow};
 
 use polychron_base::{Error, IndexId, Stop};
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{Batch, key_in_entry, words_of};
+use polychron_engine::stores::{Batch, Record, Records, RowRecords, key_in_entry, words_of};
 use polychron_engine::{Direction, Scan};
 use polychron_index::Handle;
 use polychron_memory::Guard;
 use polychron_schema::RowRef;
 
-use super::record::{HEADER_BYTES, Record};
 use super::rows::{find, undeclared};
 use super::steps::Step;
 use super::table::{Index, Table, partition_of};
@@ -138,7 +137,7 @@ impl PartitionedTransaction<'_> {
     ) -> Result<(), Stop> {
         let scan = visit.scan;
         let ordered = index.stores[partition].scanned(scan)?;
-        let lines = (words_of(&scan.projection).end.min(56) * 8 + HEADER_BYTES).div_ceil(64);
+        let lines = (words_of(&scan.projection).end.min(56) * 8 + RowRecords::HEADER_BYTES).div_ceil(64);
         let mut batch = std::mem::take(&mut self.state.buffers.batch);
         batch.begin(scan.limit, false);
         'scan: while batch.fill(ordered, scan, &self.guard) {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use polychron_base::key::{EncodedKey, Key16};
 use polychron_base::{IndexId, TableId};
-use polychron_engine::stores::{Keyed, Prefetched, Store, StoreTable};
+use polychron_engine::stores::{Keyed, Place, Prefetched, Record, Records, RowRecords, Store, StoreTable, Undoable};
 use polychron_index::AnyIndex;
+use polychron_memory::Guard;
 use polychron_schema::{ColumnType, KeyExtractor, Layout, TableDefinition};
 
 use super::locks::Locks;
-use super::record::{HEADER_BYTES, RowRecords};
 
 /// The index of one partition.
 pub(super) type Entries = Store<RowRecords>;
@@ -128,6 +128,32 @@ impl Prefetched for Declared<'_> {
     fn locate(&self, table: TableId, key: &Key16) -> Option<(&AnyIndex, usize)> {
         let table = self.tables.get(table.position())?.as_deref()?;
         let partition = partition_of(table, *key, self.locks).unwrap_or(0);
-        Some((table.primary.stores[partition].index(), table.lines(HEADER_BYTES)))
+        Some((table.primary.stores[partition].index(), table.lines(RowRecords::HEADER_BYTES)))
+    }
+}
+
+/// Where an entry stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At {
+    pub(super) place: Place,
+    pub(super) partition: usize,
+}
+
+/// The tables as the undo log sees them.
+pub(super) struct Undone<'t>(pub(super) &'t [Option<Arc<Table>>]);
+
+impl Undoable for Undone<'_> {
+    type At = At;
+
+    #[inline]
+    fn index(&self, at: At) -> &AnyIndex {
+        let table = self.0[at.place.table.position()].as_deref().expect("tables stay while a transaction runs");
+        let index = table.store(at.place.index).expect("indexes stay while a transaction runs");
+        index.stores[at.partition].index()
+    }
+
+    unsafe fn give_back(&self, record: Record, guard: &Guard<'_>) {
+        // SAFETY: nobody finds records but under the partition's locks, which the caller holds.
+        unsafe { record.free(guard) };
     }
 }

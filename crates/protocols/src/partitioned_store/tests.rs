@@ -3,6 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use polychron_base::sizes::scaled;
 use polychron_base::{Error, IndexId, Stop};
 use polychron_engine::{
     Common, Declare, Insertion, Interactive, Mode, Operations, Procedure, Protocol, Table, Transaction, Worker, drive,
@@ -151,19 +152,21 @@ fn partitions_are_read_out_of_keys() {
 
 #[test]
 fn scans_merge_the_partitions() {
+    // As many of each of the three owners.
+    let ids = scaled(90, 21);
     let mut bank = open(4);
-    fill(&mut bank, 10, 90);
+    fill(&mut bank, 10, ids as u32);
     let accounts = bank.tables.accounts;
-    let expected: Vec<_> = (0..10).flat_map(|branch| (0..90).map(move |id| account(branch, id))).collect();
+    let expected: Vec<_> = (0..10).flat_map(|branch| (0..ids as u32).map(move |id| account(branch, id))).collect();
     assert_eq!(all(&mut bank), expected);
     run(&mut bank.worker, |transaction| {
         let mut backward = transaction.scan(&accounts, ..).reverse().rows()?;
         backward.reverse();
         assert_eq!(backward, expected);
         assert_eq!(transaction.scan(&accounts, (3, 10)..(3, 20)).count()?, 10);
-        assert_eq!(transaction.scan_prefix(&accounts, (7,)).limit(80).rows()?, expected[630..710]);
+        assert_eq!(transaction.scan_prefix(&accounts, (7,)).limit(ids - 10).rows()?, expected[7 * ids..8 * ids - 10]);
         let owners: Vec<u32> = transaction.scan_by(&accounts, Account::BY_OWNER, 2).map(|row| row.owner()).collect()?;
-        assert_eq!(owners, vec![2; 300]);
+        assert_eq!(owners, vec![2; 10 * ids / 3]);
         Ok(())
     })
     .unwrap();
@@ -250,7 +253,7 @@ fn threads_keep_the_sum() {
             let mut worker = bank.database.worker().unwrap();
             let tables = bank.tables;
             scope.spawn(move || {
-                for round in 0..polychron_base::sizes::scaled(2000, 30) as u32 {
+                for round in 0..scaled(2000, 30) as u32 {
                     let branch = ((round + thread) % u32::from(BRANCHES)) as u16;
                     let other = if round % 8 == 0 { (branch + 1) % BRANCHES } else { branch };
                     let mut transfer = transfer(tables, (branch, round % 4), (other, (round + 1) % 4));
@@ -329,13 +332,14 @@ fn memory_comes_back() {
         database.memory().statistics().used_bytes
     };
     let empty = used(&mut bank);
-    for _ in 0..10 {
+    let rows = scaled(200, 20) as u32;
+    for _ in 0..scaled(10, 2) {
         run(&mut bank.worker, |transaction| {
-            (0..200).try_for_each(|id| transaction.insert(&accounts, &account((id % 5) as u16, id)))
+            (0..rows).try_for_each(|id| transaction.insert(&accounts, &account((id % 5) as u16, id)))
         })
         .unwrap();
         run(&mut bank.worker, |transaction| {
-            (0..200).try_for_each(|id| {
+            (0..rows).try_for_each(|id| {
                 let note = "x".repeat(id as usize);
                 transaction.update(&accounts, ((id % 5) as u16, id), |row| row.set_note(&note).unwrap())?;
                 transaction.delete(&accounts, ((id % 5) as u16, id)).map(drop)

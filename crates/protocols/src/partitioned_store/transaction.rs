@@ -13,7 +13,7 @@ use polychron_schema::{RowBuffer, RowMut, RowRef};
 use super::locks::Locks;
 use super::rows::find;
 use super::steps::Step;
-use super::table::{Table, partition_of};
+use super::table::{Table, Undone, partition_of};
 use super::worker::State;
 
 /// Memory that operations use one after the other.
@@ -38,7 +38,7 @@ pub struct PartitionedTransaction<'w> {
 impl<'w> PartitionedTransaction<'w> {
     /// The locks of `state.partitions` have just been taken.
     pub(super) fn new(locks: &'w Locks, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
-        debug_assert!(state.log.len() == 0, "the transaction before left something behind");
+        debug_assert!(state.log.is_empty(), "the transaction before left something behind");
         Self { locks, state, guard, read_only: mode == Mode::Snapshot }
     }
 
@@ -54,7 +54,7 @@ impl<'w> PartitionedTransaction<'w> {
 impl Drop for PartitionedTransaction<'_> {
     fn drop(&mut self) {
         if left_out(Step::UndoTransactions) {
-            self.state.log.commit(&self.state.tables, &self.guard);
+            self.state.log.commit(&Undone(&self.state.tables), &self.guard);
         }
         self.undo_to(0);
         self.state.partitions.unlock(self.locks);
@@ -66,7 +66,7 @@ impl Commit for PartitionedTransaction<'_> {
     #[inline]
     fn commit(self) -> Result<(), Stop> {
         let state = &mut *self.state;
-        state.log.commit(&state.tables, &self.guard);
+        state.log.commit(&Undone(&state.tables), &self.guard);
         // The locks go with the transaction, which has nothing left to undo.
         Ok(())
     }

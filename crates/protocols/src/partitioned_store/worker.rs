@@ -8,16 +8,15 @@ use polychron_base::{Abort, Error, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::options::Retry;
-use polychron_engine::stores::{Hints, execute_in_groups};
+use polychron_engine::stores::{Hints, UndoLog, execute_in_groups};
 use polychron_engine::{Access, Counters, Declare, Interactive, Mode, Procedure, Worker, drive};
 use polychron_memory::Local;
 
 use super::locks::{Locks, Partitions};
 use super::protocol::PartitionedStore;
 use super::steps::Step;
-use super::table::{Declared, Table};
+use super::table::{At, Declared, Table};
 use super::transaction::{Buffers, PartitionedTransaction};
-use super::undo::Log;
 
 /// One thread's way into the database.
 #[derive(Debug)]
@@ -31,7 +30,7 @@ pub struct PartitionedWorker {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) buffers: Buffers,
-    pub(super) log: Log,
+    pub(super) log: UndoLog<At>,
     /// Between transactions: what the next one wants. In a transaction: what it holds.
     pub(super) partitions: Partitions,
     pub(super) tables: Seen<Table>,
@@ -60,7 +59,7 @@ impl PartitionedWorker {
         let local = database.memory.register()?;
         let counters = database.counters.register();
         let partitions = Partitions::new(database.locks.len());
-        let (buffers, log) = (Buffers::default(), Log::default());
+        let (buffers, log) = (Buffers::default(), UndoLog::default());
         let (tables, hints) = (Seen::default(), Hints::default());
         let state = State { buffers, log, partitions, tables, hints, counters };
         Ok(Self { local, state, database: Arc::clone(database) })

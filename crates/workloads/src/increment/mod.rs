@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use polychron_base::key::Key8;
+use polychron_base::Error;
 use polychron_base::random::{Random, Zipf};
-use polychron_base::{Error, TableId};
 use polychron_engine::{Access, Declare, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker};
 
+use crate::declare::declare_key;
 use crate::run::{IndexChoice, Part, Totals, for_each_row, load_rows};
 use crate::{CheckError, Checked, Client, Transact, Workload};
 
@@ -201,9 +201,8 @@ impl Procedure for IncrementProcedure {
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        let table: TableId = self.table.id();
         for &key in self.keys() {
-            declaration.key(table, Key8::new(key, 8), Access::Write);
+            declare_key(declaration, &self.table, key, Access::Update);
         }
     }
 }

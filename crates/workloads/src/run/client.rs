@@ -15,7 +15,8 @@ use crate::{Client, Transact};
 /// The most kinds of transactions a workload has.
 pub(super) const MAX_KINDS: usize = 16;
 
-/// Every so many transactions one is timed: reading the clock twice takes some 25 ns, which small transactions would feel.
+/// Of the transactions of a kind one in so many is timed, the first among them: reading the clock twice takes some 25 ns, which
+/// small transactions would feel.
 const TIMED_EVERY: u64 = 8;
 
 /// Latencies above this count as this.
@@ -92,57 +93,85 @@ pub(super) struct Failure {
     pub(super) error: Error,
 }
 
+/// Times some of the transactions of each kind, from when they are handed over.
+struct Timer {
+    clock: SystemClock,
+    latencies: Vec<Histogram<u64>>,
+    /// How many transactions of each kind are left out before the next is timed.
+    left: [u64; MAX_KINDS],
+}
+
+impl Timer {
+    fn new(kinds: usize) -> Self {
+        let empty = Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("the bounds are constants that fit");
+        Self { clock: SystemClock::new(), latencies: vec![empty; kinds], left: [0; MAX_KINDS] }
+    }
+
+    fn reset(&mut self) {
+        self.latencies.iter_mut().for_each(Histogram::reset);
+        self.left = [0; MAX_KINDS];
+    }
+
+    /// Whether this transaction is to be timed.
+    #[inline]
+    fn is_due(&mut self, kind: usize) -> bool {
+        let left = &mut self.left[kind];
+        *left = if *left == 0 { TIMED_EVERY } else { *left } - 1;
+        *left == TIMED_EVERY - 1
+    }
+
+    #[inline]
+    fn record(&mut self, kind: usize, begun_ns: u64) {
+        self.latencies[kind].saturating_record(self.clock.now_ns() - begun_ns);
+    }
+}
+
 /// One thread's loop and what it gathers.
 pub(super) struct Loop<'r, C: Client> {
     client: C,
     tally: &'r Tally,
     phase: &'r Phase,
-    clock: SystemClock,
-    latencies: Histogram<u64>,
+    timer: Timer,
     batch: Vec<C::Procedure>,
     kinds: Vec<usize>,
     batch_size: usize,
     pregenerate: usize,
-    since_timed: u64,
     isolation: Isolation,
 }
 
 impl<'r, C: Client> Loop<'r, C> {
     pub(super) fn new(
         client: C,
-        tally: &'r Tally,
-        phase: &'r Phase,
+        kinds: usize,
+        (tally, phase): (&'r Tally, &'r Phase),
         settings: &Settings,
         isolation: Isolation,
     ) -> Self {
-        let latencies = Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("the bounds are constants that fit");
         Self {
             client,
             tally,
             phase,
             isolation,
-            clock: SystemClock::new(),
-            latencies,
+            timer: Timer::new(kinds),
             batch: Vec::with_capacity(settings.batch),
             kinds: Vec::with_capacity(settings.batch),
             batch_size: settings.batch,
             pregenerate: settings.pregenerate,
-            since_timed: 0,
         }
     }
 
-    /// Executes transactions until the run is over, and returns the latencies of the measured interval.
-    pub(super) fn run<W: Worker>(mut self, worker: &mut W) -> Result<Histogram<u64>, Failure> {
+    /// Executes transactions until the run is over, and returns the latencies of the measured interval by kind.
+    pub(super) fn run<W: Worker>(mut self, worker: &mut W) -> Result<Vec<Histogram<u64>>, Failure> {
         let mut drawn: Vec<C::Procedure> = (0..self.pregenerate).map(|_| self.client.next()).collect();
         let mut position = 0;
         let mut phase = Phase::WARMUP;
         loop {
             let now = self.phase.get();
             if now == Phase::OVER {
-                return Ok(self.latencies);
+                return Ok(self.timer.latencies);
             }
             if now != phase {
-                self.latencies.reset();
+                self.timer.reset();
                 phase = now;
             }
             if !drawn.is_empty() {
@@ -167,45 +196,57 @@ impl<'r, C: Client> Loop<'r, C> {
     #[inline]
     fn execute<W: Worker>(&mut self, worker: &mut W, procedures: &mut [C::Procedure]) -> Result<(), Failure> {
         match procedures {
-            [single] => self.execute_single(worker, single),
+            [single] => {
+                let begun_ns = if self.timer.is_due(single.kind()) { Some(self.timer.clock.now_ns()) } else { None };
+                self.execute_single(worker, single, begun_ns)
+            }
             several => {
+                // All are handed over now, those too that wait until the others are done.
+                let begun_ns = self.timer.clock.now_ns();
                 let writing = partition(several);
                 let (writers, readers) = several.split_at_mut(writing);
-                self.execute_batch(worker, writers)?;
-                readers.iter_mut().try_for_each(|reader| self.execute_single(worker, reader))
+                self.execute_batch(worker, writers, begun_ns)?;
+                readers.iter_mut().try_for_each(|reader| {
+                    let is_due = self.timer.is_due(reader.kind());
+                    self.execute_single(worker, reader, is_due.then_some(begun_ns))
+                })
             }
         }
     }
 
     #[inline]
-    fn execute_single<W: Worker>(&mut self, worker: &mut W, procedure: &mut C::Procedure) -> Result<(), Failure> {
-        self.since_timed += 1;
-        let timed = self.since_timed >= TIMED_EVERY;
-        let begun = if timed { self.clock.now_ns() } else { 0 };
+    fn execute_single<W: Worker>(
+        &mut self,
+        worker: &mut W,
+        procedure: &mut C::Procedure,
+        begun_ns: Option<u64>,
+    ) -> Result<(), Failure> {
+        let kind = procedure.kind();
         let outcome = match procedure.mode() {
             Mode::ReadWrite => worker.execute(procedure),
             Mode::Snapshot => worker.snapshot(procedure),
         };
-        if timed {
-            self.since_timed = 0;
-            self.latencies.saturating_record(self.clock.now_ns() - begun);
+        if let Some(begun_ns) = begun_ns {
+            self.timer.record(kind, begun_ns);
         }
-        count(self.tally, procedure.kind(), outcome, self.isolation)?;
+        count(self.tally, kind, outcome, self.isolation)?;
         self.client.finished(procedure);
         Ok(())
     }
 
-    fn execute_batch<W: Worker>(&mut self, worker: &mut W, procedures: &mut [C::Procedure]) -> Result<(), Failure> {
+    fn execute_batch<W: Worker>(
+        &mut self,
+        worker: &mut W,
+        procedures: &mut [C::Procedure],
+        begun_ns: u64,
+    ) -> Result<(), Failure> {
         self.kinds.clear();
         self.kinds.extend(procedures.iter().map(Transact::kind));
-        let begun = self.clock.now_ns();
         let mut failure = None;
-        let &mut Self { isolation, tally, ref clock, ref kinds, ref mut latencies, ref mut since_timed, .. } = self;
+        let &mut Self { isolation, tally, ref kinds, ref mut timer, .. } = self;
         worker.execute_batch(procedures, &mut |position, outcome| {
-            *since_timed += 1;
-            if *since_timed >= TIMED_EVERY {
-                *since_timed = 0;
-                latencies.saturating_record(clock.now_ns() - begun);
+            if timer.is_due(kinds[position]) {
+                timer.record(kinds[position], begun_ns);
             }
             if let Err(failed) = count(tally, kinds[position], outcome, isolation) {
                 failure.get_or_insert(failed);

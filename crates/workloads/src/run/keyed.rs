@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use polychron_base::Error;
 use polychron_base::key::Key8;
-use polychron_engine::{Insertion, Procedure, Protocol, Stop, TableId, Transaction, Worker};
+use polychron_engine::{Access, Declare, Insertion, Procedure, Protocol, Stop, TableId, Transaction, Worker};
 use polychron_schema::{ColumnSpan, IndexKind, Layout, Projection, RowBuffer, RowRef};
 
 /// The kind of index on the command line.
@@ -84,6 +84,10 @@ impl<B: FnMut(u64, &mut RowBuffer) + Send> Procedure for LoadChunk<B> {
         }
         Ok(())
     }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        self.keys.clone().for_each(|key| declaration.key(self.table, Key8::new(key, 8), Access::Insert));
+    }
 }
 
 /// Shows `visit` the rows with the keys `0..count` of a database at rest, by point reads, so that any index will do; keys
@@ -123,6 +127,10 @@ impl<V: FnMut(u64, RowRef<'_>) + Send> Procedure for ReadChunk<V> {
             }
         }
         Ok(())
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        self.keys.clone().for_each(|key| declaration.key(self.table, Key8::new(key, 8), Access::Read));
     }
 }
 

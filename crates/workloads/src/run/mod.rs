@@ -166,7 +166,9 @@ pub fn run<P: Protocol, W: Workload>(
     let conflicts = after.conflicts() - before.conflicts();
     let of_before: BTreeMap<_, _> = before.aborts_by_reason().collect();
     let since = |(reason, count): (&'static str, u64)| (reason.to_owned(), count - of_before.get(reason).unwrap_or(&0));
-    let by_kind = W::KINDS.iter().zip(counts.completed).map(|(&kind, count)| (kind.to_owned(), count));
+    let by_kind = || W::KINDS.iter().zip(counts.completed).map(|(&kind, count)| (kind.to_owned(), count));
+    let (latency_us, latency_us_by_kind) = report::latencies(W::KINDS, &latencies);
+    let a_second = |count: u64| count as f64 / seconds.max(1e-9);
     Ok(Report {
         workload: W::NAME.to_owned(),
         protocol: P::NAME.to_owned(),
@@ -179,11 +181,13 @@ pub fn run<P: Protocol, W: Workload>(
         completed: counts.total(),
         rolled_back: counts.rolled_back,
         figures: workload.figures().into_iter().map(|(name, figure)| (name.to_owned(), figure)).collect(),
-        committed_tps: counts.total() as f64 / seconds.max(1e-9),
-        completed_by_kind: by_kind.collect(),
+        committed_tps: a_second(counts.total()),
+        completed_by_kind: by_kind().collect(),
+        tps_by_kind: by_kind().map(|(kind, count)| (kind, a_second(count))).collect(),
         abort_rate: abort_rate(conflicts, counts.total()),
         aborts: after.aborts_by_reason().map(since).filter(|&(_, count)| count > 0).collect(),
-        latency_us: Latencies::of(&latencies),
+        latency_us,
+        latency_us_by_kind,
         peak_rss_bytes: peak_rss_bytes(),
         memory: MemoryReport::of(&database.statistics()),
         versions: database.versions().map(VersionReport::from),
@@ -259,7 +263,8 @@ struct Measured {
     seconds: f64,
     before: Statistics,
     after: Statistics,
-    latencies: Histogram<u64>,
+    /// By thread and kind.
+    latencies: Vec<Vec<Histogram<u64>>>,
     interrupted: bool,
 }
 
@@ -267,8 +272,7 @@ impl Measured {
     /// Of a run that did not come to measuring.
     fn nothing<P: Protocol>(database: &Arc<P>) -> Self {
         let (before, after) = (database.statistics(), database.statistics());
-        let latencies = Histogram::new(3).expect("three digits are possible");
-        Self { counts: Counts::default(), seconds: 0.0, before, after, latencies, interrupted: true }
+        Self { counts: Counts::default(), seconds: 0.0, before, after, latencies: Vec::new(), interrupted: true }
     }
 }
 
@@ -295,7 +299,8 @@ fn measure<P: Protocol, W: Workload>(
                         polychron_memory::pin_thread(thread);
                     }
                     let client = workload.client(settings.seed, thread, threads);
-                    let ended = Loop::new(client, tally, phase, settings, P::ISOLATION).run(&mut worker);
+                    let ended =
+                        Loop::new(client, W::KINDS.len(), (tally, phase), settings, P::ISOLATION).run(&mut worker);
                     ended.map_err(|failed| {
                         failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failed);
                     })
@@ -309,7 +314,7 @@ fn measure<P: Protocol, W: Workload>(
         let mut measured = conductor.conduct(&phase, &over);
         for thread in running {
             match thread.join() {
-                Ok(Ok(latencies)) => measured.latencies.add(latencies).expect("all histograms have the same bounds"),
+                Ok(Ok(latencies)) => measured.latencies.push(latencies),
                 Ok(Err(())) => {}
                 Err(panic) => resume_unwind(panic),
             }
@@ -354,7 +359,7 @@ impl<P: Protocol> Conductor<'_, P> {
             seconds: (end.ns - begin.ns) as f64 / 1e9,
             before: begin.statistics,
             after: end.statistics,
-            latencies: Histogram::new(3).expect("three digits are possible"),
+            latencies: Vec::new(),
             interrupted: !finished,
         }
     }

@@ -35,14 +35,19 @@ pub struct Report {
     pub committed_tps: f64,
     /// Completed transactions by kind.
     pub completed_by_kind: BTreeMap<String, u64>,
+    /// Completed transactions a second by kind.
+    pub tps_by_kind: BTreeMap<String, f64>,
     /// What the workload counted besides.
     pub figures: BTreeMap<String, u64>,
     /// Conflicts as a share of all attempts.
     pub abort_rate: f64,
     /// Conflicts by reason.
     pub aborts: BTreeMap<String, u64>,
-    /// Latencies in microseconds, from handing a transaction (or its batch) over to its completion.
+    /// Latencies of single transactions in microseconds, from handing a transaction (or the batch that it is part of) over to
+    /// its answer.
     pub latency_us: Latencies,
+    /// The same by kind, of the kinds of which any was timed.
+    pub latency_us_by_kind: BTreeMap<String, Latencies>,
     /// The most memory the process has had at once, where the system tells it.
     pub peak_rss_bytes: Option<u64>,
     /// Memory of the database at the end, where the protocol uses the engine's.
@@ -97,9 +102,23 @@ pub struct Latencies {
     pub samples: u64,
 }
 
+/// The latencies of all transactions and of each kind, from those by thread and kind in nanoseconds.
+pub(super) fn latencies(kinds: &[&str], by_thread: &[Vec<Histogram<u64>>]) -> (Latencies, BTreeMap<String, Latencies>) {
+    let merged = |chosen: &mut dyn Iterator<Item = &Histogram<u64>>| {
+        let first = chosen.next().cloned()?;
+        Some(chosen.fold(first, |sum, next| sum + next)).filter(|sum| !sum.is_empty())
+    };
+    let all = merged(&mut by_thread.iter().flatten()).as_ref().map(Latencies::of).unwrap_or_default();
+    let by_kind = kinds.iter().enumerate().filter_map(|(place, kind)| {
+        let of_kind = merged(&mut by_thread.iter().filter_map(|kinds| kinds.get(place)))?;
+        Some(((*kind).to_owned(), Latencies::of(&of_kind)))
+    });
+    (all, by_kind.collect())
+}
+
 impl Latencies {
     /// The percentiles of latencies in nanoseconds.
-    pub(super) fn of(histogram: &Histogram<u64>) -> Self {
+    fn of(histogram: &Histogram<u64>) -> Self {
         let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
         Self {
             p50: at(0.5),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::key::Key8;
 use polychron_base::{Error, TableId};
-use polychron_engine::{Insertion, Procedure, Protocol, Stop, Transaction, Worker};
+use polychron_engine::{Access, Declare, Insertion, Procedure, Protocol, Stop, Transaction, Worker};
 use polychron_schema::{ColumnType, Projection, RowRef, TableDefinition};
 
 use super::TICK;
@@ -45,6 +45,10 @@ impl Procedure for Insert {
             Insertion::Duplicate(index) => Err(Error::Duplicate { table: self.0, index }.into()),
         }
     }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        declaration.key(self.0, Key8::new(0, 8), Access::Insert);
+    }
 }
 
 struct Look(TableId);
@@ -54,5 +58,9 @@ impl Procedure for Look {
 
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<bool, Stop> {
         Ok(transaction.read_row(self.0, Key8::new(0, 8), &Projection::ALL)?.is_some())
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        declaration.key(self.0, Key8::new(0, 8), Access::Read);
     }
 }

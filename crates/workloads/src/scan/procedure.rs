@@ -176,10 +176,10 @@ impl Procedure for ScanProcedure {
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
         match self.task {
-            Task::Scan { .. } => declaration.unknown(),
+            Task::Scan { .. } => {}
             Task::Move { from, to, .. } => {
                 for key in [from, to] {
-                    declaration.key(self.shape.table, Key8::new(key, 8), Access::Write);
+                    declaration.key(self.shape.table, Key8::new(key, 8), Access::Update);
                 }
             }
         }

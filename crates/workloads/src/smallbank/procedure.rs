@@ -3,11 +3,11 @@
 use std::sync::LazyLock;
 
 use polychron_base::clock::{Clock, SystemClock};
-use polychron_base::key::Key8;
 use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Table, Transaction};
 
 use super::{Account, Checking, CheckingMut, Savings, SavingsMut};
 use crate::Transact;
+use crate::declare::declare_key;
 
 /// The tables.
 #[derive(Clone, Copy, Debug)]
@@ -151,25 +151,24 @@ impl Procedure for SmallBankProcedure {
     fn declare<D: Declare>(&self, declaration: &mut D) {
         // A customer's number equals the name, as the loader has it; every key is known.
         let Tables { accounts, savings, checking } = &self.tables;
-        let (own, other) = (Key8::new(self.name, 8), Key8::new(self.other, 8));
-        declaration.key(accounts.id(), own, Access::Read);
-        let write = Access::Write;
+        let (own, other) = (self.name, self.other);
+        declare_key(declaration, accounts, own, Access::Read);
         match self.kind {
             Kind::Balance => {
-                declaration.key(savings.id(), own, Access::Read);
-                declaration.key(checking.id(), own, Access::Read);
+                declare_key(declaration, savings, own, Access::Read);
+                declare_key(declaration, checking, own, Access::Read);
             }
-            Kind::DepositChecking => declaration.key(checking.id(), own, write),
-            Kind::TransactSavings => declaration.key(savings.id(), own, write),
+            Kind::DepositChecking => declare_key(declaration, checking, own, Access::Update),
+            Kind::TransactSavings => declare_key(declaration, savings, own, Access::Update),
             Kind::Amalgamate => {
-                declaration.key(accounts.id(), other, Access::Read);
-                declaration.key(savings.id(), own, write);
-                declaration.key(checking.id(), own, write);
-                declaration.key(checking.id(), other, write);
+                declare_key(declaration, accounts, other, Access::Read);
+                declare_key(declaration, savings, own, Access::Update);
+                declare_key(declaration, checking, own, Access::Update);
+                declare_key(declaration, checking, other, Access::Update);
             }
             Kind::WriteCheck => {
-                declaration.key(savings.id(), own, Access::Read);
-                declaration.key(checking.id(), own, write);
+                declare_key(declaration, savings, own, Access::Read);
+                declare_key(declaration, checking, own, Access::Update);
             }
         }
     }

@@ -3,9 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use polychron_engine::{Operations, Procedure, Protocol, Stop, Transaction, Worker};
+use polychron_engine::{Access, Declare, Operations, Procedure, Protocol, Stop, Transaction, Worker};
 
 use super::schema::{Subscriber, Tables, digits};
+use crate::declare::declare_key;
 use crate::{CheckError, Checked};
 
 /// Subscribers that one transaction looks at.
@@ -56,6 +57,12 @@ impl Procedure for Look {
             }
         }
         Ok(seen)
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        self.subscribers
+            .clone()
+            .for_each(|subscriber| declare_key(declaration, &self.tables.subscribers, subscriber, Access::Read));
     }
 }
 

@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use polychron_base::random::Random;
-use polychron_engine::{Operations, Procedure, Stop, Transaction};
+use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction};
 use polychron_schema::FixedString;
 
 use super::schema::{AccessInfo, CallForwarding, SpecialFacility, Subscriber, Tables, digits};
+use crate::declare::{declare_key, declare_prefix};
 
 /// Subscribers that one transaction of the load inserts.
 pub(super) const CHUNK: u32 = 20;
@@ -44,6 +45,16 @@ impl Procedure for LoadSubscribers {
             }
         }
         Ok(forwardings)
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        for id in self.ids.clone() {
+            declare_key(declaration, &self.tables.subscribers, id, Access::Insert);
+            // What belongs to the subscriber is drawn in the run.
+            declare_prefix(declaration, &self.tables.access, id, Access::Insert);
+            declare_prefix(declaration, &self.tables.facilities, id, Access::Insert);
+            declare_prefix(declaration, &self.tables.forwardings, id, Access::Insert);
+        }
     }
 }
 

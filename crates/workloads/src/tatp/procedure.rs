@@ -1,11 +1,11 @@
 //! The seven transactions.
 
-use polychron_base::key::EncodedKey;
-use polychron_engine::{Access, Declare, Insertion, Operations, Procedure, Stop, TableId, Transaction};
-use polychron_schema::{FixedString, Key, KeyScratch};
+use polychron_engine::{Access, Declare, Insertion, Operations, Procedure, Stop, Transaction};
+use polychron_schema::FixedString;
 
 use super::schema::{CallForwarding, SpecialFacility, Subscriber, Tables, digits};
 use crate::Transact;
+use crate::declare::declare_key;
 
 /// The kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,40 +176,30 @@ impl Procedure for TatpProcedure {
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
+        // A subscriber's number is the id in digits, as the loader has it, and never changes: what the index will say is known.
         let Tables { subscribers, access, facilities, forwardings } = &self.tables;
         let (subscriber, facility) = (self.subscriber, (self.subscriber, self.some_type));
+        let forwarding = (self.subscriber, self.some_type, self.start_time);
         match self.kind {
-            Kind::GetSubscriberData => declare(declaration, subscribers.id(), subscriber, Access::Read),
-            Kind::GetNewDestination => {
-                declare(declaration, facilities.id(), facility, Access::Read);
-                declaration.unknown();
-            }
-            Kind::GetAccessData => declare(declaration, access.id(), facility, Access::Read),
+            Kind::GetSubscriberData => declare_key(declaration, subscribers, subscriber, Access::Read),
+            Kind::GetNewDestination => declare_key(declaration, facilities, facility, Access::Read),
+            Kind::GetAccessData => declare_key(declaration, access, facility, Access::Read),
             Kind::UpdateSubscriberData => {
-                declare(declaration, subscribers.id(), subscriber, Access::Write);
-                declare(declaration, facilities.id(), facility, Access::Write);
+                declare_key(declaration, subscribers, subscriber, Access::Update);
+                declare_key(declaration, facilities, facility, Access::Update);
             }
-            Kind::UpdateLocation => {
-                // What the index will say is not known beforehand, though it can be guessed well.
-                declare(declaration, subscribers.id(), subscriber, Access::Write);
-                declaration.unknown();
+            Kind::UpdateLocation => declare_key(declaration, subscribers, subscriber, Access::Update),
+            Kind::InsertCallForwarding => {
+                declare_key(declaration, subscribers, subscriber, Access::Read);
+                declare_key(declaration, facilities, facility, Access::Read);
+                declare_key(declaration, forwardings, forwarding, Access::Insert);
             }
-            Kind::InsertCallForwarding | Kind::DeleteCallForwarding => {
-                let key = (self.subscriber, self.some_type, self.start_time);
-                declare(declaration, facilities.id(), facility, Access::Read);
-                declare(declaration, forwardings.id(), key, Access::Write);
-                declaration.unknown();
+            Kind::DeleteCallForwarding => {
+                declare_key(declaration, subscribers, subscriber, Access::Read);
+                declare_key(declaration, forwardings, forwarding, Access::Write);
             }
         }
     }
-}
-
-/// Declares a typed key.
-fn declare<D: Declare, K: Key>(declaration: &mut D, table: TableId, key: K, access: Access) {
-    let mut scratch = KeyScratch::new();
-    let encoded = key.encode(&mut scratch);
-    debug_assert!(!encoded.is_empty());
-    declaration.key(table, encoded, access);
 }
 
 impl Transact for TatpProcedure {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use polychron_engine::{Error, Operations, Procedure, Stop, Transaction, Worker};
+use polychron_engine::{Access, Declare, Error, Operations, Procedure, Stop, Transaction, Worker};
 use polychron_schema::{Decimal, FixedString, Timestamp};
 
 use super::options::Scale;
@@ -14,6 +14,7 @@ use super::schema::{
     Customer, District, History, Item, Money, Order, OrderLine, Rate, STOCK_DISTRICTS, Stock, Tables, Undelivered,
     Warehouse,
 };
+use crate::declare::{declare_key, declare_prefix};
 
 /// Rows of a batch of items, stock or customers; orders bring about a dozen rows each.
 const BATCH: u32 = 250;
@@ -131,6 +132,10 @@ impl Procedure for Probe<'_> {
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<bool, Stop> {
         Ok(transaction.get_columns(&self.tables.order, self.order, Order::ID)?.is_some())
     }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        declare_key(declaration, &self.tables.order, self.order, Access::Read);
+    }
 }
 
 impl Procedure for Batch<'_> {
@@ -160,6 +165,33 @@ impl Procedure for Batch<'_> {
             };
         }
         Ok(rows)
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        let Self { loader: Loader { tables, scale, .. }, warehouse, district, .. } = *self;
+        let insert = Access::Insert;
+        for number in self.numbers.0..=self.numbers.1 {
+            match self.kind {
+                Kind::Items => declare_key(declaration, &tables.item, number, insert),
+                Kind::Warehouse => declare_key(declaration, &tables.warehouse, warehouse, insert),
+                Kind::District => declare_key(declaration, &tables.district, (warehouse, district), insert),
+                Kind::Stock => declare_key(declaration, &tables.stock, (warehouse, number), insert),
+                Kind::Customers => {
+                    declare_key(declaration, &tables.customer, (warehouse, district, number), insert);
+                    let history = loaded_history_number(scale, district, number);
+                    declare_key(declaration, &tables.history, (warehouse, History::LOADED, history), insert);
+                }
+                Kind::Orders(_) => {
+                    let key = (warehouse, district, number);
+                    declare_key(declaration, &tables.order, key, insert);
+                    // How many lines it has is drawn in the run.
+                    declare_prefix(declaration, &tables.order_line, key, Access::Insert);
+                    if !is_delivered(scale, number) {
+                        declare_key(declaration, &tables.undelivered, key, insert);
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -295,7 +327,7 @@ impl Batch<'_> {
     ) -> Result<u64, Stop> {
         let (tables, scale) = (self.loader.tables, &self.loader.scale);
         let (warehouse, district) = (self.warehouse, self.district);
-        let delivered = id <= scale.orders - scale.undelivered;
+        let delivered = is_delivered(scale, id);
         let line_count = random.range(5, 15) as u8;
         let order = Order {
             warehouse,
@@ -329,6 +361,11 @@ impl Batch<'_> {
         }
         Ok(1 + u64::from(line_count) + u64::from(!delivered))
     }
+}
+
+/// Whether an order is delivered at first.
+fn is_delivered(scale: &Scale, order: u32) -> bool {
+    order <= scale.orders - scale.undelivered
 }
 
 /// 0 to 20 %.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use polychron_base::random::{Random, Zipf};
+use polychron_engine::Mode;
 
 use super::options::YcsbOptions;
 use super::procedure::{Requests, Shape, Task, YcsbProcedure, request};
@@ -18,6 +19,8 @@ pub struct YcsbClient {
     part: Part<2>,
     random: Random,
     zipf: Zipf,
+    /// The shares of transactions that do not draw keys one by one, added up.
+    others: [f64; 4],
     /// The keys of the transaction that is being drawn, as requests.
     drawn: Vec<u64>,
     /// The same keys, where they are too many to look through.
@@ -39,6 +42,16 @@ fn spread(rank: u64, records: u64) -> u64 {
     if records.is_multiple_of(SPREAD) { rank } else { rank * SPREAD % records }
 }
 
+/// Each number with those before it.
+fn added_up(mut numbers: [f64; 4]) -> [f64; 4] {
+    let mut sum = 0.0;
+    for number in &mut numbers {
+        sum += *number;
+        *number = sum;
+    }
+    numbers
+}
+
 impl YcsbClient {
     pub(super) fn new(options: &YcsbOptions, shape: Shape, part: Part<2>, seed: u64, thread: usize) -> Self {
         Self {
@@ -47,6 +60,7 @@ impl YcsbClient {
             part,
             random: Random::stream(seed, thread as u64),
             zipf: Zipf::new(options.records, options.theta),
+            others: added_up(options.shares_of_others()),
             drawn: Vec::with_capacity(options.requests),
             seen: HashSet::new(),
         }
@@ -100,22 +114,25 @@ impl YcsbClient {
 
     #[inline]
     fn task(&mut self) -> Task {
-        let YcsbOptions { scan_share, insert_delete_share, read_only_share, .. } = self.options;
-        if scan_share + insert_delete_share + read_only_share == 0.0 {
+        if self.others == [0.0; 4] {
             return self.points();
         }
         let drawn = self.random.unit_f64();
-        if drawn < scan_share {
-            let length = self.random.range_inclusive(1, self.options.scan_length as u64) as usize;
-            Task::Scan { from: self.draw_key(), length }
-        } else if drawn < scan_share + insert_delete_share {
-            Task::InsertDelete { key: self.draw_key() }
-        } else if drawn < scan_share + insert_delete_share + read_only_share {
-            let YcsbOptions { read_only_length: length, records, .. } = self.options;
-            Task::ReadOnly { seed: self.random.next_u64(), length, records }
-        } else {
-            self.points()
+        let YcsbOptions { read_only_length, long_reads, .. } = self.options;
+        match self.others.iter().position(|&below| drawn < below) {
+            Some(0) => {
+                let length = self.random.range_inclusive(1, self.options.scan_length as u64) as usize;
+                Task::Scan { from: self.draw_key(), length }
+            }
+            Some(1) => Task::InsertDelete { key: self.draw_key() },
+            Some(2) => self.many_reads(read_only_length, Mode::Snapshot),
+            Some(_) => self.many_reads(long_reads, Mode::ReadWrite),
+            None => self.points(),
         }
+    }
+
+    fn many_reads(&mut self, length: usize, mode: Mode) -> Task {
+        Task::ReadOnly { seed: self.random.next_u64(), length, records: self.options.records, mode }
     }
 }
 

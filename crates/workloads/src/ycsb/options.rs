@@ -29,6 +29,10 @@ pub struct YcsbOptions {
     pub read_only_share: f64,
     /// Rows that a long read-only transaction reads, uniformly.
     pub read_only_length: usize,
+    /// The percentage of transactions that read many rows, uniformly, and are serializable like the others.
+    pub long_readers: f64,
+    /// Reads of such a transaction.
+    pub long_reads: usize,
     /// The primary index.
     pub index: IndexChoice,
 }
@@ -48,6 +52,8 @@ impl Default for YcsbOptions {
             insert_delete_share: 0.0,
             read_only_share: 0.0,
             read_only_length: 10_000,
+            long_readers: 0.0,
+            long_reads: 10_000,
             index: IndexChoice::Hash,
         }
     }
@@ -147,6 +153,14 @@ pub struct YcsbArguments {
     #[arg(long)]
     pub read_only_length: Option<usize>,
 
+    /// Percentage of long read-only transactions that are serializable like the others, 0 to 100 [default: 0]
+    #[arg(long)]
+    pub long_readers: Option<f64>,
+
+    /// Uniform reads of a long reader [default: 10000]
+    #[arg(long)]
+    pub long_reads: Option<usize>,
+
     /// The primary index [default: hash]
     #[arg(long, value_enum)]
     pub index: Option<IndexChoice>,
@@ -170,6 +184,8 @@ impl From<YcsbArguments> for YcsbOptions {
             insert_delete_share: given.insert_delete_share.unwrap_or(base.insert_delete_share),
             read_only_share: given.read_only_share.unwrap_or(base.read_only_share),
             read_only_length: given.read_only_length.unwrap_or(base.read_only_length),
+            long_readers: given.long_readers.unwrap_or(base.long_readers),
+            long_reads: given.long_reads.unwrap_or(base.long_reads),
             index: given.index.unwrap_or(base.index),
         }
     }
@@ -182,6 +198,12 @@ const MAX_RECORDS: u64 = 1 << 32;
 const MAX_RECORD_SIZE: u32 = (1 << 20) - 16;
 
 impl YcsbOptions {
+    /// The shares of the transactions that are no reads and writes of a few keys: scans, insertions and deletions, read-only
+    /// ones on snapshots, long readers.
+    pub(super) fn shares_of_others(&self) -> [f64; 4] {
+        [self.scan_share, self.insert_delete_share, self.read_only_share, self.long_readers / 100.0]
+    }
+
     /// One line that says what is wrong.
     pub(super) fn validate(&self) -> Result<(), String> {
         if self.records == 0 || self.records > MAX_RECORDS {
@@ -208,8 +230,13 @@ impl YcsbOptions {
         if let Some((name, share)) = shares.iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
             return Err(format!("{name} is {share}; a share lies between 0 and 1"));
         }
-        if self.scan_share + self.insert_delete_share + self.read_only_share > 1.0 {
-            return Err("--scan-share, --insert-delete-share and --read-only-share are more than 1 together".to_owned());
+        if !(0.0..=100.0).contains(&self.long_readers) {
+            return Err(format!("--long-readers is {}; a percentage lies between 0 and 100", self.long_readers));
+        }
+        if self.shares_of_others().iter().sum::<f64>() > 1.0 {
+            return Err("--scan-share, --insert-delete-share, --read-only-share and --long-readers are more than all \
+                        transactions together"
+                .to_owned());
         }
         if self.blind_write && self.insert_delete_share > 0.0 {
             return Err(

@@ -11,7 +11,7 @@ use polychron_schema::{ColumnSpan, Projection, RowBuffer, RowRef, Slot};
 use crate::Transact;
 
 /// Names of the kinds.
-pub(super) const KINDS: &[&str] = &["read", "write", "scan", "insert-delete", "read-only"];
+pub(super) const KINDS: &[&str] = &["read", "write", "scan", "insert-delete", "read-only", "long-read"];
 
 /// The table as the transactions must know it.
 #[derive(Clone, Copy, Debug)]
@@ -134,8 +134,9 @@ pub(super) enum Task {
     Scan { from: u64, length: usize },
     /// Deletes a row, or inserts it when it is gone.
     InsertDelete { key: u64 },
-    /// Many uniform reads on a snapshot. The keys are drawn while it runs, the same ones again if it runs again.
-    ReadOnly { seed: u64, length: usize, records: u64 },
+    /// Many uniform reads, on a snapshot or serializable. The keys are drawn while it runs, the same ones again if it runs
+    /// again.
+    ReadOnly { seed: u64, length: usize, records: u64, mode: Mode },
 }
 
 /// One transaction.
@@ -288,7 +289,7 @@ impl Procedure for YcsbProcedure {
             Task::Points { .. } => self.points(transaction),
             Task::Scan { from, length } => self.scan(transaction, from, length),
             Task::InsertDelete { key } => self.insert_or_delete(transaction, key),
-            Task::ReadOnly { seed, length, records } => {
+            Task::ReadOnly { seed, length, records, .. } => {
                 let mut random = Random::from_seed(seed);
                 (0..length)
                     .try_fold(0_u64, |sum, _| Ok(sum.wrapping_add(self.read(transaction, random.below(records))?)))
@@ -299,16 +300,17 @@ impl Procedure for YcsbProcedure {
     fn declare<D: Declare>(&self, declaration: &mut D) {
         let table = self.shape.table;
         match &self.task {
-            Task::Points { requests, .. } => {
+            Task::Points { requests, blind, .. } => {
+                let write = if blind.is_some() { Access::Write } else { Access::Update };
                 for &request in requests.as_slice() {
-                    let (key, write) = parts(request);
-                    declaration.key(table, encode(key), if write { Access::Write } else { Access::Read });
+                    let (key, is_written) = parts(request);
+                    declaration.key(table, encode(key), if is_written { write } else { Access::Read });
                 }
             }
-            Task::Scan { .. } => declaration.unknown(),
+            Task::Scan { .. } => {}
             // Whether the row is there, and so will be deleted or inserted, shows only when it is looked at.
             Task::InsertDelete { key } => declaration.key(table, encode(*key), Access::Write),
-            Task::ReadOnly { seed, length, records } => {
+            Task::ReadOnly { seed, length, records, .. } => {
                 let mut random = Random::from_seed(*seed);
                 for _ in 0..*length {
                     declaration.key(table, encode(random.below(*records)), Access::Read);
@@ -325,11 +327,15 @@ impl Transact for YcsbProcedure {
             Task::Points { .. } => 1,
             Task::Scan { .. } => 2,
             Task::InsertDelete { .. } => 3,
-            Task::ReadOnly { .. } => 4,
+            Task::ReadOnly { mode: Mode::Snapshot, .. } => 4,
+            Task::ReadOnly { mode: Mode::ReadWrite, .. } => 5,
         }
     }
 
     fn mode(&self) -> Mode {
-        if matches!(self.task, Task::ReadOnly { .. }) { Mode::Snapshot } else { Mode::ReadWrite }
+        match self.task {
+            Task::ReadOnly { mode, .. } => mode,
+            _ => Mode::ReadWrite,
+        }
     }
 }

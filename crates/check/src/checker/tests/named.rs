@@ -1,7 +1,9 @@
 //! Each anomaly is found, called by its name, and told by the shortest circle.
 
 use super::*;
-use crate::checker::{Anomaly, Explanation, Verdict, check};
+use polychron_engine::Isolation;
+
+use crate::checker::{Anomaly, Explanation, Verdict, check, check_at};
 
 fn anomaly(history: &History, strict: bool) -> Explanation {
     match check(history, strict) {
@@ -219,4 +221,34 @@ fn roll_backs_are_readers() {
     assert_clean(&history, false);
     add(&mut history, 4, (0, 9), Outcome::RolledBack, &skewed);
     assert_eq!(anomaly(&history, false).anomaly, Anomaly::GSingle);
+}
+
+/// Snapshot isolation allows circles with two anti-dependencies in a row, and no others.
+#[test]
+fn snapshot_isolation_allows_write_skew_alone() {
+    let named = |transactions: &[&[Operation]]| match check_at(&concurrent(transactions), false, Isolation::Snapshot) {
+        Verdict::Skewed(explanation) => (true, explanation.anomaly),
+        Verdict::Anomalous(explanations) => (false, explanations[0].anomaly),
+        other => panic!("no anomaly: {other:?}"),
+    };
+    let rows = two_rows();
+    let left = [read(1, v(1, 1)), write(2, v(2, 1), v(1, 2))];
+    let right = [read(2, v(1, 2)), write(1, v(3, 1), v(1, 1))];
+    assert_eq!(named(&[&rows, &left, &right]), (true, Anomaly::G2Item));
+    let report = [read(1, v(3, 1)), read(2, v(1, 2))];
+    let deposit = [write(1, v(3, 1), v(1, 1))];
+    let withdrawal = [read(1, v(1, 1)), read(2, v(1, 2)), write(2, v(2, 1), v(1, 2))];
+    assert_eq!(named(&[&rows, &withdrawal, &deposit, &report]), (true, Anomaly::G2Item));
+    let phantoms = [[scan(0, 9, &[]), insert(11, v(1, 1))], [scan(10, 19, &[]), insert(1, v(2, 1))]];
+    assert_eq!(named(&[&phantoms[0], &phantoms[1]]), (true, Anomaly::G2));
+    let over = |writer| [write(1, v(writer, 1), v(1, 1))];
+    assert_eq!(named(&[&rows, &over(2), &over(3), &[read(1, v(3, 1))]]), (false, Anomaly::LostUpdate));
+    let two = [write(1, v(2, 1), v(1, 1)), write(2, v(2, 2), v(1, 2))];
+    assert_eq!(named(&[&rows, &two, &[read(1, v(1, 1)), read(2, v(2, 2))]]), (false, Anomaly::GSingle));
+    let readers = [[read(1, v(2, 1)), read(2, v(1, 2))], [read(1, v(1, 1)), read(2, v(3, 1))]];
+    let other = [write(2, v(3, 1), v(1, 2))];
+    assert_eq!(named(&[&rows, &over(2), &other, &readers[0], &readers[1]]), (false, Anomaly::LongFork));
+    // Write skew does not hide what is worse.
+    let lost = [&rows[..], &left, &right, &[write(2, v(4, 1), v(1, 2))]];
+    assert!(!named(&lost).0);
 }

@@ -136,7 +136,7 @@ fn compare(fault: Fault, blind: bool) -> usize {
                 Verdict::Anomalous(explanations) => {
                     assert!(!fine, "seed {seed}, strict {strict}: {} in\n{}", explanations[0], story(&history));
                 }
-                Verdict::Undecided => panic!("seed {seed}, strict {strict}:\n{}", story(&history)),
+                Verdict::Skewed(_) | Verdict::Undecided => panic!("seed {seed}, strict {strict}:\n{}", story(&history)),
             }
         }
     }

@@ -12,6 +12,7 @@ use super::look_up::{Aim, Spot, Viewer, find_leaf};
 use super::node::{KeyRef, Node, compare, record_of, word_of};
 use crate::cicada::record::{Link, Record, Status};
 use crate::cicada::sets::{Fresh, Kind, Target, Write};
+use crate::cicada::steps::Step;
 use crate::cicada::table::Store;
 use crate::cicada::transaction::{CicadaTransaction, Found, Source};
 
@@ -97,7 +98,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             Ok((leaf, Sought::Absent)) => self.add_versioned(store, nodes, key, &leaf, row, &mut changing),
             Ok((leaf, Sought::Row(record, _))) => {
                 self.state.sets.reads.truncate(reads);
-                self.remember(&leaf, store.place());
+                self.remember(&leaf, store.place(), Step::NodesOfBlindWrites);
                 let write = Write { blind: true, ..Write::new(Target::Record(record), store.place(), Kind::Put) };
                 self.state.sets.writes.push(write, R::ENABLED.then_some(key), Some(row));
                 Ok(())
@@ -119,7 +120,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         changing: &mut Changing,
     ) -> Result<(), Stop> {
         let place = store.place();
-        self.remember(leaf, place);
+        self.remember(leaf, place, Step::NodesOfChanges);
         let before = self.state.sets.writes.len();
         let (record, is_fresh) = match self.own_deleted(nodes, key) {
             // The key had a row, which this transaction deleted: its record goes on, and the log is told of one change.
@@ -198,7 +199,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         keep(key, entry);
         let (mut spot, mut len, mut value) = (*leaf, key.len(), value);
         loop {
-            self.remember(&spot, place);
+            self.remember(&spot, place, Step::NodesOfChanges);
             self.check_node_early(&spot, place)?;
             let Some(node) = self.node(&spot) else { return Err(self.does_not_stand_together(place)) };
             let (level, key) = (node.level(), KeyRef::new(entry, len));

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Reason, Stop};
-use polychron_engine::mutations::left_out;
+use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
 use polychron_schema::RowRef;
@@ -19,7 +19,7 @@ use super::Versioned;
 use super::node::{Node, compare, record_of};
 use crate::cicada::record::{Record, Seen, Version, search};
 use crate::cicada::sets::{Kind, Read, Target};
-use crate::cicada::steps::Step;
+use crate::cicada::steps::{Point, Step};
 use crate::cicada::table::Store;
 use crate::cicada::timestamp::Timestamp;
 use crate::cicada::transaction::{CicadaTransaction, Found, Source};
@@ -140,27 +140,26 @@ impl<R: Redo> Viewer for CicadaTransaction<'_, R> {
     }
 }
 
-/// Goes down once. `None`: what was seen on the way does not stand together. The records of inner nodes are left in
+/// Goes down once, through nodes of so many cache lines. `None`: what was seen on the way does not stand together. The records of inner nodes are left in
 /// `path`, from the root on.
 #[inline]
-fn go_down<V: Viewer, K: EncodedKey>(
+pub(super) fn go_down<V: Viewer, K: EncodedKey>(
     viewer: &V,
-    nodes: &Versioned,
+    lines: usize,
     root: Record,
     aim: Aim<K>,
     mut path: Option<&mut Vec<Record>>,
 ) -> Option<Spot> {
-    let lines = nodes.nodes.lines();
     let mut spot = viewer.look_at(root);
     loop {
         let node = viewer.node(&spot)?;
         match aim.place_at(&node) {
-            Ordering::Greater => {
+            Ordering::Greater if !left_out(Step::FollowSiblings) => {
                 spot = viewer.look_at(record_of(node.next())?);
                 continue;
             }
             Ordering::Less => return None,
-            Ordering::Equal => {}
+            Ordering::Equal | Ordering::Greater => {}
         }
         if node.level() == 0 {
             return Some(spot);
@@ -170,6 +169,7 @@ fn go_down<V: Viewer, K: EncodedKey>(
         }
         let child = node.record(aim.child(&node));
         child.prefetch(lines);
+        pass(Point::Led);
         spot = viewer.look_at(child);
     }
 }
@@ -189,7 +189,7 @@ pub(super) fn find_leaf<V: Viewer, K: EncodedKey>(
         if let Some(path) = &mut path {
             path.clear();
         }
-        if let Some(leaf) = go_down(viewer, nodes, root, aim, path.as_deref_mut()) {
+        if let Some(leaf) = go_down(viewer, nodes.nodes.lines(), root, aim, path.as_deref_mut()) {
             return Some(leaf);
         }
         backoff.wait();
@@ -245,10 +245,11 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.conflict(Reason::Inconsistent, place, None)
     }
 
-    /// Remembers what was seen of a node, which validation then guards. Whoever has written it had remembered it before.
+    /// Remembers what was seen of a node, which validation then guards; `step` says for the sake of what. Whoever has written it
+    /// had remembered it before.
     #[inline]
-    pub(super) fn remember(&mut self, spot: &Spot, place: Place) {
-        if self.snapshot || spot.own.is_some() {
+    pub(super) fn remember(&mut self, spot: &Spot, place: Place, step: Step) {
+        if self.snapshot || spot.own.is_some() || left_out(step) {
             return;
         }
         let Seen { version, is_row, later, .. } = spot.seen;
@@ -273,16 +274,18 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let Some(node) = self.node(&leaf) else { break };
             let (position, is_there) = node.rank(key);
             if !is_there {
-                if !left_out(Step::NodesOfMisses) {
-                    self.remember(&leaf, place);
-                }
+                self.remember(&leaf, place, Step::NodesOfMisses);
                 return Ok(Found::Absent(Target::Key));
             }
             let record = node.record(position);
             record.prefetch(store.records.lines());
+            pass(Point::Led);
             let found = self.read_record(record, place);
             if let Found::Row(_, source) = found {
                 self.note_what_lies_outside(store, record, source, &leaf);
+                return Ok(found);
+            }
+            if left_out(Step::LookAgain) {
                 return Ok(found);
             }
             // The row went, and so the leaf has changed since it was looked at.

@@ -15,6 +15,8 @@
 mod change;
 mod draft;
 mod look_up;
+#[cfg(all(test, loom))]
+mod model;
 mod node;
 mod scan;
 #[cfg(test)]

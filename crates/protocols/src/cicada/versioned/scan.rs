@@ -6,7 +6,6 @@ use std::ops::{Bound, ControlFlow};
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Stop};
-use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::{Direction, Scan};
 
@@ -130,9 +129,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
         let mut leaf = self.leaf(nodes, root, aim, place, None)?;
         loop {
-            if !left_out(Step::NodesOfRanges) {
-                self.remember(&leaf, place);
-            }
+            self.remember(&leaf, place, Step::NodesOfRanges);
             let following = self.collect_leaf(scan, &leaf, scanning)?;
             if self.snapshot {
                 // What it has found is kept by its moment, so that it may do so between leaves, too.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use polychron_base::TableId;
 use polychron_base::key::EncodedKey;
 use polychron_base::random::Random;
-use polychron_base::sizes::scaled;
+use polychron_base::sizes::{scaled, slowed};
 use polychron_engine::{
     Commit, Common, Direction, Insertion, Interactive, Mode, Procedure, Projection, Protocol, RowBuffer, Scan, Stop,
     TableDefinition, Transaction, Worker, drive,
@@ -32,9 +32,11 @@ fn open(change: impl FnOnce(&mut Options)) -> Arc<Cicada> {
         region_bytes: 16 << 20,
         limit_bytes: Some(512 << 20),
         max_workers: 8,
+        epoch_interval: Some(slowed(Duration::from_millis(10))),
         ..polychron_memory::Options::default()
     };
-    let mut options = Options { indexes: Indexes::MultiVersion, ..Options::default() };
+    let background_interval = slowed(Duration::from_millis(1));
+    let mut options = Options { indexes: Indexes::MultiVersion, background_interval, ..Options::default() };
     change(&mut options);
     Cicada::open(options, Common { memory, ..Common::default() }).unwrap()
 }
@@ -163,19 +165,20 @@ fn against_a_map(kind: IndexKind, make: MakeKey, seed: u64, change: impl FnOnce(
     let mut worker = database.worker().unwrap();
     let mut random = Random::from_seed(seed);
     let mut model = Model::new();
-    for round in 0..scaled(1500, 20) {
+    let stretch = scaled(300, 2);
+    for round in 0..5 * stretch {
         let mut changed = model.clone();
         let mut t = worker.begin(Mode::ReadWrite).unwrap();
-        for _ in 0..random.below(12) {
+        for _ in 0..random.below(scaled(12, 4) as u64) {
             let mut key = make(&mut random);
             // In the second of two stretches what is there goes.
-            if round / 300 % 2 == 1 && random.below(4) > 0 {
+            if round / stretch % 2 == 1 && random.below(4) > 0 {
                 key = changed.range(key.clone()..).next().map_or(key, |(key, _)| key.clone());
             }
             operate(&mut t, table, &mut changed, &mut random, &key).unwrap();
         }
         let (savepoint, before) = (t.savepoint(), changed.clone());
-        for _ in 0..random.below(30) {
+        for _ in 0..random.below(scaled(30, 6) as u64) {
             let key = make(&mut random);
             operate(&mut t, table, &mut changed, &mut random, &key).unwrap();
         }
@@ -192,7 +195,7 @@ fn against_a_map(kind: IndexKind, make: MakeKey, seed: u64, change: impl FnOnce(
         } else {
             drop(t);
         }
-        if round % 100 == 0 {
+        if round % scaled(100, 10) == 0 {
             database.tick();
             check(&mut worker, table, &model, kind);
         }
@@ -302,18 +305,19 @@ fn queues_leave_no_empty_leaves() {
         let mut worker = database.worker().unwrap();
         let key = |number: u64| if descending { u64::MAX - number } else { number }.to_be_bytes();
         let mut model = Model::new();
-        for number in 0..scaled(6000, 20) as u64 {
+        let tail = scaled(1000, 30) as u64;
+        for number in 0..scaled(6000, 60) as u64 {
             drive::transact(&mut worker, Mode::ReadWrite, &mut |t: &mut Tx<'_>| {
                 assert_eq!(t.insert_row(table, &key(number)[..], row(number).as_row())?, Insertion::Inserted);
-                if number >= 1000 {
-                    assert!(t.delete_row(table, &key(number - 1000)[..])?);
+                if number >= tail {
+                    assert!(t.delete_row(table, &key(number - tail)[..])?);
                 }
                 Ok(())
             })
             .unwrap();
             model.insert(key(number).to_vec(), number);
-            if number >= 1000 {
-                model.remove(&key(number - 1000)[..]);
+            if number >= tail {
+                model.remove(&key(number - tail)[..]);
             }
         }
         check(&mut worker, table, &model, IndexKind::Ordered);
@@ -323,7 +327,7 @@ fn queues_leave_no_empty_leaves() {
 /// Threads move keys about, each from where it is to where none is, while others count them in transactions and on snapshots.
 #[test]
 fn threads_that_move_keys_lose_none() {
-    const KEYS: u64 = 300;
+    const KEYS: u64 = scaled(300, 30) as u64;
     for kind in [IndexKind::Ordered, IndexKind::Hash] {
         let database = open(|options| options.collection_interval = Duration::ZERO);
         let table = table(&database, kind);
@@ -355,7 +359,7 @@ fn threads_that_move_keys_lose_none() {
                 scope.spawn(move || {
                     let mut worker = database.worker().unwrap();
                     let mut random = Random::stream(3, thread);
-                    for round in 0..scaled(3000, 20) {
+                    for round in 0..scaled(3000, 8) {
                         let mode = if round % 100 == 0 { Mode::Snapshot } else { Mode::ReadWrite };
                         if round % 50 == 0 {
                             assert_eq!(drive::transact(&mut worker, mode, &mut |t| count(t)).unwrap(), KEYS);
@@ -396,13 +400,14 @@ fn what_comes_and_goes_behind_a_snapshot_leaves_nothing() {
     let mut snapshot = reader.begin(Mode::Snapshot).unwrap();
     assert_eq!(scanned(&mut snapshot, &Scan::all(table)).unwrap(), [5]);
     let mut used = Vec::new();
-    for round in 1..=40 {
+    let (rounds, keys) = (scaled(40, 7), scaled(100, 30) as u64);
+    for round in 1..=rounds as u64 {
         drive::transact(&mut worker, Mode::ReadWrite, &mut |t| {
-            (0..100).try_for_each(|number| insert(t, 1000 * round + number).map(drop))
+            (0..keys).try_for_each(|number| insert(t, 1000 * round + number).map(drop))
         })
         .unwrap();
         drive::transact(&mut worker, Mode::ReadWrite, &mut |t: &mut Tx<'_>| {
-            (0..100).try_for_each(|number| t.delete_row(table, &(1000 * round + number).to_be_bytes()[..]).map(drop))
+            (0..keys).try_for_each(|number| t.delete_row(table, &(1000 * round + number).to_be_bytes()[..]).map(drop))
         })
         .unwrap();
         for _ in 0..4 {
@@ -412,7 +417,7 @@ fn what_comes_and_goes_behind_a_snapshot_leaves_nothing() {
         }
         used.push(database.memory().statistics().used_bytes);
     }
-    assert_eq!(used[5], used[39], "{used:?}");
+    assert_eq!(used[5], used[rounds - 1], "{used:?}");
     check(&mut worker, table, &Model::from([(5_u64.to_be_bytes().to_vec(), 5)]), IndexKind::Ordered);
     assert!(snapshot.commit().is_ok());
 }
@@ -448,15 +453,17 @@ fn batches_find_what_they_declare() {
         let database = open(|options| options.collection_interval = Duration::ZERO);
         let table = table(&database, kind);
         let mut worker = database.worker().unwrap();
-        let mut model: Model = (0..200_u64).map(|key| (key.to_be_bytes().to_vec(), key)).collect();
+        let keys = scaled(200, 30) as u64;
+        let mut model: Model = (0..keys).map(|key| (key.to_be_bytes().to_vec(), key)).collect();
         drive::transact(&mut worker, Mode::ReadWrite, &mut |t: &mut Tx<'_>| {
             model.iter().try_for_each(|(key, value)| t.insert_row(table, &key[..], row(*value).as_row()).map(drop))
         })
         .unwrap();
         let mut random = Random::from_seed(5);
-        for _ in 0..scaled(200, 20) {
-            let mut moves: Vec<_> =
-                (0..30).map(|_| Move { table, from: random.below(400), to: random.below(400) }).collect();
+        for _ in 0..scaled(200, 2) {
+            let mut moves: Vec<_> = (0..scaled(30, 6))
+                .map(|_| Move { table, from: random.below(2 * keys), to: random.below(2 * keys) })
+                .collect();
             let pairs: Vec<_> = moves.iter().map(|it| (it.from, it.to)).collect();
             worker.execute_batch(&mut moves, &mut |position, moved| {
                 let (from, to) = pairs[position];
@@ -487,8 +494,9 @@ fn indexes_are_chosen_one_by_one() {
             .with_key([0]);
         let id = database.create_table(definition).unwrap();
         let mut worker = database.worker().unwrap();
+        let rows = scaled(500, 40) as u64;
         drive::transact(&mut worker, Mode::ReadWrite, &mut |t: &mut Tx<'_>| {
-            (0..500_u64).try_for_each(|number| {
+            (0..rows).try_for_each(|number| {
                 let mut row = RowBuffer::new();
                 row.copy_from(&[number.to_le_bytes(), (number / 2).to_le_bytes()].concat());
                 t.insert_row(id, &number.to_be_bytes()[..], row.as_row()).map(drop)
@@ -501,7 +509,7 @@ fn indexes_are_chosen_one_by_one() {
         assert_eq!(present.primary.versioned.is_some(), indexes == Indexes::MultiVersion);
         let secondary = present.store(index).unwrap();
         assert_eq!(secondary.versioned.is_some(), indexes != Indexes::SingleVersion);
-        assert_eq!(scanned(&mut t, &Scan { index, ..Scan::all(id) }).unwrap(), (0..500).collect::<Vec<_>>());
+        assert_eq!(scanned(&mut t, &Scan { index, ..Scan::all(id) }).unwrap(), (0..rows).collect::<Vec<_>>());
         assert!(record_of(0).is_none());
         t.commit().unwrap();
     }

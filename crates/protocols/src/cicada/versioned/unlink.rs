@@ -17,6 +17,7 @@ use super::look_up::{Spot, Viewer};
 use super::node::Node;
 use crate::cicada::record::Record;
 use crate::cicada::sets::{Kind, Target, Write};
+use crate::cicada::steps::Step;
 use crate::cicada::table::Store;
 use crate::cicada::transaction::CicadaTransaction;
 
@@ -44,11 +45,11 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let place = store.place();
         let (leaf, sought) = self.seek(store, nodes, key, changing)?;
         let Sought::Row(record, source) = sought else {
-            self.remember(&leaf, place);
+            self.remember(&leaf, place, Step::NodesOfMisses);
             return Ok(false);
         };
         self.check_early(Target::Record(record), source, place)?;
-        self.remember(&leaf, place);
+        self.remember(&leaf, place, Step::NodesOfChanges);
         self.check_node_early(&leaf, place)?;
         let Some(node) = self.node(&leaf) else { return Err(self.does_not_stand_together(place)) };
         let mut draft = Draft::of(node);
@@ -98,7 +99,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let mut child = leaf;
         while let Some(record) = changing.path.pop() {
             let spot = self.look_at(record);
-            self.remember(&spot, place);
+            self.remember(&spot, place, Step::NodesOfMerges);
             self.check_node_early(&spot, place)?;
             let position = self.node(&spot).and_then(|node| position_of(&node, child));
             let Some(position) = position else { return Err(self.does_not_stand_together(place)) };
@@ -121,7 +122,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     ) -> Result<Option<(Record, Record)>, Stop> {
         let (left, right) = (self.look_at(lower), self.look_at(upper));
         for spot in [&left, &right] {
-            self.remember(spot, place);
+            self.remember(spot, place, Step::NodesOfMerges);
             self.check_node_early(spot, place)?;
         }
         let (Some(left), Some(right)) = (self.node(&left), self.node(&right)) else {
@@ -158,7 +159,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     ) -> Result<(), Stop> {
         loop {
             let spot = self.look_at(only);
-            self.remember(&spot, place);
+            self.remember(&spot, place, Step::NodesOfMerges);
             self.check_node_early(&spot, place)?;
             let Some(node) = self.node(&spot) else { return Err(self.does_not_stand_together(place)) };
             let below = (node.level() > 0 && node.count() == 1).then(|| node.record(0));

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use polychron_engine::{Operations, Procedure, Row, Stop, Transaction};
+use polychron_engine::{Access, Declare, Operations, Procedure, Row, Stop, Transaction};
 
+use crate::declare::declare_key;
 use crate::tpcc::procedures::missing;
 use crate::tpcc::schema::{Customer, CustomerKey, District, History, Order, OrderLine, Tables, Undelivered, Warehouse};
 
@@ -23,6 +24,10 @@ impl Procedure for ReadWarehouse {
         let row = transaction.get_columns(&self.tables.warehouse, self.warehouse, Warehouse::YEAR_TO_DATE)?;
         row.map(|year_to_date| year_to_date.units()).ok_or_else(|| missing::<Warehouse>(&self.warehouse))
     }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        declare_key(declaration, &self.tables.warehouse, self.warehouse, Access::Read);
+    }
 }
 
 /// A district's next order number, and its year-to-date in hundredths.
@@ -40,6 +45,10 @@ impl Procedure for ReadDistrict {
         let columns = (District::NEXT_ORDER, District::YEAR_TO_DATE);
         let row = transaction.get_columns(&self.tables.district, key, columns)?;
         row.map(|(next, year_to_date)| (next, year_to_date.units())).ok_or_else(|| missing::<District>(&key))
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        declare_key(declaration, &self.tables.district, (self.warehouse, self.district), Access::Read);
     }
 }
 
@@ -81,6 +90,13 @@ impl Procedure for ReadHistory {
         }
         Ok(seen)
     }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        for number in self.numbers.clone() {
+            let key = (self.warehouse, self.client, number);
+            declare_key(declaration, &self.tables.history, key, Access::Read);
+        }
+    }
 }
 
 /// A customer.
@@ -116,6 +132,8 @@ impl Procedure for ReadCustomers {
             })
             .collect()
     }
+
+    fn declare<D: Declare>(&self, _: &mut D) {}
 }
 
 /// An order.
@@ -151,6 +169,8 @@ impl Procedure for ReadOrders {
         };
         orders.map(row).collect()
     }
+
+    fn declare<D: Declare>(&self, _: &mut D) {}
 }
 
 /// The numbers of a district's new orders.
@@ -171,6 +191,8 @@ impl Procedure for ReadUndelivered {
         let rows = transaction.scan(&self.tables.undelivered, range).columns(Undelivered::ORDER);
         rows.map(|row| row.order()).collect()
     }
+
+    fn declare<D: Declare>(&self, _: &mut D) {}
 }
 
 /// An order line.
@@ -204,4 +226,6 @@ impl Procedure for ReadLines {
         };
         lines.map(row).collect()
     }
+
+    fn declare<D: Declare>(&self, _: &mut D) {}
 }

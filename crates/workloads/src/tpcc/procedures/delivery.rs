@@ -4,10 +4,11 @@
 //! committed transaction has delivered an order, neither it nor one below it will ever wait again, and a client that
 //! remembers it can begin to search behind it, instead of among the keys of orders that went out a moment ago.
 
-use polychron_engine::{Declare, Operations, Procedure, Stop, Transaction};
+use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction};
 use polychron_schema::Timestamp;
 
 use super::{add, found};
+use crate::declare::declare_prefix;
 use crate::tpcc::schema::{Customer, Money, Order, OrderLine, Tables, Undelivered};
 
 /// The most districts of a warehouse.
@@ -137,7 +138,12 @@ impl Procedure for Delivery {
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        declaration.partition(u64::from(self.warehouse));
-        declaration.unknown();
+        let Self { tables, warehouse, .. } = *self;
+        declaration.partition(u64::from(warehouse));
+        // Which orders are the oldest shows in the run, and whose they are.
+        declare_prefix(declaration, &tables.undelivered, warehouse, Access::Write);
+        declare_prefix(declaration, &tables.order, warehouse, Access::Update);
+        declare_prefix(declaration, &tables.order_line, warehouse, Access::Update);
+        declare_prefix(declaration, &tables.customer, warehouse, Access::Update);
     }
 }

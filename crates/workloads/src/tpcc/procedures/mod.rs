@@ -11,8 +11,8 @@ mod top_customer;
 
 use std::fmt;
 
-use polychron_engine::{Access, Declare, Mode, Operations, Procedure, Stop, Table, Transaction};
-use polychron_schema::{Columns, Decimal, FixedString, Key, KeyScratch, Projection, Row, RowRef};
+use polychron_engine::{Declare, Mode, Operations, Procedure, Stop, Transaction};
+use polychron_schema::{Columns, Decimal, FixedString, Projection, Row, RowRef};
 
 pub use delivery::{Delivery, MOST_DISTRICTS};
 pub use new_order::{MOST_LINES, NewOrder, NewOrderLine};
@@ -144,13 +144,6 @@ fn customer_by_last_name<T: Transaction>(
     let range = transaction.scan_prefix_by(&tables.customer, Customer::BY_NAME, name).limit(place);
     range.columns(Customer::ID).for_each(|customer| middle = customer.id())?;
     Ok(middle)
-}
-
-/// Declares a key.
-#[inline]
-fn declare_key<R: Row, D: Declare>(declaration: &mut D, table: &Table<R>, key: R::Key, access: Access) {
-    let mut scratch = KeyScratch::new();
-    declaration.key(table.id(), key.encode(&mut scratch), access);
 }
 
 /// Columns for an update that names more of them than a tuple holds.

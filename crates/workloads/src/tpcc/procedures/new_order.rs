@@ -3,7 +3,8 @@
 use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction};
 use polychron_schema::{Decimal, FixedString, RowViewMut, Timestamp};
 
-use super::{declare_key, found, missing};
+use super::{found, missing};
+use crate::declare::{declare_key, declare_prefix};
 use crate::tpcc::random::is_original;
 use crate::tpcc::schema::{
     Customer, District, Item, Money, Order, OrderLine, Rate, STOCK_DISTRICTS, Stock, Tables, Undelivered, Warehouse,
@@ -191,20 +192,22 @@ impl Procedure for NewOrder {
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        let Self { tables, warehouse, district, .. } = self;
-        declaration.partition(u64::from(*warehouse));
-        declare_key(declaration, &tables.warehouse, *warehouse, Access::Read);
-        declare_key(declaration, &tables.district, (*warehouse, *district), Access::Write);
-        declare_key(declaration, &tables.customer, (*warehouse, *district, self.customer), Access::Read);
+        let Self { tables, warehouse, district, .. } = *self;
+        declaration.partition(u64::from(warehouse));
+        declare_key(declaration, &tables.warehouse, warehouse, Access::Read);
+        declare_key(declaration, &tables.district, (warehouse, district), Access::Update);
+        declare_key(declaration, &tables.customer, (warehouse, district, self.customer), Access::Read);
         for line in self.lines() {
-            if line.supplier != *warehouse {
+            if line.supplier != warehouse {
                 declaration.partition(u64::from(line.supplier));
             }
             declare_key(declaration, &tables.item, line.item, Access::Read);
-            declare_key(declaration, &tables.stock, (line.supplier, line.item), Access::Write);
+            declare_key(declaration, &tables.stock, (line.supplier, line.item), Access::Update);
         }
         // The order's number, and with it the keys of its rows, comes from the district.
-        declaration.unknown();
+        declare_prefix(declaration, &tables.order, (warehouse, district), Access::Insert);
+        declare_prefix(declaration, &tables.undelivered, (warehouse, district), Access::Insert);
+        declare_prefix(declaration, &tables.order_line, (warehouse, district), Access::Insert);
     }
 }
 

@@ -4,7 +4,8 @@ use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction
 use polychron_schema::{FixedString, Timestamp};
 
 use super::new_order::MOST_LINES;
-use super::{CustomerChoice, declare_key, missing};
+use super::{CustomerChoice, missing};
+use crate::declare::declare_key;
 use crate::tpcc::schema::{Customer, Money, Order, OrderLine, Tables};
 
 /// A line of the order.
@@ -81,6 +82,5 @@ impl Procedure for OrderStatus {
         if let CustomerChoice::Id(id) = self.customer {
             declare_key(declaration, &self.tables.customer, (self.warehouse, self.district, id), Access::Read);
         }
-        declaration.unknown();
     }
 }

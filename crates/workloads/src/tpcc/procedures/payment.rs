@@ -3,7 +3,8 @@
 use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction};
 use polychron_schema::{FixedString, Timestamp};
 
-use super::{CustomerChoice, Named, add, declare_key, found, named, subtract};
+use super::{CustomerChoice, Named, add, found, named, subtract};
+use crate::declare::{declare_key, declare_prefix};
 use crate::tpcc::schema::{Customer, CustomerMut, District, History, Money, Tables, Warehouse};
 
 /// Pays an amount.
@@ -181,20 +182,23 @@ impl Procedure for Payment {
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        let Self { tables, warehouse, district, customer_warehouse, customer_district, .. } = self;
-        declaration.partition(u64::from(*warehouse));
+        let Self { tables, warehouse, district, customer_warehouse, customer_district, .. } = *self;
+        declaration.partition(u64::from(warehouse));
         if customer_warehouse != warehouse {
-            declaration.partition(u64::from(*customer_warehouse));
+            declaration.partition(u64::from(customer_warehouse));
         }
-        declare_key(declaration, &tables.warehouse, *warehouse, Access::Write);
-        declare_key(declaration, &tables.district, (*warehouse, *district), Access::Write);
-        declare_key(declaration, &tables.history, (*warehouse, self.history.0, self.history.1), Access::Insert);
+        declare_key(declaration, &tables.warehouse, warehouse, Access::Update);
+        declare_key(declaration, &tables.district, (warehouse, district), Access::Update);
+        declare_key(declaration, &tables.history, (warehouse, self.history.0, self.history.1), Access::Insert);
         match self.customer {
             CustomerChoice::Id(id) => {
-                let key = (*customer_warehouse, *customer_district, id);
-                declare_key(declaration, &tables.customer, key, Access::Write);
+                let key = (customer_warehouse, customer_district, id);
+                declare_key(declaration, &tables.customer, key, Access::Update);
             }
-            CustomerChoice::Last(_) => declaration.unknown(),
+            // Which of the namesakes it is shows in the run.
+            CustomerChoice::Last(_) => {
+                declare_prefix(declaration, &tables.customer, (customer_warehouse, customer_district), Access::Update);
+            }
         }
     }
 }

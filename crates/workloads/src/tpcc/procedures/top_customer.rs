@@ -3,10 +3,11 @@
 //!
 //! The paper does not say what is updated; here the customer's credit limit rises by one, which no condition looks at.
 
-use polychron_engine::{Declare, Operations, Procedure, Stop, Transaction};
+use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction};
 use polychron_schema::Decimal;
 
 use super::{add, found};
+use crate::declare::declare_prefix;
 use crate::tpcc::schema::{Customer, Money, Tables};
 
 /// Rewards a district's best customer.
@@ -45,6 +46,6 @@ impl Procedure for TopCustomer {
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
         declaration.partition(u64::from(self.warehouse));
-        declaration.unknown();
+        declare_prefix(declaration, &self.tables.customer, (self.warehouse, self.district), Access::Update);
     }
 }

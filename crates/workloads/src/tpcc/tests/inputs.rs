@@ -120,8 +120,9 @@ fn threads_share_the_warehouses() {
 #[derive(Default)]
 struct Declared {
     keys: Vec<(TableId, u64, Access)>,
+    /// By table and length.
+    prefixes: Vec<(TableId, usize, Access)>,
     partitions: Vec<u64>,
-    unknown: bool,
 }
 
 impl Declare for Declared {
@@ -134,13 +135,17 @@ impl Declare for Declared {
         self.partitions.push(partition);
     }
 
+    fn prefix<K: EncodedKey>(&mut self, table: TableId, prefix: K, access: Access) {
+        self.prefixes.push((table, prefix.len(), access));
+    }
+
     fn unknown(&mut self) {
-        self.unknown = true;
+        panic!("all that may be written is named");
     }
 }
 
 #[test]
-fn known_keys_are_declared() {
+fn known_keys_and_prefixes_are_declared() {
     let mut client = client(&TpccOptions { remote_item_percent: 100, ..tiny() });
     let order = client.new_order();
     let mut declared = Declared::default();
@@ -148,16 +153,18 @@ fn known_keys_are_declared() {
     let lines = usize::from(order.line_count);
     assert_eq!(declared.keys.len(), 3 + 2 * lines);
     assert_eq!(declared.partitions.len(), 1 + lines);
-    assert!(declared.unknown);
-    assert_eq!(declared.keys[1].0, order.tables.district.id());
-    assert_eq!(declared.keys[1].2, Access::Write);
+    let tables = order.tables;
+    assert_eq!((declared.keys[1].0, declared.keys[1].2), (tables.district.id(), Access::Update));
+    let of_district =
+        [tables.order.id(), tables.undelivered.id(), tables.order_line.id()].map(|table| (table, 3, Access::Insert));
+    assert_eq!(declared.prefixes, of_district);
 
     loop {
         let payment = client.payment();
         let mut declared = Declared::default();
         payment.declare(&mut declared);
         let by_name = matches!(payment.customer, CustomerChoice::Last(_));
-        assert_eq!((declared.keys.len(), declared.unknown), if by_name { (3, true) } else { (4, false) });
+        assert_eq!((declared.keys.len(), declared.prefixes.len()), if by_name { (3, 1) } else { (4, 0) });
         if !by_name {
             break;
         }
@@ -167,6 +174,11 @@ fn known_keys_are_declared() {
         let procedure = client.next();
         procedure.declare(&mut declared);
         assert!(!declared.partitions.is_empty());
-        assert!(declared.unknown || matches!(procedure, TpccProcedure::Payment(_)));
+        let reads_only = matches!(procedure, TpccProcedure::OrderStatus(_) | TpccProcedure::StockLevel(_));
+        let writes = declared.keys.iter().filter(|(.., access)| *access != Access::Read).count();
+        assert_eq!(reads_only, writes + declared.prefixes.len() == 0);
+        assert!(
+            !matches!(procedure, TpccProcedure::Delivery(_)) || declared.prefixes.iter().all(|prefix| prefix.1 == 2)
+        );
     }
 }

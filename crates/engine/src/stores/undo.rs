@@ -1,17 +1,24 @@
 //! The undo log: what a roll-back puts back, and what a commit clears away. Neither needs memory, so neither can fail.
 
 use polychron_base::key::EncodedKey;
-use polychron_engine::stores::Place;
+use polychron_index::AnyIndex;
 use polychron_memory::Guard;
 
 use super::record::Record;
-use super::table::{Entries, Table};
 
-/// Where an entry stands.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct At {
-    pub(super) place: Place,
-    pub(super) partition: usize,
+/// The indexes of a protocol whose rows are written in place, and what becomes of records that leave them.
+pub trait Undoable {
+    /// Where an entry stands.
+    type At: Copy;
+
+    /// The index of an entry; it stays while the transaction runs.
+    fn index(&self, at: Self::At) -> &AnyIndex;
+
+    /// Gives a record back that no index leads to any more.
+    ///
+    /// # Safety
+    /// The transaction still holds the locks for writing it, and the index has forgotten it.
+    unsafe fn give_back(&self, record: Record, guard: &Guard<'_>);
 }
 
 /// A piece of the log's keys or words.
@@ -22,37 +29,52 @@ struct Span {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Undo {
+enum Undo<A> {
     /// The key was absent.
-    Inserted { at: At, key: Span, record: Record },
+    Inserted { at: A, key: Span, record: Record },
     /// These words, from the given one on, were overwritten, and the row had this length.
-    Overwritten { record: Record, first: usize, words: Span, length: usize },
+    Overwritten { at: A, record: Record, first: usize, words: Span, length: usize },
     /// The index led to `old`.
-    Replaced { at: At, key: Span, old: Record, new: Record },
+    Replaced { at: A, key: Span, old: Record, new: Record },
     /// The record was marked as deleted.
-    Deleted { at: At, key: Span, record: Record },
+    Deleted { at: A, key: Span, record: Record },
 }
 
 /// What the running transaction changed, in order.
-#[derive(Debug, Default)]
-pub(super) struct Log {
-    entries: Vec<Undo>,
+#[derive(Debug)]
+pub struct UndoLog<A> {
+    entries: Vec<Undo<A>>,
     keys: Vec<u8>,
     words: Vec<u64>,
 }
 
-/// The store of an entry.
-#[inline]
-pub(super) fn store_at(tables: &[Option<std::sync::Arc<Table>>], at: At) -> &Entries {
-    let table = tables[at.place.table.position()].as_deref().expect("tables stay while a transaction runs");
-    let index = table.store(at.place.index).expect("indexes stay while a transaction runs");
-    &index.stores[at.partition]
+impl<A> Default for UndoLog<A> {
+    fn default() -> Self {
+        Self { entries: Vec::new(), keys: Vec::new(), words: Vec::new() }
+    }
 }
 
-impl Log {
+impl<A: Copy> UndoLog<A> {
+    /// How many changes are noted.
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Whether nothing is noted.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Where the changes were made.
+    pub fn places(&self) -> impl Iterator<Item = A> {
+        self.entries.iter().map(|entry| match *entry {
+            Undo::Inserted { at, .. }
+            | Undo::Overwritten { at, .. }
+            | Undo::Replaced { at, .. }
+            | Undo::Deleted { at, .. } => at,
+        })
     }
 
     #[inline]
@@ -63,55 +85,57 @@ impl Log {
         Span { start, end: self.keys.len() }
     }
 
+    /// A record was inserted under a key that was absent.
     #[inline]
-    pub(super) fn inserted<K: EncodedKey>(&mut self, at: At, key: K, record: Record) {
+    pub fn inserted<K: EncodedKey>(&mut self, at: A, key: K, record: Record) {
         let key = self.keep_key(key);
         self.entries.push(Undo::Inserted { at, key, record });
     }
 
     /// To be called before the words are overwritten.
     #[inline]
-    pub(super) fn overwritten(&mut self, record: Record, first: usize, old: &[u64], length: usize) {
+    pub fn overwritten(&mut self, at: A, record: Record, first: usize, old: &[u64], length: usize) {
         let start = self.words.len();
         self.words.extend_from_slice(old);
         let words = Span { start, end: self.words.len() };
-        self.entries.push(Undo::Overwritten { record, first, words, length });
+        self.entries.push(Undo::Overwritten { at, record, first, words, length });
     }
 
+    /// The index leads to `new` in the place of `old`.
     #[inline]
-    pub(super) fn replaced<K: EncodedKey>(&mut self, at: At, key: K, old: Record, new: Record) {
+    pub fn replaced<K: EncodedKey>(&mut self, at: A, key: K, old: Record, new: Record) {
         let key = self.keep_key(key);
         self.entries.push(Undo::Replaced { at, key, old, new });
     }
 
+    /// A record was marked as deleted.
     #[inline]
-    pub(super) fn deleted<K: EncodedKey>(&mut self, at: At, key: K, record: Record) {
+    pub fn deleted<K: EncodedKey>(&mut self, at: A, key: K, record: Record) {
         let key = self.keep_key(key);
         self.entries.push(Undo::Deleted { at, key, record });
     }
 
     /// Puts back, latest first, what was changed since the log had `length` entries.
-    pub(super) fn undo_to(&mut self, length: usize, tables: &[Option<std::sync::Arc<Table>>], guard: &Guard<'_>) {
+    pub fn undo_to(&mut self, length: usize, tables: &impl Undoable<At = A>, guard: &Guard<'_>) {
         while self.entries.len() > length {
             match self.entries.pop().expect("there are more entries") {
                 Undo::Inserted { at, key, record } => {
-                    let removed =
-                        store_at(tables, at).index().remove(&self.keys[key.start..key.end], record.handle(), guard);
+                    let removed = tables.index(at).remove(&self.keys[key.start..key.end], record.handle(), guard);
                     assert!(removed, "what was inserted is there until it is undone");
                     // SAFETY: the index has just forgotten it, and the locks are still held.
-                    unsafe { record.free(guard) };
+                    unsafe { tables.give_back(record, guard) };
                     self.keys.truncate(key.start);
                 }
-                Undo::Overwritten { record, first, words, length } => {
+                Undo::Overwritten { record, first, words, length, .. } => {
                     record.write(first, &self.words[words.start..words.end], length);
                     self.words.truncate(words.start);
                 }
                 Undo::Replaced { at, key, old, new } => {
                     let bytes = &self.keys[key.start..key.end];
-                    let replaced = store_at(tables, at).index().replace(bytes, new.handle(), old.handle(), guard);
+                    let replaced = tables.index(at).replace(bytes, new.handle(), old.handle(), guard);
                     assert!(replaced, "what was replaced stays so until it is undone");
                     // SAFETY: the index leads to the old record again, and the locks are still held.
-                    unsafe { new.free(guard) };
+                    unsafe { tables.give_back(new, guard) };
                     self.keys.truncate(key.start);
                 }
                 Undo::Deleted { key, record, .. } => {
@@ -124,19 +148,19 @@ impl Log {
 
     /// Clears away what the transaction deleted and replaced.
     #[inline]
-    pub(super) fn commit(&mut self, tables: &[Option<std::sync::Arc<Table>>], guard: &Guard<'_>) {
+    pub fn commit(&mut self, tables: &impl Undoable<At = A>, guard: &Guard<'_>) {
         for entry in &self.entries {
             match *entry {
                 Undo::Deleted { at, key, record } => {
                     // A record over which another was inserted has left the index already, and goes with `Replaced`.
                     let bytes = &self.keys[key.start..key.end];
-                    if store_at(tables, at).index().remove(bytes, record.handle(), guard) {
+                    if tables.index(at).remove(bytes, record.handle(), guard) {
                         // SAFETY: the index has just forgotten it, and the locks are still held.
-                        unsafe { record.free(guard) };
+                        unsafe { tables.give_back(record, guard) };
                     }
                 }
                 // SAFETY: the index leads to the new record, or to a later one, and the locks are still held.
-                Undo::Replaced { old, .. } => unsafe { old.free(guard) },
+                Undo::Replaced { old, .. } => unsafe { tables.give_back(old, guard) },
                 Undo::Inserted { .. } | Undo::Overwritten { .. } => {}
             }
         }

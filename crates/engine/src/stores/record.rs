@@ -1,19 +1,20 @@
-//! Records: two lengths and the row. There is no concurrency control in them; whoever touches one holds the locks that
-//! `locks.rs` asks for.
+//! Records that are written in place: two lengths and the row. There is no concurrency control in them; whoever touches one
+//! holds the locks that its protocol asks for.
 //!
 //! ```text
 //!  word 0  length in words (31) and *deleted* │ capacity in words (32)
 //!  word 1… the row, or a secondary entry's primary key
 //! ```
 //!
-//! A record that the running transaction deleted is *deleted* and stays in its index until the commit, so that a roll-back
-//! needs no memory. Between transactions there are no such records.
+//! A record that a running transaction deleted is *deleted* and stays in its index until the commit, so that a roll-back
+//! needs no memory. One that has left its index stays so, as long as anybody may still come to it.
 
 use std::ptr::NonNull;
 
-use polychron_engine::stores::Records;
 use polychron_index::{Handle, handle_of, pointer_of};
 use polychron_memory::{Guard, OutOfMemory};
+
+use super::Records;
 
 #[repr(C)]
 struct Header {
@@ -21,17 +22,17 @@ struct Header {
     capacity: u32,
 }
 
-pub(super) const HEADER_BYTES: usize = 8;
+const HEADER_BYTES: usize = 8;
 const _: () = assert!(size_of::<Header>() == HEADER_BYTES && HEADER_BYTES.is_multiple_of(align_of::<u64>()));
 const DELETED: u32 = 1 << 31;
 
-/// A record. All methods ask that the caller holds the record's locks: any for reading, all that writing needs for
+/// A record that is written in place. All methods ask that the caller holds the record's locks: any for reading, all that writing needs for
 /// writing. [`Record::from_handle`] is where that is promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Record(NonNull<Header>);
+pub struct Record(NonNull<Header>);
 
-// SAFETY: a record is an address until it is touched, which takes the locks at the head of `locks.rs`; those hand what
-// one thread wrote to the next.
+// SAFETY: a record is an address until it is touched, which takes its protocol's locks; those hand what one thread wrote
+// to the next.
 unsafe impl Send for Record {}
 
 impl Record {
@@ -41,8 +42,11 @@ impl Record {
     }
 
     /// A record that holds `row`, and no more than that.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
     #[inline]
-    pub(super) fn new(row: &[u64], guard: &Guard<'_>) -> Result<Self, OutOfMemory> {
+    pub fn new(row: &[u64], guard: &Guard<'_>) -> Result<Self, OutOfMemory> {
         let memory = guard.allocate(HEADER_BYTES + size_of_val(row))?.cast::<Header>();
         let record = Self(memory);
         // SAFETY: the memory is large enough, aligned to at least 16, and ours alone until the record is linked.
@@ -58,14 +62,24 @@ impl Record {
     /// # Safety
     /// No index leads to it, and the caller holds the locks for writing it, so that nobody else has found it.
     #[inline]
-    pub(super) unsafe fn free(self, guard: &Guard<'_>) {
+    pub unsafe fn free(self, guard: &Guard<'_>) {
         // SAFETY: as the caller promises.
         unsafe { guard.free(self.0.cast(), self.bytes()) };
     }
 
+    /// Gives the record back when no guard of the present is left.
+    ///
+    /// # Safety
+    /// No index leads to it any more, and it is retired once.
+    #[inline]
+    pub unsafe fn retire(self, guard: &Guard<'_>) {
+        // SAFETY: as the caller promises.
+        unsafe { guard.retire(self.0.cast(), self.bytes()) };
+    }
+
     /// What the index holds for the record.
     #[inline]
-    pub(super) fn handle(self) -> Handle {
+    pub fn handle(self) -> Handle {
         handle_of(self.0)
     }
 
@@ -75,7 +89,7 @@ impl Record {
     /// `handle` came from [`Record::handle`] through an index, and the caller holds the locks for whatever it does with
     /// the record, as long as it does.
     #[inline]
-    pub(super) unsafe fn from_handle(handle: Handle) -> Self {
+    pub unsafe fn from_handle(handle: Handle) -> Self {
         Self(pointer_of(handle))
     }
 
@@ -99,20 +113,20 @@ impl Record {
 
     /// How many words the row may have without moving.
     #[inline]
-    pub(super) fn capacity(self) -> usize {
+    pub fn capacity(self) -> usize {
         // SAFETY: the capacity never changes after the record's birth.
         unsafe { (*self.0.as_ptr()).capacity as usize }
     }
 
-    /// Whether the running transaction deleted the row.
+    /// Whether the row is deleted, or the record has left its index.
     #[inline]
-    pub(super) fn is_deleted(self) -> bool {
+    pub fn is_deleted(self) -> bool {
         self.raw_length() & DELETED != 0
     }
 
     /// Deletes the row, or takes that back.
     #[inline]
-    pub(super) fn set_deleted(self, deleted: bool) {
+    pub fn set_deleted(self, deleted: bool) {
         let length = self.raw_length() & !DELETED;
         self.set_raw_length(if deleted { length | DELETED } else { length });
     }
@@ -122,7 +136,7 @@ impl Record {
     /// # Safety
     /// The caller keeps the record's locks, and writes it not, for `'a`.
     #[inline]
-    pub(super) unsafe fn words<'a>(self) -> &'a [u64] {
+    pub unsafe fn words<'a>(self) -> &'a [u64] {
         // SAFETY: the first `length` of `capacity` words hold the row; nobody writes them, as the caller promises.
         unsafe { std::slice::from_raw_parts(self.first_word(), (self.raw_length() & !DELETED) as usize) }
     }
@@ -132,7 +146,7 @@ impl Record {
     /// # Panics
     /// When the record has no room for them.
     #[inline]
-    pub(super) fn write(self, start: usize, words: &[u64], length: usize) {
+    pub fn write(self, start: usize, words: &[u64], length: usize) {
         assert!(start + words.len() <= self.capacity() && length <= self.capacity(), "the row fits its record");
         // SAFETY: there is room, the caller's locks keep everybody else away, and `words` is the caller's own buffer.
         unsafe { self.first_word().add(start).copy_from_nonoverlapping(words.as_ptr(), words.len()) };
@@ -141,7 +155,7 @@ impl Record {
 
     /// Starts bringing the first lines of the record into the cache.
     #[inline]
-    pub(super) fn prefetch(self, lines: usize) {
+    pub fn prefetch(self, lines: usize) {
         for line in 0..lines {
             polychron_sync::prefetch_read(self.0.as_ptr().cast::<u8>().wrapping_add(64 * line));
         }
@@ -150,7 +164,7 @@ impl Record {
 
 /// How stores give records back.
 #[derive(Debug)]
-pub(super) enum RowRecords {}
+pub enum RowRecords {}
 
 impl Records for RowRecords {
     const HEADER_BYTES: usize = HEADER_BYTES;
@@ -159,6 +173,6 @@ impl Records for RowRecords {
         // SAFETY: the caller promises that the handle is one of ours, and nobody uses the store any more.
         let record = unsafe { Record::from_handle(handle) };
         // SAFETY: the caller promises that nobody who pins from now on can reach it.
-        unsafe { guard.retire(record.0.cast(), record.bytes()) };
+        unsafe { record.retire(guard) };
     }
 }

@@ -1,0 +1,274 @@
+//! Two-phase locking. One thread drives two transactions, of which neither waits.
+
+use std::sync::Arc;
+
+use polychron_base::error::Stopped;
+use polychron_engine::mutations::interrupt;
+use polychron_engine::{Commit, Common, Interactive, Mode, Operations, Protocol, Stop, Table, TableDefinition};
+use polychron_protocols::locking::{InOrder, Locking, LockingTransaction, LockingWorker, Options, Point, Step};
+use polychron_schema::{Index, Row};
+
+#[derive(Row, Clone, Copy, Debug, PartialEq)]
+struct Item {
+    #[key]
+    id: u64,
+    value: i64,
+}
+
+/// A row that can outgrow its record.
+#[derive(Row, Clone, Debug, PartialEq)]
+struct Page {
+    #[key]
+    id: u64,
+    #[column(max = 4000)]
+    text: String,
+}
+
+#[derive(Row, Clone, Copy, Debug, PartialEq)]
+#[index(name = "by_code", columns(code), unique)]
+struct Member {
+    #[key]
+    id: u64,
+    code: u32,
+}
+
+#[derive(Clone)]
+struct Stage {
+    database: Arc<Locking>,
+    items: Table<Item>,
+    pages: Table<Page>,
+    members: Table<Member>,
+}
+
+type Tx<'w> = LockingTransaction<'w, InOrder>;
+
+impl Stage {
+    /// Items 1, 2 and 5 of value 100, a page, and a member.
+    fn new() -> Self {
+        let memory = polychron_memory::Options { limit_bytes: Some(64 << 20), ..polychron_memory::Options::tiny() };
+        let database = Locking::open(Options::default(), Common { memory, ..Common::default() }).unwrap();
+        let items = Table::from_id(database.create_table(Item::definition()).unwrap());
+        let pages = Table::from_id(database.create_table(Page::definition()).unwrap());
+        let members = Table::from_id(database.create_table(Member::definition()).unwrap());
+        let stage = Self { database, items, pages, members };
+        assert!(stage.once(|t| {
+            [1, 2, 5].into_iter().try_for_each(|id| t.insert(&items, &Item { id, value: 100 }))?;
+            t.insert(&pages, &Page { id: 1, text: "a page as it was".into() })?;
+            t.insert(&members, &Member { id: 1, code: 1 })
+        }));
+        stage
+    }
+
+    fn worker(&self) -> LockingWorker<InOrder> {
+        self.database.worker().unwrap()
+    }
+
+    /// One attempt at a transaction, by a worker of its own; whether it committed.
+    fn once(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>) -> bool {
+        let mut worker = self.worker();
+        let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
+        let outcome = match body(&mut transaction) {
+            Ok(()) => transaction.commit(),
+            Err(stop) => Err(stop),
+        };
+        let stopped = outcome.map_err(Stop::into_parts).err();
+        assert!(matches!(stopped, None | Some(Stopped::Conflict)), "{stopped:?}");
+        stopped.is_none()
+    }
+
+    fn set(&self, id: u64, value: i64) -> bool {
+        self.once(|t| write(t, self, id, value))
+    }
+
+    fn insert(&self, id: u64) -> bool {
+        self.once(|t| t.insert(&self.items, &Item { id, value: 100 }))
+    }
+
+    /// What another transaction reads, if it can.
+    fn look(&self, id: u64) -> Option<i64> {
+        let mut seen = None;
+        self.once(|t| read(t, self, id).map(|value| seen = value));
+        seen
+    }
+
+    /// Whether a transaction sees something change when `other` is done in its middle.
+    fn changes<O: PartialEq>(
+        &self,
+        mut look: impl FnMut(&mut Tx<'_>) -> Result<O, Stop>,
+        other: impl FnOnce(),
+    ) -> bool {
+        let mut changed = false;
+        self.once(|t| {
+            let first = look(t)?;
+            other();
+            changed = look(t)? != first;
+            Ok(())
+        });
+        changed
+    }
+}
+
+fn read(t: &mut Tx<'_>, stage: &Stage, id: u64) -> Result<Option<i64>, Stop> {
+    Ok(t.get(&stage.items, id)?.map(|row| row.value()))
+}
+
+fn write(t: &mut Tx<'_>, stage: &Stage, id: u64, value: i64) -> Result<(), Stop> {
+    t.update(&stage.items, id, |row| row.set_value(value)).map(drop)
+}
+
+fn read_that_changes() -> bool {
+    let stage = Stage::new();
+    stage.changes(|t| read(t, &stage, 1), || _ = stage.set(1, 50))
+}
+
+/// Whether another transaction sees a value that is about to be taken back.
+fn dirty(after: impl FnOnce(&mut Tx<'_>, &Stage) -> Result<(), Stop>) -> bool {
+    let stage = Stage::new();
+    let mut worker = stage.worker();
+    let mut writer = worker.begin(Mode::ReadWrite).unwrap();
+    write(&mut writer, &stage, 1, 50).unwrap();
+    after(&mut writer, &stage).unwrap();
+    stage.look(1) == Some(50)
+}
+
+fn dirty_read() -> bool {
+    dirty(|_, _| Ok(()))
+}
+
+fn dirty_read_after_another_operation() -> bool {
+    dirty(|t, stage| read(t, stage, 2).map(drop))
+}
+
+fn row_that_two_have_read() -> bool {
+    let stage = Stage::new();
+    let other = || {
+        stage.once(|t| {
+            read(t, &stage, 1)?;
+            write(t, &stage, 1, 50)
+        });
+    };
+    stage.changes(|t| read(t, &stage, 1), other)
+}
+
+fn count_of_a_range() -> bool {
+    let stage = Stage::new();
+    stage.changes(|t| t.scan(&stage.items, 1..5).count(), || _ = stage.insert(3))
+}
+
+fn insertion_beside_a_scan() -> bool {
+    let stage = Stage::new();
+    let beside = stage.clone();
+    interrupt(Point::Collected, move || _ = beside.insert(3));
+    stage.changes(|t| t.scan(&stage.items, 1..5).count(), || ())
+}
+
+fn row_of_a_range_that_changes() -> bool {
+    let stage = Stage::new();
+    stage.changes(|t| t.scan(&stage.items, ..).map(|row| row.value()).sum::<i64>(), || _ = stage.set(2, 50))
+}
+
+fn row_that_moves_beside_a_scan() -> bool {
+    let stage = Stage::new();
+    let beside = stage.clone();
+    interrupt(Point::Collected, move || {
+        assert!(
+            beside.once(|t| t.update(&beside.pages, 1, |row| row.set_text(&"longer".repeat(99)).unwrap()).map(drop))
+        );
+    });
+    let mut pages = 0;
+    assert!(stage.once(|t| t.scan(&stage.pages, ..).count().map(|count| pages = count)));
+    pages != 1
+}
+
+/// A transaction that began before an index does not make entries in it; one that began later does.
+fn entry_left_behind() -> bool {
+    let stage = Stage::new();
+    let plain = TableDefinition { indexes: Vec::new(), ..Member::definition().with_name("plain") };
+    let table: Table<Member> = Table::from_id(stage.database.create_table(plain).unwrap());
+    assert!(stage.once(|t| (0..3).try_for_each(|id| t.insert(&table, &Member { id, code: id as u32 }))));
+    let change = |t: &mut Tx<'_>, code| t.update(&table, 1, |row| row.set_code(code)).map(drop);
+    let by_code: Index<Member, u32> = Index::new("by_code", 0, true, false);
+    let mut worker = stage.worker();
+    let mut older = worker.begin(Mode::ReadWrite).unwrap();
+    std::thread::scope(|scope| {
+        let database = &stage.database;
+        let made = scope.spawn(move || database.create_index(table.id(), Member::definition().indexes[0].clone()));
+        // The index is in the catalog before the older transaction is waited for.
+        while database.definition(table.id()).unwrap().indexes.is_empty() {
+            std::thread::yield_now();
+        }
+        assert!(stage.once(|t| change(t, 20)));
+        let _ = change(&mut older, 30).and_then(|()| older.commit());
+        made.join().unwrap().unwrap();
+    });
+    let mut entries = 0;
+    stage.once(|t| t.scan_range_by::<_, _, u32>(&table, by_code, ..).count().map(|count| entries = count));
+    entries != 3
+}
+
+fn snapshot_that_writes() -> bool {
+    let stage = Stage::new();
+    let mut worker = stage.worker();
+    let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
+    let _ = write(&mut snapshot, &stage, 1, 50);
+    let _ = snapshot.commit();
+    stage.look(1) != Some(100)
+}
+
+fn conflict_that_the_procedure_ignores() -> bool {
+    let stage = Stage::new();
+    let mut worker = stage.worker();
+    let mut writer = worker.begin(Mode::ReadWrite).unwrap();
+    write(&mut writer, &stage, 1, 50).unwrap();
+    stage.once(|t| {
+        assert!(read(t, &stage, 1).is_err());
+        write(t, &stage, 2, 50)
+    })
+}
+
+/// How many members there are when a second one wants the first one's code.
+fn members() -> usize {
+    let stage = Stage::new();
+    let mut count = 0;
+    assert!(stage.once(|t| {
+        let _ = t.try_insert(&stage.members, &Member { id: 2, code: 1 })?;
+        t.scan(&stage.members, ..).count().map(|members| count = members as usize)
+    }));
+    count
+}
+
+fn code_of_two_members() -> bool {
+    members() != 1
+}
+
+fn row_whose_entry_was_refused() -> bool {
+    members() != 1
+}
+
+fn write_that_was_rolled_back() -> bool {
+    let stage = Stage::new();
+    let mut worker = stage.worker();
+    let mut writer = worker.begin(Mode::ReadWrite).unwrap();
+    write(&mut writer, &stage, 1, 50).unwrap();
+    drop(writer);
+    stage.look(1) != Some(100)
+}
+
+crate::killers! { Step:
+    LockReads: read_that_changes;
+    LockWrites: dirty_read;
+    Upgrade: row_that_two_have_read;
+    UpgradeAlone: row_that_two_have_read;
+    HoldLocks: dirty_read_after_another_operation;
+    LockRanges: count_of_a_range;
+    LockRangesFirst: insertion_beside_a_scan;
+    RespectRanges: count_of_a_range;
+    LockScanned: row_of_a_range_that_changes;
+    LookAgain: row_that_moves_beside_a_scan;
+    KnowAllIndexes: entry_left_behind;
+    RefuseSnapshotWrites: snapshot_that_writes;
+    StayDoomed: conflict_that_the_procedure_ignores;
+    RefuseDuplicates: code_of_two_members;
+    UndoTransactions: write_that_was_rolled_back;
+    UndoOperations: row_whose_entry_was_refused;
+}

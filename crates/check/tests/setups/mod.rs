@@ -1,0 +1,55 @@
+//! Protocols whose clocks and horizons move when a test moves them.
+
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::time::Duration;
+
+use polychron_check::Setup;
+use polychron_engine::Protocol;
+use polychron_protocols::bohm::Bohm;
+use polychron_protocols::cicada::{self, Cicada, Indexes};
+use polychron_protocols::maflingo::{self, Maflingo, TidSource};
+
+/// Maflingo and its kin.
+pub(crate) fn maflingo<T: TidSource>() -> Setup<Maflingo<T>> {
+    let options = maflingo::Options { epoch_interval: Duration::from_secs(3600), ..Default::default() };
+    Setup::new(options, |database| database.tick())
+}
+
+/// BOHM. Driven by hand it runs one transaction at a time.
+pub(crate) fn bohm() -> Setup<Bohm> {
+    let mut setup: Setup<Bohm> = Setup::new(Default::default(), |database| database.tick());
+    setup.common.memory.epoch_interval = None;
+    setup.interleaves = false;
+    // The last one of those that may write anything stays in their list, as a version without a row.
+    setup.kept_places_bytes = 32;
+    setup
+}
+
+/// Cicada whose timestamps are counted.
+pub(crate) fn cicada() -> Setup<Cicada> {
+    let still = Duration::from_secs(3600);
+    let options = cicada::Options {
+        central_clock: true,
+        collection_interval: still,
+        background_interval: still,
+        ..Default::default()
+    };
+    Setup::new(options, |database| database.tick())
+}
+
+/// The same with multi-version indexes.
+pub(crate) fn multi_version() -> Setup<Cicada> {
+    let mut setup = cicada();
+    setup.options.indexes = Indexes::MultiVersion;
+    setup
+}
+
+/// A protocol that has no clock but the memory's.
+pub(crate) fn by_epochs<P: Protocol>() -> Setup<P> {
+    let mut setup = Setup::new(P::Options::default(), |database: &std::sync::Arc<P>| {
+        database.memory().epochs().advance();
+    });
+    setup.common.memory.epoch_interval = None;
+    setup
+}

@@ -1,0 +1,61 @@
+//! Figure 4: how many threads plan, and how many execute.
+
+use polychron_workloads::increment::IncrementOptions;
+
+use super::THROUGHPUT;
+use super::contenders::{BOHM, CICADA, Contender, Division, OCC, contenders};
+use super::ycsb::BATCH;
+use crate::measure::Bench;
+use crate::runner::Work;
+use crate::{Ended, Figure};
+
+pub(super) const DIVISION: &str = "Throughput rises with the execution threads until concurrency control bounds it, and that bound rises with \
+     the concurrency-control threads: with both together it scales, to nearly 2 M transactions of 10 increments a second.";
+
+const TWO_AT_ONCE: &str = "The clients draw inputs on the same cores, and other programs may hold one of them: then a second thread has nowhere \
+     to run, and only adds hand-overs.";
+const FEW_CORES: &str = "This needs four threads and as many cores.";
+
+/// The divisions of the threads: in turns, a thread for each, and where there are more threads each way to divide them.
+fn places(threads: usize) -> Vec<Division> {
+    let ways = (1..threads).map(|control| Division { control, execution: threads - control });
+    let small = [Division::TURNS, Division::of(2)].into_iter();
+    small.chain(ways.filter(|division| division.threads() > 2)).collect()
+}
+
+/// Figure 4.
+pub(super) fn divisions(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
+    let divisions = places(bench.settings.threads);
+    "Where one thread does both it takes turns. Beside it systems that are not divided, with as many threads in all."
+        .clone_into(&mut figure.note);
+    let series = contenders(bench, figure, &[BOHM, OCC, CICADA], &divisions);
+    let work = Work::Increment(IncrementOptions { records: bench.settings.records, ..IncrementOptions::default() });
+    let measure =
+        |contender: &Contender, division: &Division| Ok([contender.run(bench, &work, *division, BATCH)?.committed_tps]);
+    let named: Vec<_> = divisions.iter().map(|division| (division.name(), *division)).collect();
+    let measured = bench.sweep(figure, [THROUGHPUT], &named, &series, measure);
+    let values = [figure.point_of(BOHM, 1), figure.point_of(BOHM, 0)];
+    figure.expect_higher("a thread for each is faster than turns", values, TWO_AT_ONCE);
+    let scales = "twice the threads of both kinds are faster";
+    match divisions.iter().position(|division| *division == Division::of(4)) {
+        Some(place) => {
+            let values = [figure.point_of(BOHM, place), figure.point_of(BOHM, 1)];
+            figure.expect_higher(scales, values, TWO_AT_ONCE);
+        }
+        None => figure.cannot_show(scales, FEW_CORES),
+    }
+    measured
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_divided_in_every_way() {
+        let names = |threads| places(threads).into_iter().map(Division::name).collect::<Vec<_>>();
+        assert_eq!(names(1), ["in turns", "1 + 1"]);
+        assert_eq!(names(2), ["in turns", "1 + 1"]);
+        assert_eq!(names(4), ["in turns", "1 + 1", "1 + 3", "2 + 2", "3 + 1"]);
+    }
+}

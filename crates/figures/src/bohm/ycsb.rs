@@ -1,0 +1,213 @@
+//! Figures 5 to 8: YCSB, and throughput and latency by batch.
+
+use polychron_workloads::run::Report;
+use polychron_workloads::ycsb::YcsbOptions;
+
+use super::contenders::{BOHM, Contender, Division, HEKATON, LOCKING, OCC, SNAPSHOTS, contenders};
+use super::{HIGH, LOW, THROUGHPUT};
+use crate::measure::Bench;
+use crate::runner::Work;
+use crate::{Ended, Figure};
+
+pub(super) const UPDATES_HIGH: &str = "No system scales beyond some threads. Locking is ahead of BOHM, which writes each new version of 1,000 bytes to another \
+     place than it read; BOHM, which never aborts, makes more than twice what Hekaton and snapshot isolation make with many \
+     threads. With few threads there are few aborts, and those two are a little ahead. OCC degrades from 8 to 12 threads on.";
+pub(super) const UPDATES_LOW: &str = "Locking is ahead by less. The multi-version systems are alike, Hekaton and snapshot isolation a little ahead of \
+     BOHM, since theirs collect no garbage and find records in an array.";
+pub(super) const READS_HIGH: &str = "The multi-version systems are ahead of OCC and locking, whose reads meet writes. Snapshot isolation is ahead of most, and BOHM \
+     well ahead of it: it orders writes beforehand and never aborts for them.";
+pub(super) const READS_LOW: &str = "OCC is ahead: reads validate cheaply. BOHM is close. Hekaton and snapshot isolation end to scale at 20 cores, at their \
+     timestamp counter.";
+pub(super) const SKEWS: &str = "With 40 threads Hekaton and snapshot isolation make the same at low and medium skew, bound by their counter; at high skew \
+     aborts bound them.";
+pub(super) const LONG_READERS: &str = "With 1 % long readers of 10,000 records the multi-version systems make about ten times what OCC and locking make, and BOHM \
+     well more than Hekaton and snapshot isolation: it finds versions without walking along newer ones. With 100 % all are alike.";
+pub(super) const BATCHES: &str =
+    "Coordination is paid once a batch, by one barrier; the paper does not measure what that does to latency.";
+
+/// Procedures that a client hands over at once.
+pub(super) const BATCH: usize = 1000;
+
+/// Long readers in a batch, about: with more of them a batch would take seconds.
+const LONG_READERS_A_BATCH: f64 = 10.0;
+
+/// Reads of a long reader.
+const LONG_READS: usize = 10_000;
+
+const FEW_CORES: &str = "On few cores hardly two transactions meet at a row at the same moment, so that there are few aborts to save, and what counts is \
+     the price of a transaction alone; and the clients take their share of the cores.";
+const VERSIONS: &str = "Rows of a table this small, and of the versions that were just left, lie in the caches, so that writing to another place costs \
+     little.";
+const ONE_COUNTER: &str = "The line of a counter travels between two cores only, in some tens of nanoseconds; it bounds nothing below ten million \
+     transactions a second.";
+const GARBAGE: &str = "Here all of them collect their versions and go through the same index, so that two advantages of the paper's are gone.";
+const DEGRADES: &str = "This needs more than eight threads, and as many cores.";
+const OVERLAP: &str = "With few threads a single-version system rarely has an update beside a long reader, and each of them still has a core; versions pay \
+     off where many updates wait for one reader.";
+
+/// 10RMW.
+fn ten_updates(bench: &Bench<'_>, theta: f64) -> YcsbOptions {
+    let records = bench.settings.records;
+    YcsbOptions { records, record_size: 1000, requests: 10, writes: Some(10), theta, ..YcsbOptions::default() }
+}
+
+/// 2RMW-8R.
+fn two_updates(bench: &Bench<'_>, theta: f64) -> YcsbOptions {
+    YcsbOptions { writes: Some(2), ..ten_updates(bench, theta) }
+}
+
+/// Each contender over the threads.
+pub(super) fn over_threads(bench: &Bench<'_>, figure: &mut Figure, work: &Work, batch: usize) -> Result<(), Ended> {
+    let places: Vec<_> =
+        bench.threads().into_iter().map(|(name, threads)| (name, Division::in_turns(threads))).collect();
+    let divisions: Vec<_> = places.iter().map(|(_, division)| *division).collect();
+    format!("In batches of {batch}. Of BOHM's threads one half plans and the other executes; one alone takes turns.")
+        .clone_into(&mut figure.note);
+    let series = contenders(bench, figure, &[], &divisions);
+    let measure =
+        |contender: &Contender, division: &Division| Ok([contender.run(bench, work, *division, batch)?.committed_tps]);
+    bench.sweep(figure, [THROUGHPUT], &places, &series, measure)
+}
+
+/// Expects the first series above the second one at a place.
+fn expect(figure: &mut Figure, claim: &str, [higher, lower]: [&str; 2], place: usize, why: &str) {
+    let values = [figure.point_of(higher, place), figure.point_of(lower, place)];
+    figure.expect_higher(claim, values, why);
+}
+
+/// Figure 5.
+pub(super) fn updates(bench: &Bench<'_>, figure: &mut Figure, theta: f64) -> Result<(), Ended> {
+    let measured = over_threads(bench, figure, &Work::Ycsb(ten_updates(bench, theta)), BATCH);
+    let last = figure.last();
+    expect(figure, "locking is faster than BOHM", [LOCKING, BOHM], last, VERSIONS);
+    if theta == HIGH {
+        expect(figure, "BOHM is faster than Hekaton", [BOHM, HEKATON], last, FEW_CORES);
+        expect(figure, "BOHM is faster than snapshot isolation", [BOHM, SNAPSHOTS], last, FEW_CORES);
+        figure.cannot_show("OCC degrades from 8 to 12 threads on", DEGRADES);
+    } else {
+        for (name, series) in [("Hekaton", HEKATON), ("snapshot isolation", SNAPSHOTS)] {
+            let values = [figure.point_of(BOHM, last), figure.point_of(series, last)];
+            figure.expect_alike(&format!("BOHM and {name} are alike"), values, GARBAGE);
+        }
+    }
+    measured
+}
+
+/// Figure 6.
+pub(super) fn reads(bench: &Bench<'_>, figure: &mut Figure, theta: f64) -> Result<(), Ended> {
+    let measured = over_threads(bench, figure, &Work::Ycsb(two_updates(bench, theta)), BATCH);
+    let last = figure.last();
+    if theta == HIGH {
+        expect(figure, "BOHM is faster than OCC", [BOHM, OCC], last, FEW_CORES);
+        expect(figure, "BOHM is faster than locking", [BOHM, LOCKING], last, FEW_CORES);
+        expect(figure, "snapshot isolation is faster than Hekaton", [SNAPSHOTS, HEKATON], last, FEW_CORES);
+        expect(figure, "BOHM is faster than snapshot isolation", [BOHM, SNAPSHOTS], last, FEW_CORES);
+        expect(figure, "BOHM is faster than Hekaton", [BOHM, HEKATON], last, FEW_CORES);
+    } else {
+        expect(figure, "OCC is faster than locking", [OCC, LOCKING], last, FEW_CORES);
+        let values = [figure.point_of(BOHM, last), figure.point_of(OCC, last)];
+        figure.expect_alike("BOHM is close to OCC", values, FEW_CORES);
+        expect(figure, "BOHM is faster than Hekaton, which queues for a counter", [BOHM, HEKATON], last, ONE_COUNTER);
+        let pair = [BOHM, SNAPSHOTS];
+        expect(figure, "BOHM is faster than snapshot isolation, which queues for a counter", pair, last, ONE_COUNTER);
+    }
+    measured
+}
+
+/// Figure 7.
+pub(super) fn skews(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
+    let skews: &[f64] = if bench.settings.quick { &[LOW, 0.6, HIGH] } else { &[LOW, 0.2, 0.4, 0.6, 0.8, HIGH, 0.95] };
+    let skews: Vec<_> = skews.iter().map(|skew| (skew.to_string(), *skew)).collect();
+    let division = Division::in_turns(bench.settings.threads);
+    format!("In batches of {BATCH}.").clone_into(&mut figure.note);
+    let series = contenders(bench, figure, &[], &[division]);
+    let measure = |contender: &Contender, theta: &f64| {
+        let work = Work::Ycsb(two_updates(bench, *theta));
+        Ok([contender.run(bench, &work, division, BATCH)?.committed_tps])
+    };
+    let measured = bench.sweep(figure, [THROUGHPUT], &skews, &series, measure);
+    let last = figure.last();
+    let values = [figure.point_of(HEKATON, 0), figure.point_of(SNAPSHOTS, 0)];
+    figure.expect_alike("Hekaton and snapshot isolation are alike without skew", values, ONE_COUNTER);
+    for (name, series) in [("Hekaton", HEKATON), ("snapshot isolation", SNAPSHOTS)] {
+        let values = [figure.point_of(series, 0), figure.point_of(series, last)];
+        figure.expect_higher(&format!("high skew costs {name} throughput"), values, FEW_CORES);
+        let claim = format!("BOHM is faster than {name} with high skew");
+        expect(figure, &claim, [BOHM, series], last, FEW_CORES);
+    }
+    measured
+}
+
+/// Procedures of a batch, of which this percentage is long readers.
+fn batch_with_long_readers(percent: f64) -> usize {
+    ((LONG_READERS_A_BATCH * 100.0 / percent) as usize).clamp(1, BATCH)
+}
+
+/// Figure 8.
+pub(super) fn long_readers(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
+    let percents: &[f64] = if bench.settings.quick { &[1.0, 10.0, 100.0] } else { &[0.01, 0.1, 1.0, 10.0, 100.0] };
+    let percents: Vec<_> = percents.iter().map(|percent| (percent.to_string(), *percent)).collect();
+    let division = Division::in_turns(bench.settings.threads);
+    format!(
+        "Long readers are serializable transactions like the others. In batches of {BATCH}, or smaller ones with about ten long readers; \
+         the paper's vertical axis is logarithmic, so that small numbers are best read in the tables."
+    )
+    .clone_into(&mut figure.note);
+    let series = contenders(bench, figure, &[], &[division]);
+    let long_reads = LONG_READS.min(usize::try_from(bench.settings.records).unwrap_or(LONG_READS));
+    let measure = |contender: &Contender, percent: &f64| {
+        let options = YcsbOptions { long_readers: *percent, long_reads, ..ten_updates(bench, LOW) };
+        let batch = batch_with_long_readers(*percent);
+        let report = contender.run(bench, &Work::Ycsb(options), division, batch)?;
+        let of_kind = |kind| report.tps_by_kind.get(kind).copied().unwrap_or_default();
+        Ok([report.committed_tps, of_kind("write"), of_kind("long-read")])
+    };
+    let panels = [THROUGHPUT, "updates a second", "long readers a second"];
+    let measured = bench.sweep(figure, panels, &percents, &series, measure);
+    let one = percents.iter().position(|(_, percent)| *percent == 1.0).unwrap_or_default();
+    for (name, series) in [("OCC", OCC), ("locking", LOCKING)] {
+        let claim = format!("BOHM is faster than {name} with 1 % long readers");
+        expect(figure, &claim, [BOHM, series], one, OVERLAP);
+    }
+    for (name, series) in [("Hekaton", HEKATON), ("snapshot isolation", SNAPSHOTS)] {
+        let claim = format!("BOHM is faster than {name} with 1 % long readers");
+        expect(figure, &claim, [BOHM, series], one, FEW_CORES);
+    }
+    for (name, series) in [("Hekaton", HEKATON), ("OCC", OCC), ("locking", LOCKING)] {
+        let values = [figure.point_of(BOHM, figure.last()), figure.point_of(series, figure.last())];
+        figure.expect_alike(&format!("BOHM and {name} are alike with long readers only"), values, FEW_CORES);
+    }
+    measured
+}
+
+/// Throughput and latency by batch.
+pub(super) fn batches(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
+    let sizes: &[usize] = if bench.settings.quick { &[1, 100, 10_000] } else { &[1, 10, 100, 1000, 10_000] };
+    let sizes: Vec<_> = sizes.iter().map(|size| (size.to_string(), *size)).collect();
+    let division = Division::in_turns(bench.settings.threads);
+    "Latencies are those of single transactions, from when their batch is handed over; a batch has one client, and there are as many \
+     clients as threads."
+        .clone_into(&mut figure.note);
+    let series = contenders(bench, figure, &[], &[division]);
+    let work = Work::Ycsb(ten_updates(bench, LOW));
+    let measure = |contender: &Contender, batch: &usize| {
+        let Report { committed_tps, latency_us, .. } = contender.run(bench, &work, division, *batch)?;
+        Ok([committed_tps, latency_us.p50, latency_us.p99])
+    };
+    let panels = [THROUGHPUT, "median latency, µs", "latency of the 99th percentile, µs"];
+    let measured = bench.sweep(figure, panels, &sizes, &series, measure);
+    let last = figure.last();
+    let values = [figure.point_of(BOHM, last), figure.point_of(BOHM, 0)];
+    figure.expect_higher("large batches make BOHM faster than single transactions", values, FEW_CORES);
+    measured
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_hold_about_ten_long_readers() {
+        assert_eq!([0.01, 1.0, 10.0, 100.0].map(batch_with_long_readers), [1000, 1000, 100, 10]);
+    }
+}

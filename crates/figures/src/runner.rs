@@ -1,0 +1,38 @@
+//! Running workloads on any protocol of the list, which lies above this crate.
+
+use polychron_sync::atomic::AtomicBool;
+use polychron_workloads::increment::IncrementOptions;
+use polychron_workloads::run::{Report, Settings};
+use polychron_workloads::smallbank::SmallBankOptions;
+use polychron_workloads::ycsb::YcsbOptions;
+
+/// A workload with its options.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the workloads by name")]
+pub enum Work {
+    Increment(IncrementOptions),
+    Ycsb(YcsbOptions),
+    SmallBank(SmallBankOptions),
+}
+
+/// Turns a protocol's name into runs of it. Who has the list has this, and each workload is compiled for each protocol once.
+pub trait Runner {
+    /// Whether there is a protocol of this name, and it has these options (`NAME=VALUE`).
+    ///
+    /// # Errors
+    /// One line that says what there is not.
+    fn accepts(&self, protocol: &str, options: &[String]) -> Result<(), String>;
+
+    /// Runs a workload on a fresh database of the protocol.
+    ///
+    /// # Errors
+    /// One line that says what failed.
+    fn run(
+        &self,
+        protocol: &str,
+        options: &[String],
+        work: &Work,
+        settings: &Settings,
+        stop: &AtomicBool,
+    ) -> Result<Report, String>;
+}

@@ -1,0 +1,168 @@
+//! Transactions that one thread drives step by step, and not the pipeline: snapshots, the filling of an index, and tests.
+//!
+//! Such a transaction may write anything. It has its place in the log like any other, those before it are executed when it needs them, and
+//! those after it wait. So users are not offered it: [`polychron_engine::Interactive`] is there for tests only.
+
+use std::sync::Arc;
+
+use polychron_base::Error;
+use polychron_engine::Protocol;
+use polychron_sync::Backoff;
+use polychron_sync::atomic::Ordering;
+
+use super::execution::{Outcome, take_turn};
+use super::moment::Moment;
+use super::planned::{Naming, Parcel, Ran};
+use super::protocol::Bohm;
+use super::transaction::BohmTransaction;
+use super::worker::BohmWorker;
+
+/// Who drives a transaction.
+#[derive(Debug)]
+pub(super) enum Driven {
+    /// The thread that claimed it.
+    ByThePipeline,
+    /// It is the snapshot of this worker.
+    Snapshot(usize),
+    /// A client, whose parcel this is.
+    ByHand(Arc<Parcel>),
+}
+
+impl BohmWorker {
+    /// Refuses what would wait forever: a call from inside a transaction that the same thread drives.
+    pub(super) fn refuse_inside(&self) -> Result<(), Error> {
+        if self.shared.driver.load(Ordering::Relaxed) == polychron_sync::this_thread() {
+            let what = "a call from inside a transaction of the same thread";
+            return Err(Error::Unsupported { protocol: Bohm::NAME, what });
+        }
+        Ok(())
+    }
+
+    /// Begins a transaction that may write anything, when it is planned.
+    pub(super) fn begin_everything(&mut self) -> Result<BohmTransaction<'_>, Error> {
+        let (parcel, moment) = self.plan_everything();
+        // SAFETY: parcels are kept while the database is open.
+        let planned = unsafe { std::ptr::NonNull::from(parcel.planned(0)).as_ref() };
+        let mut transaction =
+            BohmTransaction::planned(&self.shared, &mut self.hand.state, &self.hand.local, planned, moment);
+        transaction.driven = Driven::ByHand(parcel);
+        if let Some(refusal) = transaction.refusal() {
+            return Err(refusal);
+        }
+        let begun = transaction.begin();
+        debug_assert!(begun.is_ok(), "who drives by hand waits as long as it takes");
+        self.shared.driver.store(polychron_sync::this_thread(), Ordering::Relaxed);
+        Ok(transaction)
+    }
+
+    fn plan_everything(&mut self) -> (Arc<Parcel>, Moment) {
+        let parcel = self.empty_parcel();
+        self.prepare(&parcel);
+        // SAFETY: the parcel is this worker's, and not under way.
+        unsafe {
+            let owner = parcel.add(0);
+            let partitions = self.shared.partitions.len();
+            Naming { parcel: &parcel, tables: &[], owner, partitions, reads: false, has_more: false }.everything();
+            let (content, body) = (parcel.content_mut(), parcel.planned(0).body_mut());
+            (content.has_everything, content.by_hand) = (true, true);
+            content.batch.store(0, Ordering::Relaxed);
+            (body.end, body.is_everything) = (1, true);
+        }
+        self.shared.pipeline.hand_in(&parcel);
+        let content = parcel.content();
+        loop {
+            let batch = content.batch.load(Ordering::Relaxed);
+            if batch > 0 && self.shared.pipeline.planned() >= batch {
+                let place = content.first_place.load(Ordering::Relaxed);
+                return (parcel, Moment::new(batch, place));
+            }
+            // Once its batch is closed, who waits for this transaction is not to be met here.
+            let busy = self.shared.takes_turns()
+                && if batch == 0 { self.hand.take_turn(&self.shared) } else { self.hand.plan(&self.shared, 0) };
+            self.hand.rest(busy);
+        }
+    }
+}
+
+impl BohmTransaction<'_> {
+    /// Ends a transaction that a client drives, and waits until its batch knows.
+    pub(super) fn end_by_hand(&mut self, ran: Ran) {
+        let Driven::ByHand(parcel) = std::mem::replace(&mut self.driven, Driven::ByThePipeline) else { return };
+        self.shared.driver.store(0, Ordering::Relaxed);
+        let mut backoff = Backoff::new();
+        while self.end(ran) != Outcome::Complete {
+            // There was no memory to pass a row on that was there before.
+            backoff.wait();
+        }
+        parcel.planned(0).complete(self.moment);
+        backoff.reset();
+        // Acquire: pairs with the release of who executed the rest.
+        while parcel.remaining.load(Ordering::Acquire) > 0 {
+            if self.shared.takes_turns() && take_turn(self.shared, self.local, self.state) {
+                backoff.reset();
+            } else {
+                backoff.wait();
+            }
+        }
+        self.shared.parcels.put_back(parcel);
+    }
+}
+
+impl Drop for BohmTransaction<'_> {
+    fn drop(&mut self) {
+        match self.driven {
+            Driven::ByThePipeline => {}
+            Driven::Snapshot(worker) => self.shared.snapshots.close(worker),
+            Driven::ByHand(_) => self.end_by_hand(Ran::RollBack),
+        }
+    }
+}
+
+#[cfg(feature = "mutations")]
+mod tests_only {
+    use polychron_base::{Abort, Error, Stop};
+    use polychron_engine::options::Retry;
+    use polychron_engine::{Commit, Interactive, Mode};
+
+    use super::super::execution::Hand;
+    use super::{BohmTransaction, BohmWorker, Ran};
+
+    impl Interactive for BohmWorker {
+        type Transaction<'w> = BohmTransaction<'w>;
+
+        fn begin(&mut self, mode: Mode) -> Result<BohmTransaction<'_>, Error> {
+            if mode == Mode::ReadWrite {
+                self.refuse_inside()?;
+                return self.begin_everything();
+            }
+            let Self { hand: Hand { local, state }, shared, counters, .. } = self;
+            let worker = local.worker_id().position();
+            counters.snapshot(0);
+            Ok(BohmTransaction::snapshot(shared, state, local, worker))
+        }
+
+        fn last_abort(&self) -> Option<Abort> {
+            None
+        }
+
+        fn back_off(&mut self, _attempts: u64) {}
+
+        fn retry(&self) -> &Retry {
+            &self.shared.common.retry
+        }
+    }
+
+    impl Commit for BohmTransaction<'_> {
+        fn commit(mut self) -> Result<(), Stop> {
+            if self.is_void() {
+                return Err(Stop::conflict());
+            }
+            self.end_by_hand(Ran::Commit);
+            Ok(())
+        }
+
+        fn roll_back(self) -> bool {
+            true
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Execution (§3.3.1): a thread takes a chunk of a planned batch and sees each of its transactions executed, by itself or by who got
+//! there first. A transaction that needs the row of another one executes that first, on the same thread.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use polychron_base::Error;
+use polychron_engine::catalog::Seen;
+use polychron_engine::stores::Batch;
+use polychron_memory::Local;
+use polychron_schema::RowBuffer;
+use polychron_sync::Backoff;
+
+use super::moment::Moment;
+use super::planned::{Planned, Progress, Ran};
+use super::protocol::Shared;
+use super::table::BohmTable;
+use super::transaction::{BohmTransaction, Position};
+use super::version::Version;
+
+/// How many transactions deep a thread goes before it begins anew from the bottom.
+const DEEPEST: usize = 32;
+
+/// A thread that plans or executes.
+#[derive(Debug)]
+pub(super) struct Hand {
+    pub(super) local: Local,
+    pub(super) state: HandState,
+}
+
+/// What a thread keeps from one transaction to the next.
+#[derive(Debug, Default)]
+pub(super) struct HandState {
+    pub(super) tables: Seen<BohmTable>,
+    pub(super) buffers: Buffers,
+    /// Transactions that this thread is executing, one inside the other.
+    depth: usize,
+    /// The transaction that would have been one too deep.
+    pub(super) too_deep: Option<(NonNull<Planned>, Moment)>,
+    /// Transactions of the present chunk that others were executing.
+    left: Vec<(NonNull<Planned>, Moment)>,
+    /// What is passed on at the end of a transaction.
+    pub(super) passed_on: Vec<(Position, Option<Version>)>,
+    backoff: Backoff,
+}
+
+// SAFETY: the transactions that it points to are kept by the database, and it holds some only while it executes.
+unsafe impl Send for HandState {}
+
+/// Memory that operations use one after the other; an operation takes a piece and puts it back.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    pub(super) row: RowBuffer,
+    pub(super) old: RowBuffer,
+    pub(super) entry: RowBuffer,
+    pub(super) batch: Batch,
+}
+
+/// How an attempt to execute a transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Complete,
+    /// It waits for one that another thread executes, or that is too deep.
+    HandedBack,
+}
+
+impl Hand {
+    pub(super) fn new(shared: &Arc<Shared>) -> Result<Self, Error> {
+        Ok(Self { local: shared.memory.register()?, state: HandState::default() })
+    }
+
+    pub(super) fn own(shared: &Arc<Shared>) -> Result<Self, Error> {
+        Ok(Self { local: shared.memory.register_own()?, state: HandState::default() })
+    }
+
+    /// Does the next thing that is due: rather executes than plans, and rather plans than begins something new, so that what is
+    /// under way comes to its end. `false`: there was nothing to do.
+    pub(super) fn take_turn(&mut self, shared: &Shared) -> bool {
+        take_turn(shared, &self.local, &mut self.state)
+    }
+
+    /// Plans the next batch for some partition, or closes a batch.
+    pub(super) fn plan(&mut self, shared: &Shared, first: usize) -> bool {
+        plan(shared, &self.local, first)
+    }
+
+    /// Executes a chunk of a planned batch.
+    pub(super) fn execute(&mut self, shared: &Shared) -> bool {
+        execute(shared, &self.local, &mut self.state)
+    }
+
+    /// Waits a little when there was nothing to do, longer each time.
+    pub(super) fn rest(&mut self, busy: bool) {
+        if busy {
+            self.state.backoff.reset();
+        } else {
+            self.state.backoff.wait();
+        }
+    }
+}
+
+/// As [`Hand::take_turn`].
+pub(super) fn take_turn(shared: &Shared, local: &Local, state: &mut HandState) -> bool {
+    execute(shared, local, state) || plan(shared, local, local.worker_id().position())
+}
+
+fn plan(shared: &Shared, local: &Local, first: usize) -> bool {
+    let guard = local.pin();
+    let count = shared.partitions.len();
+    let planned = (0..count).any(|step| {
+        let number = (first + step) % count;
+        shared.partitions[number].plan_next(number, shared, &guard)
+    });
+    planned || shared.pipeline.sequence()
+}
+
+fn execute(shared: &Shared, local: &Local, state: &mut HandState) -> bool {
+    let Some(chunk) = shared.pipeline.claim() else { return false };
+    // What is found stays for this guard's time: none is renewed below it.
+    let guard = local.pin();
+    let mut left = std::mem::take(&mut state.left);
+    // The placeholders, and then the rows below them, are on their way before the first transaction runs.
+    shared.pipeline.for_each(chunk, |parcel, place, _| parcel.versions(place).for_each(Version::prefetch));
+    shared.pipeline.for_each(chunk, |parcel, place, _| {
+        parcel.versions(place).filter_map(Version::previous).for_each(Version::prefetch);
+    });
+    shared.pipeline.for_each(chunk, |parcel, place, moment| {
+        let planned = parcel.planned(place);
+        if !settle(shared, state, local, planned, moment) {
+            left.push((NonNull::from(planned), moment));
+        }
+    });
+    let mut backoff = Backoff::new();
+    while !left.is_empty() {
+        backoff.wait();
+        // SAFETY: the chunk is not finished, so its parcels belong to the batch.
+        left.retain(|&(planned, moment)| !settle(shared, state, local, unsafe { planned.as_ref() }, moment));
+    }
+    state.left = left;
+    drop(guard);
+    shared.pipeline.end_execution(chunk);
+    true
+}
+
+/// Sees to a transaction: executes it, and what it waits for, unless other threads do. Answers whether it is complete.
+pub(super) fn settle(shared: &Shared, state: &mut HandState, local: &Local, planned: &Planned, moment: Moment) -> bool {
+    // Below the transaction stand those that would have been too deep; the list allocates only when there are some.
+    let mut below: Vec<(NonNull<Planned>, Moment)> = Vec::new();
+    loop {
+        // SAFETY: transactions' memory is kept while the database is open.
+        let (next, at) = below.last().map_or((planned, moment), |&(deep, at)| (unsafe { deep.as_ref() }, at));
+        if next.claim(at) && execute_claimed(shared, state, local, next, at) == Outcome::HandedBack {
+            match state.too_deep.take() {
+                Some(deeper) => below.push(deeper),
+                None => return false,
+            }
+        } else if next.progress(at) != Progress::Complete {
+            return false;
+        } else if below.pop().is_none() {
+            return true;
+        }
+    }
+}
+
+/// Executes a transaction that the calling thread has claimed.
+pub(super) fn execute_claimed(
+    shared: &Shared,
+    state: &mut HandState,
+    local: &Local,
+    planned: &Planned,
+    moment: Moment,
+) -> Outcome {
+    if state.depth == DEEPEST {
+        planned.hand_back(moment);
+        state.too_deep = Some((NonNull::from(planned), moment));
+        return Outcome::HandedBack;
+    }
+    state.depth += 1;
+    // SAFETY: it was claimed.
+    let parcel = unsafe { planned.body().parcel.as_ref() };
+    let content = parcel.content();
+    // SAFETY: as above.
+    let procedure = content.procedures[unsafe { planned.body() }.place as usize] as usize;
+    let mut transaction = BohmTransaction::planned(shared, state, local, planned, moment);
+    let ran = match transaction.begin() {
+        // SAFETY: the client keeps job and procedures until the parcel is back.
+        Ok(()) => unsafe { (content.run)(content.job, procedure, &mut transaction) },
+        Err(_) => Ran::Conflict,
+    };
+    let outcome = transaction.end(ran);
+    drop(transaction);
+    state.depth -= 1;
+    match outcome {
+        Outcome::Complete => planned.complete(moment),
+        Outcome::HandedBack => planned.hand_back(moment),
+    }
+    outcome
+}

@@ -1,0 +1,35 @@
+//! BOHM (Faleiro and Abadi, PVLDB 8(11), 2015): transactions are put in order and their versions made before they run.
+//!
+//! `docs/protocols/bohm.md` has the invariants. The way of a transaction:
+//!
+//! ```text
+//!   worker.rs ──► planned.rs ──► pipeline.rs ──► plan.rs ──► execution.rs ──► transaction.rs, rows.rs, scan.rs
+//!   a client      its parcel     the log         placeholders  procedures       what they may ask for
+//! ```
+
+mod by_hand;
+mod ending;
+mod execution;
+mod moment;
+mod options;
+mod pipeline;
+mod plan;
+mod planned;
+mod protocol;
+mod reading;
+mod rows;
+mod scan;
+mod steps;
+mod table;
+#[cfg(test)]
+mod tests;
+mod transaction;
+mod version;
+mod worker;
+mod writing;
+
+pub use options::{Options, Unknown};
+pub use protocol::Bohm;
+pub use steps::Step;
+pub use transaction::BohmTransaction;
+pub use worker::BohmWorker;

@@ -1,0 +1,37 @@
+//! Positions in the log of transactions: timestamps, without a counter that several threads draw from (§2.1, §3.2.1).
+
+/// The position of a transaction: its batch, and its place in it. Zero is before all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moment(u64);
+
+impl Moment {
+    /// Bits for the place in a batch.
+    const PLACE_BITS: u32 = 18;
+    /// The most transactions of a batch.
+    pub(super) const MOST_IN_BATCH: usize = (1 << Self::PLACE_BITS) - 4;
+
+    /// The moment of a transaction.
+    #[inline]
+    pub(super) fn new(batch: u64, place: usize) -> Self {
+        debug_assert!(place < Self::MOST_IN_BATCH);
+        Self(batch << Self::PLACE_BITS | (place as u64 + 1))
+    }
+
+    /// The moment behind all transactions of a batch.
+    #[inline]
+    pub(super) fn end_of(batch: u64) -> Self {
+        Self(((batch + 1) << Self::PLACE_BITS) - 1)
+    }
+
+    /// The number of the batch.
+    #[inline]
+    pub(super) fn batch(self) -> u64 {
+        self.0 >> Self::PLACE_BITS
+    }
+
+    /// As a number below 2⁶².
+    #[inline]
+    pub(super) fn bits(self) -> u64 {
+        self.0
+    }
+}

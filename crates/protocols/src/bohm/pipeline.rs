@@ -1,0 +1,293 @@
+//! The log of batches: who may do what to a batch, and when (§3.2.4, §3.3).
+//!
+//! ```text
+//!   parcels ──sequence──► batch 7 ──plan, by partition──► batch 6 ──execute, by chunks──► batch 5 finished
+//! ```
+//!
+//! Each stage takes batches in their order. Any thread may do the next piece of any stage: sequencing under a latch, planning
+//! under the latch of a partition, execution by claiming a chunk of transactions.
+
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError};
+
+use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use polychron_sync::{CachePadded, Mutex, SpinLatch};
+
+use super::moment::Moment;
+use super::planned::Parcel;
+
+/// Batches under way at most.
+pub(super) const RING: u64 = 8;
+/// A batch that is not full waits while so many are under way.
+const ENOUGH: u64 = 2;
+/// Transactions that a thread takes to execute at a time.
+const CHUNK: usize = 16;
+/// Bits of a cursor for the place in the batch.
+const CURSOR_BITS: u32 = 20;
+
+/// Where a batch is kept; the same place serves every eighth one.
+#[derive(Debug, Default)]
+struct Slot {
+    content: UnsafeCell<Content>,
+    count: AtomicUsize,
+    /// The number of the batch, and its next transaction that nobody claimed.
+    cursor: AtomicU64,
+    /// Partitions that were not planned yet.
+    unplanned: AtomicUsize,
+    /// Transactions that were not executed yet.
+    incomplete: AtomicUsize,
+}
+
+/// The parcels of a batch.
+#[derive(Debug, Default)]
+struct Content {
+    parcels: Vec<Member>,
+}
+
+/// A parcel in a batch.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) parcel: Arc<Parcel>,
+    /// The places of its transactions in the batch. They stand here too, because the client takes the parcel back as soon as its own are
+    /// executed.
+    pub(super) first: usize,
+    pub(super) end: usize,
+}
+
+// SAFETY: the content is written by the sequencer while the place is free, which is when the batch before it there is finished, and
+// read until this one is.
+unsafe impl Sync for Slot {}
+
+/// The log.
+#[derive(Debug)]
+pub(super) struct Pipeline {
+    queue: Mutex<VecDeque<Arc<Parcel>>>,
+    waiting: AtomicUsize,
+    sequencer: SpinLatch<()>,
+    slots: [CachePadded<Slot>; RING as usize],
+    /// The last batch that was closed.
+    sequenced: CachePadded<AtomicU64>,
+    /// All batches up to here have their placeholders.
+    planned: CachePadded<AtomicU64>,
+    /// All batches up to here were executed: the low watermark (§3.3.2).
+    finished: CachePadded<AtomicU64>,
+    /// The last batch with a transaction that may write anything; zero if there was none.
+    everything: CachePadded<AtomicU64>,
+    batch_size: usize,
+    partitions: usize,
+}
+
+/// Some transactions of a batch that one thread sees executed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunk {
+    pub(super) batch: u64,
+    first: usize,
+    end: usize,
+}
+
+impl Pipeline {
+    pub(super) fn new(batch_size: usize, partitions: usize) -> Self {
+        Self {
+            queue: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            sequencer: SpinLatch::new(()),
+            slots: std::array::from_fn(|_| CachePadded::default()),
+            sequenced: CachePadded::default(),
+            planned: CachePadded::default(),
+            finished: CachePadded::default(),
+            everything: CachePadded::default(),
+            batch_size,
+            partitions,
+        }
+    }
+
+    fn slot(&self, batch: u64) -> &Slot {
+        &self.slots[(batch % RING) as usize]
+    }
+
+    /// The last batch that was closed.
+    #[inline]
+    pub(super) fn sequenced(&self) -> u64 {
+        // Acquire: pairs with the release in `sequence`.
+        self.sequenced.load(Ordering::Acquire)
+    }
+
+    /// All batches up to this one have their placeholders.
+    #[inline]
+    pub(super) fn planned(&self) -> u64 {
+        // Acquire: pairs with the release in `end_planning`.
+        self.planned.load(Ordering::Acquire)
+    }
+
+    /// All batches up to this one were executed.
+    #[inline]
+    pub(super) fn finished(&self) -> u64 {
+        // Acquire: pairs with the release in `end_execution`.
+        self.finished.load(Ordering::Acquire)
+    }
+
+    /// Whether all batches that were closed before the call were executed.
+    pub(super) fn is_idle(&self) -> bool {
+        let sequenced = self.sequenced();
+        self.finished() >= sequenced
+    }
+
+    /// Whether a version that concurrency control found for a transaction of this batch is the one to read: no transaction before it
+    /// that was not executed then may have put another one in between.
+    #[inline]
+    pub(super) fn is_annotation_valid(&self, batch: u64) -> bool {
+        // Relaxed: it was stored before the batch was closed, whose number the caller has.
+        let everything = self.everything.load(Ordering::Relaxed);
+        everything == 0 || everything + RING <= batch
+    }
+
+    /// Hands a parcel in.
+    pub(super) fn hand_in(&self, parcel: &Arc<Parcel>) {
+        let count = parcel.content().count;
+        parcel.remaining.store(count, Ordering::Relaxed);
+        // Counted first, so that the count is never below what lies in the queue.
+        self.waiting.fetch_add(count, Ordering::Relaxed);
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(Arc::clone(parcel));
+    }
+
+    /// Closes the next batch if there is something to put into it, and it is worth it. `false`: nothing was done.
+    pub(super) fn sequence(&self) -> bool {
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        if waiting == 0 || !self.has_room(waiting) {
+            return false;
+        }
+        let Some(_alone) = self.sequencer.try_lock() else { return false };
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        if waiting == 0 || !self.has_room(waiting) {
+            return false;
+        }
+        let batch = self.sequenced.load(Ordering::Relaxed) + 1;
+        let slot = self.slot(batch);
+        // SAFETY: the batch that was kept here is finished, so nobody reads the content; the latch keeps other sequencers away.
+        let content = unsafe { &mut *slot.content.get() };
+        content.parcels.clear();
+        let mut count = 0;
+        {
+            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            while let Some(next) = queue.front() {
+                let more = next.content().count;
+                if count > 0 && count + more > self.batch_size {
+                    break;
+                }
+                let parcel = queue.pop_front().expect("it was looked at just now");
+                content.parcels.push(Member { parcel, first: count, end: count + more });
+                count += more;
+            }
+        }
+        if count == 0 {
+            return false;
+        }
+        self.waiting.fetch_sub(count, Ordering::Relaxed);
+        for member in &content.parcels {
+            self.number(&member.parcel, batch, member.first);
+        }
+        slot.count.store(count, Ordering::Relaxed);
+        slot.unplanned.store(self.partitions, Ordering::Relaxed);
+        slot.incomplete.store(count, Ordering::Relaxed);
+        slot.cursor.store(batch << CURSOR_BITS, Ordering::Relaxed);
+        // Release: pairs with the acquire in `sequenced`.
+        self.sequenced.store(batch, Ordering::Release);
+        true
+    }
+
+    fn has_room(&self, waiting: usize) -> bool {
+        let under_way = self.sequenced.load(Ordering::Relaxed).saturating_sub(self.finished());
+        under_way < ENOUGH || (under_way < RING && waiting >= self.batch_size)
+    }
+
+    /// Gives the transactions of a parcel their places in the log.
+    fn number(&self, parcel: &Parcel, batch: u64, first: usize) {
+        let content = parcel.content();
+        content.batch.store(batch, Ordering::Relaxed);
+        content.first_place.store(first, Ordering::Relaxed);
+        for place in 0..content.count {
+            parcel.planned(place).set_moment(Moment::new(batch, first + place), content.by_hand);
+        }
+        if content.has_everything {
+            self.everything.store(batch, Ordering::Relaxed);
+        }
+    }
+
+    /// The parcels of a batch that is under way.
+    pub(super) fn parcels(&self, batch: u64) -> &[Member] {
+        // SAFETY: the caller plans the batch or executes a chunk of it, so it is not finished and its place not used again.
+        unsafe { &(&*self.slot(batch).content.get()).parcels }
+    }
+
+    /// A partition of the batch was planned.
+    pub(super) fn end_planning(&self, batch: u64) {
+        // AcqRel: the last one hands on what all did: the one barrier of a batch (§3.2.4).
+        if self.slot(batch).unplanned.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // Release: pairs with the acquire in `planned`. All partitions of earlier batches were planned before.
+            self.planned.fetch_max(batch, Ordering::AcqRel);
+        }
+    }
+
+    /// Takes the next transactions to execute.
+    pub(super) fn claim(&self) -> Option<Chunk> {
+        let (finished, planned) = (self.finished(), self.planned());
+        for batch in finished + 1..=planned {
+            let slot = self.slot(batch);
+            // Acquire: the count belongs to the batch that the cursor names, if it still does when it is exchanged.
+            let mut cursor = slot.cursor.load(Ordering::Acquire);
+            loop {
+                let (count, first) = (slot.count.load(Ordering::Relaxed), cursor as usize & ((1 << CURSOR_BITS) - 1));
+                if cursor >> CURSOR_BITS != batch || first >= count {
+                    break;
+                }
+                let end = (first + CHUNK).min(count);
+                let next = batch << CURSOR_BITS | end as u64;
+                match slot.cursor.compare_exchange(cursor, next, Ordering::Acquire, Ordering::Acquire) {
+                    Ok(_) => return Some(Chunk { batch, first, end }),
+                    Err(other) => cursor = other,
+                }
+            }
+        }
+        None
+    }
+
+    /// Calls `visit` with each transaction of a chunk: its parcel, and its place there.
+    pub(super) fn for_each(&self, chunk: Chunk, mut visit: impl FnMut(&Parcel, usize, Moment)) {
+        for Member { parcel, first, end } in self.parcels(chunk.batch) {
+            for place in chunk.first.max(*first)..chunk.end.min(*end) {
+                visit(parcel, place - first, Moment::new(chunk.batch, place));
+            }
+        }
+    }
+
+    /// All transactions of a chunk were executed: tells their clients, and moves the low watermark on.
+    pub(super) fn end_execution(&self, chunk: Chunk) {
+        for Member { parcel, first, end } in self.parcels(chunk.batch) {
+            let done = chunk.end.min(*end).saturating_sub(chunk.first.max(*first));
+            if done > 0 {
+                // Release: pairs with the acquire of the client, who finds the answers.
+                parcel.remaining.fetch_sub(done, Ordering::Release);
+            }
+        }
+        // AcqRel: the last one hands on what all did.
+        if self.slot(chunk.batch).incomplete.fetch_sub(chunk.end - chunk.first, Ordering::AcqRel)
+            == chunk.end - chunk.first
+        {
+            self.advance();
+        }
+    }
+
+    /// Moves the low watermark over all batches that are complete.
+    fn advance(&self) {
+        loop {
+            let next = self.finished() + 1;
+            // A batch that is planned keeps its place until it is finished, which it is not while the watermark is below it.
+            if next > self.planned() || self.slot(next).incomplete.load(Ordering::Acquire) > 0 {
+                return;
+            }
+            // AcqRel: hands on what all threads did that executed the batch. Who comes second finds it moved, and looks on.
+            let _ = self.finished.compare_exchange(next - 1, next, Ordering::AcqRel, Ordering::Acquire);
+        }
+    }
+}

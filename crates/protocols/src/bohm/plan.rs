@@ -1,0 +1,417 @@
+//! Concurrency control (§3.2): for each key that a transaction will write a placeholder, on top of the one before; for each key that it
+//! will read the version to read. And collection (§3.3.2): what was superseded in a batch goes when that batch is finished.
+//!
+//! The keys are divided by their hash into partitions. One thread at a time plans for a partition, batch by batch, so that nothing here
+//! needs to be coordinated with anybody but those who read chains and indexes.
+
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::sync::{Arc, PoisonError};
+
+use polychron_base::Error;
+use polychron_base::key::EncodedKey;
+use polychron_engine::mutations::left_out;
+use polychron_engine::stores::OwnedKey;
+use polychron_memory::Guard;
+use polychron_sync::atomic::{AtomicBool, Ordering};
+use polychron_sync::{Mutex, SpinLatch};
+
+use super::moment::Moment;
+use super::planned::{Entry, Parcel, Want};
+use super::protocol::Shared;
+use super::steps::Step;
+use super::table::{BohmStore, Front};
+use super::version::{Chain, Head, Version};
+
+/// Keys ahead of the one that is planned whose buckets, and then whose chains, are fetched.
+const AHEAD: usize = 8;
+
+/// Batches after which the list of a front is taken out that nobody declares any more.
+const FRONTS_STAY: u64 = 64;
+/// Fronts that are looked at in one batch.
+const FRONTS_AT_ONCE: usize = 16;
+
+/// One part of the keys.
+#[derive(Debug, Default)]
+pub(super) struct Partition {
+    plan: SpinLatch<Plan>,
+    /// What other threads hand over.
+    inbox: Mutex<Inbox>,
+    has_mail: AtomicBool,
+}
+
+/// What belongs to who plans for the partition.
+#[derive(Debug, Default)]
+struct Plan {
+    /// The last batch that was planned.
+    planned: u64,
+    superseded: VecDeque<Superseded>,
+    deleted: VecDeque<Deleted>,
+    /// Fronts of this partition that have a list of intents.
+    fronts: VecDeque<KnownFront>,
+    /// Stores that nothing here needs any more.
+    unused: Vec<Arc<BohmStore>>,
+}
+
+/// A front that has a list of intents.
+#[derive(Debug)]
+struct KnownFront {
+    store: Arc<BohmStore>,
+    front: OwnedKey,
+    list: Chain,
+}
+
+// SAFETY: the list is taken out by who plans for the partition.
+unsafe impl Send for KnownFront {}
+
+/// What execution leaves to be collected.
+#[derive(Debug, Default)]
+struct Inbox {
+    superseded: Vec<Superseded>,
+    deleted: Vec<Deleted>,
+}
+
+/// A version that no transaction wants which comes after a batch.
+#[derive(Debug)]
+pub(super) struct Superseded {
+    pub(super) version: Version,
+    /// The batch of the version above.
+    pub(super) batch: u64,
+    /// Where readers walk further down than to what they want: the version above, which then ends the list.
+    pub(super) above: Option<Version>,
+}
+
+// SAFETY: whoever has it is the one who gives the version back.
+unsafe impl Send for Superseded {}
+
+/// A key whose newest version says that it is absent.
+#[derive(Debug)]
+pub(super) struct Deleted {
+    store: Arc<BohmStore>,
+    key: OwnedKey,
+    chain: Chain,
+    version: Version,
+    batch: u64,
+}
+
+// SAFETY: as above.
+unsafe impl Send for Deleted {}
+
+impl Deleted {
+    /// The key of an entry whose version has just become absent.
+    ///
+    /// # Safety
+    /// The client's guard, which keeps the entry's store, is alive.
+    pub(super) unsafe fn new(entry: &Entry, chain: Chain, version: Version) -> Self {
+        // SAFETY: the caller says so.
+        let store = unsafe { store_of_entry(entry) };
+        Self { store, key: owned_key(entry), chain, version, batch: version.begin().batch() }
+    }
+}
+
+/// The store of an entry, to be kept.
+///
+/// # Safety
+/// The client's guard, which keeps the entry's store, is alive.
+unsafe fn store_of_entry(entry: &Entry) -> Arc<BohmStore> {
+    // SAFETY: stores lie in `Arc`s, and the caller says that this one is alive.
+    unsafe {
+        Arc::increment_strong_count(entry.store);
+        Arc::from_raw(entry.store)
+    }
+}
+
+fn owned_key(entry: &Entry) -> OwnedKey {
+    let mut bytes = vec![0; entry.key().len()];
+    entry.key().write_to(&mut bytes);
+    OwnedKey::new(&bytes)
+}
+
+impl Partition {
+    /// Leaves a version to be given back.
+    pub(super) fn leave_superseded(&self, superseded: Superseded) {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).superseded.push(superseded);
+        self.has_mail.store(true, Ordering::Release);
+    }
+
+    /// Leaves a key to be taken out of its index.
+    pub(super) fn leave_deleted(&self, deleted: Deleted) {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).deleted.push(deleted);
+        self.has_mail.store(true, Ordering::Release);
+    }
+
+    /// Plans the next batch for the keys of this partition. `false`: there is none, or another thread does.
+    pub(super) fn plan_next(&self, number: usize, shared: &Shared, guard: &Guard<'_>) -> bool {
+        let Some(mut plan) = self.plan.try_lock() else { return false };
+        let batch = plan.planned + 1;
+        if batch > shared.pipeline.sequenced() {
+            return false;
+        }
+        self.collect(&mut plan, FRONTS_STAY, shared, guard);
+        plan.unused.clear();
+        for member in shared.pipeline.parcels(batch) {
+            let planner =
+                Planner { parcel: &member.parcel, first: member.first, batch, partition: number, shared, guard };
+            planner.plan(&mut plan);
+        }
+        plan.planned = batch;
+        shared.pipeline.end_planning(batch);
+        true
+    }
+
+    /// Gives back what can be given back, when no batch is there to be planned either. Answers stores that may go with it: the last user
+    /// of one asks the keeper, who may be busy with the guard.
+    #[must_use]
+    pub(super) fn tidy_up(&self, shared: &Shared, guard: &Guard<'_>) -> Vec<Arc<BohmStore>> {
+        if let Some(mut plan) = self.plan.try_lock() {
+            // A batch that is under way may have been told of versions before the last one of a front was put.
+            let age = if shared.pipeline.is_idle() { 0 } else { FRONTS_STAY };
+            self.collect(&mut plan, age, shared, guard);
+            return std::mem::take(&mut plan.unused);
+        }
+        Vec::new()
+    }
+
+    fn collect(&self, plan: &mut Plan, age: u64, shared: &Shared, guard: &Guard<'_>) {
+        // Acquire: pairs with the release of who left something.
+        if self.has_mail.swap(false, Ordering::Acquire) {
+            let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+            plan.superseded.extend(inbox.superseded.drain(..));
+            plan.deleted.extend(inbox.deleted.drain(..));
+        }
+        if plan.superseded.is_empty() && plan.deleted.is_empty() && plan.fronts.is_empty() {
+            return;
+        }
+        let watermark = if left_out(Step::AwaitReaders) { u64::MAX } else { shared.watermark() };
+        while let Some(old) = plan.superseded.pop_front_if(|old| old.batch <= watermark) {
+            // SAFETY: every transaction that could want the version, or come past it, is in a batch that is finished; no
+            // snapshot is older.
+            unsafe {
+                match old.above {
+                    None => old.version.free(guard),
+                    Some(above) => {
+                        above.forget_previous();
+                        old.version.retire(guard);
+                    }
+                }
+            }
+        }
+        while let Some(deleted) = plan.deleted.pop_front_if(|deleted| deleted.batch <= watermark) {
+            take_out(deleted, plan, guard);
+        }
+        for _ in 0..plan.fronts.len().min(FRONTS_AT_ONCE) {
+            let front = plan.fronts.pop_front().expect("there are so many");
+            if let Some(front) = forget_front(front, age, watermark, plan, guard) {
+                plan.fronts.push_back(front);
+            }
+        }
+    }
+}
+
+/// Takes a front's list out whose last intent lies so many batches back; answers the front if it stays.
+fn forget_front(front: KnownFront, age: u64, watermark: u64, plan: &mut Plan, guard: &Guard<'_>) -> Option<KnownFront> {
+    let last = front.list.head().newest()?;
+    if last.begin().batch() + age > watermark || !front.list.head().close(last) {
+        return Some(front);
+    }
+    let KnownFront { store, front, list } = front;
+    match &front {
+        OwnedKey::Short(key) => store.fronts.remove(*key, list, guard),
+        OwnedKey::Long(key) => store.fronts.remove(&**key, list, guard),
+    }
+    plan.unused.push(store);
+    // SAFETY: the index does not lead there any more.
+    unsafe { list.retire(guard) };
+    plan.superseded.push_back(Superseded { version: last, batch: plan.planned, above: None });
+    None
+}
+
+/// Takes a key out of its index whose newest version says that it is absent, and that all can see.
+fn take_out(deleted: Deleted, plan: &mut Plan, guard: &Guard<'_>) {
+    let Deleted { store, key, chain, version, .. } = deleted;
+    if !chain.head().close(version) {
+        plan.unused.push(store);
+        return;
+    }
+    let removed = match &key {
+        OwnedKey::Short(key) => store.index().remove(*key, chain.handle(), guard),
+        OwnedKey::Long(key) => store.index().remove(&**key, chain.handle(), guard),
+    };
+    debug_assert!(removed, "who closes a chain takes it out");
+    plan.unused.push(store);
+    // SAFETY: the index does not lead there any more.
+    unsafe { chain.retire(guard) };
+    // Transactions that were planned may have been told to read it.
+    plan.superseded.push_back(Superseded { version, batch: plan.planned, above: None });
+}
+
+/// Plans the transactions of a parcel.
+struct Planner<'p> {
+    parcel: &'p Parcel,
+    /// The place of its first transaction in the batch.
+    first: usize,
+    batch: u64,
+    partition: usize,
+    shared: &'p Shared,
+    guard: &'p Guard<'p>,
+}
+
+impl Planner<'_> {
+    fn plan(&self, plan: &mut Plan) {
+        let content = self.parcel.content();
+        let sorted = content.sorted.get(self.partition);
+        let count = sorted.map_or_else(|| self.parcel.entry_count(), Vec::len);
+        let position = |step: usize| sorted.map_or(step, |sorted| sorted[step] as usize);
+        for step in 0..count + 2 * AHEAD {
+            if step < count {
+                self.fetch_bucket(position(step));
+            }
+            if let Some(step) = step.checked_sub(AHEAD).filter(|&step| step < count) {
+                self.fetch_chain(position(step));
+            }
+            if let Some(step) = step.checked_sub(2 * AHEAD) {
+                self.plan_entry(position(step), plan);
+            }
+        }
+    }
+
+    /// The entry, if it belongs to this partition.
+    #[inline]
+    #[allow(clippy::mut_from_ref, reason = "entries go from hand to hand")]
+    fn entry(&self, position: usize) -> Option<&mut Entry> {
+        // SAFETY: until the batch is planned, entries belong to who plans for their partition; the partition itself does not change.
+        let entry = unsafe { self.parcel.entry(position) };
+        (usize::from(entry.partition) == self.partition).then_some(entry)
+    }
+
+    #[inline]
+    fn fetch_bucket(&self, position: usize) {
+        if let Some(entry) = self.entry(position)
+            && let Some(store) = store_of(entry)
+        {
+            store.index().prefetch(entry.key(), self.guard);
+        }
+    }
+
+    #[inline]
+    fn fetch_chain(&self, position: usize) {
+        if let Some(entry) = self.entry(position)
+            && let Some(store) = store_of(entry)
+        {
+            entry.chain = store.find(entry.key(), self.guard);
+            if let Some(chain) = entry.chain {
+                chain.prefetch();
+            }
+        }
+    }
+
+    #[inline]
+    fn plan_entry(&self, position: usize, plan: &mut Plan) {
+        let superseded = &mut plan.superseded;
+        let Some(entry) = self.entry(position) else { return };
+        let planned = match entry.want {
+            // Nobody but this thread puts versions on top of the chain, in the order of the log: the newest is the one to read.
+            Want::Read => {
+                // Who inserts the key may have been planned since it was looked up ahead.
+                let chain = entry.chain.or_else(|| store_of(entry)?.find(entry.key(), self.guard));
+                entry.version = chain.and_then(|chain| chain.head().newest());
+                Ok(())
+            }
+            Want::Write | Want::Update => self.put_placeholder(entry, superseded),
+            Want::Front | Want::FrontUpdate => self.put_front(entry, plan),
+            Want::Entries => {
+                // SAFETY: as for `store_of`.
+                let store = unsafe { &*entry.store };
+                self.put_intent(entry, &store.intents, superseded)
+            }
+            Want::Everything => self.put_intent(entry, &self.shared.everything, superseded),
+            Want::Late | Want::Guessed => unreachable!("such entries are made in execution"),
+        };
+        if let Err(Error::OutOfMemory { requested }) = planned {
+            self.parcel.planned(entry.owner as usize).refused.store(requested.max(1), Ordering::Relaxed);
+        }
+    }
+
+    fn moment(&self, entry: &Entry) -> Moment {
+        Moment::new(self.batch, self.first + entry.owner as usize)
+    }
+
+    fn allocate(&self, entry: &Entry, words: usize) -> Result<Version, Error> {
+        let producer = NonNull::from(self.parcel.planned(entry.owner as usize));
+        Version::allocate(self.moment(entry), producer, words, self.guard)
+    }
+
+    #[inline]
+    fn put_placeholder(&self, entry: &mut Entry, superseded: &mut VecDeque<Superseded>) -> Result<(), Error> {
+        // SAFETY: the client keeps the store until the transaction was executed.
+        let store = unsafe { &*entry.store };
+        let allocate = || self.allocate(entry, store.row_words);
+        // What takes another version's place makes room in the end.
+        let version = if entry.chain.is_some() { self.guard.with_reserve(|_| allocate()) } else { allocate() }?;
+        let chain = match entry.chain {
+            Some(chain) => Ok(chain),
+            None => store.find_or_make(entry.key(), self.guard),
+        };
+        let below = chain.and_then(|chain| {
+            entry.chain = Some(chain);
+            chain.head().push(version).map_err(|_| unreachable!("who plans for the key would have closed it"))
+        });
+        match below {
+            Ok(below) => {
+                entry.version = Some(version);
+                if let Some(below) = below {
+                    superseded.push_back(Superseded { version: below, batch: self.batch, above: None });
+                }
+                Ok(())
+            }
+            Err(error) => {
+                // SAFETY: nobody else knows the version.
+                unsafe { version.free(self.guard) };
+                Err(error)
+            }
+        }
+    }
+
+    fn put_front(&self, entry: &mut Entry, plan: &mut Plan) -> Result<(), Error> {
+        // SAFETY: the client keeps the store until the transaction was executed.
+        let fronts = unsafe { &(*entry.store).fronts };
+        let front = Front::of(entry.key());
+        let list = match fronts.find(front, self.guard) {
+            Some(list) => list,
+            None => {
+                let list = fronts.make(front, self.guard)?;
+                // SAFETY: as above.
+                let store = unsafe { store_of_entry(entry) };
+                let front = owned_key(entry);
+                plan.fronts.push_back(KnownFront { store, front, list });
+                list
+            }
+        };
+        self.put_intent(entry, list.head(), &mut plan.superseded)
+    }
+
+    fn put_intent(
+        &self,
+        entry: &mut Entry,
+        intents: &Head,
+        superseded: &mut VecDeque<Superseded>,
+    ) -> Result<(), Error> {
+        let version = self.guard.with_reserve(|_| self.allocate(entry, 0))?;
+        let Ok(below) = intents.push(version) else { unreachable!("intents are never closed") };
+        entry.version = Some(version);
+        if let Some(below) = below {
+            superseded.push_back(Superseded { version: below, batch: self.batch, above: Some(version) });
+        }
+        Ok(())
+    }
+}
+
+/// The store of an entry that stands for a key.
+#[inline]
+fn store_of(entry: &Entry) -> Option<&BohmStore> {
+    match entry.want {
+        // SAFETY: the client keeps the store until the transaction was executed.
+        Want::Read | Want::Write | Want::Update => Some(unsafe { &*entry.store }),
+        _ => None,
+    }
+}

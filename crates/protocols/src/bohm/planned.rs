@@ -1,0 +1,562 @@
+//! What is known of a transaction before it runs: its place in the log, and the keys that it will write.
+//!
+//! A client puts its transactions into *parcels*. The sequencer puts parcels into batches, the threads of concurrency control fill in the
+//! placeholders, and the threads of execution run the procedures. Everything that these threads write of a transaction lies in
+//! its parcel, in words that one of them writes at a time.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ptr::NonNull;
+use std::sync::{Arc, PoisonError};
+
+use polychron_base::TableId;
+use polychron_base::key::{EncodedKey, Key16};
+use polychron_engine::{Access, Declare};
+use polychron_sync::Mutex;
+use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::moment::Moment;
+use super::table::{BohmStore, BohmTable, Front};
+use super::transaction::BohmTransaction;
+use super::version::{Chain, Version};
+
+/// Transactions in one piece of a parcel's memory.
+const PIECE: usize = 64;
+
+/// What a key is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Want {
+    /// To be read; concurrency control finds the version (§3.2.3).
+    Read,
+    /// To be written; concurrency control puts a placeholder.
+    Write,
+    /// The same, without entries of secondary indexes.
+    Update,
+    /// Rows may be written whose keys begin with this one; which ones is known only when the transaction runs.
+    Front,
+    /// The same, without entries of secondary indexes.
+    FrontUpdate,
+    /// Some entries of a secondary index may be written: which ones is known only when the row is.
+    Entries,
+    /// Anything may be written.
+    Everything,
+    /// To be written although it was not planned, by a transaction that all later ones wait for.
+    Late,
+    /// As far as known, to be written in the next attempt: this one only finds out what there is to plan.
+    Guessed,
+}
+
+/// What the transaction has put into a version so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Put {
+    /// Nothing: what is below passes through.
+    Nothing,
+    Row,
+    Deletion,
+}
+
+/// A key that is too long to be carried in registers.
+type LongKey = Arc<[u8]>;
+
+/// A key of a transaction.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// The client's guard keeps it until the transaction was executed.
+    pub(super) store: *const BohmStore,
+    pub(super) hash: u64,
+    key: Key16,
+    long: Option<LongKey>,
+    /// The placeholder; of a key that is read the version to read, if there is one.
+    pub(super) version: Option<Version>,
+    /// Found ahead of its use by who plans.
+    pub(super) chain: Option<Chain>,
+    pub(super) want: Want,
+    pub(super) put: Put,
+    /// Which thread of concurrency control the key belongs to.
+    pub(super) partition: u16,
+    /// The transaction in the parcel.
+    pub(super) owner: u32,
+}
+
+/// A key out of an [`Entry`] or for one.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum AnyKey<'k> {
+    Short(Key16),
+    Long(&'k [u8]),
+}
+
+impl EncodedKey for AnyKey<'_> {
+    #[inline]
+    fn len(&self) -> usize {
+        match self {
+            Self::Short(key) => key.len(),
+            Self::Long(key) => <[u8]>::len(key),
+        }
+    }
+
+    #[inline]
+    fn slice(&self, index: usize) -> u64 {
+        match self {
+            Self::Short(key) => key.slice(index),
+            Self::Long(key) => key.slice(index),
+        }
+    }
+}
+
+impl Entry {
+    pub(super) fn new<K: EncodedKey>(store: *const BohmStore, key: K, hash: u64, want: Want, owner: u32) -> Self {
+        let short = Key16::from_key(key);
+        let long = short.is_none().then(|| {
+            let mut bytes = vec![0; key.len()];
+            key.write_to(&mut bytes);
+            bytes.into()
+        });
+        let key = short.unwrap_or(Key16::new(0, 0));
+        let (version, chain) = (None, None);
+        Self { store, hash, key, long, version, chain, want, put: Put::Nothing, partition: 0, owner }
+    }
+
+    #[inline]
+    pub(super) fn key(&self) -> AnyKey<'_> {
+        match &self.long {
+            None => AnyKey::Short(self.key),
+            Some(long) => AnyKey::Long(long),
+        }
+    }
+
+    /// The key as one that outlives the entry: short, or long.
+    pub(super) fn kept_key(&self) -> (Key16, Option<LongKey>) {
+        (self.key, self.long.clone())
+    }
+
+    /// Whether it stands for this key.
+    #[inline]
+    pub(super) fn is_of<K: EncodedKey>(&self, store: *const BohmStore, hash: u64, key: K) -> bool {
+        self.hash == hash
+            && self.store == store
+            && (self.is_written() || self.want == Want::Read)
+            && same(self.key(), key)
+    }
+
+    /// Whether the transaction has a version of its own there.
+    #[inline]
+    pub(super) fn is_written(&self) -> bool {
+        matches!(self.want, Want::Write | Want::Update | Want::Late | Want::Guessed)
+    }
+}
+
+#[inline]
+fn same<L: EncodedKey, R: EncodedKey>(left: L, right: R) -> bool {
+    let len = left.len();
+    len == right.len() && (0..len.div_ceil(8)).all(|index| left.slice(index) == right.slice(index))
+}
+
+/// How far a transaction is (§3.3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    Unprocessed,
+    Executing,
+    Complete,
+}
+
+/// A planned transaction. Its memory is used again by others, but never given back while the database is open; its state names the
+/// moment, so that who comes too late finds another one.
+#[derive(Debug)]
+pub(super) struct Planned {
+    state: AtomicU64,
+    /// How many bytes could not be had for a placeholder.
+    pub(super) refused: AtomicUsize,
+    body: UnsafeCell<Body>,
+}
+
+/// What belongs to the client, then to the sequencer, and then to who executes the transaction.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub(super) parcel: NonNull<Parcel>,
+    /// The place in the parcel.
+    pub(super) place: u32,
+    /// Its entries in the parcel.
+    pub(super) first: u32,
+    pub(super) end: u32,
+    /// The keys that it names may not be all.
+    pub(super) has_more: bool,
+    /// It may write anything.
+    pub(super) is_everything: bool,
+    /// What it writes without having planned it.
+    late: UnsafeCell<Vec<Entry>>,
+    /// Its procedure is to be planned again: it wanted to write what it had not planned.
+    pub(super) again: Cell<bool>,
+}
+
+impl Body {
+    /// What it writes without having planned it.
+    ///
+    /// # Safety
+    /// The caller is the thread whose the transaction is now, and holds one such reference at a time.
+    #[inline]
+    #[allow(clippy::mut_from_ref, reason = "the state says whose it is")]
+    pub(super) unsafe fn late(&self) -> &mut Vec<Entry> {
+        // SAFETY: the caller says so.
+        unsafe { &mut *self.late.get() }
+    }
+}
+
+impl Planned {
+    fn new(parcel: NonNull<Parcel>, place: u32) -> Self {
+        let (late, again) = (UnsafeCell::default(), Cell::new(false));
+        let body = Body { parcel, place, first: 0, end: 0, has_more: false, is_everything: false, late, again };
+        Self { state: AtomicU64::new(0), refused: AtomicUsize::new(0), body: UnsafeCell::new(body) }
+    }
+
+    #[inline]
+    fn word(moment: Moment, progress: Progress) -> u64 {
+        moment.bits() << 2 | progress as u64
+    }
+
+    /// Gives the transaction its place in the log.
+    pub(super) fn set_moment(&self, moment: Moment, by_hand: bool) {
+        let progress = if by_hand { Progress::Executing } else { Progress::Unprocessed };
+        self.state.store(Self::word(moment, progress), Ordering::Release);
+    }
+
+    /// How far the transaction of this moment is. One that is not here any more is complete.
+    #[inline]
+    pub(super) fn progress(&self, moment: Moment) -> Progress {
+        // Acquire: pairs with the release in `complete`.
+        let state = self.state.load(Ordering::Acquire);
+        if state == Self::word(moment, Progress::Unprocessed) {
+            Progress::Unprocessed
+        } else if state == Self::word(moment, Progress::Executing) {
+            Progress::Executing
+        } else {
+            Progress::Complete
+        }
+    }
+
+    /// Makes the calling thread the one that executes it. `false`: another one does or did.
+    #[inline]
+    pub(super) fn claim(&self, moment: Moment) -> bool {
+        let (from, to) = (Self::word(moment, Progress::Unprocessed), Self::word(moment, Progress::Executing));
+        // Acquire: pairs with the release in `hand_back`, so that what an earlier attempt left is there.
+        self.state.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Leaves it to be executed later, by whoever comes.
+    pub(super) fn hand_back(&self, moment: Moment) {
+        // Release: pairs with the acquire in `claim`.
+        self.state.store(Self::word(moment, Progress::Unprocessed), Ordering::Release);
+    }
+
+    /// It was executed.
+    #[inline]
+    pub(super) fn complete(&self, moment: Moment) {
+        // Release: pairs with the acquire in `progress`.
+        self.state.store(Self::word(moment, Progress::Complete), Ordering::Release);
+    }
+
+    /// What only one thread looks at.
+    ///
+    /// # Safety
+    /// The caller is that thread: the client before it hands the parcel in and after it came back, or who claimed the transaction.
+    #[inline]
+    pub(super) unsafe fn body(&self) -> &Body {
+        // SAFETY: the caller says so; it is changed by the client alone.
+        unsafe { &*self.body.get() }
+    }
+
+    /// The same for the client that fills the parcel.
+    ///
+    /// # Safety
+    /// The caller is that client, and holds no other reference to the body.
+    #[allow(clippy::mut_from_ref, reason = "the parcel goes from hand to hand")]
+    pub(super) unsafe fn body_mut(&self) -> &mut Body {
+        // SAFETY: the caller says so.
+        unsafe { &mut *self.body.get() }
+    }
+}
+
+// SAFETY: the body is one thread's at a time, as `body` says; the rest is atomic.
+unsafe impl Sync for Planned {}
+// SAFETY: its pointers lead to what the client's guard and the database keep.
+unsafe impl Send for Planned {}
+
+/// How a run of a procedure ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ran {
+    /// It is content, and has left its answer.
+    Commit,
+    /// It failed, and has left the error.
+    RollBack,
+    /// It passed a conflict on.
+    Conflict,
+}
+
+/// Runs a procedure of a client: the job is the client's, the number is that of its procedure.
+pub(super) type RunProcedure = unsafe fn(*const (), usize, &mut BohmTransaction<'_>) -> Ran;
+
+/// Transactions that are handed in together.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    pieces: UnsafeCell<Vec<Box<[Planned]>>>,
+    content: UnsafeCell<Content>,
+    /// Transactions that were not executed yet.
+    pub(super) remaining: AtomicUsize,
+}
+
+/// What belongs to the client, and is only read, but for the entries, while the parcel is handed in.
+#[derive(Debug)]
+pub(super) struct Content {
+    pub(super) count: usize,
+    pub(super) entries: UnsafeCell<Vec<Entry>>,
+    /// For each thread of concurrency control the entries that belong to it, where they are sorted out beforehand.
+    pub(super) sorted: Vec<Vec<u32>>,
+    pub(super) job: *const (),
+    pub(super) run: RunProcedure,
+    /// For each transaction the client's procedure.
+    pub(super) procedures: Vec<u32>,
+    /// Some transaction may write anything.
+    pub(super) has_everything: bool,
+    /// The client runs the one transaction itself.
+    pub(super) by_hand: bool,
+    /// Set by the sequencer.
+    pub(super) batch: AtomicU64,
+    pub(super) first_place: AtomicUsize,
+}
+
+// SAFETY: the content is the client's alone, or else only read; entries are written by the thread of concurrency control that
+// their key belongs to, and then by who executes their transaction.
+unsafe impl Sync for Parcel {}
+// SAFETY: as above; its pointers lead to what the client keeps until the parcel is back.
+unsafe impl Send for Parcel {}
+
+unsafe fn no_procedure(_: *const (), _: usize, _: &mut BohmTransaction<'_>) -> Ran {
+    unreachable!("a parcel is handed in with its procedures")
+}
+
+impl Parcel {
+    fn new() -> Self {
+        let content = Content {
+            count: 0,
+            entries: UnsafeCell::default(),
+            sorted: Vec::new(),
+            job: std::ptr::null(),
+            run: no_procedure,
+            procedures: Vec::new(),
+            has_everything: false,
+            by_hand: false,
+            batch: AtomicU64::new(0),
+            first_place: AtomicUsize::new(0),
+        };
+        Self { pieces: UnsafeCell::default(), content: UnsafeCell::new(content), remaining: AtomicUsize::new(0) }
+    }
+
+    /// The content, to be read.
+    #[inline]
+    pub(super) fn content(&self) -> &Content {
+        // SAFETY: it is written only by its client while it is not handed in.
+        unsafe { &*self.content.get() }
+    }
+
+    /// The content, to be written.
+    ///
+    /// # Safety
+    /// The caller is the parcel's client, the parcel is not handed in, and the caller holds one such reference at a time.
+    #[allow(clippy::mut_from_ref, reason = "the parcel goes from hand to hand")]
+    pub(super) unsafe fn content_mut(&self) -> &mut Content {
+        // SAFETY: the caller says so.
+        unsafe { &mut *self.content.get() }
+    }
+
+    /// The transaction at a place.
+    #[inline]
+    pub(super) fn planned(&self, place: usize) -> &Planned {
+        // SAFETY: pieces are added only by the client while the parcel is not handed in.
+        unsafe { &(&*self.pieces.get())[place / PIECE][place % PIECE] }
+    }
+
+    /// The entry at a position.
+    ///
+    /// # Safety
+    /// The caller is the thread to which the entry belongs now, and holds one such reference at a time.
+    #[inline]
+    #[allow(clippy::mut_from_ref, reason = "entries go from hand to hand")]
+    pub(super) unsafe fn entry(&self, position: usize) -> &mut Entry {
+        // SAFETY: the vector does not move while the parcel is handed in; the caller says that the element is its own.
+        unsafe {
+            let entries: *mut Vec<Entry> = self.content().entries.get();
+            debug_assert!(position < (*entries).len());
+            &mut *(*entries).as_mut_ptr().add(position)
+        }
+    }
+
+    /// The placeholders of a transaction that is planned, whoever executes it, and the versions found for its reads.
+    #[inline]
+    pub(super) fn versions(&self, place: usize) -> impl Iterator<Item = Version> {
+        // SAFETY: the bounds do not change while the parcel is handed in; versions of planned entries not after planning.
+        unsafe {
+            let body = self.planned(place).body();
+            let entries = (*self.content().entries.get()).as_ptr();
+            (body.first..body.end)
+                .filter_map(move |position| (&raw const (*entries.add(position as usize)).version).read())
+        }
+    }
+
+    /// How many entries there are.
+    #[inline]
+    pub(super) fn entry_count(&self) -> usize {
+        // SAFETY: only the length is read, which does not change while the parcel is handed in.
+        unsafe { (&*self.content().entries.get()).len() }
+    }
+
+    /// The client begins anew.
+    ///
+    /// # Safety
+    /// As for [`Parcel::content_mut`].
+    pub(super) unsafe fn clear(&self) {
+        // SAFETY: the caller is the client.
+        let content = unsafe { self.content_mut() };
+        content.entries.get_mut().clear();
+        content.sorted.iter_mut().for_each(Vec::clear);
+        content.procedures.clear();
+        content.count = 0;
+        (content.has_everything, content.by_hand) = (false, false);
+    }
+
+    /// Adds a transaction, whose entries begin here.
+    ///
+    /// # Safety
+    /// As for [`Parcel::content_mut`].
+    pub(super) unsafe fn add(&self, procedure: usize) -> u32 {
+        // SAFETY: the caller is the client.
+        let (content, pieces) = unsafe { (self.content_mut(), &mut *self.pieces.get()) };
+        let place = content.count;
+        if place / PIECE == pieces.len() {
+            let parcel = NonNull::from(self);
+            pieces.push((0..PIECE).map(|offset| Planned::new(parcel, (place + offset) as u32)).collect());
+        }
+        content.count += 1;
+        content.procedures.push(procedure as u32);
+        let first = content.entries.get_mut().len() as u32;
+        // SAFETY: as above.
+        let body = unsafe { self.planned(place).body_mut() };
+        body.late.get_mut().clear();
+        (body.first, body.end) = (first, first);
+        (body.has_more, body.is_everything) = (false, false);
+        body.again.set(false);
+        self.planned(place).refused.store(0, Ordering::Relaxed);
+        place as u32
+    }
+}
+
+/// Parcels that nobody uses. None is given back while the database is open: a version may still name a transaction of long ago.
+#[derive(Debug, Default)]
+pub(super) struct Parcels {
+    idle: Mutex<Vec<Arc<Parcel>>>,
+}
+
+impl Parcels {
+    pub(super) fn take(&self) -> Arc<Parcel> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        idle.unwrap_or_else(|| Arc::new(Parcel::new()))
+    }
+
+    pub(super) fn put_back(&self, parcel: Arc<Parcel>) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(parcel);
+    }
+}
+
+/// Receives what a procedure declares.
+pub(super) struct Naming<'n> {
+    pub(super) parcel: &'n Parcel,
+    pub(super) tables: &'n [Option<Arc<BohmTable>>],
+    pub(super) owner: u32,
+    pub(super) partitions: usize,
+    pub(super) reads: bool,
+    pub(super) has_more: bool,
+}
+
+impl Naming<'_> {
+    /// Adds an entry; the caller of all this is the client that is filling the parcel.
+    fn add(&mut self, mut entry: Entry) {
+        entry.partition = (entry.hash % self.partitions as u64) as u16;
+        // SAFETY: a parcel that is being filled is its client's.
+        let content = unsafe { self.parcel.content_mut() };
+        let entries = content.entries.get_mut();
+        if let Some(sorted) = content.sorted.get_mut(usize::from(entry.partition)) {
+            sorted.push(entries.len() as u32);
+        }
+        entries.push(entry);
+    }
+
+    /// The entries of the transaction so far.
+    fn own(&mut self) -> &mut [Entry] {
+        // SAFETY: as in `add`.
+        let content = unsafe { self.parcel.content_mut() };
+        // SAFETY: as above.
+        let first = unsafe { self.parcel.planned(self.owner as usize).body() }.first;
+        &mut content.entries.get_mut()[first as usize..]
+    }
+
+    /// Says that the transaction may write anything.
+    pub(super) fn everything(&mut self) {
+        self.add(Entry::new(std::ptr::null(), Key16::new(0, 0), 0, Want::Everything, self.owner));
+    }
+
+    /// Names a key that will be read or written.
+    fn name<K: EncodedKey>(&mut self, table: &BohmTable, key: K, want: Want) {
+        let store = Arc::as_ptr(&table.primary);
+        let hash = key.hash();
+        match self.own().iter_mut().find(|entry| entry.is_of(store, hash, key)) {
+            Some(entry) if entry.want == Want::Write || want == Want::Read => {}
+            Some(entry) => entry.want = want,
+            None => self.add(Entry::new(store, key, hash, want, self.owner)),
+        }
+    }
+
+    /// Names a key that will be written, and the indexes whose entries that may change.
+    pub(super) fn write<K: EncodedKey>(&mut self, table: &BohmTable, key: K) {
+        self.name(table, key, Want::Write);
+        self.intend(table);
+    }
+
+    /// Names the indexes whose entries may change with rows of the table.
+    fn intend(&mut self, table: &BohmTable) {
+        for secondary in table.secondaries() {
+            let store = Arc::as_ptr(secondary);
+            if !self.own().iter().any(|entry| entry.store == store && entry.want == Want::Entries) {
+                self.add(Entry::new(store, Key16::new(0, 0), secondary.hash(), Want::Entries, self.owner));
+            }
+        }
+    }
+}
+
+impl Declare for Naming<'_> {
+    #[inline]
+    fn key<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access) {
+        let Some(Some(table)) = self.tables.get(table.position()) else { return };
+        match access {
+            Access::Read if !self.reads => {}
+            Access::Read => self.name(table, key, Want::Read),
+            Access::Update => self.name(table, key, Want::Update),
+            Access::Write | Access::Insert => self.write(table, key),
+        }
+    }
+
+    fn prefix<K: EncodedKey>(&mut self, table: TableId, prefix: K, access: Access) {
+        let Some(Some(table)) = self.tables.get(table.position()) else { return };
+        let want = match access {
+            Access::Read => return,
+            Access::Update => Want::FrontUpdate,
+            Access::Write | Access::Insert => Want::Front,
+        };
+        let front = Front::of(prefix);
+        table.primary.fronts.expect(front.len());
+        self.add(Entry::new(Arc::as_ptr(&table.primary), front, front.hash(), want, self.owner));
+        if want == Want::Front {
+            self.intend(table);
+        }
+    }
+
+    fn unknown(&mut self) {
+        self.has_more = true;
+    }
+}

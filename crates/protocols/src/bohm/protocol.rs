@@ -1,0 +1,278 @@
+//! The database as a whole: tables, the pipeline, and the threads that do nothing but one stage of it.
+
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+
+use polychron_base::{Error, IndexId, TableId};
+use polychron_engine::catalog::Catalog;
+use polychron_engine::statistics::Registry;
+use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
+use polychron_engine::{Common, Figure, FigureValue, IndexDefinition, Protocol, Statistics, TableDefinition};
+use polychron_memory::{Memory, OWN_SLOTS};
+use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use polychron_sync::{CachePadded, MODELLED, Mutex};
+
+use super::execution::Hand;
+use super::options::Options;
+use super::pipeline::Pipeline;
+use super::plan::Partition;
+use super::planned::Parcels;
+use super::table::{BohmStore, BohmTable};
+use super::version::Head;
+use super::worker::BohmWorker;
+
+/// What all threads share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) memory: Arc<Memory>,
+    pub(super) options: Options,
+    #[cfg(feature = "mutations")]
+    pub(super) common: Common,
+    pub(super) catalog: Catalog<BohmTable>,
+    pub(super) counters: Registry,
+    pub(super) keeper: Arc<Keeper>,
+    pub(super) pipeline: Pipeline,
+    pub(super) partitions: Box<[CachePadded<Partition>]>,
+    /// A placeholder for each transaction that may write anything.
+    pub(super) everything: Head,
+    pub(super) parcels: Parcels,
+    pub(super) snapshots: Snapshots,
+    /// Held while an index is filled.
+    filling: Mutex<()>,
+    /// The thread that drives a transaction by hand; those after it wait for it.
+    pub(super) driver: AtomicU64,
+    /// Transactions that were planned again, because they wanted to write what they had not named.
+    pub(super) replanned: AtomicU64,
+    stopping: AtomicBool,
+}
+
+/// The batches that snapshots read up to (§3.3.2 knows none: they are read-only transactions that need no place in the log).
+#[derive(Debug)]
+pub(super) struct Snapshots {
+    open: AtomicUsize,
+    /// Of each worker the batch, plus one; zero while it has no snapshot.
+    batches: Box<[CachePadded<AtomicU64>]>,
+    /// The highest batch below which something may have been given back.
+    collected: AtomicU64,
+}
+
+impl Snapshots {
+    fn new(workers: usize) -> Self {
+        let batches = (0..workers).map(|_| CachePadded::default()).collect();
+        Self { open: AtomicUsize::new(0), batches, collected: AtomicU64::new(0) }
+    }
+
+    /// Opens a snapshot of the last finished batch: what it sees stays until it is closed.
+    pub(super) fn open(&self, worker: usize, pipeline: &Pipeline) -> u64 {
+        // SeqCst, here and below: who opens makes that known and then looks at what is collected, who collects makes that
+        // known and then looks at what is open; one of them sees the other.
+        self.open.fetch_add(1, Ordering::SeqCst);
+        loop {
+            let batch = pipeline.finished();
+            self.batches[worker].store(batch + 1, Ordering::SeqCst);
+            if self.collected.load(Ordering::SeqCst) <= batch {
+                return batch;
+            }
+        }
+    }
+
+    /// Closes the worker's snapshot.
+    pub(super) fn close(&self, worker: usize) {
+        self.batches[worker].store(0, Ordering::Release);
+        self.open.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Up to which batch what was superseded may be given back.
+    fn watermark(&self, finished: u64) -> u64 {
+        self.collected.fetch_max(finished, Ordering::SeqCst);
+        if self.open.load(Ordering::SeqCst) == 0 {
+            return finished;
+        }
+        let batches = self.batches.iter().filter_map(|batch| batch.load(Ordering::SeqCst).checked_sub(1));
+        batches.fold(finished, u64::min)
+    }
+}
+
+impl Shared {
+    /// Up to which batch what was superseded may be given back.
+    pub(super) fn watermark(&self) -> u64 {
+        self.snapshots.watermark(self.pipeline.finished())
+    }
+
+    /// The partition that keys of this hash belong to.
+    pub(super) fn partition(&self, hash: u64) -> &Partition {
+        &self.partitions[(hash % self.partitions.len() as u64) as usize]
+    }
+
+    /// Whether clients do the work of the stages while they wait.
+    pub(super) fn takes_turns(&self) -> bool {
+        self.options.execution_threads == 0
+    }
+
+    fn give_back(&self) {
+        self.keeper.give_back(&self.catalog, self.memory.epochs(), || _ = self.memory.epochs().advance());
+    }
+}
+
+/// The protocol. See the module.
+#[derive(Debug)]
+pub struct Bohm {
+    pub(super) shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Bohm {
+    /// Lets an epoch pass and gives back what can be, as happens by itself: for tests that must not depend on time.
+    pub fn tick(&self) {
+        let shared = &self.shared;
+        shared.memory.epochs().advance();
+        let unused: Vec<_> = shared.keeper.with_guard(|guard| {
+            shared.partitions.iter().flat_map(|partition| partition.tidy_up(shared, guard)).collect()
+        });
+        drop(unused);
+        shared.keeper.tidy_up(&shared.catalog, shared.memory.epochs());
+    }
+
+    fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<BohmStore, Error> {
+        let keeper = &self.shared.keeper;
+        keeper.with_guard(|guard| BohmStore::new(definition, blueprint, ready, keeper, guard))
+    }
+
+    fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, Error> {
+        let mut threads = Vec::new();
+        if MODELLED {
+            return Ok(threads);
+        }
+        let Options { concurrency_control_threads, execution_threads, .. } = shared.options;
+        for number in 0..concurrency_control_threads + execution_threads {
+            let mut hand = Hand::new(shared)?;
+            let own = Arc::clone(shared);
+            let plans = number < concurrency_control_threads;
+            let run = move || {
+                while !own.stopping.load(Ordering::Relaxed) {
+                    let busy = if plans { hand.plan(&own, number) } else { hand.execute(&own) };
+                    hand.rest(busy);
+                }
+            };
+            let name = if plans { "polychron-plan" } else { "polychron-run" };
+            let spawned = std::thread::Builder::new().name(name.into()).spawn(run);
+            threads.push(spawned.map_err(|error| Error::Options(format!("a thread could not be started: {error}")))?);
+        }
+        Ok(threads)
+    }
+}
+
+impl Drop for Bohm {
+    fn drop(&mut self) {
+        self.shared.keeper.close();
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A panic there was reported when it happened; there is nothing to add at the end.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Protocol for Bohm {
+    const NAME: &'static str = "bohm";
+    const SUMMARY: &'static str =
+        "planned batches, versions before values: whole procedures that name what they write never abort";
+
+    type Options = Options;
+    type Worker = BohmWorker;
+
+    fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
+        options.check()?;
+        let own_threads = options.concurrency_control_threads + options.execution_threads;
+        let mut memory = common.memory.clone();
+        memory.max_workers += own_threads;
+        let workers = OWN_SLOTS + memory.max_workers;
+        let memory = Memory::new(memory)?;
+        let partitions = options.partitions.max(options.concurrency_control_threads);
+        let shared = Arc::new(Shared {
+            keeper: Arc::new(Keeper::new(&memory)?),
+            pipeline: Pipeline::new(options.batch_size, partitions),
+            partitions: (0..partitions).map(|_| CachePadded::default()).collect(),
+            snapshots: Snapshots::new(workers),
+            memory,
+            options,
+            #[cfg(feature = "mutations")]
+            common,
+            catalog: Catalog::default(),
+            counters: Registry::default(),
+            everything: Head::new(),
+            parcels: Parcels::default(),
+            filling: Mutex::default(),
+            driver: AtomicU64::new(0),
+            replanned: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
+        });
+        let mut database = Self { shared, threads: Vec::new() };
+        database.threads = Self::start(&database.shared)?;
+        Ok(Arc::new(database))
+    }
+
+    fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
+        options.set(name, value)
+    }
+
+    fn memory(&self) -> &Arc<Memory> {
+        &self.shared.memory
+    }
+
+    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
+        StoreTable::create(&self.shared.catalog, &definition, |growing, blueprint| self.make(growing, blueprint, true))
+    }
+
+    fn drop_table(&self, table: TableId) -> Result<(), Error> {
+        drop(self.shared.catalog.remove(table)?);
+        self.shared.give_back();
+        Ok(())
+    }
+
+    /// The index is filled by a transaction that may write anything: those before it are executed first, those after it wait.
+    fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+        let _alone = self.shared.filling.lock().unwrap_or_else(PoisonError::into_inner);
+        let make = |definition: &TableDefinition, blueprint: &Blueprint| self.make(definition, blueprint, false);
+        let (index, store) = StoreTable::add_index(&self.shared.catalog, table, &definition, make)?;
+        let filled = BohmWorker::own(&self.shared).and_then(|mut worker| worker.fill(table, index));
+        match filled {
+            Ok(batch) => {
+                store.entries.set_ready_from(batch);
+                Ok(index)
+            }
+            Err(error) => {
+                self.drop_index(table, index)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
+        StoreTable::remove_index(&self.shared.catalog, table, index)?;
+        self.shared.give_back();
+        Ok(())
+    }
+
+    fn find_table(&self, name: &str) -> Option<TableId> {
+        self.shared.catalog.find(name)
+    }
+
+    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
+        self.shared.catalog.definition(table)
+    }
+
+    fn worker(self: &Arc<Self>) -> Result<BohmWorker, Error> {
+        BohmWorker::new(&self.shared)
+    }
+
+    fn statistics(&self) -> Statistics {
+        let shared = &self.shared;
+        let count = |name, count| Figure { name, value: FigureValue::Count(count) };
+        let figures = vec![
+            count("batches", shared.pipeline.finished()),
+            count("planned_again", shared.replanned.load(Ordering::Relaxed)),
+        ];
+        Statistics { memory: Some(shared.memory.statistics()), figures, ..shared.counters.sum() }
+    }
+}

@@ -1,0 +1,184 @@
+//! How a transaction finds the row of a key: the version before its own moment, and whom it waits for to know it.
+
+use std::ptr::NonNull;
+
+use polychron_base::Stop;
+use polychron_base::key::EncodedKey;
+use polychron_engine::Scan;
+use polychron_engine::mutations::left_out;
+use polychron_sync::Backoff;
+
+use super::by_hand::Driven;
+use super::execution::{Outcome, execute_claimed, settle};
+use super::moment::Moment;
+use super::pipeline::RING;
+use super::planned::{Planned, Progress, Put, Want};
+use super::steps::Step;
+use super::table::{BohmStore, Front, bits};
+use super::transaction::{BohmTransaction, Position};
+use super::version::{Head, State, Version};
+
+impl BohmTransaction<'_> {
+    /// The row that a key has here, if it has one.
+    #[inline]
+    pub(super) fn see<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Option<Version>, Stop> {
+        self.step()?;
+        let trusts = self.await_fronts(store, key)?;
+        if let Some(position) = self.own(store, key) {
+            let entry = self.entry(position);
+            if entry.is_written() {
+                return self.present(position);
+            }
+            if entry.want == Want::Read && trusts {
+                return self.settled(entry.version);
+            }
+        }
+        match store.find(key, &self.guard) {
+            Some(chain) => self.visible(chain.head()),
+            None => Ok(None),
+        }
+    }
+
+    /// Has all transactions before this one executed that may write this key without having named it. Answers whether a version is the
+    /// right one that concurrency control found.
+    #[inline]
+    pub(super) fn await_fronts<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<bool, Stop> {
+        let lengths = store.fronts.lengths();
+        if lengths == 0 || self.planned.is_none() || left_out(Step::AwaitFronts) {
+            return Ok(self.trusts_annotations);
+        }
+        let mut trusts = self.trusts_annotations;
+        for len in bits(lengths) {
+            if len <= key.len()
+                && let Some(list) = store.fronts.find(Front::new(key, len), &self.guard)
+            {
+                self.await_intents(list.head())?;
+                let latest = list.head().at(self.moment);
+                trusts &= latest.is_none_or(|latest| latest.begin().batch() + RING <= self.moment.batch());
+            }
+        }
+        Ok(trusts || left_out(Step::DistrustAnnotations))
+    }
+
+    /// The same for all keys of a range.
+    pub(super) fn await_range(&mut self, store: &BohmStore, scan: &Scan<'_>) -> Result<(), Stop> {
+        if store.fronts.lengths() == 0 || self.planned.is_none() || left_out(Step::AwaitFronts) {
+            return Ok(());
+        }
+        for list in store.fronts.between(scan.lower, scan.upper, &self.guard) {
+            self.await_intents(list.head())?;
+        }
+        Ok(())
+    }
+
+    /// The row that the key of an own entry has now.
+    #[inline]
+    pub(super) fn present(&mut self, position: Position) -> Result<Option<Version>, Stop> {
+        let entry = self.entry(position);
+        match entry.put {
+            Put::Row => Ok(entry.version),
+            Put::Deletion => Ok(None),
+            Put::Nothing => {
+                // SAFETY: the client keeps the stores of its entries.
+                let store = unsafe { &*entry.store };
+                if store.fronts.lengths() != 0 {
+                    match self.entry(position).kept_key() {
+                        (key, None) => self.await_fronts(store, key)?,
+                        (_, Some(key)) => self.await_fronts(store, &*key)?,
+                    };
+                }
+                self.settled(self.entry(position).version.and_then(Version::previous))
+            }
+        }
+    }
+
+    /// The row that a chain has here.
+    #[inline]
+    pub(super) fn visible(&mut self, head: &Head) -> Result<Option<Version>, Stop> {
+        if left_out(Step::ReadBefore) {
+            let newest = head.newest();
+            return Ok(newest.filter(|newest| newest.state() == State::Row));
+        }
+        match head.at(self.moment) {
+            Some(version) if version.begin() == self.moment => {
+                let own = self.positions().find(|&position| self.entry(position).version == Some(version));
+                self.present(own.expect("a version of its own has an entry"))
+            }
+            version => self.settled(version),
+        }
+    }
+
+    /// The version if it has a row, once that is known.
+    #[inline]
+    pub(super) fn settled(&mut self, version: Option<Version>) -> Result<Option<Version>, Stop> {
+        let Some(version) = version else { return Ok(None) };
+        loop {
+            match version.state() {
+                State::Row => return Ok(Some(version)),
+                State::Absent => return Ok(None),
+                State::Pending(_) if left_out(Step::AwaitPlaceholder) => return Ok(None),
+                State::Pending(producer) => self.await_producer(producer, version.begin())?,
+            }
+        }
+    }
+
+    /// Executes the transaction that fills a version, or waits while another thread does. When that takes long, or the version
+    /// lies too deep, this transaction is handed back.
+    pub(super) fn await_producer(&mut self, producer: NonNull<Planned>, moment: Moment) -> Result<(), Stop> {
+        debug_assert!(moment < self.moment, "transactions wait for earlier ones only");
+        debug_assert!(self.planned.is_some(), "a snapshot sees nothing that is pending");
+        // SAFETY: transactions' memory is kept while the database is open.
+        let producer = unsafe { producer.as_ref() };
+        let mut backoff = Backoff::new();
+        loop {
+            if !matches!(self.driven, Driven::ByThePipeline) {
+                if settle(self.shared, self.state, self.local, producer, moment) {
+                    return Ok(());
+                }
+                backoff.wait();
+                continue;
+            }
+            if producer.claim(moment) {
+                match execute_claimed(self.shared, self.state, self.local, producer, moment) {
+                    Outcome::Complete => return Ok(()),
+                    Outcome::HandedBack if self.state.too_deep.is_some() => return Err(self.doom()),
+                    Outcome::HandedBack => {}
+                }
+            }
+            if producer.progress(moment) == Progress::Complete {
+                return Ok(());
+            }
+            if backoff.is_yielding() {
+                return Err(self.doom());
+            }
+            backoff.wait();
+        }
+    }
+
+    /// Has all transactions before this one executed that stand in a list of intents.
+    pub(super) fn await_intents(&mut self, intents: &Head) -> Result<(), Stop> {
+        let mut next = intents.newest();
+        if next.is_none() || self.planned.is_none() {
+            return Ok(());
+        }
+        let finished = self.shared.pipeline.finished();
+        let mut latest = None;
+        while let Some(intent) = next {
+            if intent.begin().batch() <= finished || intent.is_all_complete() {
+                break;
+            }
+            if intent.begin() < self.moment {
+                if let State::Pending(producer) = intent.state() {
+                    self.await_producer(producer, intent.begin())?;
+                }
+                latest.get_or_insert(intent);
+            }
+            next = intent.previous();
+        }
+        if let Some(latest) = latest {
+            // The next reader need not go further down than here.
+            latest.set_all_complete();
+        }
+        Ok(())
+    }
+}

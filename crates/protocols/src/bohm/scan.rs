@@ -1,0 +1,91 @@
+//! Scans. All placeholders of earlier transactions are in place before a transaction is executed, and those that could not be planned
+//! are waited for: what a scan does not meet is not there.
+
+use std::ops::ControlFlow;
+
+use polychron_base::{Error, IndexId, Stop};
+use polychron_engine::Scan;
+use polychron_engine::stores::{Batch, key_in_entry};
+use polychron_schema::RowRef;
+
+use super::table::{BohmStore, BohmTable};
+use super::transaction::BohmTransaction;
+use super::version::{Chain, Version};
+
+impl BohmTransaction<'_> {
+    /// Visits the rows of a range of any index.
+    pub(super) fn visit_rows(
+        &mut self,
+        scan: &Scan<'_>,
+        table: &BohmTable,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        let store = &**table.store(scan.index)?;
+        let index = store.entries.scanned(scan)?;
+        if !store.entries.is_ready_at(self.moment.batch()) {
+            return Err(Error::NoSuchIndex(table.id, scan.index).into());
+        }
+        if scan.limit == 0 {
+            return Ok(());
+        }
+        self.enter_index(store)?;
+        self.await_range(store, scan)?;
+        let mut left = scan.limit;
+        let mut visit = |row: RowRef<'_>| {
+            if !scan.restrictions.iter().all(|restriction| restriction.holds(&table.layout, row)) {
+                return ControlFlow::Continue(());
+            }
+            left -= 1;
+            let flow = visitor(row);
+            if left == 0 { ControlFlow::Break(()) } else { flow }
+        };
+        let mut batch = std::mem::take(&mut self.state.buffers.batch);
+        batch.begin(scan.limit, false);
+        let mut outcome = Ok(ControlFlow::Continue(()));
+        while matches!(outcome, Ok(ControlFlow::Continue(()))) && batch.fill(index, scan, &self.guard) {
+            outcome = self.visit_batch(&batch, table, store, &mut visit);
+        }
+        self.state.buffers.batch = batch;
+        outcome.map(drop)
+    }
+
+    fn visit_batch(
+        &mut self,
+        batch: &Batch,
+        table: &BohmTable,
+        store: &BohmStore,
+        visit: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, Stop> {
+        for position in 0..batch.len() + Batch::AHEAD {
+            if let Some(ahead) = batch.get(position) {
+                // SAFETY: the handle was found under the transaction's guard.
+                unsafe { Chain::from_handle(ahead) }.prefetch();
+            }
+            let Some(handle) = position.checked_sub(Batch::AHEAD).and_then(|position| batch.get(position)) else {
+                continue;
+            };
+            self.step()?;
+            // SAFETY: as above.
+            let chain = unsafe { Chain::from_handle(handle) };
+            let Some(mut row) = self.visible(chain.head())? else { continue };
+            if store.place().index != IndexId::PRIMARY {
+                let Some(found) = self.row_of_entry(table, row)? else { continue };
+                row = found;
+            }
+            // SAFETY: the version has a row, and the visitor cannot put another one.
+            if visit(RowRef::from_words(unsafe { row.words() })).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// The row that an entry leads to. A run that guesses does not see all that it writes itself, and may find none.
+    fn row_of_entry(&mut self, table: &BohmTable, entry: Version) -> Result<Option<Version>, Stop> {
+        // SAFETY: the version has a row, which nothing here replaces.
+        let key = key_in_entry(unsafe { entry.words() });
+        let row = self.see(&table.primary, key)?;
+        debug_assert!(row.is_some() || self.is_void(), "an entry leads to a row");
+        Ok(row)
+    }
+}

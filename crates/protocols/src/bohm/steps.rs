@@ -1,0 +1,33 @@
+//! What tests leave out, to show what each step is for.
+
+use polychron_engine::named;
+
+named! {
+    /// Steps of BOHM that a test leaves out.
+    pub enum Step {
+        /// A reader executes the transaction that fills the version it wants, or waits for it (§3.3.1).
+        AwaitPlaceholder,
+        /// A reader takes the newest version before its own moment, not the newest of all.
+        ReadBefore,
+        /// A reader of a secondary index first has all transactions executed that may write entries of it.
+        AwaitIntents,
+        /// A reader first has all transactions executed that may write its key, or keys of its range, without having named them.
+        AwaitFronts,
+        /// Transactions wait for those before them that may write anything.
+        AwaitEverything,
+        /// What was found for a declared read is not used where an unplanned write may have come in between.
+        DistrustAnnotations,
+        /// A placeholder that was not filled passes the preceding row on.
+        PassOn,
+        /// A procedure that failed leaves nothing of what it put.
+        DiscardFailed,
+        /// A write that was not planned is refused, or planned anew.
+        RefuseUnplanned,
+        /// Versions stay until no transaction and no snapshot wants them.
+        AwaitReaders,
+        /// Undoing to a savepoint, and operations that fail on their way, restore what was put before.
+        UndoWrites,
+        /// A unique index has a key once.
+        RefuseDuplicates,
+    }
+}

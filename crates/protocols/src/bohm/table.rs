@@ -1,0 +1,319 @@
+//! A table: for its primary key and for each secondary index a store, which is an index and the chains it leads to. The rows of a
+//! secondary index's chains are primary keys.
+
+use std::mem::ManuallyDrop;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use polychron_base::Error;
+use polychron_base::key::{EncodedKey, Key8};
+use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Place, Records, StoreTable};
+use polychron_index::hash::HashIndex;
+use polychron_index::{AnyIndex, Handle, Inserted};
+use polychron_memory::{Guard, OutOfMemory};
+use polychron_schema::{KeyExtractor, TableDefinition};
+use polychron_sync::atomic::{AtomicU64, Ordering};
+
+use super::version::{Chain, Head};
+
+/// A table.
+pub(super) type BohmTable = StoreTable<BohmStore>;
+
+/// Words of room beside the fixed part of a row with variable columns; a longer row lies elsewhere.
+const VARIABLE_WORDS: usize = 4;
+
+/// Words of room for the primary key in a secondary entry; a longer one lies elsewhere.
+const ENTRY_WORDS: usize = 4;
+
+/// Chains behind an index.
+#[derive(Debug)]
+pub(super) enum Chains {}
+
+impl Records for Chains {
+    const HEADER_BYTES: usize = super::version::HEADER_BYTES;
+
+    unsafe fn retire(handle: Handle, guard: &Guard<'_>) {
+        // SAFETY: the caller says that nobody finds the chain any more. What lies below its newest version is given back by who
+        // superseded it.
+        unsafe {
+            let chain = Chain::from_handle(handle);
+            if let Some(newest) = chain.head().newest() {
+                newest.retire(guard);
+            }
+            chain.retire(guard);
+        }
+    }
+}
+
+/// One index and its chains.
+#[derive(Debug)]
+pub(super) struct BohmStore {
+    pub(super) entries: stores::Store<Chains>,
+    /// Of a secondary index: a placeholder for each transaction that may write entries. Which ones it does not know before it runs, so
+    /// who reads the index executes it first.
+    pub(super) intents: Head,
+    /// Fronts of keys under which transactions may write rows that they cannot name beforehand.
+    pub(super) fronts: Fronts,
+    /// Room for a row behind a placeholder.
+    pub(super) row_words: usize,
+    /// Whether equal keys of the index have one row at most.
+    pub(super) unique: bool,
+}
+
+impl Keyed for BohmStore {
+    #[inline]
+    fn extractor(&self) -> &KeyExtractor {
+        &self.entries.extractor
+    }
+}
+
+/// For each front of keys that was declared lately a list of intents.
+#[derive(Debug)]
+pub(super) struct Fronts {
+    /// A bit for each length in bytes that occurs.
+    lengths: AtomicU64,
+    lists: ManuallyDrop<HashIndex>,
+    keeper: Arc<Keeper>,
+}
+
+/// The first bytes of a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Front<K> {
+    key: K,
+    len: usize,
+}
+
+impl<K: EncodedKey> Front<K> {
+    /// The longest front, in bytes. One that is cut off stands for more keys.
+    const LONGEST: usize = 63;
+
+    pub(super) fn new(key: K, len: usize) -> Self {
+        Self { key, len: len.min(Self::LONGEST) }
+    }
+
+    /// The whole key, as far as fronts go.
+    pub(super) fn of(key: K) -> Self {
+        Self::new(key, key.len())
+    }
+
+    /// Whether a key begins with it.
+    pub(super) fn covers<L: EncodedKey>(&self, key: L) -> bool {
+        key.len() >= self.len
+            && (0..self.len.div_ceil(8)).all(|index| Front::new(key, self.len).slice(index) == self.slice(index))
+    }
+}
+
+impl<K: EncodedKey> EncodedKey for Front<K> {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn slice(&self, index: usize) -> u64 {
+        let kept = 8 * self.len.saturating_sub(8 * index).min(8) as u32;
+        match kept {
+            0 => 0,
+            kept => self.key.slice(index) & (u64::MAX << (64 - kept)),
+        }
+    }
+}
+
+impl Fronts {
+    fn new(lists: HashIndex, keeper: &Arc<Keeper>) -> Self {
+        Self { lengths: AtomicU64::new(0), lists: ManuallyDrop::new(lists), keeper: Arc::clone(keeper) }
+    }
+
+    /// Says that fronts of this length occur, before a transaction is handed in that has one.
+    pub(super) fn expect(&self, len: usize) {
+        self.lengths.fetch_or(1 << len, Ordering::Relaxed);
+    }
+
+    /// The lengths that occur: all that transactions of batches which are closed have.
+    #[inline]
+    pub(super) fn lengths(&self) -> u64 {
+        self.lengths.load(Ordering::Relaxed)
+    }
+
+    /// The intents of a front.
+    pub(super) fn find<K: EncodedKey>(&self, front: Front<K>, guard: &Guard<'_>) -> Option<Chain> {
+        // SAFETY: the handle was found under the guard, and lists stay.
+        self.lists.find(front, guard).map(|handle| unsafe { Chain::from_handle(handle) })
+    }
+
+    /// Makes a list for a front that has none.
+    pub(super) fn make<K: EncodedKey>(&self, front: Front<K>, guard: &Guard<'_>) -> Result<Chain, Error> {
+        make_chain(|handle| self.lists.insert(front, handle, &mut (), guard), guard)
+    }
+
+    /// Forgets the list of a front.
+    pub(super) fn remove<K: EncodedKey>(&self, front: K, list: Chain, guard: &Guard<'_>) {
+        let removed = self.lists.remove(front, list.handle(), guard);
+        debug_assert!(removed, "who closes a list takes it out");
+    }
+
+    /// Collects the lists of all fronts under which some key between two others may lie.
+    pub(super) fn between(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>, guard: &Guard<'_>) -> Vec<Chain> {
+        let mut found = Vec::new();
+        let (Bound::Included(lower) | Bound::Excluded(lower)) = lower else { return self.all(guard, |_| true) };
+        let (Bound::Included(above) | Bound::Excluded(above)) = upper else { return self.all(guard, |_| true) };
+        let shared = shared_front(lower, above, matches!(upper, Bound::Excluded(_)));
+        let lengths = self.lengths();
+        if lengths >> (shared + 1).min(63) != 0 {
+            return self.all(guard, |front| front <= above && front >= &lower[..front.len().min(lower.len())]);
+        }
+        for len in bits(lengths) {
+            found.extend(self.find(Front::new(lower, len), guard));
+        }
+        found
+    }
+
+    fn all(&self, guard: &Guard<'_>, wanted: impl Fn(&[u8]) -> bool) -> Vec<Chain> {
+        let mut found = Vec::new();
+        let mut bytes = Vec::new();
+        self.lists.for_each(
+            |_, entries| {
+                for entry in entries {
+                    bytes.resize(entry.key.len(), 0);
+                    entry.key.write_to(&mut bytes);
+                    if wanted(&bytes) {
+                        // SAFETY: as in `find`.
+                        found.push(unsafe { Chain::from_handle(entry.handle) });
+                    }
+                }
+            },
+            guard,
+        );
+        found
+    }
+}
+
+/// The positions of the bits that are set.
+pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let next = (word != 0).then(|| word.trailing_zeros() as usize);
+        word &= word.wrapping_sub(1);
+        next
+    })
+}
+
+/// How many first bytes all keys from `lower` to `upper` have in common.
+fn shared_front(lower: &[u8], upper: &[u8], is_excluded: bool) -> usize {
+    let common = lower.iter().zip(upper).take_while(|(left, right)| left == right).count();
+    // Below the least key that begins with a larger byte there, all begin as the lower bound does.
+    let is_next = is_excluded
+        && upper.len() == common + 1
+        && lower.get(common).is_some_and(|&byte| byte != u8::MAX && byte + 1 == upper[common]);
+    common + usize::from(is_next)
+}
+
+impl Drop for Fronts {
+    fn drop(&mut self) {
+        if self.keeper.is_closing() {
+            return;
+        }
+        let keeper = Arc::clone(&self.keeper);
+        keeper.with_guard(|guard| {
+            // SAFETY: nobody uses the index any more, or looks at the field again. It is empty: who plans keeps the store until then.
+            unsafe { ManuallyDrop::take(&mut self.lists).destroy(guard) };
+        });
+    }
+}
+
+impl BohmStore {
+    pub(super) fn new(
+        definition: &TableDefinition,
+        blueprint: &Blueprint,
+        ready: bool,
+        keeper: &Arc<Keeper>,
+        guard: &Guard<'_>,
+    ) -> Result<Self, Error> {
+        let shape = definition.layout()?.shape();
+        let variable = if shape.variable_count > 0 { VARIABLE_WORDS } else { 0 };
+        let is_secondary = blueprint.place.index != polychron_base::IndexId::PRIMARY;
+        let unique = !is_secondary || definition.indexes.last().is_some_and(|index| index.unique);
+        let row_words = if is_secondary { ENTRY_WORDS } else { (shape.fixed_bytes as usize / 8 + variable).max(1) };
+        let mut lists = HashIndex::new(0, guard)?;
+        let entries = match stores::Store::new(blueprint, ready, keeper, guard) {
+            Ok(entries) => entries,
+            Err(error) => {
+                // Dropped as a part of `Fronts`, it would ask for the keeper's guard, which the caller holds.
+                // SAFETY: nobody has used the index.
+                unsafe { lists.destroy(guard) };
+                return Err(error);
+            }
+        };
+        Ok(Self { entries, intents: Head::new(), fronts: Fronts::new(lists, keeper), row_words, unique })
+    }
+
+    #[inline]
+    pub(super) fn place(&self) -> Place {
+        self.entries.place
+    }
+
+    #[inline]
+    pub(super) fn index(&self) -> &AnyIndex {
+        self.entries.index()
+    }
+
+    /// A number that spreads stores over the threads of concurrency control.
+    pub(super) fn hash(&self) -> u64 {
+        let place = self.place();
+        Key8::new((place.table.position() as u64) << 16 | place.index.position() as u64, 8).hash()
+    }
+
+    /// The chain of a key.
+    #[inline]
+    pub(super) fn find<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) -> Option<Chain> {
+        // SAFETY: the handle was found under the guard, which the caller keeps.
+        self.index().find(key, guard).map(|handle| unsafe { Chain::from_handle(handle) })
+    }
+
+    /// The chain of a key, which is made if there is none.
+    pub(super) fn find_or_make<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) -> Result<Chain, Error> {
+        if let Some(chain) = self.find(key, guard) {
+            return Ok(chain);
+        }
+        make_chain(|handle| self.index().insert(key, handle, &mut (), guard), guard)
+    }
+}
+
+/// Makes a chain and has it inserted, unless there is one by now.
+fn make_chain(insert: impl FnOnce(Handle) -> Result<Inserted, OutOfMemory>, guard: &Guard<'_>) -> Result<Chain, Error> {
+    let chain = Chain::allocate(guard)?;
+    let inserted = insert(chain.handle());
+    if let Ok(Inserted::New) = inserted {
+        return Ok(chain);
+    }
+    // SAFETY: the index did not take it.
+    unsafe { chain.free(guard) };
+    let Inserted::Existing(found) = inserted? else { unreachable!("a new key was answered above") };
+    // SAFETY: the handle was found under the guard.
+    Ok(unsafe { Chain::from_handle(found.handle.expect("an existing key has a handle")) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fronts_are_the_first_bytes() {
+        let key: &[u8] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+        for len in 0..=key.len() {
+            let (front, same) = (Front::new(key, len), &key[..len]);
+            assert_eq!((front.hash(), front.slice(0), front.slice(1)), (same.hash(), same.slice(0), same.slice(1)));
+            assert!(front.covers(key));
+        }
+        assert!(!Front::new(key, 3).covers(&[1, 2][..]) && !Front::new(key, 3).covers(&[1, 2, 4][..]));
+        assert_eq!(Front::of(&[7; 100][..]).len(), 63);
+    }
+
+    #[test]
+    fn keys_of_a_range_have_a_front_in_common() {
+        assert_eq!(shared_front(&[1, 2, 3], &[1, 2, 9], false), 2);
+        assert_eq!(shared_front(&[1, 2], &[1, 3], true), 2);
+        assert_eq!(shared_front(&[1, 2, 7], &[1, 3], true), 2);
+        assert_eq!(shared_front(&[1, 2], &[1, 3], false), 1);
+        assert_eq!(shared_front(&[1, 2], &[1, 4], true), 1);
+        assert_eq!(shared_front(&[1, u8::MAX], &[2], true), 1);
+        assert_eq!(bits(0b1001).collect::<Vec<_>>(), [0, 3]);
+    }
+}

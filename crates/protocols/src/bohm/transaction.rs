@@ -1,0 +1,368 @@
+//! What a procedure may ask for: reads of the versions before its place in the log, and rows for its placeholders.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{Error, Stop, TableId};
+use polychron_engine::mutations::left_out;
+use polychron_engine::stores::{check_key, check_row};
+use polychron_engine::{Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_memory::{Guard, Local};
+use polychron_schema::{RowMut, RowRef};
+use polychron_sync::atomic::Ordering;
+
+use super::by_hand::Driven;
+use super::execution::HandState;
+use super::moment::Moment;
+use super::planned::{Body, Entry, Parcel, Planned, Want};
+use super::protocol::Shared;
+use super::steps::Step;
+use super::table::{BohmStore, BohmTable};
+use super::writing::Undo;
+
+/// Which entry of the transaction: the planned ones come first, those that were not planned have the highest bit set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Position(pub(super) u32);
+
+pub(super) const UNPLANNED: u32 = 1 << 31;
+
+/// Entries that are looked at one after the other.
+const FEW: usize = 16;
+
+/// A transaction that is being executed, or a snapshot.
+#[derive(Debug)]
+pub struct BohmTransaction<'t> {
+    pub(super) shared: &'t Shared,
+    pub(super) state: &'t mut HandState,
+    pub(super) local: &'t Local,
+    pub(super) guard: Guard<'t>,
+    /// `None`: a snapshot.
+    pub(super) planned: Option<&'t Planned>,
+    pub(super) parcel: Option<&'t Parcel>,
+    /// Versions that begin later are not seen; the version that begins then is its own.
+    pub(super) moment: Moment,
+    /// It must be executed again: it waits for another thread, or cannot be executed as it was planned.
+    pub(super) doomed: bool,
+    /// It is to be planned again.
+    pub(super) again: bool,
+    /// It wrote what it had not named: this run only finds out what there is to plan.
+    pub(super) is_guessing: bool,
+    /// Who drives it.
+    pub(super) driven: Driven,
+    pub(super) is_saving: bool,
+    pub(super) undo: Vec<Undo>,
+    /// The planned entry behind the one that was used last.
+    next: u32,
+    pub(super) trusts_annotations: bool,
+    /// The entries of a transaction that has many, as far as they were looked at.
+    by_hash: BTreeMap<(*const BohmStore, u64), Vec<Position>>,
+    mapped: usize,
+}
+
+impl<'t> BohmTransaction<'t> {
+    /// A transaction that the calling thread has claimed.
+    pub(super) fn planned(
+        shared: &'t Shared,
+        state: &'t mut HandState,
+        local: &'t Local,
+        planned: &'t Planned,
+        moment: Moment,
+    ) -> Self {
+        // SAFETY: it was claimed; the parcel outlives its transactions.
+        let body = unsafe { planned.body() };
+        let mut transaction = Self::new(shared, state, local, moment);
+        transaction.planned = Some(planned);
+        // SAFETY: parcels are kept while the database is open.
+        transaction.parcel = Some(unsafe { body.parcel.as_ref() });
+        transaction.next = body.first;
+        transaction.trusts_annotations =
+            left_out(Step::DistrustAnnotations) || shared.pipeline.is_annotation_valid(moment.batch());
+        transaction
+    }
+
+    /// A snapshot of the last batch that is finished; it is open until it is dropped.
+    pub(super) fn snapshot(shared: &'t Shared, state: &'t mut HandState, local: &'t Local, worker: usize) -> Self {
+        let batch = shared.snapshots.open(worker, &shared.pipeline);
+        let mut transaction = Self::new(shared, state, local, Moment::end_of(batch));
+        transaction.driven = Driven::Snapshot(worker);
+        transaction
+    }
+
+    pub(super) fn new(shared: &'t Shared, state: &'t mut HandState, local: &'t Local, moment: Moment) -> Self {
+        let guard = local.pin();
+        // SAFETY: the transaction holds the guard, and never renews it. Who executes it for another one holds an older one.
+        unsafe { state.tables.renew(&shared.catalog) };
+        Self {
+            shared,
+            state,
+            local,
+            guard,
+            planned: None,
+            parcel: None,
+            moment,
+            doomed: false,
+            again: false,
+            is_guessing: false,
+            driven: Driven::ByThePipeline,
+            is_saving: false,
+            undo: Vec::new(),
+            next: 0,
+            trusts_annotations: false,
+            by_hash: BTreeMap::new(),
+            mapped: 0,
+        }
+    }
+
+    /// Waits for the transactions before it that may write anything.
+    pub(super) fn begin(&mut self) -> Result<(), Stop> {
+        if left_out(Step::AwaitEverything) {
+            return Ok(());
+        }
+        self.await_intents(&self.shared.everything)
+    }
+
+    /// Why it cannot be executed at all: there was no memory for a placeholder.
+    pub(super) fn refusal(&self) -> Option<Error> {
+        let requested = self.planned?.refused.load(Ordering::Relaxed);
+        (requested > 0).then_some(Error::OutOfMemory { requested })
+    }
+
+    /// Whether it is to be planned again, or be executed again.
+    pub(super) fn is_void(&self) -> bool {
+        self.doomed || self.again || self.is_guessing
+    }
+
+    #[inline]
+    pub(super) fn body(&self) -> Option<&'t Body> {
+        // SAFETY: the transaction was claimed by this thread.
+        self.planned.map(|planned| unsafe { planned.body() })
+    }
+
+    #[inline]
+    #[allow(clippy::mut_from_ref, reason = "the list is this thread's alone")]
+    pub(super) fn late(&self) -> Option<&mut Vec<Entry>> {
+        // SAFETY: as for `body`; no operation keeps the reference while it calls another one.
+        self.body().map(|body| unsafe { body.late() })
+    }
+
+    #[inline]
+    pub(super) fn table(&self, id: TableId) -> Result<&'t BohmTable, Error> {
+        let table = polychron_engine::catalog::get(&self.state.tables, id)?;
+        // SAFETY: lists of tables stay for the guard's time, which is longer than the transaction's.
+        Ok(unsafe { &*Arc::as_ptr(table) })
+    }
+
+    #[inline]
+    pub(super) fn step(&self) -> Result<(), Stop> {
+        if self.doomed { Err(Stop::conflict()) } else { Ok(()) }
+    }
+
+    /// Ends the run: the transaction is executed again later.
+    #[cold]
+    pub(super) fn doom(&mut self) -> Stop {
+        self.doomed = true;
+        Stop::conflict()
+    }
+
+    /// Ends the run: the transaction is planned again by its client.
+    #[cold]
+    pub(super) fn plan_again(&mut self) -> Stop {
+        self.again = true;
+        self.doom()
+    }
+
+    #[inline]
+    #[allow(clippy::mut_from_ref, reason = "entries are this thread's alone")]
+    pub(super) fn entry(&self, position: Position) -> &mut Entry {
+        if position.0 & UNPLANNED == 0 {
+            let parcel = self.parcel.expect("a snapshot has no entries");
+            // SAFETY: the planned entries of a claimed transaction are the claimer's; references are not kept.
+            unsafe { parcel.entry(position.0 as usize) }
+        } else {
+            &mut self.late().expect("a snapshot has no entries")[(position.0 & !UNPLANNED) as usize]
+        }
+    }
+
+    /// The planned entries.
+    pub(super) fn planned_positions(&self) -> impl Iterator<Item = Position> + use<> {
+        let (first, end) = self.body().map_or((0, 0), |body| (body.first, body.end));
+        (first..end).map(Position)
+    }
+
+    /// All entries.
+    pub(super) fn positions(&self) -> impl Iterator<Item = Position> + use<> {
+        let late = self.late().map_or(0, |late| late.len() as u32);
+        self.planned_positions().chain((0..late).map(|late| Position(late | UNPLANNED)))
+    }
+
+    /// The entry of a key.
+    #[inline]
+    pub(super) fn own<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Option<Position> {
+        let body = self.body()?;
+        if body.first == body.end && self.late()?.is_empty() {
+            return None;
+        }
+        let (hash, wanted) = (key.hash(), std::ptr::from_ref(store));
+        // Procedures use their keys in the order in which they declare them.
+        if self.next < body.end && self.entry(Position(self.next)).is_of(wanted, hash, key) {
+            self.next += 1;
+            return Some(Position(self.next - 1));
+        }
+        let found = if (body.end - body.first) as usize + self.late()?.len() <= FEW {
+            self.positions().find(|&position| self.entry(position).is_of(wanted, hash, key))
+        } else {
+            self.own_of_many(wanted, hash, key)
+        };
+        if let Some(Position(position)) = found.filter(|position| position.0 & UNPLANNED == 0) {
+            self.next = position + 1;
+        }
+        found
+    }
+
+    /// As [`Self::own`], with a map of all entries.
+    #[cold]
+    pub(super) fn own_of_many<K: EncodedKey>(
+        &mut self,
+        store: *const BohmStore,
+        hash: u64,
+        key: K,
+    ) -> Option<Position> {
+        let mut by_hash = std::mem::take(&mut self.by_hash);
+        for position in self.positions().skip(self.mapped) {
+            let entry = self.entry(position);
+            if entry.is_written() || entry.want == Want::Read {
+                by_hash.entry((entry.store, entry.hash)).or_default().push(position);
+            }
+            self.mapped += 1;
+        }
+        let found = by_hash.get(&(store, hash)).and_then(|positions| {
+            positions.iter().copied().find(|&position| self.entry(position).is_of(store, hash, key))
+        });
+        self.by_hash = by_hash;
+        found
+    }
+
+    /// The entry of a key that the transaction may write.
+    #[inline]
+    pub(super) fn own_written<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Option<Position> {
+        self.own(store, key).filter(|&position| self.entry(position).is_written())
+    }
+}
+
+impl Transaction for BohmTransaction<'_> {
+    #[inline]
+    fn read_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        _projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        let table = self.table(table)?;
+        let found = self.see(&table.primary, key)?;
+        // SAFETY: the version has a row, and the transaction, which might put another one into its own, is borrowed.
+        Ok(found.map(|version| RowRef::from_words(unsafe { version.words() })))
+    }
+
+    #[inline]
+    fn read_row_unvalidated<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        self.read_row(table, key, projection)
+    }
+
+    #[inline]
+    fn update_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        _projection: &Projection,
+        change: impl FnOnce(&mut RowMut<'_>),
+    ) -> Result<bool, Stop> {
+        self.step()?;
+        let table = self.table(table)?;
+        self.change_row(table, key, change)
+    }
+
+    #[inline]
+    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.step()?;
+        check_key(key)?;
+        let table = self.table(table)?;
+        check_row(table, row)?;
+        if table.has_secondaries {
+            self.whole_or_not(|this| this.add_row(table, key, row))
+        } else {
+            self.add_row(table, key, row)
+        }
+    }
+
+    #[inline]
+    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.step()?;
+        check_key(key)?;
+        let table = self.table(table)?;
+        check_row(table, row)?;
+        if table.has_secondaries {
+            self.whole_or_not(|this| {
+                this.remove_row(table, key)?;
+                this.add_row(table, key, row)
+            })
+        } else {
+            self.overwrite_row(table, key, row)
+        }
+    }
+
+    #[inline]
+    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+        self.step()?;
+        let table = self.table(table)?;
+        let mut found = true;
+        let _whole = self.whole_or_not(|this| {
+            found = this.remove_row(table, key)?;
+            Ok(Insertion::Inserted)
+        })?;
+        Ok(found)
+    }
+
+    fn scan_rows(
+        &mut self,
+        scan: &Scan<'_>,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.step()?;
+        let table = self.table(scan.table)?;
+        self.visit_rows(scan, table, visitor)
+    }
+
+    fn savepoint(&mut self) -> Savepoint {
+        self.is_saving = true;
+        Savepoint { position: self.undo.len() }
+    }
+
+    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+        self.step()?;
+        self.undo_to(savepoint.position)
+    }
+
+    #[inline]
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        if let Ok(table) = self.table(table) {
+            table.primary.index().prefetch(key, &self.guard);
+        }
+    }
+
+    /// What is declared was looked up when it was planned.
+    #[inline]
+    fn has_prefetched(&self) -> bool {
+        self.planned.is_some()
+    }
+
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+        Ok(&self.table(table)?.definition)
+    }
+}

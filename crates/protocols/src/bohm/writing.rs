@@ -1,0 +1,187 @@
+//! What a transaction puts into its versions, and versions that were not planned.
+
+use std::ptr::NonNull;
+
+use polychron_base::error::KeyPreview;
+use polychron_base::key::EncodedKey;
+use polychron_base::{Error, Stop};
+use polychron_engine::Insertion;
+use polychron_engine::mutations::left_out;
+use polychron_sync::Backoff;
+
+use super::plan::Superseded;
+use super::planned::{Entry, Put, Want};
+use super::steps::Step;
+use super::table::{BohmStore, Front};
+use super::transaction::{BohmTransaction, Position, UNPLANNED};
+use super::version::Version;
+
+/// What was put before, for going back.
+#[derive(Debug)]
+pub(super) struct Undo {
+    position: Position,
+    put: Put,
+    row: Option<Box<[u64]>>,
+}
+
+impl BohmTransaction<'_> {
+    /// A place for a write that was not planned, with room for so many words of a row, which are enough for the row below.
+    #[cold]
+    pub(super) fn unplanned<K: EncodedKey>(
+        &mut self,
+        store: &BohmStore,
+        key: K,
+        want: Want,
+        words: usize,
+    ) -> Result<Position, Stop> {
+        let planned = self.planned.ok_or(Error::ReadOnly)?;
+        let mut entry = Entry::new(store, key, key.hash(), want, 0);
+        let allocate = || Version::allocate(self.moment, NonNull::from(planned), words, &self.guard);
+        // What takes another version's place makes room in the end.
+        let takes_a_place = store.find(key, &self.guard).is_some();
+        let version = if takes_a_place { self.guard.with_reserve(|_| allocate()) } else { allocate() }?;
+        entry.version = Some(version);
+        if want == Want::Guessed {
+            let chain = store.find(key, &self.guard);
+            version.set_previous(chain.and_then(|chain| chain.head().at(self.moment)));
+            self.is_guessing = true;
+        } else if let Err(error) = self.put_late(store, key, &mut entry, version) {
+            // SAFETY: no chain took it.
+            unsafe { version.free(&self.guard) };
+            return Err(error.into());
+        }
+        let late = self.late().expect("a planned transaction has a list");
+        late.push(entry);
+        Ok(Position((late.len() as u32 - 1) | UNPLANNED))
+    }
+
+    pub(super) fn put_late<K: EncodedKey>(
+        &self,
+        store: &BohmStore,
+        key: K,
+        entry: &mut Entry,
+        version: Version,
+    ) -> Result<(), Error> {
+        let partition = self.shared.partition(entry.hash);
+        let mut backoff = Backoff::new();
+        loop {
+            let chain = store.find_or_make(key, &self.guard)?;
+            if let Ok(superseded) = chain.head().insert(version) {
+                entry.chain = Some(chain);
+                if let Some((version, since)) = superseded {
+                    partition.leave_superseded(Superseded { version, batch: since.batch(), above: None });
+                }
+                return Ok(());
+            }
+            backoff.wait();
+        }
+    }
+
+    /// How a key may be written that was not planned.
+    pub(super) fn unplanned_want<K: EncodedKey>(&self, store: &BohmStore, key: K) -> Result<Want, Stop> {
+        let body = self.body().ok_or(Error::ReadOnly)?;
+        let wanted = std::ptr::from_ref(store);
+        let covers = |position| {
+            let entry = self.entry(position);
+            matches!(entry.want, Want::Front | Want::FrontUpdate)
+                && entry.store == wanted
+                && Front::of(entry.key()).covers(key)
+        };
+        if body.is_everything || self.planned_positions().any(covers) || left_out(Step::RefuseUnplanned) {
+            Ok(Want::Late)
+        } else if body.has_more {
+            Ok(Want::Guessed)
+        } else {
+            Err(Error::Undeclared { table: store.place().table, key: KeyPreview::new(key) }.into())
+        }
+    }
+
+    /// How an entry of a secondary index may be written.
+    pub(super) fn entries_want(&mut self, store: &BohmStore, key: &[u8]) -> Result<Want, Stop> {
+        let body = self.body().ok_or(Error::ReadOnly)?;
+        let wanted = std::ptr::from_ref(store);
+        let table = store.place().table;
+        let (mut is_planned, mut may_write) = (false, false);
+        for position in self.planned_positions() {
+            let entry = self.entry(position);
+            is_planned |= entry.want == Want::Entries && entry.store == wanted;
+            // SAFETY: the client keeps the stores of planned entries.
+            may_write |=
+                matches!(entry.want, Want::Write | Want::Front) && unsafe { (*entry.store).place() }.table == table;
+        }
+        if body.is_everything || is_planned {
+            Ok(Want::Late)
+        } else if body.has_more {
+            Ok(Want::Guessed)
+        } else if may_write {
+            // The index came after the transaction was planned.
+            Err(self.plan_again())
+        } else {
+            Err(Error::Undeclared { table, key: KeyPreview::new(key) }.into())
+        }
+    }
+
+    pub(super) fn save(&mut self, position: Position) {
+        if self.is_saving {
+            let entry = self.entry(position);
+            let version = entry.version.expect("a written key has a version");
+            // SAFETY: the transaction put the row, and writes nothing here.
+            let row = (entry.put == Put::Row).then(|| unsafe { version.words() }.into());
+            self.undo.push(Undo { position, put: entry.put, row });
+        }
+    }
+
+    /// Puts a row.
+    #[inline]
+    pub(super) fn put(&mut self, position: Position, words: &[u64]) -> Result<(), Stop> {
+        self.save(position);
+        let entry = self.entry(position);
+        let version = entry.version.expect("a written key has a version");
+        // SAFETY: the transaction is executed here, and views of its rows borrow it.
+        unsafe { version.put(words, &self.guard) }?;
+        entry.put = Put::Row;
+        Ok(())
+    }
+
+    /// Deletes the row.
+    pub(super) fn put_deletion(&mut self, position: Position) {
+        self.save(position);
+        self.entry(position).put = Put::Deletion;
+    }
+
+    /// Runs one operation; when it fails or refuses, what it put is undone.
+    pub(super) fn whole_or_not(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<Insertion, Stop>,
+    ) -> Result<Insertion, Stop> {
+        let (before, was_saving) = (self.undo.len(), self.is_saving);
+        self.is_saving = true;
+        let outcome = work(self);
+        self.is_saving = was_saving;
+        if !matches!(outcome, Ok(Insertion::Inserted)) {
+            self.undo_to(before)?;
+        } else if !was_saving {
+            self.undo.truncate(before);
+        }
+        outcome
+    }
+
+    pub(super) fn undo_to(&mut self, len: usize) -> Result<(), Stop> {
+        while self.undo.len() > len {
+            let Undo { position, put, row } = self.undo.pop().expect("there are more");
+            if left_out(Step::UndoWrites) {
+                continue;
+            }
+            let entry = self.entry(position);
+            entry.put = put;
+            if let (Some(row), Some(version)) = (row, entry.version) {
+                // SAFETY: as in `put`.
+                let restored = self.guard.with_reserve(|guard| unsafe { version.put(&row, guard) });
+                if restored.is_err() {
+                    return Err(self.plan_again());
+                }
+            }
+        }
+        Ok(())
+    }
+}

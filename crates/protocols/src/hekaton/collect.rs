@@ -1,0 +1,310 @@
+//! Collection: what no transaction sees any more, now or later, goes.
+//!
+//! A committed write leaves an item, its record with the end of the transaction. When every transaction that may write reads at that
+//! moment or later, the record's list is gone through, under its collection latch, and every version is taken out that is visible at
+//! no moment that is held. So a long snapshot holds what it sees, and nothing more; what a collector leaves for its sake is looked at
+//! again when it has ended.
+//!
+//! * The first settled version stays, and so does what lies directly under one that is not settled: whoever aborts puts that on top.
+//! * What is older than a version that began before all moments held is out of everybody's reach: nobody goes past that one. It is
+//!   freed at once. Everything else that is taken out may still be stood on, and waits for the epochs.
+//! * A record whose only version is a deletion that everybody sees is closed, and its key leaves the index.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::{Arc, PoisonError};
+
+use polychron_engine::mutations::left_out;
+use polychron_engine::stores::{OwnedKey, Place};
+use polychron_memory::Guard;
+use polychron_sync::Mutex;
+use polychron_sync::atomic::{AtomicBool, Ordering};
+
+use super::steps::Step;
+use super::table::HekatonTable;
+use super::transactions::{Held, Transactions};
+use super::version::{Record, Version};
+
+/// How many transactions begin before the moments that are held are looked up again: a look at every worker's slot.
+const LOOK_EVERY: u32 = 16;
+
+/// The same while something waits for a snapshot to end: what is taken out from under it comes back when the reader leaves its epoch.
+const LOOK_EVERY_BEHIND: u32 = 2;
+
+/// Items that are worked off at most when a transaction begins, beside a share of the backlog.
+const AT_ONCE: usize = 256;
+
+/// The key of a record that was deleted.
+#[derive(Debug)]
+pub(super) struct Tombstone {
+    pub(super) place: Place,
+    pub(super) key: OwnedKey,
+}
+
+/// A record that has something to be collected. It holds a share of the record.
+#[derive(Debug)]
+pub(super) struct Item {
+    record: Record,
+    /// Since when what is to be collected is over.
+    over_at: u64,
+    tombstone: Option<Tombstone>,
+}
+
+/// An item that waits for a snapshot to end; ordered by when it is looked at again.
+#[derive(Debug)]
+struct Kept(Item);
+
+impl PartialEq for Kept {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.over_at == other.0.over_at
+    }
+}
+
+impl Eq for Kept {}
+
+impl PartialOrd for Kept {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Kept {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.over_at.cmp(&other.0.over_at)
+    }
+}
+
+/// Items of workers that left.
+#[derive(Debug, Default)]
+pub(super) struct Orphans {
+    any: AtomicBool,
+    items: Mutex<VecDeque<Item>>,
+}
+
+/// What is left of a record.
+enum Left {
+    /// Nothing to collect.
+    Clean,
+    /// Something that is over at this moment and still seen.
+    Seen(u64),
+    /// Nothing at all: the key is to leave the index.
+    Closed,
+    /// Another collector is at it.
+    Busy,
+}
+
+/// A worker's queues.
+#[derive(Debug, Default)]
+pub(super) struct Collector {
+    items: VecDeque<Item>,
+    kept: BinaryHeap<Reverse<Kept>>,
+    held: Held,
+    since_look: u32,
+}
+
+impl Collector {
+    /// Adds an item; the caller keeps the record until then.
+    #[inline]
+    pub(super) fn push(&mut self, record: Record, over_at: u64, tombstone: Option<Tombstone>) {
+        record.share();
+        self.push_shared(record, over_at, tombstone);
+    }
+
+    /// As [`Self::push`], of a record of which the caller has a share to give.
+    pub(super) fn push_shared(&mut self, record: Record, over_at: u64, tombstone: Option<Tombstone>) {
+        self.items.push_back(Item { record, over_at, tombstone });
+    }
+
+    /// A transaction is about to begin.
+    #[inline]
+    pub(super) fn step(
+        &mut self,
+        transactions: &Transactions,
+        orphans: &Orphans,
+        tables: &[Option<Arc<HekatonTable>>],
+        guard: &Guard<'_>,
+    ) {
+        self.since_look += 1;
+        if self.since_look >= if self.kept.is_empty() { LOOK_EVERY } else { LOOK_EVERY_BEHIND } {
+            self.since_look = 0;
+            self.work(AT_ONCE.max(self.items.len() / 4), transactions, orphans, tables, guard);
+        }
+    }
+
+    /// Works off up to `limit` items, those of workers that left included.
+    #[inline(never)]
+    pub(super) fn work(
+        &mut self,
+        limit: usize,
+        transactions: &Transactions,
+        orphans: &Orphans,
+        tables: &[Option<Arc<HekatonTable>>],
+        guard: &Guard<'_>,
+    ) {
+        orphans.move_to(&mut self.items);
+        if self.items.is_empty() && self.kept.is_empty() {
+            return;
+        }
+        transactions.held(&mut self.held);
+        if left_out(Step::AwaitReaders) {
+            self.held = Held { from: transactions.latest(), single: Vec::new() };
+        }
+        let oldest = self.held.oldest();
+        for _ in 0..limit {
+            let item = match (self.items.front(), self.kept.peek()) {
+                (_, Some(Reverse(Kept(kept)))) if kept.over_at <= oldest => {
+                    let Some(Reverse(Kept(item))) = self.kept.pop() else { return };
+                    item.record.let_item_go(item.tombstone.is_some());
+                    item
+                }
+                (Some(front), _) if front.over_at <= self.held.from => {
+                    let Some(item) = self.items.pop_front() else { return };
+                    item
+                }
+                _ => return,
+            };
+            self.see_to(item, tables, guard);
+        }
+    }
+
+    /// How many items wait.
+    pub(super) fn len(&self) -> usize {
+        self.items.len() + self.kept.len()
+    }
+
+    fn see_to(&mut self, item: Item, tables: &[Option<Arc<HekatonTable>>], guard: &Guard<'_>) {
+        let record = item.record;
+        match collect(record, item.tombstone.is_some(), &self.held, guard) {
+            Left::Clean => {}
+            Left::Busy => {
+                self.items.push_back(item);
+                return;
+            }
+            Left::Seen(over_at) => {
+                if record.keep_item(item.tombstone.is_some()) {
+                    self.kept.push(Reverse(Kept(Item { over_at, ..item })));
+                    return;
+                }
+            }
+            Left::Closed => {
+                if let Some(tombstone) = &item.tombstone {
+                    unlink(record, tombstone, tables, guard);
+                }
+            }
+        }
+        // SAFETY: the item's share.
+        unsafe { record.release(guard) };
+    }
+
+    /// The worker leaves: others see to what it had not collected.
+    pub(super) fn leave(&mut self, orphans: &Orphans) {
+        let kept = std::mem::take(&mut self.kept);
+        self.items.extend(kept.into_iter().map(|Reverse(Kept(item))| {
+            item.record.let_item_go(item.tombstone.is_some());
+            item
+        }));
+        if !self.items.is_empty() {
+            orphans.items.lock().unwrap_or_else(PoisonError::into_inner).append(&mut self.items);
+            // A hint only: the lock carries the items.
+            orphans.any.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Orphans {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.items.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    fn move_to(&self, items: &mut VecDeque<Item>) {
+        if self.any.load(Ordering::Relaxed) {
+            self.any.store(false, Ordering::Relaxed);
+            items.append(&mut self.items.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+/// Takes the key of a closed record out of its index.
+fn unlink(record: Record, tombstone: &Tombstone, tables: &[Option<Arc<HekatonTable>>], guard: &Guard<'_>) {
+    let Place { table, index } = tombstone.place;
+    let table = tables.get(table.position()).and_then(Option::as_deref);
+    // A dropped table or index gives its records back as a whole, with the index's share of each.
+    let Some(store) = table.and_then(|table| table.store(index).ok()) else { return };
+    match &tombstone.key {
+        OwnedKey::Short(key) => store.index().remove(*key, record.handle(), guard),
+        OwnedKey::Long(key) => store.index().remove(&**key, record.handle(), guard),
+    };
+    // SAFETY: the share of the index, which has forgotten the record.
+    unsafe { record.release(guard) };
+}
+
+/// Collects one record.
+fn collect(record: Record, is_tombstone: bool, held: &Held, guard: &Guard<'_>) -> Left {
+    if !record.try_collect() {
+        return Left::Busy;
+    }
+    let left = collect_latched(record, is_tombstone, held, guard);
+    record.end_collection();
+    left
+}
+
+fn collect_latched(record: Record, is_tombstone: bool, held: &Held, guard: &Guard<'_>) -> Left {
+    let Some(latest) = record.latest() else { return Left::Clean };
+    let mut first = latest;
+    while first.begin().settled().is_none() {
+        let Some(next) = first.next() else { return Left::Clean };
+        first = next;
+    }
+    let older = prune(first, held, guard);
+    let over = first.begin().settled().zip(first.end().settled()).filter(|_| is_tombstone && first == latest);
+    match (older, over) {
+        (None, None) => Left::Clean,
+        (None, Some((begin, end))) if held.sees(begin, end) => Left::Seen(end),
+        (None, Some(_)) => {
+            if !record.replace_top(first, None) {
+                // The key was inserted again just now.
+                return Left::Clean;
+            }
+            // SAFETY: the record is closed, so nobody finds the version from now on; who stands on it has a guard.
+            unsafe { first.retire(guard) };
+            Left::Closed
+        }
+        (Some(older), over) => Left::Seen(over.map_or(older, |(_, end)| older.min(end))),
+    }
+}
+
+/// Takes versions under the first settled one out. Answers the earliest moment at which one that stays is over.
+fn prune(first: Version, held: &Held, guard: &Guard<'_>) -> Option<u64> {
+    let oldest = held.oldest();
+    let (mut above, mut earliest) = (first, None);
+    while let Some(version) = above.next() {
+        let over_at = above.begin().settled();
+        if over_at.is_some_and(|over_at| over_at <= oldest) {
+            above.set_next(None);
+            let mut next = Some(version);
+            while let Some(gone) = next {
+                next = gone.next();
+                // SAFETY: every moment that is read from now on, or has been, sees the version above or a later one.
+                unsafe { gone.free(guard) };
+            }
+            break;
+        }
+        let lived = version.begin().settled().zip(version.end().settled());
+        match lived {
+            Some((begin, end)) if over_at.is_some() && !held.sees(begin, end) => {
+                above.set_next(version.next());
+                // SAFETY: it has left the list, so only who stands on it, or on another one that has left, can come to it: under a
+                // guard of now.
+                unsafe { version.retire(guard) };
+            }
+            _ => {
+                // What is not settled yet is looked at again soon.
+                let over_at = over_at.unwrap_or(held.from + 1);
+                earliest = Some(earliest.map_or(over_at, |earliest: u64| earliest.min(over_at)));
+                above = version;
+            }
+        }
+    }
+    earliest
+}

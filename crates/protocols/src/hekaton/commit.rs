@@ -1,0 +1,261 @@
+//! Commit and roll-back.
+//!
+//! 1. Draw the end: from now on others may read what was written, on condition.
+//! 2. Validate: what was read is visible at the end, too.
+//! 3. Wait until all have committed on which this one depends.
+//! 4. Commit: one store, with which all versions begin and all locked ones are over.
+//! 5. Write the end into the versions, in place of the id.
+
+use polychron_base::{Abort, IndexId, Reason, Stop};
+use polychron_engine::mutations::{left_out, pass};
+use polychron_engine::redo::{self, Redo};
+use polychron_engine::stores::{OwnedKey, Place};
+
+use super::collect::Tombstone;
+use super::level::Level;
+use super::sets::{Kind, Read, Target, Write};
+use super::steps::{Point, Step};
+use super::transaction::HekatonTransaction;
+use super::transactions::{Basis, End, Look};
+use super::version::{INFINITY, Stamp, TransactionId, Version};
+
+impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
+    /// Commits a transaction that wrote. After an error the transaction is undone when it is dropped.
+    pub(super) fn commit_writes(&mut self) -> Result<(), Stop> {
+        pass(Point::Committing);
+        self.know_all_indexes()?;
+        let transactions = &self.shared.transactions;
+        let end = transactions.prepare(self.id, || pass(Point::Drawn));
+        self.state.known = end;
+        pass(Point::Preparing);
+        if L::VALIDATES {
+            self.validate(end)?;
+        }
+        pass(Point::Validated);
+        if !self.await_others() {
+            return Err(self.cascade());
+        }
+        self.log(end);
+        transactions.decide(self.id, true);
+        self.settle(end);
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn await_others(&self) -> bool {
+        left_out(Step::AwaitOthers) || self.shared.transactions.await_others(self.id)
+    }
+
+    /// A transaction that began before an index was added keeps no entries of it up, so it must not change a row whose
+    /// entry was made by one that began later. The writer of that entry knew the catalog's new version and ended before this
+    /// transaction could write the row; so it sees the version here.
+    #[inline]
+    fn know_all_indexes(&mut self) -> Result<(), Stop> {
+        let known = self.state.tables.is_present(&self.shared.catalog) || left_out(Step::KnowAllIndexes);
+        if known { Ok(()) } else { self.compare_catalogs() }
+    }
+
+    #[cold]
+    fn compare_catalogs(&mut self) -> Result<(), Stop> {
+        let written = self.state.sets.writes().iter().map(|write| write.place);
+        let place = self.state.tables.outdated(&self.shared.catalog, written);
+        place.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
+    }
+
+    /// Whether everything that was read is the same at the end.
+    fn validate(&mut self, end: u64) -> Result<(), Stop> {
+        for at in 0..self.state.sets.reads.len() {
+            let Read { target, place } = self.state.sets.reads[at];
+            let holds = match target {
+                Target::Version(version) => self.is_still_visible(version, end),
+                Target::Record(record) => self.shows_nothing(record, end),
+            };
+            if !holds {
+                let (reason, version) = match target {
+                    Target::Version(version) => (Reason::StaleRead, Some(version)),
+                    Target::Record(record) => (Reason::Phantom, record.latest()),
+                };
+                return Err(self.conflict(reason, place, version));
+            }
+        }
+        if left_out(Step::CompareNodes) {
+            return Ok(());
+        }
+        // SAFETY: the stamps were taken under this transaction's guard.
+        match unsafe { self.state.sets.nodes.first_broken() } {
+            None => Ok(()),
+            Some(place) => Err(self.conflict(Reason::Phantom, place, None)),
+        }
+    }
+
+    /// A version that was visible at the beginning still is, unless somebody ended it. What a preparing transaction ends before counts
+    /// as ended.
+    #[inline]
+    fn is_still_visible(&self, version: Version, end: u64) -> bool {
+        let state = self.shared.transactions.end_at(version, end, self.id);
+        matches!(state, End::Open | End::Over(Basis::Own)) || left_out(Step::CompareVersions)
+    }
+
+    /// A record that showed no row shows none, or one of this transaction's own.
+    #[inline]
+    fn shows_nothing(&self, record: super::version::Record, end: u64) -> bool {
+        let look = self.shared.transactions.look(record, end, self.id);
+        let nothing = match look {
+            Look::Row(_, basis) => basis == Basis::Own,
+            // What a preparing transaction deletes may come back.
+            Look::Nothing(basis, _) => !matches!(basis, Basis::On(_)),
+        };
+        nothing || left_out(Step::CompareRecords)
+    }
+
+    /// Hands the changes of rows to the log.
+    fn log(&self, end: u64) {
+        if !R::ENABLED {
+            return;
+        }
+        let (redo, worker) = (&self.shared.redo, self.state.slot);
+        for write in self.state.sets.writes() {
+            if write.place.index != IndexId::PRIMARY {
+                continue;
+            }
+            let row = write.made.map(Version::row);
+            let change = row.as_ref().map_or(redo::Change::Delete, |row| redo::Change::Put(row.as_words()));
+            redo.change(worker, end.into(), write.place.table, self.state.sets.key(write), change);
+        }
+        redo.committed(worker, end.into());
+    }
+
+    /// Writes the end in place of the id, and leaves what is over to the collector.
+    fn settle(&mut self, end: u64) {
+        for write in self.state.sets.writes() {
+            if let Some(made) = write.made {
+                made.set_begin(end);
+            }
+            if let Some(replaced) = write.replaced {
+                replaced.set_begin(INFINITY);
+                // SAFETY: it has left the list, and is this transaction's.
+                unsafe { replaced.retire(&self.guard) };
+            }
+            if let Some(locked) = write.locked {
+                locked.set_end(end);
+            }
+        }
+        let super::worker::State { sets, collector, .. } = &mut *self.state;
+        for write in sets.writes() {
+            let tombstone = (write.kind == Kind::Delete)
+                .then(|| Tombstone { place: write.place, key: OwnedKey::new(sets.key(write)) });
+            let covers = write.locked.is_some() || write.made.is_some_and(|made| made.next().is_some());
+            if covers {
+                collector.push(write.record, end, tombstone);
+            }
+        }
+    }
+
+    /// Undoes the whole transaction.
+    #[cold]
+    pub(super) fn abort(&mut self) {
+        self.shared.transactions.decide(self.id, false);
+        self.undo_writes(0);
+    }
+
+    /// Undoes the writes from `from` on, newest first. What they told of the present goes on being protected, for the transaction
+    /// may go on.
+    pub(super) fn undo_writes(&mut self, from: usize) {
+        while let Some(write) = self.state.sets.pop(from) {
+            if L::VALIDATES && !self.doomed {
+                self.remember_undone(&write);
+            }
+            if let Some(made) = write.made {
+                self.take_out(&write, made);
+            }
+            if let Some(locked) = write.locked {
+                // What was locked on top of an own version is free again, and so is another's.
+                locked.set_end(INFINITY);
+            }
+        }
+    }
+
+    /// A version that was locked was read, and a key that was inserted was seen to be absent.
+    fn remember_undone(&mut self, write: &Write) {
+        let place = write.place;
+        if let Some(locked) = write.locked
+            && !self.is_own(locked)
+            && !left_out(Step::ReadsOfUndone)
+        {
+            self.state.sets.reads.push(Read { target: Target::Version(locked), place });
+        }
+        if write.kind == Kind::Insert {
+            // What the transaction had deleted itself comes back.
+            let below = write.made.and_then(Version::next);
+            let was_own = below.is_some_and(|below| below.end() == Stamp::By(self.id));
+            if !was_own && !left_out(Step::ReadsOfUndone) {
+                self.state.sets.reads.push(Read { target: Target::Record(write.record), place });
+            }
+            let store = self.table(place.table).and_then(|table| table.store(place.index));
+            if let Ok(store) = store
+                && !left_out(Step::NodesOfUndone)
+            {
+                let stamp = store.index().get(self.state.sets.key(write), &self.guard).stamp;
+                self.state.sets.nodes.add(stamp, place);
+            }
+        }
+    }
+
+    /// Takes an own version off its record.
+    fn take_out(&mut self, write: &Write, made: Version) {
+        let (record, guard) = (write.record, &self.guard);
+        made.set_begin(INFINITY);
+        if let Some(replaced) = write.replaced {
+            let restored = record.replace_top(made, Some(replaced));
+            debug_assert!(restored, "nobody else puts anything on an own version");
+            // SAFETY: it has left the list; who stands on it has a guard.
+            unsafe { made.retire(guard) };
+            return;
+        }
+        // Until the version is off, the record cannot be closed; from then on the share keeps it.
+        record.share();
+        let mut state = std::mem::take(&mut self.state.collector);
+        // SAFETY: as above.
+        let closed = record.pop(made, |popped| unsafe { popped.retire(guard) });
+        let over = record.latest().filter(|_| write.kind == Kind::Insert).and_then(|top| top.end().settled());
+        if closed {
+            let store = self.table(write.place.table).and_then(|table| table.store(write.place.index));
+            if let Ok(store) = store {
+                store.index().remove(self.state.sets.key(write), record.handle(), guard);
+            }
+            // SAFETY: the share of the index, which has forgotten the record, and the one that was taken above.
+            unsafe {
+                record.release(guard);
+                record.release(guard);
+            }
+        } else if let Some(end) = over {
+            // A deleted row is on top again, whose tombstone may have been passed over meanwhile.
+            let tombstone = Tombstone { place: write.place, key: OwnedKey::new(self.state.sets.key(write)) };
+            state.push_shared(record, end, Some(tombstone));
+        } else {
+            // SAFETY: the share that was taken above.
+            unsafe { record.release(guard) };
+        }
+        self.state.collector = state;
+    }
+
+    /// Keeps why the transaction conflicts. The key is taken from a version.
+    #[cold]
+    pub(super) fn conflict(&mut self, reason: Reason, place: Place, version: Option<Version>) -> Stop {
+        let key = version.filter(|&version| self.is_readable(version)).and_then(|version| {
+            let table = self.state.tables.get(place.table.position()).and_then(Option::as_deref);
+            table.and_then(|table| self.key_in(table, place.index, version.row()))
+        });
+        self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
+        self.doomed = !left_out(Step::StayDoomed);
+        Stop::conflict()
+    }
+
+    /// Whether nobody changes the version's row any more.
+    fn is_readable(&self, version: Version) -> bool {
+        match version.begin() {
+            Stamp::At(_) => true,
+            Stamp::By(id) => id == self.id && id != TransactionId::NONE,
+        }
+    }
+}

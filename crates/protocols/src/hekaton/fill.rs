@@ -1,0 +1,85 @@
+//! Work over whole tables: filling a new secondary index while transactions run, and counting versions.
+
+use std::sync::{Arc, PoisonError};
+
+use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::{Keys, for_each, wait_for};
+use polychron_engine::{Mode, Versions, drive};
+
+use super::level::Level;
+use super::protocol::{Hekaton, Shared};
+use super::table::HekatonTable;
+use super::transaction::HekatonTransaction;
+use super::version::Record;
+use super::worker::HekatonWorker;
+
+/// Rows whose entries are made in one transaction: few, so that it seldom meets a writer and is quickly repeated.
+const ROWS_AT_ONCE: usize = 64;
+
+/// Makes the entries of a new index that the catalog shows already, but that is not read yet.
+///
+/// Writers that know the index keep it up from their first transaction on. Once every transaction that did not know it has
+/// ended, each row is either old, and its key is collected here, or its writer made the entry. The rows are then read and
+/// the entries made in ordinary transactions, so a writer of the same row conflicts with the filling, which tries again.
+/// Answers a moment at which all entries are there. One index at a time: there is one slot for this.
+pub(super) fn fill<L: Level, R: Redo + Default>(
+    database: &Arc<Hekaton<L, R>>,
+    table: TableId,
+    index: IndexId,
+) -> Result<u64, Error> {
+    let shared = &database.shared;
+    let _alone = shared.filling.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut worker = HekatonWorker::own(shared)?;
+    let epochs = shared.memory.epochs();
+    wait_for(epochs, epochs.current());
+    let mut keys = Keys::default();
+    let (_, tables) = shared.catalog.snapshot();
+    let store = Arc::clone(&polychron_engine::catalog::get(&tables, table)?.primary);
+    shared.keeper.with_guard(|guard| for_each(store.index(), guard, &mut |key, _| keys.push(key)));
+    for first in (0..keys.len()).step_by(ROWS_AT_ONCE) {
+        let rows = first..keys.len().min(first + ROWS_AT_ONCE);
+        drive::transact(&mut worker, Mode::ReadWrite, &mut |transaction| {
+            rows.clone().try_for_each(|row| transaction.fill_entry(table, index, keys.get(row)))
+        })?;
+    }
+    Ok(shared.transactions.latest())
+}
+
+/// How many versions each record has besides the newest.
+pub(super) fn count_versions<L: Level, R: Redo>(shared: &Shared<L, R>) -> Versions {
+    let mut versions = Versions::default();
+    let (_, tables) = shared.catalog.snapshot();
+    shared.keeper.with_guard(|guard| {
+        for table in tables.iter().flatten() {
+            for_each(table.primary.index(), guard, &mut |_, handle| {
+                // SAFETY: the handle was found under the guard.
+                let record = unsafe { Record::from_handle(handle) };
+                // Under its latch nothing leaves the list; a record that is being collected is not counted.
+                if record.try_collect() {
+                    versions.count(extra_versions(record));
+                    record.end_collection();
+                }
+            });
+        }
+    });
+    versions
+}
+
+fn extra_versions(record: Record) -> usize {
+    let mut version = record.latest();
+    let mut count: usize = 0;
+    while let Some(present) = version {
+        count += 1;
+        version = present.next();
+    }
+    count.saturating_sub(1)
+}
+
+impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
+    /// Makes one row's entry in an index that is being filled.
+    fn fill_entry(&mut self, table: TableId, index: IndexId, key: &[u8]) -> Result<(), Stop> {
+        let table: &HekatonTable = self.table(table)?;
+        self.make_entry(table, table.store(index)?, key)
+    }
+}

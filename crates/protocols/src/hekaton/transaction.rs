@@ -1,0 +1,587 @@
+//! A running transaction: reads and writes on records, savepoints. `rows.rs` makes rows of them and keeps secondary indexes up;
+//! `commit.rs` ends it.
+
+use std::ops::ControlFlow;
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{Error, IndexId, Reason, Stop, TableId};
+use polychron_engine::catalog::Tables;
+use polychron_engine::mutations::left_out;
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::{Batch, Place, check_key};
+use polychron_engine::{Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_index::{AnyIndex, Inserted, Lookup};
+use polychron_memory::Guard;
+use polychron_schema::{RowBuffer, RowMut, RowRef};
+use polychron_sync::Backoff;
+
+use super::level::Level;
+use super::protocol::Shared;
+use super::sets::{Kind, Read, Target, Write};
+use super::steps::Step;
+use super::table::{HekatonTable, Store};
+use super::transactions::{Basis, Blank, Look};
+use super::version::{Record, Stamp, TransactionId, Version};
+use super::worker::State;
+
+/// Memory that operations use one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    /// The row that is being changed.
+    pub(super) row: RowBuffer,
+    /// A secondary entry's words.
+    pub(super) entry: RowBuffer,
+    /// Handles of a scan.
+    pub(super) batch: Batch,
+}
+
+/// After how many operations a snapshot leaves its epoch for the present one: often enough that a slow reader does not hold
+/// up the clock, seldom enough that the barrier costs nothing.
+const RENEW_EVERY: u32 = 64;
+
+/// A running transaction.
+#[derive(Debug)]
+pub struct HekatonTransaction<'w, L: Level, R: Redo> {
+    pub(super) shared: &'w Shared<L, R>,
+    pub(super) state: &'w mut State,
+    pub(super) guard: Guard<'w>,
+    pub(super) id: TransactionId,
+    /// The moment at which it reads.
+    pub(super) moment: u64,
+    pub(super) snapshot: bool,
+    /// The transaction on which this one was made to depend last.
+    depends_on: Option<TransactionId>,
+    /// The tables, once a snapshot has left the epoch in which it found them.
+    kept: Option<Tables<HekatonTable>>,
+    /// After a conflict every call conflicts.
+    pub(super) doomed: bool,
+    ended: bool,
+    pub(super) until_renewal: u32,
+}
+
+/// What a look-up came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Found {
+    /// The key shows no row.
+    Nothing,
+    /// The version that the transaction sees.
+    Row(Record, Version),
+}
+
+/// Whether a row that is found is remembered. A row that is going to be locked need not be: nobody else can end it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remember {
+    Rows,
+    Nothing,
+}
+
+impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
+    pub(super) fn new(shared: &'w Shared<L, R>, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
+        debug_assert!(state.sets.writes().is_empty(), "the transaction before left something behind");
+        let snapshot = mode == Mode::Snapshot;
+        let (id, moment) = if snapshot {
+            state.counters.snapshot(0);
+            (TransactionId::NONE, shared.transactions.begin_snapshot(state.slot, state.known))
+        } else {
+            shared.transactions.begin(state.slot, state.known)
+        };
+        state.known = moment;
+        state.fingers.clear();
+        Self {
+            shared,
+            state,
+            guard,
+            id,
+            moment,
+            snapshot,
+            depends_on: None,
+            kept: None,
+            doomed: false,
+            ended: false,
+            until_renewal: RENEW_EVERY,
+        }
+    }
+
+    #[inline]
+    pub(super) fn table(&self, id: TableId) -> Result<&'w HekatonTable, Error> {
+        let table = polychron_engine::catalog::get(&self.state.tables, id)?;
+        // SAFETY: the worker's list of tables changes only between transactions, and stays for the guard's time or is kept,
+        // so the table outlives the transaction.
+        Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
+    }
+
+    /// Called at the start of every operation: conflicts stick, and who read what was undone since is stopped.
+    #[inline]
+    pub(super) fn step(&mut self) -> Result<(), Stop> {
+        if self.doomed {
+            return Err(Stop::conflict());
+        }
+        if self.snapshot {
+            self.until_renewal -= 1;
+            if self.until_renewal == 0 {
+                self.renew();
+            }
+        } else if self.depends_on.is_some() && self.shared.transactions.pending(self.id).is_none() {
+            return Err(self.cascade());
+        }
+        Ok(())
+    }
+
+    /// A snapshot leaves its epoch for the present one, so that it holds back nothing but the versions it can see.
+    #[cold]
+    fn renew(&mut self) {
+        self.until_renewal = RENEW_EVERY;
+        self.state.fingers.clear();
+        self.kept.get_or_insert_with(|| self.state.tables.keep());
+        self.guard.refresh();
+    }
+
+    /// A transaction on which this one depends was undone.
+    #[cold]
+    pub(super) fn cascade(&mut self) -> Stop {
+        let place = self.state.sets.reads.first().map(|read| read.place);
+        let place = place.or_else(|| self.state.sets.writes().first().map(|write| write.place));
+        self.conflict(Reason::StaleRead, place.unwrap_or(Place { table: TableId(0), index: IndexId::PRIMARY }), None)
+    }
+
+    fn writable(&mut self) -> Result<(), Stop> {
+        if self.snapshot {
+            return Err(Error::ReadOnly.into());
+        }
+        self.step()
+    }
+
+    /// What a record shows, once it is clear on what that rests.
+    #[inline]
+    pub(super) fn look(&mut self, record: Record) -> Look {
+        let transactions = &self.shared.transactions;
+        loop {
+            let look = transactions.look(record, self.moment, self.id);
+            let (Look::Row(_, basis) | Look::Nothing(basis, _)) = look;
+            let Basis::On(other) = basis else { return look };
+            if self.snapshot {
+                transactions.await_outcome(other);
+            } else if self.depends_on == Some(other)
+                || left_out(Step::DependOnOthers)
+                || transactions.depend(self.id, other)
+            {
+                self.depends_on = Some(other);
+                return look;
+            }
+        }
+    }
+
+    #[inline]
+    fn tracks(&self) -> bool {
+        L::VALIDATES && !self.snapshot
+    }
+
+    #[inline]
+    fn remember(&mut self, target: Target, place: Place, basis: Basis) {
+        if self.tracks() && basis != Basis::Own {
+            self.state.sets.reads.push(Read { target, place });
+        }
+    }
+
+    /// Finds the row of a key; that there is none is protected, and if asked for, the row.
+    #[inline]
+    pub(super) fn find<K: EncodedKey>(&mut self, store: &Store, key: K, remember: Remember) -> Result<Found, Stop> {
+        if self.state.hints.any()
+            && let Some(found) = self.find_hinted(store, key, remember)
+        {
+            return Ok(found);
+        }
+        let Lookup { handle, stamp } = self.look_up(store, key);
+        let Some(handle) = handle else {
+            if self.tracks() && !left_out(Step::NodesOfMisses) {
+                self.state.sets.nodes.add(stamp, store.place);
+            }
+            return Ok(Found::Nothing);
+        };
+        // SAFETY: the handle was found under this transaction's guard.
+        let record = unsafe { Record::from_handle(handle) };
+        Ok(self.read_record(record, stamp, store.place, remember))
+    }
+
+    /// Reads a record that was found where the stamp stands.
+    #[inline]
+    pub(super) fn read_record(
+        &mut self,
+        record: Record,
+        stamp: polychron_index::Stamp,
+        place: Place,
+        remember: Remember,
+    ) -> Found {
+        match self.look(record) {
+            Look::Row(version, basis) => {
+                if remember == Remember::Rows {
+                    self.remember(Target::Version(version), place, basis);
+                }
+                Found::Row(record, version)
+            }
+            Look::Nothing(basis, _) => {
+                self.remember(Target::Record(record), place, basis);
+                if self.tracks() && !left_out(Step::NodesOfBlanks) {
+                    self.state.sets.nodes.add(stamp, place);
+                }
+                Found::Nothing
+            }
+        }
+    }
+
+    /// Asks an index; an ordered one near where its last key was.
+    #[inline]
+    fn look_up<K: EncodedKey>(&mut self, store: &Store, key: K) -> Lookup {
+        // SAFETY: fingers are cleared when the transaction begins and when its guard is renewed.
+        unsafe { self.state.fingers.get(store, key, &self.guard) }
+    }
+
+    /// As [`Self::find`], by a hint of the batch; `None` when there is none or it does not lead to a row. A record serves its key
+    /// until it is closed, and one that shows a row is not closed before the transaction ends.
+    #[inline]
+    fn find_hinted<K: EncodedKey>(&mut self, store: &Store, key: K, remember: Remember) -> Option<Found> {
+        if store.place.index != IndexId::PRIMARY || self.snapshot {
+            return None;
+        }
+        let State { hints, tables, .. } = &mut *self.state;
+        if hints.waits() {
+            hints.answer(&tables[..], &self.guard);
+        }
+        let handle = self.state.hints.find(store.place.table, key)?;
+        // SAFETY: the handle was found under this transaction's guard, or under that of its batch.
+        let record = unsafe { Record::from_handle(handle) };
+        let Look::Row(version, basis) = self.look(record) else {
+            return left_out(Step::RefuseEmptyHints).then_some(Found::Nothing);
+        };
+        if remember == Remember::Rows {
+            self.remember(Target::Version(version), store.place, basis);
+        }
+        Some(Found::Row(record, version))
+    }
+
+    /// Whether a version is this transaction's own.
+    #[inline]
+    pub(super) fn is_own(&self, version: Version) -> bool {
+        version.begin() == Stamp::By(self.id)
+    }
+
+    /// A version may be written if nobody else has written it.
+    #[inline]
+    pub(super) fn check_unwritten(&mut self, record: Record, version: Version, place: Place) -> Result<(), Stop> {
+        match version.end() {
+            Stamp::At(super::version::INFINITY) => Ok(()),
+            Stamp::By(other) if other == self.id => Ok(()),
+            end => Err(self.write_conflict(record, end, place)),
+        }
+    }
+
+    #[cold]
+    fn write_conflict(&mut self, record: Record, end: Stamp, place: Place) -> Stop {
+        let reason = if matches!(end, Stamp::At(_)) { Reason::WrittenLater } else { Reason::BeingWritten };
+        self.conflict(reason, place, record.latest())
+    }
+
+    /// Makes a version, or refuses.
+    #[inline]
+    fn make(&self, row: &[u64], next: Option<Version>) -> Result<Version, Error> {
+        Ok(Version::new(self.id, row, next, &self.guard)?)
+    }
+
+    /// The version to lock in place of the one that was read, when a test leaves the refusal out.
+    fn latest_instead(record: Record, version: Version) -> Version {
+        if left_out(Step::RefuseOverwritten) { record.latest().unwrap_or(version) } else { version }
+    }
+
+    /// Writes a row in the place of the version that the transaction sees.
+    #[inline]
+    pub(super) fn write_version<K: EncodedKey>(
+        &mut self,
+        place: Place,
+        (record, version): (Record, Version),
+        key: K,
+        row: &[u64],
+    ) -> Result<(), Stop> {
+        if self.is_own(version) {
+            return self.rewrite(place, (record, version), row);
+        }
+        let version = Self::latest_instead(record, version);
+        let made = self.make(row, Some(version))?;
+        if !version.lock(self.id) {
+            // SAFETY: it was made just now, and nobody has seen it.
+            unsafe { made.free(&self.guard) };
+            return Err(self.write_conflict(record, version.end(), place));
+        }
+        // An insertion that is undone takes its key out; so does who has written on top of it, if that comes last.
+        let keep = R::ENABLED || version.begin().settled().is_none();
+        if !record.replace_top(version, Some(made)) {
+            // The version was its writer's, which has been undone.
+            version.set_end(super::version::INFINITY);
+            // SAFETY: as above.
+            unsafe { made.free(&self.guard) };
+            return Err(self.conflict(Reason::StaleRead, place, None));
+        }
+        let key = if keep { self.state.sets.keep_key(key) } else { Default::default() };
+        let (locked, made) = (Some(version), Some(made));
+        self.state.sets.push(Write { record, place, kind: Kind::Update, locked, made, replaced: None, key });
+        Ok(())
+    }
+
+    /// Writes a row that the transaction has written before.
+    fn rewrite(&mut self, place: Place, (record, own): (Record, Version), row: &[u64]) -> Result<(), Stop> {
+        if !self.state.sets.has_savepoint && own.overwrite(row) {
+            return Ok(());
+        }
+        let made = self.make(row, own.next())?;
+        let replaced = record.replace_top(own, Some(made));
+        debug_assert!(replaced, "nobody else puts anything on an own version before the commit");
+        let (made, replaced) = (Some(made), Some(own));
+        let key = Default::default();
+        self.state.sets.push(Write { record, place, kind: Kind::Update, locked: None, made, replaced, key });
+        Ok(())
+    }
+
+    /// Deletes an entry. `false`: the key has no row.
+    #[inline]
+    pub(super) fn delete_entry<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<bool, Stop> {
+        let Found::Row(record, version) = self.find(store, key, Remember::Nothing)? else { return Ok(false) };
+        self.end_version(store.place, (record, version), key)?;
+        Ok(true)
+    }
+
+    /// Ends the version that the transaction sees.
+    #[inline]
+    pub(super) fn end_version<K: EncodedKey>(
+        &mut self,
+        place: Place,
+        (record, version): (Record, Version),
+        key: K,
+    ) -> Result<(), Stop> {
+        let version = if self.is_own(version) { version } else { Self::latest_instead(record, version) };
+        if !version.lock(self.id) && !left_out(Step::RefuseLocked) {
+            return Err(self.write_conflict(record, version.end(), place));
+        }
+        let key = self.state.sets.keep_key(key);
+        let write = Write { record, place, kind: Kind::Delete, locked: Some(version), made: None, replaced: None, key };
+        self.state.sets.push(write);
+        Ok(())
+    }
+
+    /// Inserts an entry whose key shows no row. `false`: it shows one.
+    #[inline]
+    pub(super) fn insert_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<bool, Stop> {
+        let made = self.make(row, None)?;
+        let outcome = self.insert_version(store, key, made);
+        match outcome {
+            Ok(Some(record)) => {
+                let key = self.state.sets.keep_key(key);
+                let (kind, made) = (Kind::Insert, Some(made));
+                let write = Write { record, place: store.place, kind, locked: None, made, replaced: None, key };
+                self.state.sets.push(write);
+                Ok(true)
+            }
+            other => {
+                // SAFETY: nobody has seen it.
+                unsafe { made.free(&self.guard) };
+                other.map(|_| false)
+            }
+        }
+    }
+
+    /// Puts a version under a key that shows no row, and answers with its record.
+    #[inline]
+    fn insert_version<K: EncodedKey>(&mut self, store: &Store, key: K, made: Version) -> Result<Option<Record>, Stop> {
+        let mut backoff = Backoff::new();
+        loop {
+            let fresh = Record::new(made, &self.guard).map_err(Error::from)?;
+            let State { sets, fingers, .. } = &mut *self.state;
+            // SAFETY: as in `look_up`.
+            let inserted = unsafe { fingers.insert(store, key, fresh.handle(), &mut sets.nodes, &self.guard) };
+            if matches!(inserted, Ok(Inserted::New)) {
+                return Ok(Some(fresh));
+            }
+            // SAFETY: the index did not take it.
+            unsafe { fresh.free(&self.guard) };
+            let Inserted::Existing(Lookup { handle: Some(handle), stamp }) = inserted.map_err(Error::from)? else {
+                continue;
+            };
+            // SAFETY: the handle was found under this transaction's guard.
+            let record = unsafe { Record::from_handle(handle) };
+            match self.look(record) {
+                Look::Row(version, basis) => {
+                    self.remember(Target::Version(version), store.place, basis);
+                    return Ok(None);
+                }
+                Look::Nothing(_, Blank::Over(top)) => {
+                    made.set_next(Some(top));
+                    if record.replace_top(top, Some(made)) {
+                        if self.tracks() && !left_out(Step::NodesOfBlanks) {
+                            self.state.sets.nodes.add(stamp, store.place);
+                        }
+                        return Ok(Some(record));
+                    }
+                    made.set_next(None);
+                }
+                // Who closed it is about to take it out; either may come first.
+                Look::Nothing(_, Blank::Closed) => _ = store.index().remove(key, handle, &self.guard),
+                Look::Nothing(_, Blank::Unseen) => {
+                    if record.latest().is_some_and(|latest| !self.shared.transactions.is_undone(latest)) {
+                        return Err(self.conflict(Reason::InsertedFirst, store.place, None));
+                    }
+                    // Its writer is taking it off.
+                    backoff.wait();
+                }
+            }
+        }
+    }
+
+    /// Writes an entry whatever is there.
+    pub(super) fn put_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<(), Stop> {
+        loop {
+            if let Found::Row(record, version) = self.find(store, key, Remember::Nothing)? {
+                return self.write_version(store.place, (record, version), key, row);
+            }
+            if self.insert_entry(store, key, row)? {
+                return Ok(());
+            }
+        }
+    }
+
+    pub(super) fn end(&mut self) {
+        self.ended = true;
+        self.state.sets.clear();
+        self.shared.transactions.end(self.state.slot);
+    }
+}
+
+impl<L: Level, R: Redo> Commit for HekatonTransaction<'_, L, R> {
+    fn commit(mut self) -> Result<(), Stop> {
+        if self.doomed {
+            return Err(Stop::conflict());
+        }
+        if !self.state.sets.writes().is_empty() {
+            self.commit_writes()?;
+        } else if self.depends_on.is_some() && !self.await_others() {
+            return Err(self.cascade());
+        }
+        self.end();
+        Ok(())
+    }
+
+    fn roll_back(self) -> bool {
+        !self.doomed && (self.depends_on.is_none() || left_out(Step::AwaitRollBack) || self.await_others())
+    }
+}
+
+impl<L: Level, R: Redo> Drop for HekatonTransaction<'_, L, R> {
+    fn drop(&mut self) {
+        if !self.ended {
+            if !self.state.sets.writes().is_empty() {
+                self.abort();
+            }
+            self.end();
+        }
+    }
+}
+
+impl<L: Level, R: Redo> Transaction for HekatonTransaction<'_, L, R> {
+    #[inline]
+    fn read_row<K: EncodedKey>(&mut self, table: TableId, key: K, _: &Projection) -> Result<Option<RowRef<'_>>, Stop> {
+        self.step()?;
+        let table = self.table(table)?;
+        Ok(match self.find(&table.primary, key, Remember::Rows)? {
+            Found::Row(_, version) => Some(version.row()),
+            Found::Nothing => None,
+        })
+    }
+
+    fn read_row_unvalidated<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
+        let found = self.read_row(table, key, projection)?.map(|row| row.as_words() as *const [u64]);
+        self.state.sets.reads.truncate(reads);
+        self.state.sets.nodes.truncate(nodes);
+        // SAFETY: the row is in a version, which stays as long as the transaction reads its moment.
+        Ok(found.map(|words| RowRef::from_words(unsafe { &*words })))
+    }
+
+    #[inline]
+    fn update_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        _: &Projection,
+        change: impl FnOnce(&mut RowMut<'_>),
+    ) -> Result<bool, Stop> {
+        self.writable()?;
+        let table = self.table(table)?;
+        self.change_row(table, key, change)
+    }
+
+    #[inline]
+    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.writable()?;
+        check_key(key)?;
+        let table = self.table(table)?;
+        self.add_row(table, key, row)
+    }
+
+    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.writable()?;
+        check_key(key)?;
+        let table = self.table(table)?;
+        self.overwrite_row(table, key, row)
+    }
+
+    #[inline]
+    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+        self.writable()?;
+        let table = self.table(table)?;
+        self.remove_row(table, key)
+    }
+
+    fn scan_rows(
+        &mut self,
+        scan: &Scan<'_>,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.step()?;
+        let table = self.table(scan.table)?;
+        self.visit_rows(scan, table, visitor)
+    }
+
+    fn savepoint(&mut self) -> Savepoint {
+        self.state.sets.has_savepoint = true;
+        Savepoint { position: self.state.sets.writes().len() }
+    }
+
+    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+        self.step()?;
+        self.undo_writes(savepoint.position);
+        Ok(())
+    }
+
+    /// Fetches the line at which a look-up in a hash index begins, and keeps the key; the look-ups follow together when the first row
+    /// is asked for.
+    #[inline]
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        let Ok(table) = self.table(table) else { return };
+        if self.state.hints.ask(table.id, key)
+            && let AnyIndex::Hash(index) = table.primary.index()
+        {
+            index.prefetch(key, &self.guard);
+        }
+    }
+
+    #[inline]
+    fn has_prefetched(&self) -> bool {
+        self.state.hints.has_declared()
+    }
+
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+        Ok(&self.table(table)?.definition)
+    }
+}

@@ -1,0 +1,217 @@
+//! What a transaction holds, and what its next attempt will want.
+//!
+//! Requests lie in a stack of the worker: the n-th lock of a transaction is the n-th request. A small table beside it tells
+//! which names are held, so that a lock that is held already costs no look at the shared table.
+
+use polychron_base::Error;
+use polychron_engine::stores::Place;
+
+use super::locks::{Answer, LockTable, Request};
+use super::ranges::Wish;
+
+/// Requests that are allocated at a time; they never move.
+const CHUNK: usize = 64;
+
+/// A lock by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lock {
+    pub(super) name: u64,
+    pub(super) exclusive: bool,
+}
+
+/// A place of the table of names.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    name: u64,
+    position: u32,
+    /// The transaction that wrote it; the slot is empty for all others.
+    era: u32,
+}
+
+/// The locks of a worker's running transaction.
+#[derive(Debug)]
+pub(super) struct Held {
+    locks: Vec<Lock>,
+    requests: Vec<Box<[Request]>>,
+    slots: Vec<Slot>,
+    era: u32,
+    /// Given to every request, to find out when a thread would wait for itself.
+    thread: u64,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self { locks: Vec::new(), requests: Vec::new(), slots: vec![Slot::default(); 64], era: 1, thread: 0 }
+    }
+}
+
+impl Held {
+    /// The locks that are held, in the order in which they were taken.
+    pub(super) fn locks(&self) -> &[Lock] {
+        &self.locks
+    }
+
+    /// The slot of a name, or the empty one where it would be.
+    #[inline]
+    fn slot(&self, name: u64) -> usize {
+        let mask = self.slots.len() - 1;
+        // The upper half of a name chooses its bucket; the lower one is as good.
+        let mut at = name as usize & mask;
+        while self.slots[at].era == self.era && self.slots[at].name != name {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+
+    /// The position of a lock that is held.
+    #[inline]
+    fn find(&self, name: u64) -> Option<usize> {
+        let slot = self.slots[self.slot(name)];
+        (slot.era == self.era).then_some(slot.position as usize)
+    }
+
+    #[inline]
+    fn note(&mut self, name: u64, position: usize) {
+        let at = self.slot(name);
+        self.slots[at] = Slot { name, position: position as u32, era: self.era };
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        self.slots = vec![Slot::default(); 2 * self.slots.len()];
+        for position in 0..self.locks.len() {
+            self.note(self.locks[position].name, position);
+        }
+    }
+
+    #[inline]
+    fn request(&self, position: usize) -> &Request {
+        &self.requests[position / CHUNK][position % CHUNK]
+    }
+
+    /// Whether a lock is held, shared at least.
+    #[inline]
+    pub(super) fn has(&self, name: u64) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// The thread whose transaction this is from now on.
+    pub(super) fn begin(&mut self) {
+        debug_assert!(self.locks.is_empty(), "the transaction before gave its locks back");
+        self.thread = super::locks::this_thread();
+    }
+
+    /// Takes a lock that is not held, or makes a shared one exclusive; waits for it where `wait` says so, which is for locks
+    /// that are not held. `false`: it cannot be had now.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`]: the wait would be for this same thread.
+    #[inline]
+    pub(super) fn take(&mut self, table: &LockTable, lock: Lock, wait: bool) -> Result<bool, Error> {
+        let Lock { name, exclusive } = lock;
+        if let Some(position) = self.find(name) {
+            if exclusive && !self.locks[position].exclusive {
+                // SAFETY: the request is granted, as all that are noted.
+                if !unsafe { table.upgrade(self.request(position), name) } {
+                    return Ok(false);
+                }
+                self.locks[position].exclusive = true;
+            }
+            return Ok(true);
+        }
+        let position = self.locks.len();
+        if position == CHUNK * self.requests.len() {
+            self.requests.push((0..CHUNK).map(|_| Request::default()).collect());
+        }
+        let request = self.request(position);
+        // SAFETY: the request is above the stack's top, so in no list; it is taken out before it is used again.
+        match unsafe { table.ask(request, name, exclusive, self.thread, wait) } {
+            Answer::Granted => {}
+            Answer::Queued => table.wait(request),
+            Answer::Own if wait => {
+                return Err(own_wait());
+            }
+            Answer::Refused | Answer::Own => return Ok(false),
+        }
+        self.locks.push(lock);
+        if 2 * self.locks.len() > self.slots.len() {
+            self.grow();
+        } else {
+            self.note(name, position);
+        }
+        Ok(true)
+    }
+
+    /// Gives all locks back.
+    #[inline]
+    pub(super) fn release(&mut self, table: &LockTable) {
+        for (position, lock) in self.locks.iter().enumerate() {
+            // SAFETY: the request is the lock's, and in the table.
+            unsafe { table.release(self.request(position), lock.name) };
+        }
+        self.locks.clear();
+        self.era = self.era.wrapping_add(1);
+        if self.era == 0 {
+            self.slots.fill(Slot::default());
+            self.era = 1;
+        }
+    }
+}
+
+/// Waiting would be for the thread that waits.
+#[cold]
+pub(super) fn own_wait() -> Error {
+    Error::Unsupported { protocol: "locking", what: "a call from inside a transaction of the same thread" }
+}
+
+/// What an attempt is to take before it runs.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    locks: Vec<Lock>,
+    /// Ranges and insertions, by index.
+    wishes: Vec<(Place, Wish)>,
+    /// Whether the next transaction is the one that wants them.
+    pub(super) in_force: bool,
+}
+
+impl Wanted {
+    /// Forgets all.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.locks.clear();
+        self.wishes.clear();
+        self.in_force = false;
+    }
+
+    /// Adds a lock.
+    #[inline]
+    pub(super) fn add(&mut self, lock: Lock) {
+        self.locks.push(lock);
+    }
+
+    /// The locks in the global order, each once and as strong as it is wanted.
+    #[inline]
+    pub(super) fn in_order(&mut self) -> &[Lock] {
+        self.locks.sort_unstable_by_key(|lock| (lock.name, !lock.exclusive));
+        self.locks.dedup_by_key(|lock| lock.name);
+        &self.locks
+    }
+
+    /// All locks that an attempt held, and the one that it could not get.
+    pub(super) fn remember(&mut self, held: &Held, missing: Option<Lock>) {
+        self.locks.clear();
+        self.locks.extend_from_slice(held.locks());
+        self.locks.extend(missing);
+    }
+
+    /// Adds a range or an insertion.
+    pub(super) fn wish(&mut self, place: Place, wish: Wish) {
+        self.wishes.push((place, wish));
+    }
+
+    /// The ranges and insertions, those of one index behind each other, and the indexes in their order.
+    pub(super) fn wishes(&mut self) -> impl Iterator<Item = &[(Place, Wish)]> {
+        self.wishes.sort_by_key(|(place, _)| (place.table.position(), place.index.position()));
+        self.wishes.chunk_by(|(left, _), (right, _)| left == right)
+    }
+}

@@ -1,0 +1,277 @@
+//! The lock table: a fixed array of buckets, a latch and a list of requests in each.
+//!
+//! A lock has a *name*, 64 bits that are made of an index and a key. Two keys of one name share a lock, which is never wrong:
+//! whoever holds it holds both. Absent keys have names like others. The order of names is the global order of locks.
+//!
+//! A bucket is one word: the address of its first request, and a latch in the lowest bit. Its list has the requests of all its
+//! names in the order in which they came. A request is granted when none before it, of the same name, is incompatible,
+//! whether that one is granted or waits: so nobody is overtaken for ever. Whoever takes a request out grants what can be
+//! granted then. Requests lie in their workers' pools; others touch them under the bucket's latch only, `granted` aside.
+
+use std::cell::UnsafeCell;
+use std::ptr::null_mut;
+
+use polychron_engine::mutations::left_out;
+use polychron_sync::Backoff;
+use polychron_sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use super::steps::Step;
+
+/// What a request says, under the latch of its bucket.
+#[derive(Debug)]
+struct Said {
+    next: *mut Request,
+    name: u64,
+    thread: u64,
+    exclusive: bool,
+}
+
+/// A wish for a lock, or the lock.
+#[derive(Debug)]
+pub(super) struct Request {
+    said: UnsafeCell<Said>,
+    /// Its owner waits for this.
+    granted: AtomicBool,
+}
+
+// SAFETY: `said` is touched under the latch of the request's bucket only, or while the request is in no list, by its owner.
+unsafe impl Send for Request {}
+// SAFETY: as above.
+unsafe impl Sync for Request {}
+
+impl Default for Request {
+    fn default() -> Self {
+        let said = Said { next: null_mut(), name: 0, thread: 0, exclusive: false };
+        Self { said: UnsafeCell::new(said), granted: AtomicBool::new(false) }
+    }
+}
+
+impl Request {
+    /// # Safety
+    /// The bucket of the request is latched by the caller, who uses no other reference to what it says.
+    #[inline]
+    #[allow(clippy::mut_from_ref, reason = "the latch makes it exclusive")]
+    unsafe fn said(&self) -> &mut Said {
+        // SAFETY: as the caller promises.
+        unsafe { &mut *self.said.get() }
+    }
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The lock is held.
+    Granted,
+    /// The request is in the list, and will be granted.
+    Queued,
+    /// Somebody else holds the lock; the request is in no list.
+    Refused,
+    /// As [`Answer::Refused`], by another transaction of the same thread, which would wait for itself.
+    Own,
+}
+
+/// The table.
+#[derive(Debug)]
+pub(super) struct LockTable {
+    buckets: Box<[AtomicPtr<Request>]>,
+    shift: u32,
+}
+
+const LATCHED: usize = 1;
+
+fn is_latched(word: *mut Request) -> bool {
+    word.addr() & LATCHED != 0
+}
+
+/// A bucket's latch.
+struct Latched<'b> {
+    bucket: &'b AtomicPtr<Request>,
+    /// What the bucket's word will be.
+    first: *mut Request,
+}
+
+impl Drop for Latched<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: pairs with the acquire of the next who latches the bucket.
+        self.bucket.store(self.first, Ordering::Release);
+    }
+}
+
+impl Latched<'_> {
+    /// Calls `visit` with the requests of a name in their order, until it says `false`; answers the bucket's last request
+    /// if it never did.
+    #[inline]
+    fn each(&self, name: u64, mut visit: impl FnMut(&Request) -> bool) -> *mut Request {
+        let (mut last, mut at) = (null_mut(), self.first);
+        // SAFETY: requests stay in the list until they are taken out, under the latch that is held here.
+        while let Some(request) = unsafe { at.as_ref() } {
+            // SAFETY: the bucket is latched, and this reference ends with the statement.
+            let (next, same) = unsafe { (request.said().next, request.said().name == name) };
+            if same && !visit(request) {
+                break;
+            }
+            (last, at) = (at, next);
+        }
+        last
+    }
+
+    #[inline]
+    fn append(&mut self, last: *mut Request, request: &Request) {
+        let added = std::ptr::from_ref(request).cast_mut();
+        // SAFETY: `last` is in the list of the latched bucket.
+        match unsafe { last.as_ref() } {
+            // SAFETY: as above.
+            Some(last) => unsafe { last.said() }.next = added,
+            None => self.first = added,
+        }
+    }
+
+    #[inline]
+    fn take_out(&mut self, request: &Request) {
+        // SAFETY: the request is in the list of the latched bucket.
+        let next = unsafe { request.said() }.next;
+        let wanted = std::ptr::from_ref(request).cast_mut();
+        if self.first == wanted {
+            self.first = next;
+            return;
+        }
+        let mut at = self.first;
+        // SAFETY: as in `each`.
+        while let Some(before) = unsafe { at.as_ref() } {
+            // SAFETY: as in `each`.
+            let said = unsafe { before.said() };
+            if said.next == wanted {
+                said.next = next;
+                return;
+            }
+            at = said.next;
+        }
+        unreachable!("a request that is held is in its bucket");
+    }
+}
+
+impl LockTable {
+    pub(super) fn new(buckets: usize) -> Self {
+        let count = buckets.next_power_of_two().max(2);
+        let buckets = (0..count).map(|_| AtomicPtr::new(null_mut())).collect();
+        Self { buckets, shift: 64 - count.trailing_zeros() }
+    }
+
+    #[inline]
+    fn bucket(&self, name: u64) -> &AtomicPtr<Request> {
+        &self.buckets[(name >> self.shift) as usize]
+    }
+
+    /// Starts bringing the bucket of a name into the cache.
+    #[inline]
+    pub(super) fn prefetch(&self, name: u64) {
+        polychron_sync::prefetch_read(std::ptr::from_ref(self.bucket(name)).cast::<u8>());
+    }
+
+    #[inline]
+    fn latch(&self, name: u64) -> Latched<'_> {
+        let bucket = self.bucket(name);
+        let mut backoff = Backoff::new();
+        loop {
+            let first = bucket.load(Ordering::Relaxed);
+            let latched = first.map_addr(|address| address | LATCHED);
+            // Acquire: pairs with the release of whoever latched the bucket before.
+            if !is_latched(first)
+                && bucket.compare_exchange(first, latched, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
+                return Latched { bucket, first };
+            }
+            backoff.wait();
+        }
+    }
+
+    /// Asks for a lock. A request that has to wait goes into the list only when `wait` says so.
+    ///
+    /// # Safety
+    /// The request is the caller's and in no list. Until [`LockTable::release`] it stays where it is.
+    #[inline]
+    pub(super) unsafe fn ask(&self, request: &Request, name: u64, exclusive: bool, thread: u64, wait: bool) -> Answer {
+        let mut bucket = self.latch(name);
+        let (mut blocked, mut own) = (false, false);
+        let last = bucket.each(name, |other| {
+            // SAFETY: `each` visits requests of the latched bucket.
+            let other = unsafe { other.said() };
+            if exclusive || other.exclusive {
+                blocked = true;
+                own |= other.thread == thread;
+            }
+            wait || !blocked
+        });
+        if own {
+            return Answer::Own;
+        }
+        if blocked && !wait {
+            return Answer::Refused;
+        }
+        // SAFETY: the request is the caller's, and in no list yet.
+        *unsafe { request.said() } = Said { next: null_mut(), name, thread, exclusive };
+        request.granted.store(!blocked, Ordering::Relaxed);
+        bucket.append(last, request);
+        if blocked { Answer::Queued } else { Answer::Granted }
+    }
+
+    /// Waits until a queued request is granted.
+    pub(super) fn wait(&self, request: &Request) {
+        let mut backoff = Backoff::new();
+        // Acquire: pairs with the release in `release`, so that what the last holder did is seen.
+        while !request.granted.load(Ordering::Acquire) {
+            backoff.wait();
+        }
+    }
+
+    /// Makes a shared lock exclusive, if nobody else holds it. Who waits for it goes on waiting.
+    ///
+    /// # Safety
+    /// The request is the caller's, and granted.
+    pub(super) unsafe fn upgrade(&self, request: &Request, name: u64) -> bool {
+        let bucket = self.latch(name);
+        let mut alone = true;
+        bucket.each(name, |other| {
+            alone = std::ptr::eq(other, request) || !other.granted.load(Ordering::Relaxed);
+            alone
+        });
+        alone |= left_out(Step::UpgradeAlone);
+        if alone {
+            // SAFETY: the bucket is latched.
+            unsafe { request.said() }.exclusive = true;
+        }
+        alone
+    }
+
+    /// Gives a lock back, and grants what it was in the way of.
+    ///
+    /// # Safety
+    /// The request is the caller's, and in the table.
+    #[inline]
+    pub(super) unsafe fn release(&self, request: &Request, name: u64) {
+        let mut bucket = self.latch(name);
+        bucket.take_out(request);
+        let mut first = true;
+        bucket.each(name, |other| {
+            // SAFETY: `each` visits requests of the latched bucket.
+            let exclusive = unsafe { other.said() }.exclusive;
+            let grantable = first || !exclusive;
+            if grantable && !other.granted.load(Ordering::Relaxed) {
+                // Release: pairs with the acquire in `wait`.
+                other.granted.store(true, Ordering::Release);
+            }
+            first = false;
+            grantable && !exclusive
+        });
+    }
+}
+
+/// A number that tells the calling thread from all other living ones.
+#[inline]
+pub(super) fn this_thread() -> u64 {
+    polychron_sync::thread_local! {
+        static HERE: u8 = const { 0 };
+    }
+    HERE.with(|here| std::ptr::from_ref(here).addr() as u64)
+}

@@ -1,0 +1,37 @@
+//! Two-phase locking: rows in one version each, written in place under locks that are held to the end (strict two-phase
+//! locking, after Gray and others; the lock table after the baseline of *Rethinking serializable multiversion concurrency
+//! control*, Faleiro and Abadi, VLDB 2015, §4).
+//!
+//! **Idea.** Whatever a transaction reads it locks shared, whatever it writes exclusively, an absent key like a present one,
+//! and gives all locks back at its end. Ranges that were scanned are locked, too, so that no key comes into them. An undo log
+//! puts back what a roll-back must. The keys that a procedure declares are locked in one global order, waiting, before it
+//! runs. What it touches beyond them is locked without waiting; where that fails it conflicts, and the next attempt takes all
+//! that this one had reached in the global order beforehand. [`NoWait`] does without the order and the waiting.
+//!
+//! **Serial order.** That of the ends of transactions: each holds all its locks at some moment, and gives none back before.
+//! It agrees with real time. Snapshots are transactions that may not write: they are never stale, and hold writers back.
+//!
+//! **Invariants** are on the page `docs/protocols/locking.md`, and where they are relied on: locks in `locks.rs`, ranges in
+//! `ranges.rs`, what a transaction holds in `held.rs`.
+
+mod fill;
+mod held;
+mod locks;
+#[cfg(all(test, loom))]
+mod model;
+mod options;
+mod protocol;
+mod ranges;
+mod rows;
+mod scan;
+mod steps;
+mod table;
+mod transaction;
+mod worker;
+
+pub use options::{InOrder, NoWait, Options, Policy};
+pub use protocol::Locking;
+#[doc(hidden)]
+pub use steps::{Point, Step};
+pub use transaction::LockingTransaction;
+pub use worker::LockingWorker;

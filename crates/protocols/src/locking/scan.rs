@@ -1,0 +1,167 @@
+//! Scans: the range is locked, then its entries are collected, then their keys are locked one by one as they are visited.
+
+use std::ops::{Bound, ControlFlow};
+
+use polychron_base::error::KeyPreview;
+use polychron_base::{IndexId, Reason, Stop};
+use polychron_engine::mutations::{left_out, pass};
+use polychron_engine::stores::{Batch, Record, Records, RowRecords, key_in_entry, words_of};
+use polychron_engine::{Direction, Scan};
+use polychron_index::Handle;
+use polychron_schema::RowRef;
+
+use super::options::Policy;
+use super::ranges::Wish;
+use super::steps::{Point, Step};
+use super::table::{Index, Table};
+use super::transaction::LockingTransaction;
+
+fn owned(bound: Bound<&[u8]>) -> Bound<Vec<u8>> {
+    bound.map(<[u8]>::to_vec)
+}
+
+/// The part of a scan that is the same for every row.
+struct Visit<'v, V> {
+    table: &'v Table,
+    index: &'v Index,
+    scan: &'v Scan<'v>,
+    left: usize,
+    visitor: &'v mut V,
+}
+
+impl<V: FnMut(RowRef<'_>) -> ControlFlow<()>> Visit<'_, V> {
+    /// Locks an entry and the row behind it, and shows the row to the visitor, if it is wanted.
+    #[inline]
+    fn entry<P: Policy>(
+        &mut self,
+        key: &[u8],
+        handle: Handle,
+        transaction: &mut LockingTransaction<'_, P>,
+    ) -> Result<ControlFlow<()>, Stop> {
+        let go_on = Ok(ControlFlow::Continue(()));
+        if !left_out(Step::LockScanned) {
+            transaction.lock(self.index, key, false)?;
+        }
+        // SAFETY: the handle was collected under the transaction's guard, so the record is there; its key is locked.
+        let mut record = unsafe { Record::from_handle(handle) };
+        if record.is_deleted() {
+            // It was replaced, or taken out, before the key was locked.
+            if left_out(Step::LookAgain) {
+                return go_on;
+            }
+            let Some(present) = transaction.find(self.index, key) else { return go_on };
+            record = present;
+        }
+        if self.scan.index != IndexId::PRIMARY {
+            // SAFETY: the entry is locked, and a scan writes nothing.
+            let primary = key_in_entry(unsafe { record.words() });
+            transaction.lock(&self.table.primary, primary, false)?;
+            let Some(row) = transaction.find(&self.table.primary, primary) else { return go_on };
+            record = row;
+        }
+        // SAFETY: the row is locked, and a scan writes nothing.
+        let row = RowRef::from_words(unsafe { record.words() });
+        if !self.scan.restrictions.iter().all(|restriction| restriction.holds(&self.table.layout, row)) {
+            return go_on;
+        }
+        self.left -= 1;
+        let flow = (self.visitor)(row);
+        Ok(if self.left == 0 { ControlFlow::Break(()) } else { flow })
+    }
+}
+
+impl<P: Policy> LockingTransaction<'_, P> {
+    /// Visits the rows of a range of any index.
+    pub(super) fn visit_rows(
+        &mut self,
+        scan: &Scan<'_>,
+        table: &Table,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.alive()?;
+        let index = &**table.store(scan.index)?;
+        index.store.scanned(scan)?;
+        if scan.limit == 0 {
+            return Ok(());
+        }
+        // One key's lock is enough for a range of one key. The key may be too long for any index, and is absent then.
+        let point = scan.point();
+        if let Some(key) = point {
+            self.lock(index, key, false)?;
+        } else if !left_out(Step::LockRangesFirst) {
+            self.lock_range(index, scan)?;
+        }
+        let mut batch = std::mem::take(&mut self.state.buffers.batch);
+        let mut visit = Visit { table, index, scan, left: scan.limit, visitor };
+        let stopped = self.visit_batches(&mut batch, &mut visit);
+        if let (Ok(Some(position)), None) = (&stopped, point) {
+            self.narrow(index, scan, batch.key(*position));
+        }
+        self.state.buffers.batch = batch;
+        stopped?;
+        if point.is_none() && left_out(Step::LockRangesFirst) {
+            self.lock_range(index, scan)?;
+        }
+        Ok(())
+    }
+
+    /// Visits the entries of a scan. Answers the position in the batch where the visit stopped early.
+    fn visit_batches<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
+        &mut self,
+        batch: &mut Batch,
+        visit: &mut Visit<'_, V>,
+    ) -> Result<Option<usize>, Stop> {
+        let scan = visit.scan;
+        let ordered = visit.index.store.scanned(scan)?;
+        let lines = (words_of(&scan.projection).end.min(56) * 8 + RowRecords::HEADER_BYTES).div_ceil(64);
+        batch.begin(scan.limit, true);
+        while batch.fill(ordered, scan, &self.guard) {
+            pass(Point::Collected);
+            for position in 0..batch.len() + Batch::AHEAD {
+                if let Some(ahead) = batch.get(position) {
+                    // SAFETY: a prefetch does not even read.
+                    unsafe { Record::from_handle(ahead) }.prefetch(lines);
+                }
+                let Some(visited) = position.checked_sub(Batch::AHEAD) else { continue };
+                let Some(handle) = batch.get(visited) else { continue };
+                if visit.entry(batch.key(visited), handle, self)?.is_break() {
+                    return Ok(Some(visited));
+                }
+            }
+        }
+        pass(Point::Collected);
+        Ok(None)
+    }
+
+    /// Locks the whole range of a scan, without waiting.
+    fn lock_range(&mut self, index: &Index, scan: &Scan<'_>) -> Result<(), Stop> {
+        if left_out(Step::LockRanges) {
+            return Ok(());
+        }
+        let range = Wish::Range(owned(scan.lower), owned(scan.upper));
+        let place = index.store.place;
+        if index.ranges.try_lock(self.owner, range.clone()) {
+            if !self.state.ranges.contains(&place) {
+                self.state.ranges.push(place);
+            }
+            return Ok(());
+        }
+        let front = match scan.lower {
+            Bound::Included(key) | Bound::Excluded(key) => Some(KeyPreview::new(key)),
+            Bound::Unbounded => None,
+        };
+        let stop = self.conflict(Reason::Locked, place, front, None);
+        if P::IN_ORDER {
+            self.state.wanted.wish(place, range);
+        }
+        Err(stop)
+    }
+
+    /// A scan that stopped at a key protects what it has seen.
+    fn narrow(&mut self, index: &Index, scan: &Scan<'_>, last: &[u8]) {
+        index.ranges.narrow(self.owner, |lower, upper| match scan.direction {
+            Direction::Forward => *upper = Bound::Included(last.to_vec()),
+            Direction::Backward => *lower = Bound::Included(last.to_vec()),
+        });
+    }
+}

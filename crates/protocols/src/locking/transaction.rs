@@ -1,0 +1,217 @@
+//! What a procedure may ask for.
+
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{Error, Reason, Stop, TableId};
+use polychron_engine::mutations::left_out;
+use polychron_engine::stores::{Batch, check_key, check_row};
+use polychron_engine::{Commit, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_memory::Guard;
+use polychron_schema::{RowBuffer, RowMut, RowRef};
+
+use super::options::Policy;
+use super::protocol::Shared;
+use super::steps::Step;
+use super::table::{Table, Undone, index_at};
+use super::worker::State;
+
+/// Memory that operations use one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    /// The row that is being changed.
+    pub(super) row: RowBuffer,
+    /// A secondary entry's words.
+    pub(super) entry: RowBuffer,
+    pub(super) batch: Batch,
+}
+
+/// A running transaction: it holds its locks, and is rolled back when it is dropped.
+#[derive(Debug)]
+pub struct LockingTransaction<'w, P: Policy> {
+    pub(super) shared: &'w Shared,
+    pub(super) state: &'w mut State,
+    pub(super) guard: Guard<'w>,
+    /// The worker's number, in the queues of ranges.
+    pub(super) owner: u64,
+    pub(super) read_only: bool,
+    /// It has conflicted.
+    pub(super) doomed: bool,
+    pub(super) policy: PhantomData<P>,
+}
+
+impl<'w, P: Policy> LockingTransaction<'w, P> {
+    #[inline]
+    pub(super) fn table(&self, id: TableId) -> Result<&'w Table, Error> {
+        let table = polychron_engine::catalog::get(&self.state.tables, id)?;
+        // SAFETY: the worker's list of tables changes only between transactions, and stays for the guard's time, so the table
+        // outlives the transaction.
+        Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
+    }
+
+    /// A table that is to be written.
+    #[inline]
+    fn writable(&self, id: TableId) -> Result<&'w Table, Error> {
+        if self.read_only && !left_out(Step::RefuseSnapshotWrites) {
+            return Err(Error::ReadOnly);
+        }
+        self.table(id)
+    }
+
+    /// An index was added to a table that was written: its entries are not kept up.
+    #[cold]
+    fn compare_catalogs(&mut self) -> Result<(), Stop> {
+        let place = self.state.tables.outdated(&self.shared.catalog, self.state.log.places());
+        place.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None, None)))
+    }
+
+    /// Gives back all that is locked.
+    fn release(&mut self) {
+        let state = &mut *self.state;
+        let remembers = P::IN_ORDER && self.doomed;
+        for place in state.ranges.drain(..) {
+            index_at(&state.tables, place).ranges.release(self.owner, |wish| {
+                if remembers {
+                    state.wanted.wish(place, wish);
+                }
+            });
+        }
+        state.held.release(&self.shared.locks);
+    }
+}
+
+impl<P: Policy> Drop for LockingTransaction<'_, P> {
+    fn drop(&mut self) {
+        if left_out(Step::UndoTransactions) {
+            self.state.log.commit(&Undone(&self.state.tables), &self.guard);
+        }
+        self.undo_to(0);
+        self.release();
+    }
+}
+
+impl<P: Policy> Commit for LockingTransaction<'_, P> {
+    #[inline]
+    fn commit(mut self) -> Result<(), Stop> {
+        self.alive()?;
+        if !self.state.tables.is_present(&self.shared.catalog) && !left_out(Step::KnowAllIndexes) {
+            self.compare_catalogs()?;
+        }
+        let state = &mut *self.state;
+        state.log.commit(&Undone(&state.tables), &self.guard);
+        if self.read_only {
+            state.counters.snapshot(0);
+        }
+        // The locks go with the transaction, which has nothing left to undo.
+        Ok(())
+    }
+
+    fn roll_back(self) -> bool {
+        !self.doomed
+    }
+}
+
+impl<P: Policy> Transaction for LockingTransaction<'_, P> {
+    #[inline]
+    fn read_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        _projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        let table = self.table(table)?;
+        self.lock(&table.primary, key, false)?;
+        let found = self.find(&table.primary, key);
+        // SAFETY: the lock is held as long as the transaction lives, which writes nothing while the row is borrowed.
+        Ok(found.map(|record| RowRef::from_words(unsafe { record.words() })))
+    }
+
+    #[inline]
+    fn read_row_unvalidated<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        self.read_row(table, key, projection)
+    }
+
+    #[inline]
+    fn update_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+        change: impl FnOnce(&mut RowMut<'_>),
+    ) -> Result<bool, Stop> {
+        let table = self.writable(table)?;
+        let mut found = true;
+        let changed = self.whole_or_not(|this| {
+            let changed = this.change_row(table, key, projection, change)?;
+            found = changed.is_some();
+            Ok(changed.unwrap_or(Insertion::Inserted))
+        })?;
+        match changed {
+            Insertion::Inserted => Ok(found),
+            Insertion::Duplicate(index) => Err(Error::Duplicate { table: table.id, index }.into()),
+        }
+    }
+
+    #[inline]
+    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        check_key(key)?;
+        let table = self.writable(table)?;
+        check_row(table, row)?;
+        self.whole_or_not(|this| this.add_row(table, key, row))
+    }
+
+    #[inline]
+    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        check_key(key)?;
+        let table = self.writable(table)?;
+        check_row(table, row)?;
+        self.whole_or_not(|this| this.overwrite_row(table, key, row))
+    }
+
+    #[inline]
+    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+        let table = self.writable(table)?;
+        let mut found = false;
+        let _ = self.whole_or_not(|this| {
+            found = this.remove_row(table, key)?;
+            Ok(Insertion::Inserted)
+        })?;
+        Ok(found)
+    }
+
+    fn scan_rows(
+        &mut self,
+        scan: &Scan<'_>,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        let table = self.table(scan.table)?;
+        self.visit_rows(scan, table, visitor)
+    }
+
+    fn savepoint(&mut self) -> Savepoint {
+        Savepoint { position: self.state.log.len() }
+    }
+
+    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+        self.alive()?;
+        self.undo_to(savepoint.position);
+        Ok(())
+    }
+
+    #[inline]
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        if let Ok(table) = self.table(table) {
+            table.primary.store.index().prefetch(key, &self.guard);
+        }
+    }
+
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+        Ok(&self.table(table)?.definition)
+    }
+}

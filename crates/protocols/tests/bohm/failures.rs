@@ -1,0 +1,219 @@
+//! What a procedure may not do, what becomes of one that fails, and wrong guesses.
+
+use polychron_engine::FigureValue;
+
+use super::*;
+use polychron_protocols::bohm::Unknown;
+
+fn batches(batch_size: usize) -> Options {
+    Options { batch_size, ..Options::default() }
+}
+
+fn figure(stage: &Stage, name: &str) -> u64 {
+    let figures = stage.database.statistics().figures;
+    match figures.iter().find(|figure| figure.name == name).expect("the figure is there").value {
+        FigureValue::Count(count) => count,
+        ref other => panic!("{name} is a count, not {other:?}"),
+    }
+}
+
+#[test]
+fn undeclared_writes_are_refused_whole() {
+    let mut stage = Stage::with_accounts(batches(8), 4);
+    let before = stage.contents();
+    let unnamed =
+        [Do::Add(2, 1), Do::SetOwner(2, 9), Do::Insert(account(9)), Do::Put(account(2)), Do::Delete(2), Do::Append(1)];
+    for step in unnamed {
+        let steps = vec![Do::Add(1, 5), step.clone(), Do::Add(1, 5)];
+        let mut script = Script { says: Says::TooLittle, ..stage.script(steps) };
+        let error = stage.worker.execute(&mut script).unwrap_err();
+        let Error::Undeclared { table, key } = &error else { panic!("{step:?}: {error}") };
+        let mut scratch = KeyScratch::new();
+        match step {
+            Do::Append(_) => {
+                let wanted = (1_u32, "the line with the number 000001");
+                let wanted = polychron_base::error::KeyPreview::new(wanted.encode(&mut scratch));
+                assert_eq!((*table, *key), (stage.tables.lines.id(), wanted));
+            }
+            Do::Insert(_) => assert_eq!((*table, key.bytes()), (stage.tables.accounts.id(), &9_u64.to_be_bytes()[..])),
+            _ => assert_eq!((*table, key.bytes()), (stage.tables.accounts.id(), &2_u64.to_be_bytes()[..])),
+        }
+        assert_eq!(stage.contents(), before, "{step:?} left something behind");
+    }
+}
+
+#[test]
+fn declared_updates_keep_to_columns_without_index() {
+    /// Declares an update, and moves the account to another owner.
+    struct Move(Tables);
+
+    impl Procedure for Move {
+        type Output = bool;
+
+        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Stop> {
+            t.update(&self.0.accounts, 1, |row| {
+                row.set_balance(50);
+                row.set_owner(50);
+            })
+        }
+
+        fn declare<D: Declare>(&self, declaration: &mut D) {
+            Do::Add(1, 0).name(self.0, declaration);
+        }
+    }
+
+    let mut stage = Stage::with_accounts(batches(8), 4);
+    let before = stage.contents();
+    let refused = stage.worker.execute(&mut Move(stage.tables));
+    assert!(matches!(refused, Err(Error::Undeclared { .. })), "{refused:?}");
+    assert_eq!(stage.contents(), before);
+    assert_eq!(stage.run(vec![Do::Add(1, 3)]).unwrap(), [3]);
+}
+
+#[test]
+fn who_fails_passes_on_what_was_there() {
+    for failure in [Do::Fail, Do::Panic] {
+        let mut stage = Stage::with_accounts(batches(64), 2);
+        let script = |steps: &[Do]| Script { tables: stage.tables, says: Says::All, steps: steps.to_vec() };
+        let line = || Do::Append(4);
+        let scripts = [
+            script(&[Do::Add(0, 7)]),
+            script(&[Do::Add(0, 100), Do::Delete(1), Do::Insert(account(5)), line(), failure.clone()]),
+            script(&[Do::Read(0), Do::Read(1), Do::Read(5), Do::Cut(4)]),
+            script(&[Do::Delete(0)]),
+            script(&[Do::Put(account(0)), Do::Add(0, 9), failure.clone()]),
+            script(&[Do::Read(0), Do::Insert(account(5)), line()]),
+            script(&[Do::Delete(5), line(), failure]),
+            script(&[Do::Read(5), line()]),
+        ];
+        let answers = stage.run_batch(&scripts);
+        let mut good = answers.iter().filter_map(|answer| answer.as_ref().ok());
+        assert_eq!(good.next().unwrap(), &[7]);
+        assert_eq!(good.next().unwrap(), &[7, 0, -1, -1]);
+        assert_eq!(good.next().unwrap(), &[1]);
+        assert_eq!(good.next().unwrap(), &[-1, 1, 1]);
+        assert_eq!(good.next().unwrap(), &[0, 2]);
+        assert_eq!(good.next(), None);
+        assert!(answers.iter().filter_map(|answer| answer.as_ref().err()).all(|error| error.contains("on purpose")));
+        // Three rows by three indexes, and two lines.
+        assert_eq!(stage.contents().len(), 2 * 3 + 2);
+    }
+}
+
+/// Followers write where an account points to, while others, who come between, move it to the next one.
+#[test]
+fn wrong_guesses_are_made_good() {
+    for unknown in [Unknown::Reconnaissance, Unknown::InPlace] {
+        let mut stage = Stage::with_accounts(Options { batch_size: 4, unknown, ..Options::default() }, 40);
+        // Accounts 1 to 39 are pointed to; their balances count.
+        stage.run(vec![Do::Add(0, 1)]).unwrap();
+        let scripts: Vec<_> = (0..60)
+            .map(|number| stage.script(if number % 2 == 0 { vec![Do::Follow(0)] } else { vec![Do::Add(0, 1)] }))
+            .collect();
+        let answers = stage.run_batch(&scripts);
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+        let reads = stage.run((0..40).map(Do::Read).collect()).unwrap();
+        assert_eq!((reads[0], reads[1..].iter().sum::<i64>()), (31, 30));
+        for (script, answer) in scripts.iter().zip(&answers) {
+            let answer = answer.as_ref().unwrap()[0];
+            assert!(matches!(script.steps[0], Do::Add(..)) || (1..=30).contains(&answer));
+        }
+        let again = figure(&stage, "planned_again");
+        match unknown {
+            // All followers were planned again, and some of them twice.
+            Unknown::Reconnaissance => assert!(again > 30, "planned again: {again}"),
+            Unknown::InPlace => assert_eq!((again, &reads[1..31]), (0, &[1; 30][..])),
+        }
+    }
+}
+
+/// What a procedure found out in a run that guesses is not believed.
+#[test]
+fn failures_of_runs_that_guess_are_not_answered() {
+    /// Fails unless it is alone with the row that it has not named.
+    struct Choosy(Tables);
+
+    impl Procedure for Choosy {
+        type Output = i64;
+
+        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<i64, Stop> {
+            Do::Add(1, 1).run(self.0, t)?;
+            match Do::SumOfOwner(1).run(self.0, t)? {
+                1 => Ok(1),
+                _ => Err(Error::Definition("another sum".into()).into()),
+            }
+        }
+    }
+
+    let mut stage = Stage::with_accounts(batches(8), 3);
+    assert_eq!(stage.worker.execute(&mut Choosy(stage.tables)).unwrap(), 1);
+    let again = stage.worker.execute(&mut Choosy(stage.tables));
+    assert!(matches!(again, Err(Error::Definition(_))), "{again:?}");
+    assert_eq!(stage.run(vec![Do::Read(1)]).unwrap(), [1]);
+}
+
+#[test]
+fn memory_that_is_refused_is_an_error() {
+    let memory = polychron_memory::Options { limit_bytes: Some(2 << 20), ..polychron_memory::Options::tiny() };
+    let mut stage = Stage::over(batches(16), Common { memory, ..Common::default() });
+    let mut refused = None;
+    for first in (0..1 << 20).step_by(16) {
+        let scripts: Vec<_> = (first..first + 16).map(|id| stage.script(vec![Do::Insert(account(id))])).collect();
+        let answers = stage.run_batch(&scripts);
+        if let Some(error) = answers.iter().find_map(|answer| answer.as_ref().err()) {
+            refused = Some((first, error.clone()));
+            break;
+        }
+    }
+    let (first, error) = refused.expect("the limit is reached");
+    assert!(error.contains("memory"), "{error}");
+    // What was answered is there, and what was refused is not.
+    let sum = stage.run(vec![Do::Read(first - 1), Do::Read(first + 16), Do::Sum]).unwrap();
+    assert_eq!((sum[0], sum[1]), (0, -1));
+    let full =
+        stage.worker.execute(&mut Script { says: Says::All, ..stage.script(vec![Do::Insert(account(1 << 40))]) });
+    assert!(matches!(full, Ok(_) | Err(Error::OutOfMemory { .. })), "{full:?}");
+    // Deletions make room.
+    for id in 0..first / 2 {
+        assert_eq!(stage.run(vec![Do::Delete(id)]).unwrap(), [1], "row {id} of {first}");
+    }
+    stage.settle();
+    for id in 0..first / 4 {
+        assert_eq!(stage.run(vec![Do::Insert(account(id))]).unwrap(), [1]);
+    }
+}
+
+/// NULL equals nothing; every other value occurs once.
+#[test]
+fn unique_indexes_of_nullable_columns_are_unique() {
+    #[derive(Row, Clone, Debug, PartialEq)]
+    #[row(name = "member")]
+    #[index(name = "by_code", columns(code), unique)]
+    struct Member {
+        #[key]
+        id: u64,
+        code: Option<u32>,
+    }
+
+    struct Join(Table<Member>, Member);
+
+    impl Procedure for Join {
+        type Output = bool;
+
+        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Stop> {
+            Ok(t.try_insert(&self.0, &self.1)? == Insertion::Inserted)
+        }
+
+        fn declare<D: Declare>(&self, declaration: &mut D) {
+            declaration.key(self.0.id(), self.1.id.encode(&mut KeyScratch::new()), Access::Insert);
+        }
+    }
+
+    let mut stage = Stage::new(batches(8));
+    let table = Table::from_id(stage.database.create_table(Member::definition()).unwrap());
+    let codes = [Some(1), None, Some(1), None, Some(2)];
+    let mut join: Vec<_> = (0..).zip(codes).map(|(id, code)| Join(table, Member { id, code })).collect();
+    let mut inserted = Vec::new();
+    stage.worker.execute_batch(&mut join, &mut |_, answer| inserted.push(answer.unwrap()));
+    assert_eq!(inserted, [true, true, false, true, true]);
+}

@@ -1,0 +1,95 @@
+//! Chains of placeholders, several clients, and indexes that come while transactions run.
+
+use polychron_base::sizes::scaled;
+use polychron_engine::IndexDefinition;
+
+use super::*;
+
+/// Two clients change one row, once by a key that they name, and once by one that only the run knows.
+#[test]
+fn one_row_for_two_clients() {
+    for step in [Do::Add(1, 1), Do::Follow(0)] {
+        let mut stage = Stage::with_accounts(Options { batch_size: 500, ..Options::default() }, 2);
+        stage.run(vec![Do::Add(0, 1)]).unwrap();
+        let count = scaled(500, 40);
+        let scripts = vec![stage.script(vec![step.clone()]); count];
+        let mut worker = stage.database.worker().unwrap();
+        let mut all: Vec<_> = std::thread::scope(|scope| {
+            let other = scope.spawn(|| execute(&mut worker, &scripts));
+            let mine = stage.run_batch(&scripts);
+            mine.into_iter().chain(other.join().unwrap()).map(|answer| answer.unwrap()[0]).collect()
+        });
+        // Who names all keys keeps its place.
+        let is_named = matches!(step, Do::Add(..));
+        assert!(!is_named || (all[..count].is_sorted() && all[count..].is_sorted()));
+        all.sort_unstable();
+        assert_eq!(all, (1..=2 * count as i64).collect::<Vec<_>>(), "{step:?}");
+    }
+}
+
+#[test]
+fn indexes_come_while_batches_run() {
+    for threads in [0, 1] {
+        let options = Options {
+            batch_size: 8,
+            concurrency_control_threads: threads,
+            execution_threads: threads,
+            ..Options::default()
+        };
+        let mut stage = Stage::with_accounts(options, 30);
+        let rounds = scaled(40, 4);
+        std::thread::scope(|scope| {
+            let database = &stage.database;
+            for number in 0..2_u64 {
+                let (mut worker, tables) = (database.worker().unwrap(), stage.tables);
+                scope.spawn(move || {
+                    let mut random = Random::stream(5, number);
+                    for _ in 0..rounds {
+                        let mut draw = |_| {
+                            let id = random.below(30);
+                            let step = match random.below(5) {
+                                0 => Do::Delete(id),
+                                1 => Do::Insert(Account { balance: random.below(9) as i64, ..account(id) }),
+                                2 => Do::SetOwner(id, 1),
+                                _ => Do::Put(Account { balance: random.below(9) as i64, ..account(id) }),
+                            };
+                            Script { tables, says: Says::All, steps: vec![step] }
+                        };
+                        let scripts: Vec<_> = (0..12).map(&mut draw).collect();
+                        assert!(execute(&mut worker, &scripts).iter().all(Result::is_ok));
+                    }
+                });
+            }
+            for number in 0..3 {
+                let definition = IndexDefinition::new(format!("late {number}"), [3, 1]);
+                database.create_index(stage.tables.accounts.id(), definition).unwrap();
+            }
+        });
+        let rows = stage.run(vec![Do::Sum]).map(|_| stage.contents()).unwrap();
+        let mut by_primary: Vec<_> = rows[..rows.len() / 3].to_vec();
+        by_primary.sort();
+        for index in 3..6 {
+            let mut rows = stage.worker.execute(&mut ByIndex(stage.tables, index)).unwrap();
+            rows.sort();
+            assert_eq!(rows, by_primary, "index {index}");
+        }
+    }
+}
+
+/// Answers with the bytes of all accounts that an index leads to.
+struct ByIndex(Tables, u32);
+
+impl Procedure for ByIndex {
+    type Output = Vec<Vec<u8>>;
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Vec<Vec<u8>>, Stop> {
+        let mut rows = Vec::new();
+        t.scan_rows(&Scan { index: IndexId(self.1), ..Scan::all(self.0.accounts.id()) }, &mut |row| {
+            rows.push(row.as_bytes().to_vec());
+            std::ops::ControlFlow::Continue(())
+        })?;
+        Ok(rows)
+    }
+
+    fn declare<D: Declare>(&self, _: &mut D) {}
+}
