@@ -22,6 +22,9 @@ use super::version::{Chain, Version};
 /// Transactions in one piece of a parcel's memory.
 const PIECE: usize = 64;
 
+/// Keys of a transaction among which a read is worth being planned; those behind are looked up when it runs.
+const MOST_READS: usize = 64;
+
 /// What a key is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Want {
@@ -534,7 +537,8 @@ impl Declare for Naming<'_> {
     fn key<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access) {
         let Some(Some(table)) = self.tables.get(table.position()) else { return };
         match access {
-            Access::Read if !self.reads => {}
+            // A key is compared with all that were named before it, which long readers do not gain back.
+            Access::Read if !self.reads || self.own().len() >= MOST_READS => {}
             Access::Read => self.name(table, key, Want::Read),
             Access::Update => self.name(table, key, Want::Update),
             Access::Write | Access::Insert => self.write(table, key),
