@@ -77,13 +77,7 @@ impl BohmTransaction<'_> {
                 return;
             }
             // SAFETY: the transaction is executed here.
-            Want::Write | Want::Update | Want::Late => unsafe {
-                version.finish(entry.put == Put::Row);
-            },
-            // SAFETY: as above.
-            Want::Front | Want::FrontUpdate | Want::Entries | Want::Everything => unsafe {
-                version.finish(entry.put == Put::Row);
-            },
+            _ => unsafe { version.finish(entry.put == Put::Row) },
         }
         if entry.put == Put::Deletion
             && let Some(chain) = entry.chain

@@ -10,6 +10,7 @@
 mod by_hand;
 mod ending;
 mod execution;
+mod executors;
 mod moment;
 mod options;
 mod pipeline;

@@ -86,6 +86,13 @@ pub(super) struct Chunk {
     end: usize,
 }
 
+impl Chunk {
+    /// How many transactions it has.
+    pub(super) fn len(&self) -> usize {
+        self.end - self.first
+    }
+}
+
 impl Pipeline {
     pub(super) fn new(batch_size: usize, partitions: usize) -> Self {
         Self {
@@ -271,9 +278,7 @@ impl Pipeline {
             }
         }
         // AcqRel: the last one hands on what all did.
-        if self.slot(chunk.batch).incomplete.fetch_sub(chunk.end - chunk.first, Ordering::AcqRel)
-            == chunk.end - chunk.first
-        {
+        if self.slot(chunk.batch).incomplete.fetch_sub(chunk.len(), Ordering::AcqRel) == chunk.len() {
             self.advance();
         }
     }

@@ -28,8 +28,9 @@ const AHEAD: usize = 8;
 
 /// Batches after which the list of a front is taken out that nobody declares any more.
 const FRONTS_STAY: u64 = 64;
-/// Fronts that are looked at in one batch.
+/// Fronts that are looked at in one batch, and of those that there are besides a part.
 const FRONTS_AT_ONCE: usize = 16;
+const PART_OF_FRONTS: usize = 16;
 
 /// One part of the keys.
 #[derive(Debug, Default)]
@@ -199,7 +200,8 @@ impl Partition {
         while let Some(deleted) = plan.deleted.pop_front_if(|deleted| deleted.batch <= watermark) {
             take_out(deleted, plan, guard);
         }
-        for _ in 0..plan.fronts.len().min(FRONTS_AT_ONCE) {
+        let fronts = plan.fronts.len();
+        for _ in 0..fronts.min(FRONTS_AT_ONCE + fronts / PART_OF_FRONTS) {
             let front = plan.fronts.pop_front().expect("there are so many");
             if let Some(front) = forget_front(front, age, watermark, plan, guard) {
                 plan.fronts.push_back(front);

@@ -8,6 +8,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
+use hashbrown::HashTable;
 use polychron_base::TableId;
 use polychron_base::key::{EncodedKey, Key16};
 use polychron_engine::{Access, Declare};
@@ -22,8 +23,27 @@ use super::version::{Chain, Version};
 /// Transactions in one piece of a parcel's memory.
 const PIECE: usize = 64;
 
-/// Keys of a transaction among which a read is worth being planned; those behind are looked up when it runs.
-const MOST_READS: usize = 64;
+/// What an entry leads to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Lead {
+    /// A version that will be read.
+    Row(Version),
+    /// A version that will be filled.
+    Placeholder(Version),
+}
+
+impl Lead {
+    pub(super) fn version(self) -> Version {
+        let (Self::Row(version) | Self::Placeholder(version)) = self;
+        version
+    }
+}
+
+/// Entries of a transaction whose versions are fetched before it begins.
+pub(super) const FETCHED: u32 = 24;
+
+/// Entries that are looked at one after the other; where there are more, a table is made of them.
+pub(super) const FEW: usize = 16;
 
 /// What a key is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -391,15 +411,22 @@ impl Parcel {
         }
     }
 
-    /// The placeholders of a transaction that is planned, whoever executes it, and the versions found for its reads.
+    /// Calls `visit` with what the first entries of a transaction that is planned lead to, whoever executes it.
     #[inline]
-    pub(super) fn versions(&self, place: usize) -> impl Iterator<Item = Version> {
-        // SAFETY: the bounds do not change while the parcel is handed in; versions of planned entries not after planning.
+    pub(super) fn for_first(&self, place: usize, mut visit: impl FnMut(Lead)) {
+        // SAFETY: the bounds do not change while the parcel is handed in; wants and versions of planned entries not after planning.
         unsafe {
             let body = self.planned(place).body();
             let entries = (*self.content().entries.get()).as_ptr();
-            (body.first..body.end)
-                .filter_map(move |position| (&raw const (*entries.add(position as usize)).version).read())
+            for position in body.first..body.end.min(body.first + FETCHED) {
+                let entry = entries.add(position as usize);
+                let Some(version) = (&raw const (*entry).version).read() else { continue };
+                match (&raw const (*entry).want).read() {
+                    Want::Read => visit(Lead::Row(version)),
+                    Want::Write | Want::Update => visit(Lead::Placeholder(version)),
+                    _ => {}
+                }
+            }
         }
     }
 
@@ -475,6 +502,38 @@ pub(super) struct Naming<'n> {
     pub(super) partitions: usize,
     pub(super) reads: bool,
     pub(super) has_more: bool,
+    /// The entries of the transaction, where there are many.
+    pub(super) known: &'n mut ByKey,
+}
+
+/// Entries by their keys: their positions, as far as they were added.
+#[derive(Debug, Default)]
+pub(super) struct ByKey {
+    positions: HashTable<u32>,
+    /// Entries that were looked at.
+    pub(super) seen: usize,
+}
+
+impl ByKey {
+    /// Adds an entry if it stands for a key.
+    pub(super) fn add(&mut self, position: u32, entry: &Entry, hash_at: impl Fn(u32) -> u64) {
+        self.seen += 1;
+        if entry.is_written() || entry.want == Want::Read {
+            self.positions.insert_unique(entry.hash, position, |&other| hash_at(other));
+        }
+    }
+
+    /// The entry with this hash that is the right one.
+    pub(super) fn find(&self, hash: u64, is_right: impl Fn(u32) -> bool) -> Option<u32> {
+        self.positions.find(hash, |&position| is_right(position)).copied()
+    }
+
+    pub(super) fn clear(&mut self) {
+        if self.seen > 0 {
+            self.positions.clear();
+            self.seen = 0;
+        }
+    }
 }
 
 impl Naming<'_> {
@@ -490,13 +549,13 @@ impl Naming<'_> {
         entries.push(entry);
     }
 
-    /// The entries of the transaction so far.
-    fn own(&mut self) -> &mut [Entry] {
+    /// The entries of the transaction so far, and what is known of them.
+    fn own(&mut self) -> (&mut [Entry], &mut ByKey) {
         // SAFETY: as in `add`.
         let content = unsafe { self.parcel.content_mut() };
         // SAFETY: as above.
         let first = unsafe { self.parcel.planned(self.owner as usize).body() }.first;
-        &mut content.entries.get_mut()[first as usize..]
+        (&mut content.entries.get_mut()[first as usize..], self.known)
     }
 
     /// Says that the transaction may write anything.
@@ -508,11 +567,25 @@ impl Naming<'_> {
     fn name<K: EncodedKey>(&mut self, table: &BohmTable, key: K, want: Want) {
         let store = Arc::as_ptr(&table.primary);
         let hash = key.hash();
-        match self.own().iter_mut().find(|entry| entry.is_of(store, hash, key)) {
+        match self.find(store, hash, key) {
             Some(entry) if entry.want == Want::Write || want == Want::Read => {}
             Some(entry) => entry.want = want,
             None => self.add(Entry::new(store, key, hash, want, self.owner)),
         }
+    }
+
+    /// The entry that stands for a key.
+    #[inline]
+    fn find<K: EncodedKey>(&mut self, store: *const BohmStore, hash: u64, key: K) -> Option<&mut Entry> {
+        let (own, known) = self.own();
+        if own.len() <= FEW {
+            return own.iter_mut().find(|entry| entry.is_of(store, hash, key));
+        }
+        for position in known.seen..own.len() {
+            known.add(position as u32, &own[position], |other| own[other as usize].hash);
+        }
+        let found = known.find(hash, |position| own[position as usize].is_of(store, hash, key))?;
+        Some(&mut own[found as usize])
     }
 
     /// Names a key that will be written, and the indexes whose entries that may change.
@@ -525,7 +598,7 @@ impl Naming<'_> {
     fn intend(&mut self, table: &BohmTable) {
         for secondary in table.secondaries() {
             let store = Arc::as_ptr(secondary);
-            if !self.own().iter().any(|entry| entry.store == store && entry.want == Want::Entries) {
+            if !self.own().0.iter().any(|entry| entry.store == store && entry.want == Want::Entries) {
                 self.add(Entry::new(store, Key16::new(0, 0), secondary.hash(), Want::Entries, self.owner));
             }
         }
@@ -537,8 +610,7 @@ impl Declare for Naming<'_> {
     fn key<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access) {
         let Some(Some(table)) = self.tables.get(table.position()) else { return };
         match access {
-            // A key is compared with all that were named before it, which long readers do not gain back.
-            Access::Read if !self.reads || self.own().len() >= MOST_READS => {}
+            Access::Read if !self.reads => {}
             Access::Read => self.name(table, key, Want::Read),
             Access::Update => self.name(table, key, Want::Update),
             Access::Write | Access::Insert => self.write(table, key),
@@ -553,7 +625,6 @@ impl Declare for Naming<'_> {
             Access::Write | Access::Insert => Want::Front,
         };
         let front = Front::of(prefix);
-        table.primary.fronts.expect(front.len());
         self.add(Entry::new(Arc::as_ptr(&table.primary), front, front.hash(), want, self.owner));
         if want == Want::Front {
             self.intend(table);

@@ -13,6 +13,7 @@ use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use polychron_sync::{CachePadded, MODELLED, Mutex};
 
 use super::execution::Hand;
+use super::executors::Executors;
 use super::options::Options;
 use super::pipeline::Pipeline;
 use super::plan::Partition;
@@ -32,6 +33,7 @@ pub(super) struct Shared {
     pub(super) counters: Registry,
     pub(super) keeper: Arc<Keeper>,
     pub(super) pipeline: Pipeline,
+    pub(super) executors: Executors,
     pub(super) partitions: Box<[CachePadded<Partition>]>,
     /// A placeholder for each transaction that may write anything.
     pub(super) everything: Head,
@@ -192,6 +194,7 @@ impl Protocol for Bohm {
         let shared = Arc::new(Shared {
             keeper: Arc::new(Keeper::new(&memory)?),
             pipeline: Pipeline::new(options.batch_size, partitions),
+            executors: Executors::default(),
             partitions: (0..partitions).map(|_| CachePadded::default()).collect(),
             snapshots: Snapshots::new(workers),
             memory,
@@ -271,6 +274,7 @@ impl Protocol for Bohm {
         let count = |name, count| Figure { name, value: FigureValue::Count(count) };
         let figures = vec![
             count("batches", shared.pipeline.finished()),
+            count("stalls", shared.executors.stalls()),
             count("planned_again", shared.replanned.load(Ordering::Relaxed)),
         ];
         Statistics { memory: Some(shared.memory.statistics()), figures, ..shared.counters.sum() }

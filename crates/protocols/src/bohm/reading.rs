@@ -130,6 +130,7 @@ impl BohmTransaction<'_> {
         // SAFETY: transactions' memory is kept while the database is open.
         let producer = unsafe { producer.as_ref() };
         let mut backoff = Backoff::new();
+        let mut stalls = 1;
         loop {
             if !matches!(self.driven, Driven::ByThePipeline) {
                 if settle(self.shared, self.state, self.local, producer, moment) {
@@ -148,6 +149,7 @@ impl BohmTransaction<'_> {
             if producer.progress(moment) == Progress::Complete {
                 return Ok(());
             }
+            self.state.seen.stalls += std::mem::take(&mut stalls);
             if backoff.is_yielding() {
                 return Err(self.doom());
             }

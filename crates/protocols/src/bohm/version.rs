@@ -22,6 +22,9 @@ use super::planned::Planned;
 /// Bytes before a version's row.
 pub(super) const HEADER_BYTES: usize = size_of::<Header>();
 
+/// Bytes of a version that are fetched ahead of their use; the processor goes on by itself.
+const FETCHED_BYTES: usize = 1280;
+
 /// Bytes of a chain.
 const CHAIN_BYTES: usize = 16;
 
@@ -161,6 +164,16 @@ impl Version {
     pub(super) unsafe fn words<'a>(self) -> &'a [u64] {
         // SAFETY: the caller promises that who wrote the length and the words is done, or is the caller.
         unsafe { std::slice::from_raw_parts(self.start(), *self.header().len.get() as usize) }
+    }
+
+    /// The same, to be changed.
+    ///
+    /// # Safety
+    /// As for [`Version::put`], and a row was put.
+    #[inline]
+    pub(super) unsafe fn words_mut<'a>(self) -> &'a mut [u64] {
+        // SAFETY: the caller says so.
+        unsafe { std::slice::from_raw_parts_mut(self.start(), *self.header().len.get() as usize) }
     }
 
     /// Where the row lies: behind the header, or in a block of its own whose address stands there.
@@ -315,10 +328,19 @@ impl Version {
         }
     }
 
-    /// Starts fetching the version.
+    /// Starts fetching the version, and the beginning of its row.
     #[inline]
     pub(super) fn prefetch(self) {
         polychron_sync::prefetch_read(self.0.as_ptr());
+    }
+
+    /// Starts fetching the rest of the row, once the version is there.
+    #[inline]
+    pub(super) fn prefetch_row(self) {
+        let bytes = (HEADER_BYTES + 8 * self.header().capacity as usize).min(FETCHED_BYTES);
+        for offset in (64..bytes).step_by(64) {
+            polychron_sync::prefetch_read(self.0.as_ptr().wrapping_byte_add(offset));
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use polychron_sync::atomic::Ordering;
 
 use super::execution::Hand;
 use super::options::Unknown;
-use super::planned::{Naming, Parcel, Ran, RunProcedure};
+use super::planned::{ByKey, Naming, Parcel, Ran, RunProcedure};
 use super::protocol::Shared;
 use super::transaction::BohmTransaction;
 
@@ -31,6 +31,8 @@ pub struct BohmWorker {
     pub(super) counters: Arc<Counters>,
     /// Parcels of this worker that are not under way.
     pub(super) idle: Vec<Arc<Parcel>>,
+    /// The keys of the transaction that is being named.
+    pub(super) known: ByKey,
 }
 
 /// What the pipeline is told of a client's procedures.
@@ -64,6 +66,10 @@ fn attempt<O>(
     }
     // The transaction discards what a procedure put that panics, so nothing half done can be observed.
     match catch_unwind(AssertUnwindSafe(|| body(transaction))) {
+        // A procedure may take the refusal of a write for an answer, but it would commit without that write.
+        Ok(_) if let Some((table, key)) = transaction.undeclared => {
+            (Ran::RollBack, Some(Err(Error::Undeclared { table, key })))
+        }
         Ok(Ok(output)) => (Ran::Commit, Some(Ok(output))),
         Ok(Err(stop)) => match stop.into_parts() {
             Stopped::Conflict => (Ran::Conflict, None),
@@ -115,7 +121,7 @@ impl BohmWorker {
 
     fn over(hand: Hand, shared: &Arc<Shared>) -> Self {
         let counters = shared.counters.register();
-        Self { hand, shared: Arc::clone(shared), counters, idle: Vec::new() }
+        Self { hand, shared: Arc::clone(shared), counters, idle: Vec::new(), known: ByKey::default() }
     }
 
     /// Waits until all transactions of a parcel are executed, and does what is due meanwhile.
@@ -146,7 +152,9 @@ impl BohmWorker {
             partitions: self.shared.partitions.len(),
             reads: options.annotate_reads,
             has_more: false,
+            known: &mut self.known,
         };
+        naming.known.clear();
         // One that panics here panics again when it runs, where it is caught and reported.
         let declared = catch_unwind(AssertUnwindSafe(|| procedure.declare(&mut naming)));
         let mut has_more = naming.has_more || declared.is_err();

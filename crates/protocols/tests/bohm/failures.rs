@@ -71,6 +71,33 @@ fn declared_updates_keep_to_columns_without_index() {
 }
 
 #[test]
+fn a_refusal_that_is_swallowed_still_ends_the_transaction() {
+    /// Writes a row that it has not named, and goes on when that is refused.
+    struct Swallow(Tables);
+
+    impl Procedure for Swallow {
+        type Output = bool;
+
+        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Stop> {
+            let refused = t.update(&self.0.accounts, 2, |row| row.set_balance(50)).is_err();
+            t.update(&self.0.accounts, 1, |row| row.set_balance(50))?;
+            Ok(refused)
+        }
+
+        fn declare<D: Declare>(&self, declaration: &mut D) {
+            Do::Add(1, 0).name(self.0, declaration);
+        }
+    }
+
+    let mut stage = Stage::with_accounts(batches(8), 4);
+    let before = stage.contents();
+    let refused = stage.worker.execute(&mut Swallow(stage.tables));
+    let Err(Error::Undeclared { key, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!(key.bytes(), 2_u64.to_be_bytes());
+    assert_eq!(stage.contents(), before);
+}
+
+#[test]
 fn who_fails_passes_on_what_was_there() {
     for failure in [Do::Fail, Do::Panic] {
         let mut stage = Stage::with_accounts(batches(64), 2);
