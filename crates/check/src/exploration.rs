@@ -1,15 +1,17 @@
 //! Whole transactions of two and three threads, compared with every serial order.
 //!
 //! From a seed come a few rows, and for each thread a few small transactions (reads, updates, insertions, deletions, scans,
-//! secondary indexes, savepoints) that collide; beside them snapshots are taken and time passes. Whatever the schedule
-//! did, some serial order of what committed must give every answer, every snapshot and the end, on a model that is right
-//! by construction.
+//! secondary indexes, savepoints) that collide, one after the other or handed over as a batch; some are rolled back at their end. They
+//! say beforehand what they will write: all of it, nothing, or a part. Beside them snapshots are taken and time passes. Whatever the
+//! schedule did, some serial order of what committed must give every answer, every snapshot and the end, on a model that is
+//! right by construction.
 //!
 //! Under `--cfg shuttle` the schedules are drawn, random and prioritized ones ([`explore`]); otherwise the machine makes
 //! them ([`run_freely`]).
 
 use std::sync::Arc;
 
+use polychron_base::key::EncodedKey;
 use polychron_base::random::Random;
 use polychron_engine::{Access, Declare, Error, Procedure, Protocol, Row, Stop, Table, Transaction, Worker};
 use polychron_schema::{Key, KeyScratch};
@@ -27,32 +29,92 @@ const KEYS: u64 = 4;
 #[derive(Clone, Debug)]
 struct Plan {
     rows: Vec<Person>,
-    /// For each thread its transactions.
-    threads: Vec<Vec<Vec<Operation>>>,
+    threads: Vec<Client>,
     snapshots: usize,
     ticks: usize,
+}
+
+/// What one thread does.
+#[derive(Clone, Debug)]
+struct Client {
+    transactions: Vec<Planned>,
+    /// They are handed over together, and may be executed in any order.
+    together: bool,
+}
+
+/// A transaction of a plan.
+#[derive(Clone, Debug, Default)]
+struct Planned {
+    operations: Vec<Operation>,
+    says: Says,
+    rolls_back: bool,
+}
+
+/// What a transaction says beforehand of the rows that it writes.
+#[derive(Clone, Copy, Debug, Default)]
+enum Says {
+    /// Their keys.
+    Keys,
+    /// That there are some.
+    #[default]
+    Nothing,
+    /// Every other key, and that there are more.
+    Some,
+    /// So many first bytes of each key.
+    Fronts(usize),
 }
 
 impl Plan {
     fn draw(seed: u64) -> Self {
         let mut random = Random::stream(21, seed);
         let rows = (0..KEYS).filter(|_| random.below(2) == 0).map(|id| person(id, 1, id as u32)).collect();
-        let threads = (0..random.range_inclusive(2, 3))
-            .map(|_| (0..random.range_inclusive(1, 2)).map(|_| Self::transaction(&mut random)).collect())
-            .collect();
+        let threads = (0..random.range_inclusive(2, 3)).map(|_| Client::draw(&mut random)).collect();
         Self { rows, threads, snapshots: random.below(3) as usize, ticks: random.below(3) as usize }
     }
+}
 
-    fn transaction(random: &mut Random) -> Vec<Operation> {
-        (0..random.range_inclusive(1, 4)).map(|_| Operation::draw(random, KEYS)).collect()
+impl Client {
+    fn draw(random: &mut Random) -> Self {
+        let transactions = (0..random.range_inclusive(1, 2)).map(|_| Planned::draw(random)).collect();
+        Self { transactions, together: random.below(2) == 0 }
+    }
+}
+
+impl Planned {
+    fn draw(random: &mut Random) -> Self {
+        let operations = (0..random.range_inclusive(1, 4)).map(|_| Operation::draw(random, KEYS)).collect();
+        let says = match random.below(6) {
+            0 | 1 => Says::Keys,
+            2 => Says::Nothing,
+            3 => Says::Some,
+            // All rows have these seven in common, and no two of them all eight.
+            way => Says::Fronts(3 + way as usize),
+        };
+        Self { operations, says, rolls_back: random.below(8) == 0 }
     }
 }
 
 /// One transaction of a plan, with what it was answered in the attempt that committed.
 struct Script<'p> {
     table: Table<Person>,
-    operations: &'p [Operation],
+    plan: &'p Planned,
     trace: Trace,
+}
+
+impl<'p> Script<'p> {
+    fn new(table: Table<Person>, plan: &'p Planned) -> Self {
+        Self { table, plan, trace: Trace::new() }
+    }
+
+    /// What a transaction that committed was answered. `None`: it was rolled back, or conflicted too often, and had no effect.
+    fn end(&mut self, outcome: Result<(), Error>) -> Option<Trace> {
+        match outcome {
+            Ok(()) => Some(std::mem::take(&mut self.trace)),
+            Err(Error::Conflicts { .. }) => None,
+            Err(Error::RolledBack) if self.plan.rolls_back => None,
+            Err(error) => panic!("a transaction failed: {error}"),
+        }
+    }
 }
 
 impl Procedure for Script<'_> {
@@ -61,51 +123,81 @@ impl Procedure for Script<'_> {
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
         self.trace.clear();
         let mut savepoints = Vec::new();
-        for operation in self.operations {
+        for operation in &self.plan.operations {
             let answer = apply(transaction, &self.table, operation, &mut savepoints)?;
             self.trace.push((operation.clone(), answer));
         }
-        Ok(())
+        if self.plan.rolls_back { Err(Stop::roll_back()) } else { Ok(()) }
     }
 
-    /// The rows are divided by their ids; what touches no index and no range names its partitions. Of all that write, some name their
-    /// keys and some do not.
+    /// The rows are divided by their ids; what touches no index and no range names its partitions.
     fn declare<D: Declare>(&self, declaration: &mut D) {
+        let Planned { operations, says, .. } = self.plan;
         let own = |operation: &Operation| match operation {
             Operation::Get(id) | Operation::SetNumber(id, _) | Operation::SetText(id, _) => Some(*id),
             _ => None,
         };
-        if let Some(ids) = self.operations.iter().map(own).collect::<Option<Vec<u64>>>() {
+        if let Some(ids) = operations.iter().map(own).collect::<Option<Vec<u64>>>() {
             ids.into_iter().for_each(|id| declaration.partition(id));
         }
-        if self.operations.len() % 2 == 1 {
-            return declaration.unknown();
-        }
-        for operation in self.operations {
-            let (id, access) = match operation {
-                Operation::Get(id) => (*id, Access::Read),
-                Operation::Insert(row) => (row.id, Access::Insert),
-                Operation::Upsert(row) => (row.id, Access::Write),
-                Operation::SetNumber(id, _)
-                | Operation::SetText(id, _)
-                | Operation::SetTeam(id, _)
-                | Operation::SetCode(id, _)
-                | Operation::Delete(id) => (*id, Access::Write),
-                _ => continue,
-            };
+        for (number, operation) in operations.iter().enumerate() {
+            let Some((id, access)) = touched(operation) else { continue };
             let mut scratch = KeyScratch::new();
-            declaration.key(self.table.id(), id.encode(&mut scratch), access);
+            let key = id.encode(&mut scratch);
+            match says {
+                Says::Keys => declaration.key(self.table.id(), key, access),
+                Says::Some if number % 2 == 0 => declaration.key(self.table.id(), key, access),
+                Says::Fronts(len) => {
+                    let mut bytes = vec![0; key.len()];
+                    key.write_to(&mut bytes);
+                    declaration.prefix(self.table.id(), &bytes[..*len], access);
+                }
+                Says::Some | Says::Nothing => {}
+            }
+        }
+        if matches!(says, Says::Nothing | Says::Some) {
+            declaration.unknown();
         }
     }
 }
 
-/// Executes a transaction. `None`: it conflicted too often, and had no effect.
-fn execute<W: Worker>(worker: &mut W, table: Table<Person>, operations: &[Operation]) -> Option<Trace> {
-    let mut script = Script { table, operations, trace: Vec::new() };
-    match worker.execute(&mut script) {
-        Ok(()) => Some(script.trace),
-        Err(Error::Conflicts { .. }) => None,
-        Err(error) => panic!("a transaction failed: {error}"),
+/// The row that an operation touches by its key, and how.
+fn touched(operation: &Operation) -> Option<(u64, Access)> {
+    match operation {
+        Operation::Get(id) => Some((*id, Access::Read)),
+        Operation::Insert(row) => Some((row.id, Access::Insert)),
+        Operation::SetNumber(id, _) | Operation::SetText(id, _) => Some((*id, Access::Update)),
+        Operation::Upsert(row) => Some((row.id, Access::Write)),
+        Operation::SetTeam(id, _) | Operation::SetCode(id, _) | Operation::Delete(id) => Some((*id, Access::Write)),
+        _ => None,
+    }
+}
+
+/// Executes a transaction.
+fn execute<W: Worker>(worker: &mut W, table: Table<Person>, plan: &Planned) -> Option<Trace> {
+    let mut script = Script::new(table, plan);
+    let outcome = worker.execute(&mut script);
+    script.end(outcome)
+}
+
+/// Executes transactions as a batch.
+fn execute_together<W: Worker>(worker: &mut W, table: Table<Person>, plans: &[Planned]) -> Vec<Trace> {
+    let mut scripts: Vec<_> = plans.iter().map(|plan| Script::new(table, plan)).collect();
+    let mut outcomes: Vec<_> = plans.iter().map(|_| None).collect();
+    worker.execute_batch(&mut scripts, &mut |position, outcome| {
+        assert!(outcomes[position].replace(outcome).is_none(), "a procedure is answered once");
+    });
+    let ended = scripts.iter_mut().zip(outcomes);
+    ended.filter_map(|(script, outcome)| script.end(outcome.expect("each procedure is answered"))).collect()
+}
+
+impl Client {
+    /// Executes the transactions; answers lists of those that committed, each list in an order that is theirs.
+    fn run<W: Worker>(&self, worker: &mut W, table: Table<Person>) -> Vec<Vec<Trace>> {
+        if self.together {
+            return execute_together(worker, table, &self.transactions).into_iter().map(|trace| vec![trace]).collect();
+        }
+        vec![self.transactions.iter().filter_map(|plan| execute(worker, table, plan)).collect()]
     }
 }
 
@@ -115,7 +207,8 @@ const EVERYTHING: Operation = Operation::Scan { from: 0, to: u64::MAX, backward:
 fn snapshot<W: Worker>(worker: &mut W, table: Table<Person>) -> Vec<Person> {
     let mut operations = vec![EVERYTHING];
     operations.extend((0..3).map(|team| Operation::ByTeam { team, backward: false, limit: usize::MAX }));
-    let mut script = Script { table, operations: &operations, trace: Vec::new() };
+    let plan = Planned { operations, ..Planned::default() };
+    let mut script = Script::new(table, &plan);
     worker.snapshot(&mut script).expect("a snapshot neither conflicts nor fails");
     let mut answers = script.trace.into_iter().map(|(_, answer)| rows_of(answer));
     let rows = answers.next().expect("the scan was answered");
@@ -138,7 +231,8 @@ fn open<P: Protocol>(setup: &Setup<P>, plan: &Plan) -> (Arc<P>, P::Worker, Table
     let definition = Person::definition().with_partition_column(0);
     let table = Table::from_id(database.create_table(definition).expect("the definition is sound"));
     let mut worker = database.worker().expect("a slot is free");
-    let rows: Vec<_> = plan.rows.iter().cloned().map(Operation::Insert).collect();
+    let operations = plan.rows.iter().cloned().map(Operation::Insert).collect();
+    let rows = Planned { operations, ..Planned::default() };
     execute(&mut worker, table, &rows).expect("nobody is there to conflict with");
     setup.pass(&database, 2);
     (database, worker, table)
@@ -150,10 +244,7 @@ fn run<P: Protocol>(setup: &Setup<P>, plan: &Arc<Plan>) -> Result<(), String> {
     let mut running = Vec::new();
     for number in 0..plan.threads.len() {
         let (plan, mut worker) = (Arc::clone(plan), database.worker().expect("a slot is free"));
-        running.push(thread::spawn(move || {
-            let transactions = plan.threads[number].iter();
-            transactions.filter_map(|operations| execute(&mut worker, table, operations)).collect::<Vec<Trace>>()
-        }));
+        running.push(thread::spawn(move || plan.threads[number].run(&mut worker, table)));
     }
     let clock = {
         let (database, setup, ticks) = (Arc::clone(&database), setup.clone(), plan.ticks);
@@ -161,9 +252,10 @@ fn run<P: Protocol>(setup: &Setup<P>, plan: &Arc<Plan>) -> Result<(), String> {
     };
     let snapshots: Vec<_> = (0..plan.snapshots).map(|_| snapshot(&mut worker, table)).collect();
     let threads: Vec<Vec<Trace>> =
-        running.into_iter().map(|thread| thread.join().expect("a thread ends well")).collect();
+        running.into_iter().flat_map(|thread| thread.join().expect("a thread ends well")).collect();
     clock.join().expect("time passes");
-    let end = execute(&mut worker, table, &[EVERYTHING]).expect("nobody is there to conflict with");
+    let everything = Planned { operations: vec![EVERYTHING], ..Planned::default() };
+    let end = execute(&mut worker, table, &everything).expect("nobody is there to conflict with");
     let end = rows_of(end.into_iter().next().expect("the scan was answered").1);
     let start = Model::of(plan.rows.clone());
     if explained(&start, &threads, &snapshots, &end) { Ok(()) } else { Err(story(&start, &threads, &snapshots, &end)) }

@@ -92,6 +92,9 @@ explore! {
     bohm_has_a_serial_order: bohm(|_| ());
     bohm_in_place_has_a_serial_order: bohm(|options| options.unknown = bohm::Unknown::InPlace);
     bohm_with_sorted_keys_has_a_serial_order: bohm(|options| options.preprocess = true);
+    bohm_with_its_own_threads_has_a_serial_order: bohm(|options| {
+        (options.concurrency_control_threads, options.execution_threads) = (2, 2);
+    });
     maflingo_has_a_serial_order: maflingo::<LocalTid>();
     global_tid_has_a_serial_order: maflingo::<GlobalTid>();
     hekaton_has_a_serial_order: hekaton();

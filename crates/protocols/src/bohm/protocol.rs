@@ -1,7 +1,6 @@
 //! The database as a whole: tables, the pipeline, and the threads that do nothing but one stage of it.
 
 use std::sync::{Arc, PoisonError};
-use std::thread::JoinHandle;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Catalog;
@@ -10,7 +9,8 @@ use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
 use polychron_engine::{Common, Figure, FigureValue, IndexDefinition, Protocol, Statistics, TableDefinition};
 use polychron_memory::{Memory, OWN_SLOTS};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use polychron_sync::{CachePadded, MODELLED, Mutex};
+use polychron_sync::thread::{self, JoinHandle};
+use polychron_sync::{CachePadded, Mutex};
 
 use super::execution::Hand;
 use super::options::Options;
@@ -140,9 +140,6 @@ impl Bohm {
 
     fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, Error> {
         let mut threads = Vec::new();
-        if MODELLED {
-            return Ok(threads);
-        }
         let Options { concurrency_control_threads, execution_threads, .. } = shared.options;
         for number in 0..concurrency_control_threads + execution_threads {
             let mut hand = Hand::new(shared)?;
@@ -155,7 +152,7 @@ impl Bohm {
                 }
             };
             let name = if plans { "polychron-plan" } else { "polychron-run" };
-            let spawned = std::thread::Builder::new().name(name.into()).spawn(run);
+            let spawned = thread::Builder::new().name(name.into()).spawn(run);
             threads.push(spawned.map_err(|error| Error::Options(format!("a thread could not be started: {error}")))?);
         }
         Ok(threads)

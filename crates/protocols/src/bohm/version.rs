@@ -22,8 +22,9 @@ use super::planned::Planned;
 /// Bytes before a version's row.
 pub(super) const HEADER_BYTES: usize = size_of::<Header>();
 
-/// Bytes of a chain.
-const CHAIN_BYTES: usize = 16;
+/// Bytes of a chain; a model checker's words are larger.
+const CHAIN_BYTES: usize = size_of::<Head>().next_multiple_of(16);
+const _: () = assert!(polychron_sync::MODELLED || CHAIN_BYTES == 16);
 
 /// The state of a version that has a row. Transactions lie at multiples of 8, so no address is so small.
 const ROW: u64 = 1;
