@@ -206,11 +206,9 @@ impl<'t> BohmTransaction<'t> {
         }
         let (hash, wanted) = (key.hash(), std::ptr::from_ref(store));
         // Procedures use their keys in the order in which they declare them.
-        if self.next < body.end && self.entry(Position(self.next)).is_of(wanted, hash, key) {
-            self.next += 1;
-            return Some(Position(self.next - 1));
-        }
-        let found = if (body.end - body.first) as usize + self.late()?.len() <= FEW {
+        let found = if self.next < body.end && self.entry(Position(self.next)).is_of(wanted, hash, key) {
+            Some(Position(self.next))
+        } else if (body.end - body.first) as usize + self.late()?.len() <= FEW {
             self.positions().find(|&position| self.entry(position).is_of(wanted, hash, key))
         } else {
             self.own_of_many(wanted, hash, key)
@@ -218,7 +216,12 @@ impl<'t> BohmTransaction<'t> {
         if let Some(Position(position)) = found.filter(|position| position.0 & UNPLANNED == 0) {
             self.next = position + 1;
         }
-        found
+        if found.is_none_or(|position| self.entry(position).want != Want::Read) {
+            return found;
+        }
+        // A key that was planned to be read may be written all the same.
+        let late = self.late()?.iter().position(|entry| entry.is_of(wanted, hash, key));
+        late.map(|late| Position(late as u32 | UNPLANNED)).or(found)
     }
 
     /// As [`Self::own`], with a map of all entries.

@@ -127,6 +127,18 @@ fn wrong_guesses_are_made_good() {
     }
 }
 
+/// A key that was planned to be read is written all the same, and more than once.
+#[test]
+fn planned_reads_hide_no_writes() {
+    for unknown in [Unknown::Reconnaissance, Unknown::InPlace] {
+        let mut stage = Stage::with_accounts(Options { unknown, ..Options::default() }, 2);
+        let steps = vec![Do::Read(1), Do::Delete(1), Do::Insert(Account { balance: 7, ..account(1) }), Do::Add(1, 1)];
+        let script = Script { says: Says::Some, ..stage.script([steps, vec![Do::Read(1)]].concat()) };
+        assert_eq!(stage.run_batch(&[script]), [Ok(vec![0, 1, 1, 8, 8])]);
+        assert_eq!(stage.run(vec![Do::Read(1)]).unwrap(), [8]);
+    }
+}
+
 /// What a procedure found out in a run that guesses is not believed.
 #[test]
 fn failures_of_runs_that_guess_are_not_answered() {
