@@ -139,3 +139,45 @@ fn without_comparing_versions_there_is_none() {
 fn without_waiting_for_pending_versions_there_is_none() {
     finds(&without_early_looks(), cicada::Step::AwaitPendingReads);
 }
+
+#[cfg(shuttle)]
+#[test]
+fn without_waiting_for_placeholders_there_is_none() {
+    finds(&bohm(|_| ()), bohm::Step::AwaitPlaceholder);
+}
+
+#[cfg(shuttle)]
+#[test]
+fn without_waiting_for_fronts_there_is_none() {
+    finds(&bohm(|_| ()), bohm::Step::AwaitFronts);
+}
+
+#[cfg(shuttle)]
+#[test]
+fn without_waiting_for_whom_writes_anything_there_is_none() {
+    finds(&bohm(|options| options.unknown = bohm::Unknown::InPlace), bohm::Step::AwaitEverything);
+}
+
+#[cfg(shuttle)]
+#[test]
+fn without_distrust_there_is_none() {
+    finds(&bohm(|_| ()), bohm::Step::DistrustAnnotations);
+}
+
+#[cfg(shuttle)]
+#[test]
+fn without_passing_rows_on_there_is_none() {
+    finds(&bohm(|_| ()), bohm::Step::PassOn);
+}
+
+#[cfg(shuttle)]
+#[test]
+fn without_discarding_there_is_none() {
+    finds(&bohm(|_| ()), bohm::Step::DiscardFailed);
+}
+
+#[cfg(shuttle)]
+#[test]
+fn without_waiting_for_readers_there_is_none() {
+    finds(&bohm(|_| ()), bohm::Step::AwaitReaders);
+}

@@ -10,6 +10,8 @@
 mod by_hand;
 mod ending;
 mod execution;
+#[cfg(all(test, loom))]
+mod model;
 mod moment;
 mod options;
 mod pipeline;

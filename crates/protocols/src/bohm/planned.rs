@@ -19,8 +19,8 @@ use super::table::{BohmStore, BohmTable, Front};
 use super::transaction::BohmTransaction;
 use super::version::{Chain, Version};
 
-/// Transactions in one piece of a parcel's memory.
-const PIECE: usize = 64;
+/// Transactions in one piece of a parcel's memory; few where each of their words is followed.
+const PIECE: usize = if polychron_sync::MODELLED { 2 } else { 64 };
 
 /// Keys of a transaction among which a read is worth being planned; those behind are looked up when it runs.
 const MOST_READS: usize = 64;
@@ -204,7 +204,7 @@ impl Body {
 }
 
 impl Planned {
-    fn new(parcel: NonNull<Parcel>, place: u32) -> Self {
+    pub(super) fn new(parcel: NonNull<Parcel>, place: u32) -> Self {
         let (late, again) = (UnsafeCell::default(), Cell::new(false));
         let body = Body { parcel, place, first: 0, end: 0, has_more: false, is_everything: false, late, again };
         Self { state: AtomicU64::new(0), refused: AtomicUsize::new(0), body: UnsafeCell::new(body) }

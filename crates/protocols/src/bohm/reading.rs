@@ -157,28 +157,10 @@ impl BohmTransaction<'_> {
 
     /// Has all transactions before this one executed that stand in a list of intents.
     pub(super) fn await_intents(&mut self, intents: &Head) -> Result<(), Stop> {
-        let mut next = intents.newest();
-        if next.is_none() || self.planned.is_none() {
+        if intents.newest().is_none() || self.planned.is_none() {
             return Ok(());
         }
         let finished = self.shared.pipeline.finished();
-        let mut latest = None;
-        while let Some(intent) = next {
-            if intent.begin().batch() <= finished || intent.is_all_complete() {
-                break;
-            }
-            if intent.begin() < self.moment {
-                if let State::Pending(producer) = intent.state() {
-                    self.await_producer(producer, intent.begin())?;
-                }
-                latest.get_or_insert(intent);
-            }
-            next = intent.previous();
-        }
-        if let Some(latest) = latest {
-            // The next reader need not go further down than here.
-            latest.set_all_complete();
-        }
-        Ok(())
+        intents.await_pending(self.moment, finished, |producer, moment| self.await_producer(producer, moment))
     }
 }

@@ -11,7 +11,7 @@
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
 
-use polychron_base::Error;
+use polychron_base::{Error, Stop};
 use polychron_index::{Handle, handle_of, pointer_of};
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicU64, Ordering};
@@ -328,7 +328,7 @@ impl Version {
 pub(super) struct Head(AtomicU64);
 
 impl Head {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
@@ -401,6 +401,34 @@ impl Head {
                 }
             }
         }
+    }
+
+    /// Of a list of intents: calls `wait` with each transaction before a moment that is pending, from the latest on down to those that are
+    /// known to be complete.
+    pub(super) fn await_pending(
+        &self,
+        before: Moment,
+        finished: u64,
+        mut wait: impl FnMut(NonNull<Planned>, Moment) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let (mut next, mut latest) = (self.newest(), None);
+        while let Some(intent) = next {
+            if intent.begin().batch() <= finished || intent.is_all_complete() {
+                break;
+            }
+            if intent.begin() < before {
+                if let State::Pending(producer) = intent.state() {
+                    wait(producer, intent.begin())?;
+                }
+                latest.get_or_insert(intent);
+            }
+            next = intent.previous();
+        }
+        if let Some(latest) = latest {
+            // The next reader need not go further down than here.
+            latest.set_all_complete();
+        }
+        Ok(())
     }
 
     /// Closes the chain if this version, which says that the key is absent, is its newest.
