@@ -60,7 +60,7 @@ pub(super) enum Put {
 /// A key that is too long to be carried in registers.
 type LongKey = Arc<[u8]>;
 
-/// A key of a transaction.
+/// A key of a transaction. While its parcel is handed in, any thread may look at it, and the cells belong to one at a time.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// The client's guard keeps it until the transaction was executed.
@@ -69,11 +69,11 @@ pub(super) struct Entry {
     key: Key16,
     long: Option<LongKey>,
     /// The placeholder; of a key that is read the version to read, if there is one.
-    pub(super) version: Option<Version>,
+    pub(super) version: Cell<Option<Version>>,
     /// Found ahead of its use by who plans.
-    pub(super) chain: Option<Chain>,
+    pub(super) chain: Cell<Option<Chain>>,
     pub(super) want: Want,
-    pub(super) put: Put,
+    pub(super) put: Cell<Put>,
     /// Which thread of concurrency control the key belongs to.
     pub(super) partition: u16,
     /// The transaction in the parcel.
@@ -114,8 +114,8 @@ impl Entry {
             bytes.into()
         });
         let key = short.unwrap_or(Key16::new(0, 0));
-        let (version, chain) = (None, None);
-        Self { store, hash, key, long, version, chain, want, put: Put::Nothing, partition: 0, owner }
+        let (version, chain, put) = (Cell::new(None), Cell::new(None), Cell::new(Put::Nothing));
+        Self { store, hash, key, long, version, chain, want, put, partition: 0, owner }
     }
 
     #[inline]
@@ -376,38 +376,35 @@ impl Parcel {
         unsafe { &(&*self.pieces.get())[place / PIECE][place % PIECE] }
     }
 
-    /// The entry at a position.
-    ///
-    /// # Safety
-    /// The caller is the thread to which the entry belongs now, and holds one such reference at a time.
+    /// The entry at a position. Its cells are the caller's while the entry belongs to the calling thread.
     #[inline]
-    #[allow(clippy::mut_from_ref, reason = "entries go from hand to hand")]
-    pub(super) unsafe fn entry(&self, position: usize) -> &mut Entry {
-        // SAFETY: the vector does not move while the parcel is handed in; the caller says that the element is its own.
-        unsafe {
-            let entries: *mut Vec<Entry> = self.content().entries.get();
-            debug_assert!(position < (*entries).len());
-            &mut *(*entries).as_mut_ptr().add(position)
-        }
+    pub(super) fn entry(&self, position: usize) -> &Entry {
+        let entries = self.entries();
+        debug_assert!(position < entries.len());
+        // SAFETY: positions come from the parcel itself.
+        unsafe { entries.get_unchecked(position) }
+    }
+
+    /// The entries, which only the client adds or changes, while the parcel is not handed in.
+    #[inline]
+    fn entries(&self) -> &[Entry] {
+        // SAFETY: the client holds no other reference while it looks here.
+        unsafe { &*self.content().entries.get() }
     }
 
     /// The placeholders of a transaction that is planned, whoever executes it, and the versions found for its reads.
     #[inline]
     pub(super) fn versions(&self, place: usize) -> impl Iterator<Item = Version> {
-        // SAFETY: the bounds do not change while the parcel is handed in; versions of planned entries not after planning.
-        unsafe {
-            let body = self.planned(place).body();
-            let entries = (*self.content().entries.get()).as_ptr();
-            (body.first..body.end)
-                .filter_map(move |position| (&raw const (*entries.add(position as usize)).version).read())
-        }
+        // SAFETY: the bounds do not change while the parcel is handed in.
+        let body = unsafe { self.planned(place).body() };
+        // The cells of planned entries stay as they were planned.
+        self.entries()[body.first as usize..body.end as usize].iter().filter_map(|entry| entry.version.get())
     }
 
     /// How many entries there are.
     #[inline]
     pub(super) fn entry_count(&self) -> usize {
-        // SAFETY: only the length is read, which does not change while the parcel is handed in.
-        unsafe { (&*self.content().entries.get()).len() }
+        self.entries().len()
     }
 
     /// The client begins anew.

@@ -30,7 +30,7 @@ impl BohmTransaction<'_> {
                 return self.present(position);
             }
             if entry.want == Want::Read && trusts {
-                return self.settled(entry.version);
+                return self.settled(entry.version.get());
             }
         }
         match store.find(key, &self.guard) {
@@ -75,8 +75,8 @@ impl BohmTransaction<'_> {
     #[inline]
     pub(super) fn present(&mut self, position: Position) -> Result<Option<Version>, Stop> {
         let entry = self.entry(position);
-        match entry.put {
-            Put::Row => Ok(entry.version),
+        match entry.put.get() {
+            Put::Row => Ok(entry.version.get()),
             Put::Deletion => Ok(None),
             Put::Nothing => {
                 // SAFETY: the client keeps the stores of its entries.
@@ -87,7 +87,7 @@ impl BohmTransaction<'_> {
                         (_, Some(key)) => self.await_fronts(store, &*key)?,
                     };
                 }
-                self.settled(self.entry(position).version.and_then(Version::previous))
+                self.settled(self.entry(position).version.get().and_then(Version::previous))
             }
         }
     }
@@ -101,7 +101,7 @@ impl BohmTransaction<'_> {
         }
         match head.at(self.moment) {
             Some(version) if version.begin() == self.moment => {
-                let own = self.positions().find(|&position| self.entry(position).version == Some(version));
+                let own = self.positions().find(|&position| self.entry(position).version.get() == Some(version));
                 self.present(own.expect("a version of its own has an entry"))
             }
             version => self.settled(version),

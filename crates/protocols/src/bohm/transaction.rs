@@ -173,15 +173,13 @@ impl<'t> BohmTransaction<'t> {
         self.doom()
     }
 
+    /// An entry, whose cells are this thread's.
     #[inline]
-    #[allow(clippy::mut_from_ref, reason = "entries are this thread's alone")]
-    pub(super) fn entry(&self, position: Position) -> &mut Entry {
+    pub(super) fn entry(&self, position: Position) -> &Entry {
         if position.0 & UNPLANNED == 0 {
-            let parcel = self.parcel.expect("a snapshot has no entries");
-            // SAFETY: the planned entries of a claimed transaction are the claimer's; references are not kept.
-            unsafe { parcel.entry(position.0 as usize) }
+            self.parcel.expect("a snapshot has no entries").entry(position.0 as usize)
         } else {
-            &mut self.late().expect("a snapshot has no entries")[(position.0 & !UNPLANNED) as usize]
+            &self.late().expect("a snapshot has no entries")[(position.0 & !UNPLANNED) as usize]
         }
     }
 

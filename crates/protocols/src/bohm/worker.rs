@@ -300,7 +300,7 @@ unsafe fn guess(parcel: &Parcel, place: usize, position: usize, attempts: u32) -
     // SAFETY: the caller says so; the entries' stores are kept by its guard.
     let keys = unsafe {
         let body = parcel.planned(place).body();
-        let planned = (body.first..body.end).map(|position| &*parcel.entry(position as usize));
+        let planned = (body.first..body.end).map(|position| parcel.entry(position as usize));
         let written = planned.chain(body.late().iter()).filter(|entry| entry.is_written());
         let of_rows =
             written.map(|entry| (entry, (*entry.store).place())).filter(|(_, place)| place.index == IndexId::PRIMARY);

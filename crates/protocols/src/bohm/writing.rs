@@ -35,17 +35,17 @@ impl BohmTransaction<'_> {
         words: usize,
     ) -> Result<Position, Stop> {
         let planned = self.planned.ok_or(Error::ReadOnly)?;
-        let mut entry = Entry::new(store, key, key.hash(), want, 0);
+        let entry = Entry::new(store, key, key.hash(), want, 0);
         let allocate = || Version::allocate(self.moment, NonNull::from(planned), words, &self.guard);
         // What takes another version's place makes room in the end.
         let takes_a_place = store.find(key, &self.guard).is_some();
         let version = if takes_a_place { self.guard.with_reserve(|_| allocate()) } else { allocate() }?;
-        entry.version = Some(version);
+        entry.version.set(Some(version));
         if want == Want::Guessed {
             let chain = store.find(key, &self.guard);
             version.set_previous(chain.and_then(|chain| chain.head().at(self.moment)));
             self.is_guessing = true;
-        } else if let Err(error) = self.put_late(store, key, &mut entry, version) {
+        } else if let Err(error) = self.put_late(store, key, &entry, version) {
             // SAFETY: no chain took it.
             unsafe { version.free(&self.guard) };
             return Err(error.into());
@@ -59,7 +59,7 @@ impl BohmTransaction<'_> {
         &self,
         store: &BohmStore,
         key: K,
-        entry: &mut Entry,
+        entry: &Entry,
         version: Version,
     ) -> Result<(), Error> {
         let partition = self.shared.partition(entry.hash);
@@ -67,7 +67,7 @@ impl BohmTransaction<'_> {
         loop {
             let chain = store.find_or_make(key, &self.guard)?;
             if let Ok(superseded) = chain.head().insert(version) {
-                entry.chain = Some(chain);
+                entry.chain.set(Some(chain));
                 if let Some((version, since)) = superseded {
                     partition.leave_superseded(Superseded { version, batch: since.batch(), above: None });
                 }
@@ -124,10 +124,10 @@ impl BohmTransaction<'_> {
     pub(super) fn save(&mut self, position: Position) {
         if self.is_saving {
             let entry = self.entry(position);
-            let version = entry.version.expect("a written key has a version");
+            let version = entry.version.get().expect("a written key has a version");
             // SAFETY: the transaction put the row, and writes nothing here.
-            let row = (entry.put == Put::Row).then(|| unsafe { version.words() }.into());
-            self.undo.push(Undo { position, put: entry.put, row });
+            let row = (entry.put.get() == Put::Row).then(|| unsafe { version.words() }.into());
+            self.undo.push(Undo { position, put: entry.put.get(), row });
         }
     }
 
@@ -136,17 +136,17 @@ impl BohmTransaction<'_> {
     pub(super) fn put(&mut self, position: Position, words: &[u64]) -> Result<(), Stop> {
         self.save(position);
         let entry = self.entry(position);
-        let version = entry.version.expect("a written key has a version");
+        let version = entry.version.get().expect("a written key has a version");
         // SAFETY: the transaction is executed here, and views of its rows borrow it.
         unsafe { version.put(words, &self.guard) }?;
-        entry.put = Put::Row;
+        entry.put.set(Put::Row);
         Ok(())
     }
 
     /// Deletes the row.
     pub(super) fn put_deletion(&mut self, position: Position) {
         self.save(position);
-        self.entry(position).put = Put::Deletion;
+        self.entry(position).put.set(Put::Deletion);
     }
 
     /// Runs one operation; when it fails or refuses, what it put is undone.
@@ -173,8 +173,8 @@ impl BohmTransaction<'_> {
                 continue;
             }
             let entry = self.entry(position);
-            entry.put = put;
-            if let (Some(row), Some(version)) = (row, entry.version) {
+            entry.put.set(put);
+            if let (Some(row), Some(version)) = (row, entry.version.get()) {
                 // SAFETY: as in `put`.
                 let restored = self.guard.with_reserve(|guard| unsafe { version.put(&row, guard) });
                 if restored.is_err() {
