@@ -235,6 +235,10 @@ fn open<P: Protocol>(setup: &Setup<P>, plan: &Plan) -> (Arc<P>, P::Worker, Table
     let rows = Planned { operations, ..Planned::default() };
     execute(&mut worker, table, &rows).expect("nobody is there to conflict with");
     setup.pass(&database, 2);
+    // A snapshot may be a moment old.
+    while snapshot(&mut worker, table) != plan.rows {
+        thread::yield_now();
+    }
     (database, worker, table)
 }
 
