@@ -11,7 +11,7 @@ use polychron_check::Setup;
 use polychron_protocols::bohm::{self, Bohm};
 use polychron_protocols::cicada::{self, Cicada};
 use polychron_protocols::hekaton::{self, Hekaton};
-use polychron_protocols::locking::{self, InOrder, Locking, NoWait, Policy};
+use polychron_protocols::locking::{InOrder, Locking, NoWait, Policy};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
@@ -117,7 +117,8 @@ fn finds<P: polychron_engine::Protocol>(setup: &Setup<P>, step: impl polychron_e
     let found = std::panic::catch_unwind(search);
     let story = found.expect_err("the search is blind");
     let story = story.downcast_ref::<String>().expect("a text");
-    let is_anomaly = ["no serial order explains this", "one snapshot, two states"].iter().any(|way| story.contains(way));
+    let is_anomaly =
+        ["no serial order explains this", "one snapshot, two states"].iter().any(|way| story.contains(way));
     assert!(is_anomaly, "{story}");
 }
 
@@ -143,7 +144,7 @@ find! {
     without_waiting_for_who_writes_anything_there_is_none: bohm_in_place(), bohm::Step::AwaitEverything;
     without_passing_rows_on_there_is_none: bohm(|_| ()), bohm::Step::PassOn;
     without_discarding_there_is_none: bohm(|_| ()), bohm::Step::DiscardFailed;
-    without_locking_reads_there_is_none: locked::<InOrder>(), locking::Step::LockReads;
-    without_holding_locks_there_is_none: locked::<NoWait>(), locking::Step::HoldLocks;
-    without_locking_ranges_there_is_none: locked::<NoWait>(), locking::Step::LockRanges;
+    without_locking_reads_there_is_none: locked::<InOrder>(), polychron_protocols::locking::Step::LockReads;
+    without_holding_locks_there_is_none: locked::<NoWait>(), polychron_protocols::locking::Step::HoldLocks;
+    without_locking_ranges_there_is_none: locked::<NoWait>(), polychron_protocols::locking::Step::LockRanges;
 }

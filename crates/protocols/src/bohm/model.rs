@@ -158,7 +158,8 @@ fn a_version_is_filled_once() {
 struct Log {
     pipeline: Pipeline,
     planned: [Witness; 2],
-    executed: Vec<Witness>,
+    /// Of each batch its transactions, two at most.
+    executed: Vec<[Witness; 2]>,
     parcels: Vec<Arc<Parcel>>,
 }
 
@@ -167,7 +168,7 @@ impl Log {
     fn new(partitions: usize, counts: &[usize]) -> Self {
         let pipeline = Pipeline::new(1, partitions);
         let parcels = counts.iter().map(|&count| parcel(count)).collect();
-        let executed = counts.iter().map(|_| Witness::default()).collect();
+        let executed = counts.iter().map(|_| Default::default()).collect();
         Self { pipeline, planned: Default::default(), executed, parcels }
     }
 
@@ -188,9 +189,9 @@ impl Log {
         self.pipeline.for_each(chunk, |parcel, place, moment| {
             let planned = parcel.planned(place);
             assert!(planned.claim(moment), "a transaction is in one chunk");
+            self.executed[moment.batch() as usize - 1][place].write();
             planned.complete(moment);
         });
-        self.executed[chunk.batch as usize - 1].write();
         self.pipeline.end_execution(chunk);
         true
     }
@@ -203,7 +204,12 @@ impl Log {
                 thread::yield_now();
             }
         }
-        self.executed[batch as usize - 1].read();
+        self.assert_executed(batch);
+    }
+
+    fn assert_executed(&self, batch: u64) {
+        let count = self.parcels[batch as usize - 1].content().count;
+        self.executed[batch as usize - 1][..count].iter().for_each(|executed| assert_eq!(executed.read(), 1));
     }
 }
 
@@ -235,7 +241,7 @@ fn a_batch_is_known_when_it_is_planned() {
 #[test]
 fn chunks_belong_to_one_batch() {
     explore(2, || {
-        let counts: Vec<usize> = (1..=RING as usize + 1).map(|batch| if batch == 1 { 1 } else { 2 }).collect();
+        let counts: Vec<usize> = (0..=RING as usize).map(|behind| if behind < RING as usize { 1 } else { 2 }).collect();
         let log = Log::new(1, &counts);
         log.close(1);
         log.pipeline.end_planning(1);
@@ -250,8 +256,25 @@ fn chunks_belong_to_one_batch() {
                 }
             },
             |log| drop(log.execute()),
-            |log| log.executed.iter().for_each(|executed| assert_eq!(executed.read(), 1)),
+            |log| (1..=log.parcels.len() as u64).for_each(|batch| log.assert_executed(batch)),
         );
+    });
+}
+
+/// Two threads share a batch: who finds it finished finds what both did.
+#[test]
+fn what_is_finished_was_executed() {
+    fn work(log: &Log) {
+        while log.execute() {}
+        if log.pipeline.finished() == 1 {
+            log.assert_executed(1);
+        }
+    }
+    explore(3, || {
+        let log = Log::new(1, &[2]);
+        log.close(1);
+        log.pipeline.end_planning(1);
+        both(log, work, work, |log| assert_eq!(log.pipeline.finished(), 1));
     });
 }
 

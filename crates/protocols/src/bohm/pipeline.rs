@@ -21,8 +21,8 @@ use super::planned::Parcel;
 pub(super) const RING: u64 = if polychron_sync::MODELLED { 2 } else { 8 };
 /// A batch that is not full waits while so many are under way.
 const ENOUGH: u64 = 2;
-/// Transactions that a thread takes to execute at a time.
-const CHUNK: usize = 16;
+/// Transactions that a thread takes to execute at a time; so few in models that threads share a batch.
+const CHUNK: usize = if polychron_sync::MODELLED { 1 } else { 16 };
 /// Bits of a cursor for the place in the batch.
 const CURSOR_BITS: u32 = 20;
 

@@ -390,12 +390,7 @@ impl Planner<'_> {
         self.put_intent(entry, list.head(), &mut plan.superseded)
     }
 
-    fn put_intent(
-        &self,
-        entry: &Entry,
-        intents: &Head,
-        superseded: &mut VecDeque<Superseded>,
-    ) -> Result<(), Error> {
+    fn put_intent(&self, entry: &Entry, intents: &Head, superseded: &mut VecDeque<Superseded>) -> Result<(), Error> {
         let version = self.guard.with_reserve(|_| self.allocate(entry, 0))?;
         let Ok(below) = intents.push(version) else { unreachable!("intents are never closed") };
         entry.version.set(Some(version));

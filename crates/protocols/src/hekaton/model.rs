@@ -25,6 +25,8 @@ struct World {
     new: Witness,
     /// The same of the old one.
     old: Witness,
+    /// What the writer does before it has committed.
+    done: Witness,
 }
 
 impl World {
@@ -32,7 +34,19 @@ impl World {
         let transactions = Transactions::new(2);
         transactions.enter(WRITER);
         transactions.enter(READER);
-        Arc::new(Self { transactions, new: Witness::default(), old: Witness::default() })
+        let [new, old, done] = Default::default();
+        Arc::new(Self { transactions, new, old, done })
+    }
+
+    /// The number of a row that is sure to be there.
+    fn read(&self, version: Version) -> u64 {
+        let row = version.row().as_words()[0];
+        if row == 1 {
+            self.old.read();
+        } else {
+            assert_eq!((self.new.read(), self.done.read()), (1, 1));
+        }
+        row
     }
 }
 
@@ -76,6 +90,7 @@ impl Write {
 
     fn decide(self, world: &World, end: u64, commits: bool) {
         let Self { id, old, new } = self;
+        world.done.write();
         world.transactions.decide(id, commits);
         if commits {
             new.set_begin(end);
@@ -105,7 +120,11 @@ fn see(world: &World, record: Record, id: TransactionId, moment: u64) -> Option<
             }
         }
         let row = version.row().as_words()[0];
-        if row == 2 { world.new.read() } else { world.old.read() };
+        if row == 2 {
+            world.new.read()
+        } else {
+            world.old.read()
+        };
         return Some(row);
     }
 }
@@ -215,7 +234,11 @@ fn see_as_snapshot(world: &World, record: Record, moment: u64) {
             Look::Row(_, Basis::On(on)) => world.transactions.await_outcome(on),
             Look::Row(version, _) => {
                 let row = version.row().as_words()[0];
-                if row == 2 { world.new.read() } else { world.old.read() };
+                if row == 2 {
+                    world.new.read()
+                } else {
+                    world.old.read()
+                };
                 return;
             }
             Look::Nothing(..) => panic!("the key has a row at every moment"),
