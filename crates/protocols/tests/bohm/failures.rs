@@ -165,6 +165,7 @@ fn failures_of_runs_that_guess_are_not_answered() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "memory that fills up takes an interpreter too long")]
 fn memory_that_is_refused_is_an_error() {
     let memory = polychron_memory::Options { limit_bytes: Some(2 << 20), ..polychron_memory::Options::tiny() };
     let mut stage = Stage::over(batches(16), Common { memory, ..Common::default() });
