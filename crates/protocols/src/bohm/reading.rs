@@ -33,6 +33,11 @@ impl BohmTransaction<'_> {
                 return self.settled(entry.version.get());
             }
         }
+        self.look_up(store, key)
+    }
+
+    /// The row of a key that the transactions before this one have left, once those are executed that may write it unnamed.
+    fn look_up<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Option<Version>, Stop> {
         match store.find(key, &self.guard) {
             Some(chain) => self.visible(chain.head()),
             None => Ok(None),
@@ -81,10 +86,18 @@ impl BohmTransaction<'_> {
             Put::Nothing => {
                 // SAFETY: the client keeps the stores of its entries.
                 let store = unsafe { &*entry.store };
-                if store.fronts.lengths() != 0 {
-                    match self.entry(position).kept_key() {
+                let is_guessed = entry.want == Want::Guessed;
+                if store.fronts.lengths() != 0 || is_guessed {
+                    match entry.kept_key() {
                         (key, None) => self.await_fronts(store, key)?,
                         (_, Some(key)) => self.await_fronts(store, &*key)?,
+                    };
+                }
+                if is_guessed {
+                    // No chain has the version, so nobody tells it when what is below it changes, and goes.
+                    return match self.entry(position).kept_key() {
+                        (key, None) => self.look_up(store, key),
+                        (_, Some(key)) => self.look_up(store, &*key),
                     };
                 }
                 self.settled(self.entry(position).version.get().and_then(Version::previous))

@@ -108,11 +108,6 @@ impl Version {
         Self::from_address(self.header().previous.load(Ordering::Acquire))
     }
 
-    /// Says what is below a version that no chain has.
-    pub(super) fn set_previous(self, previous: Option<Self>) {
-        self.header().previous.store(previous.map_or(0, Self::address), Ordering::Relaxed);
-    }
-
     /// Cuts off what is below.
     pub(super) fn forget_previous(self) {
         self.header().previous.store(0, Ordering::Release);

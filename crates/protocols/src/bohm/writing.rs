@@ -42,8 +42,6 @@ impl BohmTransaction<'_> {
         let version = if takes_a_place { self.guard.with_reserve(|_| allocate()) } else { allocate() }?;
         entry.version.set(Some(version));
         if want == Want::Guessed {
-            let chain = store.find(key, &self.guard);
-            version.set_previous(chain.and_then(|chain| chain.head().at(self.moment)));
             self.is_guessing = true;
         } else if let Err(error) = self.put_late(store, key, &entry, version) {
             // SAFETY: no chain took it.
