@@ -218,6 +218,12 @@ pub enum Error {
         /// The key.
         key: KeyPreview,
     },
+    /// A submitted procedure was not executed, because the database was closed.
+    #[error("the database was closed before the procedure was executed")]
+    Closed,
+    /// The answer to a submitted procedure was taken before.
+    #[error("the answer was taken before")]
+    AnswerTaken,
     /// An ordered scan was asked of an index without order.
     #[error("{1} of {0} has no order")]
     NoOrder(TableId, IndexId),

@@ -10,7 +10,10 @@
 
 use std::sync::Arc;
 
+use polychron_base::clock::ManualClock;
 use polychron_base::random::Random;
+use polychron_engine::options::Submissions;
+use polychron_engine::submission::Service;
 use polychron_engine::{Access, Declare, Error, Procedure, Protocol, Row, Stop, Table, Transaction, Worker};
 use polychron_schema::{Key, KeyScratch};
 use polychron_sync::thread;
@@ -31,6 +34,8 @@ struct Plan {
     threads: Vec<Vec<Vec<Operation>>>,
     snapshots: usize,
     ticks: usize,
+    /// Whether the threads submit their transactions, all of them at once.
+    submits: bool,
 }
 
 impl Plan {
@@ -40,7 +45,8 @@ impl Plan {
         let threads = (0..random.range_inclusive(2, 3))
             .map(|_| (0..random.range_inclusive(1, 2)).map(|_| Self::transaction(&mut random)).collect())
             .collect();
-        Self { rows, threads, snapshots: random.below(3) as usize, ticks: random.below(3) as usize }
+        let (snapshots, ticks) = (random.below(3) as usize, random.below(3) as usize);
+        Self { rows, threads, snapshots, ticks, submits: random.below(4) == 0 }
     }
 
     fn transaction(random: &mut Random) -> Vec<Operation> {
@@ -48,24 +54,21 @@ impl Plan {
     }
 }
 
-/// One transaction of a plan, with what it was answered in the attempt that committed.
-struct Script<'p> {
+/// One transaction of a plan, which answers what it was answered.
+struct Script {
     table: Table<Person>,
-    operations: &'p [Operation],
-    trace: Trace,
+    operations: Vec<Operation>,
 }
 
-impl Procedure for Script<'_> {
-    type Output = ();
+impl Procedure for Script {
+    type Output = Trace;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
-        self.trace.clear();
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Trace, Stop> {
         let mut savepoints = Vec::new();
-        for operation in self.operations {
-            let answer = apply(transaction, &self.table, operation, &mut savepoints)?;
-            self.trace.push((operation.clone(), answer));
-        }
-        Ok(())
+        let mut answer = |operation: &Operation| {
+            Ok((operation.clone(), apply(transaction, &self.table, operation, &mut savepoints)?))
+        };
+        self.operations.iter().map(&mut answer).collect()
     }
 
     /// The rows are divided by their ids; what touches no index and no range names its partitions. Of all that write, some name their
@@ -81,7 +84,7 @@ impl Procedure for Script<'_> {
         if self.operations.len() % 2 == 1 {
             return declaration.unknown();
         }
-        for operation in self.operations {
+        for operation in &self.operations {
             let (id, access) = match operation {
                 Operation::Get(id) => (*id, Access::Read),
                 Operation::Insert(row) => (row.id, Access::Insert),
@@ -101,9 +104,12 @@ impl Procedure for Script<'_> {
 
 /// Executes a transaction. `None`: it conflicted too often, and had no effect.
 fn execute<W: Worker>(worker: &mut W, table: Table<Person>, operations: &[Operation]) -> Option<Trace> {
-    let mut script = Script { table, operations, trace: Vec::new() };
-    match worker.execute(&mut script) {
-        Ok(()) => Some(script.trace),
+    committed(worker.execute(&mut Script { table, operations: operations.to_vec() }))
+}
+
+fn committed(answer: Result<Trace, Error>) -> Option<Trace> {
+    match answer {
+        Ok(trace) => Some(trace),
         Err(Error::Conflicts { .. }) => None,
         Err(error) => panic!("a transaction failed: {error}"),
     }
@@ -115,9 +121,8 @@ const EVERYTHING: Operation = Operation::Scan { from: 0, to: u64::MAX, backward:
 fn snapshot<W: Worker>(worker: &mut W, table: Table<Person>) -> Vec<Person> {
     let mut operations = vec![EVERYTHING];
     operations.extend((0..3).map(|team| Operation::ByTeam { team, backward: false, limit: usize::MAX }));
-    let mut script = Script { table, operations: &operations, trace: Vec::new() };
-    worker.snapshot(&mut script).expect("a snapshot neither conflicts nor fails");
-    let mut answers = script.trace.into_iter().map(|(_, answer)| rows_of(answer));
+    let trace = worker.snapshot(&mut Script { table, operations }).expect("a snapshot neither conflicts nor fails");
+    let mut answers = trace.into_iter().map(|(_, answer)| rows_of(answer));
     let rows = answers.next().expect("the scan was answered");
     let mut by_team: Vec<Person> = answers.flatten().collect();
     by_team.sort_by_key(|row| row.id);
@@ -144,24 +149,47 @@ fn open<P: Protocol>(setup: &Setup<P>, plan: &Plan) -> (Arc<P>, P::Worker, Table
     (database, worker, table)
 }
 
+/// A service whose clients have to wait for room.
+fn start<P: Protocol>(database: &Arc<P>) -> Service<P> {
+    let options = Submissions { threads: 2, batch_size: 2, most_waiting: 2, ..Submissions::default() };
+    Service::start(database, &options, Arc::new(ManualClock::new()), || database.worker()).expect("slots are free")
+}
+
+/// Submits transactions and waits for all of them. They are under way at the same time, as if each had a thread of its own.
+fn submit_all<'p, P: Protocol>(
+    service: &Service<P>,
+    table: Table<Person>,
+    transactions: impl Iterator<Item = &'p Vec<Operation>>,
+) -> Vec<Vec<Trace>> {
+    let submit = |operations: &Vec<Operation>| service.submit(Script { table, operations: operations.clone() });
+    let submissions: Vec<_> = transactions.map(submit).collect();
+    submissions.into_iter().map(|submission| committed(submission.wait()).into_iter().collect()).collect()
+}
+
 /// Runs a plan's threads, and answers the story if no serial order explains what they saw.
 fn run<P: Protocol>(setup: &Setup<P>, plan: &Arc<Plan>) -> Result<(), String> {
     let (database, mut worker, table) = open(setup, plan);
+    let service = plan.submits.then(|| Arc::new(start(&database)));
     let mut running = Vec::new();
     for number in 0..plan.threads.len() {
-        let (plan, mut worker) = (Arc::clone(plan), database.worker().expect("a slot is free"));
+        let (plan, service, mut worker) =
+            (Arc::clone(plan), service.clone(), database.worker().expect("a slot is free"));
         running.push(thread::spawn(move || {
             let transactions = plan.threads[number].iter();
-            transactions.filter_map(|operations| execute(&mut worker, table, operations)).collect::<Vec<Trace>>()
+            match service {
+                None => vec![transactions.filter_map(|operations| execute(&mut worker, table, operations)).collect()],
+                Some(service) => submit_all(&service, table, transactions),
+            }
         }));
     }
+    drop(service);
     let clock = {
         let (database, setup, ticks) = (Arc::clone(&database), setup.clone(), plan.ticks);
         thread::spawn(move || setup.pass(&database, ticks))
     };
     let snapshots: Vec<_> = (0..plan.snapshots).map(|_| snapshot(&mut worker, table)).collect();
     let threads: Vec<Vec<Trace>> =
-        running.into_iter().map(|thread| thread.join().expect("a thread ends well")).collect();
+        running.into_iter().flat_map(|thread| thread.join().expect("a thread ends well")).collect();
     clock.join().expect("time passes");
     let end = execute(&mut worker, table, &[EVERYTHING]).expect("nobody is there to conflict with");
     let end = rows_of(end.into_iter().next().expect("the scan was answered").1);

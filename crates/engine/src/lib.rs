@@ -24,6 +24,7 @@ pub mod scan;
 mod single;
 pub mod statistics;
 pub mod stores;
+pub mod submission;
 pub mod typed;
 
 use std::ops::ControlFlow;
@@ -44,6 +45,7 @@ pub use futures::{Future, FutureValue, Futures};
 pub use options::Common;
 pub use scan::{Direction, Restriction, Scan};
 pub use statistics::{Counters, Figure, FigureValue, Statistics, Versions};
+pub use submission::Submission;
 pub use typed::{Operations, Table};
 
 /// A concurrency-control design: owns the tables, hands out workers.
