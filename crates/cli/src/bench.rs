@@ -166,6 +166,8 @@ fn settings(common: &Common) -> Result<Settings, String> {
         seconds: common.seconds,
         seed: common.seed,
         batch: common.batch,
+        submit: common.submit,
+        batch_time_us: common.batch_time_us,
         pregenerate: common.pregenerate,
         pin: common.pin,
         prefault_bytes: common.prefault.saturating_mul(1 << 20),

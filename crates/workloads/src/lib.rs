@@ -77,7 +77,7 @@ pub trait Workload: Sized + Send + Sync + 'static {
 /// Draws transactions.
 pub trait Client: Send {
     /// A transaction with its inputs.
-    type Procedure: Transact;
+    type Procedure: Transact + 'static;
 
     /// The next transaction.
     fn next(&mut self) -> Self::Procedure;
