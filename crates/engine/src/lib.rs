@@ -174,6 +174,19 @@ pub trait Worker: Send {
         }
     }
 
+    /// As [`Worker::execute_batch`], of procedures that came with others of other types: `others`, which is called once, executes
+    /// those with this worker. A protocol that plans calls it when these are handed in, before it waits for them, so that all of them
+    /// make one batch; others execute one type after the other.
+    fn execute_batch_with<P: Procedure>(
+        &mut self,
+        procedures: &mut [P],
+        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+        others: impl FnOnce(&mut Self),
+    ) {
+        self.execute_batch(procedures, done);
+        others(self);
+    }
+
     /// Executes a read-only procedure on a consistent snapshot, slightly in the past where the protocol says so. It
     /// tracks nothing, never conflicts, and neither blocks writers nor is blocked by them.
     ///

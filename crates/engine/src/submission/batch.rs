@@ -27,8 +27,15 @@ impl<W> Default for Batch<W> {
 
 /// Procedures of one type, which the batch does not know.
 trait Lane<W>: Any + Send {
-    /// Executes all of them, and answers each.
-    fn execute(&mut self, worker: &mut W);
+    /// Executes all of them, and those of the other lanes with them, and answers each.
+    fn execute(&mut self, worker: &mut W, others: &mut [Box<dyn Lane<W>>]);
+}
+
+/// Executes the procedures of these lanes together.
+fn execute<W: 'static>(lanes: &mut [Box<dyn Lane<W>>], worker: &mut W) {
+    if let Some((first, others)) = lanes.split_first_mut() {
+        first.execute(worker, others);
+    }
 }
 
 /// Procedures of one type.
@@ -80,28 +87,36 @@ impl<W: Worker + 'static> Batch<W> {
         self.count += 1;
     }
 
-    /// Executes all procedures, those of a type together, and answers each of them.
+    /// Executes all procedures, and answers each of them.
     pub(super) fn execute(&mut self, worker: &mut W) {
-        self.lanes.iter_mut().for_each(|lane| lane.execute(worker));
+        execute(&mut self.lanes, worker);
         self.count = 0;
     }
 }
 
-impl<W: Worker, P: Procedure + 'static> Lane<W> for Lined<P> {
-    fn execute(&mut self, worker: &mut W) {
+impl<W: Worker + 'static, P: Procedure + 'static> Lane<W> for Lined<P> {
+    fn execute(&mut self, worker: &mut W, others: &mut [Box<dyn Lane<W>>]) {
         if self.procedures.is_empty() {
-            return;
+            return execute(others, worker);
         }
         let Self { procedures, replies } = self;
+        let mut others = Some(others);
+        let mut with_others = |worker: &mut W| {
+            if let Some(others) = others.take() {
+                execute(others, worker);
+            }
+        };
         // What procedures do is caught further down, one by one. What comes up to here, from a destructor perhaps, ends those that
         // were not answered yet, and no others.
         let executed = catch_unwind(AssertUnwindSafe(|| {
-            worker.execute_batch(procedures, &mut |position, outcome| replies[position].answer(outcome));
+            let mut done = |position: usize, outcome| replies[position].answer(outcome);
+            worker.execute_batch_with(procedures, &mut done, &mut with_others);
         }));
         if let Err(panic) = executed {
             let text = panic_text(&*panic);
             replies.iter_mut().for_each(|reply| reply.answer(Err(Error::Panicked(text.clone()))));
         }
+        with_others(worker);
         replies.clear();
         while let Some(procedure) = procedures.pop() {
             // Its destructor may panic, too; the answer is given.

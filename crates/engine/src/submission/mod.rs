@@ -7,8 +7,8 @@
 //!      └───────────────────────── wait, or await ◄──────── answer ──────────────────┘
 //! ```
 //!
-//! Procedures of any types may come. Those of one type that meet in a batch are executed together; the types one after the
-//! other. Nothing is promised of the order in which submitted procedures take effect, but that each does so between its submission
+//! Procedures of any types may come. Those that meet in a batch are executed together, or one type after the other, as the protocol
+//! does it ([`crate::Worker::execute_batch_with`]). Nothing is promised of the order in which submitted procedures take effect, but that each does so between its submission
 //! and its answer.
 //!
 //! Lines that several threads write: the queue's lock and what it protects, once for each procedure by its client and once for each

@@ -206,12 +206,14 @@ impl BohmWorker {
         (parcel, attempts)
     }
 
-    /// Has procedures executed, each as a transaction, and tells `done` the answers.
+    /// Has procedures executed, each as a transaction, and tells `done` the answers. What `others` hands in comes right behind them.
     fn execute_all<P: Procedure>(
         &mut self,
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
+        others: impl FnOnce(&mut Self),
     ) {
+        let mut others = Some(others);
         let count = procedures.len();
         let mut answers: Vec<Option<Result<P::Output, Error>>> = (0..count).map(|_| None).collect();
         let job = Job::<P> { procedures: procedures.as_mut_ptr(), answers: answers.as_mut_ptr() };
@@ -231,6 +233,9 @@ impl BohmWorker {
                 let filled = under_way.worker.fill_parcel(&job, first..next, guesses.drain(..));
                 shared.pipeline.hand_in(&filled.0);
                 under_way.parcels.push_back(filled);
+            }
+            if let Some(others) = others.take() {
+                others(under_way.worker);
             }
             let Some((parcel, attempts)) = under_way.await_oldest() else { break };
             for (place, attempts) in attempts.into_iter().enumerate() {
@@ -320,7 +325,7 @@ impl Worker for BohmWorker {
     fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
         self.refuse_inside()?;
         let mut answer = None;
-        self.execute_all(std::slice::from_mut(procedure), &mut |_, outcome| answer = Some(outcome));
+        self.execute_all(std::slice::from_mut(procedure), &mut |_, outcome| answer = Some(outcome), |_| ());
         answer.expect("each procedure is answered")
     }
 
@@ -329,11 +334,23 @@ impl Worker for BohmWorker {
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
     ) {
+        self.execute_batch_with(procedures, done, |_| ());
+    }
+
+    fn execute_batch_with<P: Procedure>(
+        &mut self,
+        procedures: &mut [P],
+        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+        others: impl FnOnce(&mut Self),
+    ) {
         match self.refuse_inside() {
-            Ok(()) => self.execute_all(procedures, done),
-            Err(_) => (0..procedures.len()).for_each(|position| {
-                done(position, Err(self.refuse_inside().expect_err("it was refused just now")));
-            }),
+            Ok(()) => self.execute_all(procedures, done, others),
+            Err(_) => {
+                (0..procedures.len()).for_each(|position| {
+                    done(position, Err(self.refuse_inside().expect_err("it was refused just now")));
+                });
+                others(self);
+            }
         }
     }
 

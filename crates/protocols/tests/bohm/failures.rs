@@ -9,7 +9,7 @@ fn batches(batch_size: usize) -> Options {
     Options { batch_size, ..Options::default() }
 }
 
-fn figure(stage: &Stage, name: &str) -> u64 {
+pub(super) fn figure(stage: &Stage, name: &str) -> u64 {
     let figures = stage.database.statistics().figures;
     match figures.iter().find(|figure| figure.name == name).expect("the figure is there").value {
         FigureValue::Count(count) => count,
