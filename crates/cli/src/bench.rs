@@ -179,8 +179,13 @@ fn settings(common: &Common) -> Result<Settings, String> {
 fn shared_options(common: &Common, settings: &Settings) -> Result<Shared, String> {
     let mut shared = Shared::default();
     let slots = shared.memory.max_workers;
-    if settings.threads > slots {
-        return Err(format!("--threads is {}, but there are {slots} worker slots", settings.threads));
+    let (wanted, each) = if settings.submit > 0 {
+        (settings.threads.saturating_mul(2), ", two for each")
+    } else {
+        (settings.threads, "")
+    };
+    if wanted > slots {
+        return Err(format!("--threads is {}, but there are {slots} worker slots{each}", settings.threads));
     }
     if let Some(mebibytes) = common.memory_limit {
         let bytes = mebibytes.checked_mul(1 << 20).filter(|&bytes| bytes > 0);
