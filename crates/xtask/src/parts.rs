@@ -50,7 +50,34 @@ pub(crate) const PARTS: &[Part] = &[
         missing: || None,
         run: properties,
     },
-    Part { name: "miri", summary: "the unsafe crates under Miri", goes_on: false, missing: missing_miri, run: miri },
+    Part {
+        name: "miri-memory",
+        summary: "the latches, pools and epochs under Miri",
+        goes_on: false,
+        missing: missing_miri,
+        run: |share| miri(share, "miri-memory", &["polychron-sync", "polychron-memory"]),
+    },
+    Part {
+        name: "miri-schema",
+        summary: "rows and keys under Miri",
+        goes_on: false,
+        missing: missing_miri,
+        run: |share| miri(share, "miri-schema", &["polychron-schema"]),
+    },
+    Part {
+        name: "miri-index",
+        summary: "both indexes under Miri",
+        goes_on: false,
+        missing: missing_miri,
+        run: |share| miri(share, "miri-index", &["polychron-index"]),
+    },
+    Part {
+        name: "miri-protocols",
+        summary: "the protocols under Miri",
+        goes_on: false,
+        missing: missing_miri,
+        run: |share| miri(share, "miri-protocols", &["polychron-protocols"]),
+    },
     Part {
         name: "tsan",
         summary: "the concurrent tests under ThreadSanitizer",
@@ -136,10 +163,10 @@ fn properties(share: &Share) -> Outcome {
     outcome(passed, log, |_| format!("{rounds} rounds of {CASES} cases a property"))
 }
 
-fn miri(share: &Share) -> Outcome {
-    let log = fresh_log(&share.folder, "miri");
+fn miri(share: &Share, name: &str, crates: &[&'static str]) -> Outcome {
+    let log = fresh_log(&share.folder, name);
     let mut command = cargo(&[]);
-    command.args(["+nightly", "miri", "test"]).args(packages(CONCURRENT)).args(["-p", "polychron-schema"]);
+    command.args(["+nightly", "miri", "test"]).args(packages(crates));
     command.args(["--lib", "--tests", "--no-fail-fast", "--target-dir"]).arg(share.folder.join("miri"));
     // Handles are addresses, so provenance is exposed; the memory looks at files that tell of processors.
     command.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance");
