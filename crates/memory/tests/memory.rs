@@ -173,7 +173,7 @@ fn crowd_at_the_limit(reserve_bytes: usize) -> Arc<Memory> {
 fn workers_come_and_go_without_a_trace() {
     let memory = tiny();
     let mut reserved = 0;
-    for round in 0..scaled(4000, 40) as u64 {
+    for round in 0..scaled(4000, 25) as u64 {
         let local = memory.register().unwrap();
         let guard = local.pin();
         let blocks: Vec<_> = (0..30).filter_map(|index| Owned::allocate(&guard, index * 40, round)).collect();
@@ -490,7 +490,7 @@ fn steady_retirement_keeps_memory_flat() {
     let memory = tiny();
     let local = memory.register().unwrap();
     let mut most = 0;
-    for round in 0..scaled(100_000, 2000) as u64 {
+    for round in 0..scaled(100_000, 500) as u64 {
         let guard = local.pin();
         Owned::allocate(&guard, 128, round).unwrap().retire(&guard);
         drop(guard);

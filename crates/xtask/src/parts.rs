@@ -80,10 +80,17 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "tsan",
-        summary: "the concurrent tests under ThreadSanitizer",
+        summary: "the concurrent tests of the parts under ThreadSanitizer",
         goes_on: false,
         missing: missing_sanitizer,
-        run: thread_sanitizer,
+        run: |share| thread_sanitizer(share, "tsan", CONCURRENT),
+    },
+    Part {
+        name: "tsan-check",
+        summary: "what every protocol must show, under ThreadSanitizer",
+        goes_on: false,
+        missing: missing_sanitizer,
+        run: |share| thread_sanitizer(share, "tsan-check", &["polychron-check"]),
     },
     Part { name: "fuzz", summary: "libFuzzer on each target", goes_on: true, missing: missing_fuzzer, run: fuzz },
     Part {
@@ -173,11 +180,11 @@ fn miri(share: &Share, name: &str, crates: &[&'static str]) -> Outcome {
     outcome(run(&mut command, &log), log, |log| format!("{} tests", sum(log, "test result", " passed")))
 }
 
-fn thread_sanitizer(share: &Share) -> Outcome {
-    let log = fresh_log(&share.folder, "tsan");
+fn thread_sanitizer(share: &Share, name: &str, crates: &[&'static str]) -> Outcome {
+    let log = fresh_log(&share.folder, name);
     let mut command = cargo(&["-Zsanitizer=thread", "--cfg", "polychron_slow"]);
     command.args(["+nightly", "test", "-Zbuild-std", "--target", &host()]);
-    command.args(packages(CONCURRENT)).args(["-p", "polychron-check", "--lib", "--tests", "--no-fail-fast"]);
+    command.args(packages(crates)).args(["--lib", "--tests", "--no-fail-fast"]);
     command.arg("--target-dir").arg(share.folder.join("tsan"));
     outcome(run(&mut command, &log), log, |log| format!("{} tests", sum(log, "test result", " passed")))
 }

@@ -327,7 +327,7 @@ impl Version {
 pub(super) struct Head(AtomicU64);
 
 impl Head {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
