@@ -258,6 +258,7 @@ fn eras_order_the_log_of_clocks() {
 
 /// Time leaps while nobody is there, by any part of a turn and by many turns: rows stay, and the log stays in order.
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of rounds take an interpreter too long")]
 fn time_may_leap_while_nobody_is_there() {
     let log = Log::default();
     let options =
@@ -276,7 +277,7 @@ fn time_may_leap_while_nobody_is_there() {
         drive::transact(&mut worker, Mode::ReadWrite, body).unwrap()
     };
     transact(1, 1);
-    for leap in 1..scaled(100, 8) as i64 {
+    for leap in 1..scaled(100, 20) as i64 {
         // Quarters of a turn, at an odd place.
         database.shared.clocks.pass_time((leap as u64 % 23) << 24 | 0x5555);
         assert_eq!(transact(0, 1), (leap > 1).then_some(leap - 1), "the row that is written");

@@ -1,6 +1,8 @@
 //! Who is slow holds the others back, and nothing that is compared comes to lie half the clock's numbers apart (`docs/protocols/cicada.md`,
 //! *wrapping around*): whoever is paused wherever, and however long.
 
+use polychron_base::sizes::scaled;
+
 use super::*;
 
 const BITS: u32 = 24;
@@ -17,6 +19,11 @@ fn loose(options: &mut Options) {
     options.consistency = Consistency::Loose;
 }
 
+/// So few numbers that they are drawn one by one.
+fn counted(options: &mut Options) {
+    (options.central_clock, options.clock_bits) = (true, Some(12));
+}
+
 /// Goes on as a round of renewal does, until the worker can begin.
 fn begin_at_last(clocks: &Clocks, slot: usize, local: &mut LocalClock) -> Timestamp {
     for _ in 0..10_000 {
@@ -31,11 +38,16 @@ fn begin_at_last(clocks: &Clocks, slot: usize, local: &mut LocalClock) -> Timest
     panic!("nothing holds the worker back, and it cannot begin");
 }
 
+/// By how many sixty-fourths of the numbers time leaps, and whether the next transaction has looked at the time before.
+fn leaps() -> impl Iterator<Item = (u64, bool)> {
+    (1..60).step_by(60 / scaled(60, 4)).flat_map(|part| [(part, false), (part, true)])
+}
+
 /// Time goes on while a transaction runs: in one leap, before or behind the moment at which the next one looks at the time.
 #[test]
 fn nobody_gets_far_ahead_of_a_transaction_that_runs() {
     for change in [(|_| ()) as fn(&mut Options), loose] {
-        for (sixteenths, looked_before) in (1..60).flat_map(|part| [(part, false), (part, true)]) {
+        for (parts, looked_before) in leaps() {
             let clocks = clocks(change);
             let (mut slow, mut quick) = (clocks.join(2), clocks.join(3));
             clocks.advance(&mut slow, 2);
@@ -45,7 +57,7 @@ fn nobody_gets_far_ahead_of_a_transaction_that_runs() {
             }
             // The leader may come by at any time.
             for _ in 0..4 {
-                clocks.pass_time(NUMBERS / 64 * sixteenths);
+                clocks.pass_time(NUMBERS / 64 * parts);
                 clocks.set_renewed(clocks.bound());
                 assert!(clocks.lead());
             }
@@ -53,7 +65,7 @@ fn nobody_gets_far_ahead_of_a_transaction_that_runs() {
                 clocks.advance(&mut quick, 3);
             }
             if let Some(timestamp) = clocks.begin(3, &mut quick) {
-                assert!(timestamp.is_after(oldest), "{sixteenths} sixteenths turn the order around");
+                assert!(timestamp.is_after(oldest), "leaps of {parts} sixty-fourths turn the order around");
                 assert!(quick.adjusted - slow.adjusted < NUMBERS / 2);
                 clocks.end(3);
             }
@@ -76,7 +88,7 @@ fn nobody_gets_far_ahead_of_a_transaction_that_runs() {
 /// The leader stops in the middle of its work, and nobody else can lead.
 #[test]
 fn a_leader_that_is_paused_holds_everybody_back() {
-    for change in [(|_| ()) as fn(&mut Options), loose, |options| options.central_clock = true] {
+    for change in [(|_| ()) as fn(&mut Options), loose, counted] {
         let clocks = clocks(change);
         let (mut slow, mut quick) = (clocks.join(2), clocks.join(3));
         let oldest = begin_at_last(&clocks, 2, &mut slow);
@@ -84,11 +96,11 @@ fn a_leader_that_is_paused_holds_everybody_back() {
         let mut begun = 0u64;
         loop {
             assert!(!clocks.lead(), "somebody leads");
-            clocks.pass_time(NUMBERS / 128);
+            clocks.pass_time(clocks.shape.clock_numbers() / 128);
             clocks.advance(&mut quick, 3);
             let Some(timestamp) = clocks.begin(3, &mut quick) else { break };
             assert!(timestamp.is_after(oldest), "the order has turned around behind {begun} transactions");
-            assert!(quick.adjusted - slow.adjusted < NUMBERS / 4);
+            assert!(quick.adjusted - slow.adjusted < clocks.shape.clock_numbers() / 4);
             clocks.end(3);
             begun += 1;
         }
