@@ -102,7 +102,7 @@ fn agrees_with_a_model_over_mixed_lengths() {
     for seed in 0..scaled(8, 2) as u64 {
         let guard = local.pin();
         let mut random = Random(seed);
-        let mut index = HashIndex::new(if seed % 2 == 0 { 0 } else { 2000 }, &guard).unwrap();
+        let mut index = HashIndex::new(if seed % 2 == 0 { 0 } else { scaled(2000, 50) }, &guard).unwrap();
         let mut model = HashMap::new();
         for step in 1..scaled(20_000, 60) as u64 {
             let bytes = random_key(&mut random);
