@@ -34,17 +34,20 @@ struct Plan {
 }
 
 impl Plan {
+    /// Every fourth plan has futures.
     fn draw(seed: u64) -> Self {
         let mut random = Random::stream(21, seed);
-        let rows = (0..KEYS).filter(|_| random.below(2) == 0).map(|id| person(id, 1, id as u32)).collect();
+        let futures = seed % 4 == 3;
+        let rows = (0..KEYS).filter(|_| futures || random.below(2) == 0).map(|id| person(id, 1, id as u32)).collect();
         let threads = (0..random.range_inclusive(2, 3))
-            .map(|_| (0..random.range_inclusive(1, 2)).map(|_| Self::transaction(&mut random)).collect())
+            .map(|_| (0..random.range_inclusive(1, 2)).map(|_| Self::transaction(&mut random, futures)).collect())
             .collect();
         Self { rows, threads, snapshots: random.below(3) as usize, ticks: random.below(3) as usize }
     }
 
-    fn transaction(random: &mut Random) -> Vec<Operation> {
-        (0..random.range_inclusive(1, 4)).map(|_| Operation::draw(random, KEYS)).collect()
+    fn transaction(random: &mut Random, futures: bool) -> Vec<Operation> {
+        let draw = if futures { Operation::draw_of_futures } else { Operation::draw };
+        (0..random.range_inclusive(1, 4)).map(|_| draw(random, KEYS)).collect()
     }
 }
 
@@ -73,6 +76,7 @@ impl Procedure for Script<'_> {
     fn declare<D: Declare>(&self, declaration: &mut D) {
         let own = |operation: &Operation| match operation {
             Operation::Get(id) | Operation::SetNumber(id, _) | Operation::SetText(id, _) => Some(*id),
+            Operation::Ask { id, .. } | Operation::AddLater(id, _) | Operation::Resolve(id) => Some(*id),
             _ => None,
         };
         if let Some(ids) = self.operations.iter().map(own).collect::<Option<Vec<u64>>>() {
@@ -90,6 +94,9 @@ impl Procedure for Script<'_> {
                 | Operation::SetText(id, _)
                 | Operation::SetTeam(id, _)
                 | Operation::SetCode(id, _)
+                | Operation::NumberLater(_, id)
+                | Operation::TeamLater(_, id)
+                | Operation::AddLater(id, _)
                 | Operation::Delete(id) => (*id, Access::Write),
                 _ => continue,
             };

@@ -5,12 +5,13 @@ mod setups;
 use polychron_check::{Setup, conformance};
 use polychron_engine::Protocol;
 use polychron_protocols::hekaton::{self, Hekaton, Level};
-use polychron_protocols::locking::{InOrder, Locking, NoWait, Policy};
+use polychron_protocols::lazy::{AtCommit, AtOnce};
+use polychron_protocols::locking::{InOrder, Locking, NoWait, Policy, WoundWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
-use setups::{bohm, by_epochs, maflingo};
+use setups::{bohm, by_epochs, lazy_2pl, lazy_occ, maflingo};
 
 conformance!(maflingo, maflingo::<LocalTid>());
 conformance!(global_tid, maflingo::<GlobalTid>());
@@ -64,5 +65,10 @@ fn locking<P: Policy>() -> Setup<Locking<P>> {
 
 conformance!(locking, locking::<InOrder>());
 conformance!(locking_no_wait, locking::<NoWait>());
+conformance!(locking_wound_wait, locking::<WoundWait>());
+
+conformance!(lazy_occ, lazy_occ::<AtCommit>());
+conformance!(occ, lazy_occ::<AtOnce>());
+conformance!(lazy_2pl, lazy_2pl());
 
 conformance!(bohm, bohm());

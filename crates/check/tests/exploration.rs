@@ -11,12 +11,13 @@ use polychron_check::Setup;
 use polychron_protocols::bohm::{self, Bohm};
 use polychron_protocols::cicada::{self, Cicada};
 use polychron_protocols::hekaton::{self, Hekaton};
-use polychron_protocols::locking::{InOrder, Locking, NoWait, Policy};
+use polychron_protocols::lazy::AtCommit;
+use polychron_protocols::locking::{InOrder, Locking, NoWait, Policy, WoundWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
-use setups::maflingo;
+use setups::{lazy_2pl, lazy_occ, maflingo};
 
 /// Cicada whose horizons move, and whose garbage goes, so often that it happens in the middle of such small histories.
 fn cicada(change: impl FnOnce(&mut cicada::Options)) -> Setup<Cicada> {
@@ -97,6 +98,9 @@ explore! {
     hekaton_has_a_serial_order: hekaton();
     locking_has_a_serial_order: locking::<InOrder>();
     locking_no_wait_has_a_serial_order: locking::<NoWait>();
+    locking_wound_wait_has_a_serial_order: locking::<WoundWait>();
+    lazy_occ_has_a_serial_order: lazy_occ::<AtCommit>();
+    lazy_2pl_has_a_serial_order: lazy_2pl();
     partitioned_store_has_a_serial_order: partitioned();
     serial_has_a_serial_order: serial();
 }
@@ -129,6 +133,18 @@ fn without_the_read_timestamps_there_is_none() {
 #[test]
 fn without_comparing_versions_there_is_none() {
     finds(&hekaton(), hekaton::Step::CompareVersions);
+}
+
+#[cfg(shuttle)]
+#[test]
+fn without_looking_for_conditions_there_is_none() {
+    finds(&lazy_2pl(), polychron_protocols::locking::Step::RespectConditions);
+}
+
+#[cfg(shuttle)]
+#[test]
+fn without_checking_conditions_there_is_none() {
+    finds(&lazy_occ::<AtCommit>(), polychron_protocols::lazy::Step::CheckConditions);
 }
 
 #[cfg(shuttle)]

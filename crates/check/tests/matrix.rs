@@ -8,12 +8,13 @@ use polychron_check::conformance::anomalies::SKEWS;
 use polychron_check::conformance::verdict::{Verdict, matrix};
 use polychron_protocols::hekaton::{self, Hekaton};
 use polychron_protocols::key_value::KeyValue;
-use polychron_protocols::locking::{Locking, NoWait};
+use polychron_protocols::lazy::AtCommit;
+use polychron_protocols::locking::{Locking, NoWait, WoundWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
-use setups::{bohm, by_epochs, cicada, maflingo, multi_version};
+use setups::{bohm, by_epochs, cicada, lazy_2pl, lazy_occ, maflingo, multi_version};
 
 const BEGIN: &str = "<!-- The table is compared by a test. -->\n";
 const END: &str = "\n<!-- The end of the table. -->";
@@ -37,6 +38,9 @@ fn the_page_shows_what_becomes_of_each_case() {
         ("snapshot-isolation", matrix(&by_epochs::<Hekaton<hekaton::Snapshot>>(), everything)),
         ("locking", matrix(&by_epochs::<Locking>(), everything)),
         ("locking-no-wait", matrix(&by_epochs::<Locking<NoWait>>(), everything)),
+        ("locking-wound-wait", matrix(&by_epochs::<Locking<WoundWait>>(), everything)),
+        ("lazy-occ", matrix(&lazy_occ::<AtCommit>(), everything)),
+        ("lazy-2pl", matrix(&lazy_2pl(), everything)),
         ("partitioned-store", matrix(&by_epochs::<PartitionedStore>(), everything)),
         ("serial", matrix(&by_epochs::<Serial>(), everything)),
         // A savepoint behind which something was written cannot be rolled back to.

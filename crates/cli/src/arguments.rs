@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use polychron::{DefaultProtocol, Protocol};
+use polychron_workloads::hotkey::{AssertOptions, HotOptions};
 use polychron_workloads::increment::IncrementOptions;
 use polychron_workloads::scan::ScanOptions;
 use polychron_workloads::smallbank::SmallBankOptions;
@@ -131,6 +132,10 @@ pub(crate) enum WorkloadCommand {
     Ycsb(Workload<YcsbArguments>),
     /// Increments of random integers
     Increment(Workload<IncrementOptions>),
+    /// Increments of a counter that all clients share
+    Hotkey(Workload<HotOptions>),
+    /// Decrements of a counter that all clients share, while it stays above zero
+    Assert(Workload<AssertOptions>),
     /// Sums over a whole table on snapshots, beside threads that change it
     Scan(Workload<ScanOptions>),
     /// The short transactions of a bank

@@ -9,6 +9,7 @@ use polychron::{PROTOCOLS, Protocol, ProtocolVisitor, for_protocol};
 use polychron_engine::Common as Shared;
 use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::Workload;
+use polychron_workloads::hotkey::{Assert, HotKey};
 use polychron_workloads::increment::Increment;
 use polychron_workloads::run::{self, Observer, Report, Settings, available_bytes};
 use polychron_workloads::scan::Scan;
@@ -27,6 +28,8 @@ const WORKLOADS: &[(&str, &str)] = &[
     (Tpcc::NAME, Tpcc::SUMMARY),
     (Ycsb::NAME, Ycsb::SUMMARY),
     (Increment::NAME, Increment::SUMMARY),
+    (HotKey::NAME, HotKey::SUMMARY),
+    (Assert::NAME, Assert::SUMMARY),
     (Scan::NAME, Scan::SUMMARY),
     (SmallBank::NAME, SmallBank::SUMMARY),
     (Tatp::NAME, Tatp::SUMMARY),
@@ -55,6 +58,8 @@ pub(crate) fn run(bench: Bench) -> ExitCode {
         WorkloadCommand::Tpcc(given) => bench_workload::<Tpcc>(&given.common, given.options),
         WorkloadCommand::Ycsb(given) => bench_workload::<Ycsb>(&given.common, given.options.into()),
         WorkloadCommand::Increment(given) => bench_workload::<Increment>(&given.common, given.options),
+        WorkloadCommand::Hotkey(given) => bench_workload::<HotKey>(&given.common, given.options),
+        WorkloadCommand::Assert(given) => bench_workload::<Assert>(&given.common, given.options),
         WorkloadCommand::Scan(given) => bench_workload::<Scan>(&given.common, given.options),
         WorkloadCommand::Smallbank(given) => bench_workload::<SmallBank>(&given.common, given.options),
         WorkloadCommand::Tatp(given) => bench_workload::<Tatp>(&given.common, given.options),

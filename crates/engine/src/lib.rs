@@ -434,7 +434,7 @@ pub trait Transaction {
         batch::over_rows(self, scan, columns, visitor)
     }
 
-    /// Reads a column as a future; see [`Futures::future`]. This and the four methods below are what a protocol overrides to
+    /// Reads a column as a future; see [`Futures::future`]. This and the five methods below are what a protocol overrides to
     /// leave futures open; the defaults resolve at once.
     fn read_future<K: EncodedKey>(&mut self, table: TableId, key: K, column: FutureColumn) -> Result<Operand, Stop> {
         futures::read_now(self, table, key, column)
@@ -448,6 +448,12 @@ pub trait Transaction {
     /// Whether a condition is true now; it stays so until the commit, or the transaction conflicts.
     fn test_future(&mut self, condition: Operand) -> Result<bool, Stop> {
         Ok(self.resolve_future(condition)? != 0)
+    }
+
+    /// As [`Transaction::test_future`]; a protocol that looks at conditions again at the commit may take the assumed answer at
+    /// the first attempt. See [`Futures::is_true_assuming`].
+    fn test_future_assuming(&mut self, condition: Operand, _assumed: bool) -> Result<bool, Stop> {
+        self.test_future(condition)
     }
 
     /// Makes a future the value of a column of an existing row; see [`Futures::set_future`].

@@ -93,6 +93,10 @@ protocols! {
     polychron_protocols::key_value::KeyValue,
     polychron_protocols::locking::Locking,
     polychron_protocols::locking::Locking<polychron_protocols::locking::NoWait>,
+    polychron_protocols::locking::Locking<polychron_protocols::locking::WoundWait>,
+    polychron_protocols::lazy::LazyOcc,
+    polychron_protocols::lazy::LazyTwoPhase,
+    polychron_protocols::lazy::Occ,
     polychron_protocols::partitioned_store::PartitionedStore,
     polychron_protocols::serial::Serial,
 }

@@ -1,6 +1,7 @@
 //! The workloads: written once, as procedures over the public transaction API, and run unchanged on every protocol.
 
 mod declare;
+pub mod hotkey;
 pub mod increment;
 pub mod run;
 pub mod scan;

@@ -5,6 +5,7 @@ pub mod background;
 pub mod batches;
 pub mod changes;
 pub mod differential;
+pub mod futures;
 pub mod histories;
 pub mod limits;
 pub mod phantoms;
@@ -54,6 +55,8 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, stress: bank, audited_by_snapshots, audited_by_long_snapshots, counters, secondaries_agree,
                 queue_of_one_key);
             $crate::conformance!(@group $setup, differential: one_by_one, interleaved, snapshots_are_past_states);
+            $crate::conformance!(@group $setup, futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
+                long_chains, assumptions, beside_ordinary_operations);
             $crate::conformance!(@group $setup, histories: in_turns, on_threads);
             $crate::conformance!(@group $setup, anomalies: g0_dirty_write, g1a_aborted_read, g1b_intermediate_read,
                 g1c_circular_information_flow, otv_observed_transaction_vanishes, pmp_predicate_many_preceders,

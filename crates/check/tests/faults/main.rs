@@ -14,12 +14,13 @@ use polychron_memory::faults::{Refusal, refuse};
 use polychron_protocols::cicada::Cicada;
 use polychron_protocols::hekaton::{self, Hekaton};
 use polychron_protocols::key_value::KeyValue;
-use polychron_protocols::locking::Locking;
+use polychron_protocols::lazy::AtCommit;
+use polychron_protocols::locking::{Locking, WoundWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
-use setups::{bohm, by_epochs, cicada, maflingo};
+use setups::{bohm, by_epochs, cicada, lazy_2pl, lazy_occ, maflingo};
 
 use script::{Fault, ON_PURPOSE, Script, State, Tables};
 
@@ -218,6 +219,9 @@ faults! {
     snapshot_isolation: by_epochs::<Hekaton<hekaton::Snapshot>>(), AllOrNothing;
     serial: by_epochs::<Serial>(), AllOrNothing;
     locking: by_epochs::<Locking>(), AllOrNothing;
+    locking_wound_wait: by_epochs::<Locking<WoundWait>>(), AllOrNothing;
+    lazy_occ: lazy_occ::<AtCommit>(), AllOrNothing;
+    lazy_2pl: lazy_2pl(), AllOrNothing;
     partitioned_store: by_epochs::<PartitionedStore>(), AllOrNothing;
     key_value: by_epochs::<KeyValue>(), WholeOperations;
 }
