@@ -29,6 +29,10 @@ const TINY: &[&[&str]] = &[
     ],
     &["ycsb", "--preset", "10rmw", "--records", "300", "--long-readers", "20", "--long-reads", "150", "--batch", "3"],
     &["increment", "--records", "50", "--batch", "16", "--pregenerate", "100"],
+    &["hotkey", "--hot", "80", "--futures"],
+    &["hotkey", "--round-trip-us", "100"],
+    &["assert", "--initial", "5", "--futures", "--speculate", "--round-trip-us", "20"],
+    &["assert", "--hot", "50"],
     &["scan", "--records", "300", "--writers", "1"],
     &["scan", "--records", "400", "--record-size", "27", "--whole-rows"],
     &["smallbank", "--customers", "10", "--spin-us", "5"],
@@ -134,8 +138,9 @@ fn list_names_workloads_and_protocols() {
     let output = polychron(&["bench", "list"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success());
-    for name in
-        ["tpcc", "ycsb", "increment", "scan", "smallbank", "tatp"].into_iter().chain(PROTOCOLS.iter().map(|it| it.name))
+    for name in ["tpcc", "ycsb", "increment", "hotkey", "assert", "scan", "smallbank", "tatp"]
+        .into_iter()
+        .chain(PROTOCOLS.iter().map(|it| it.name))
     {
         assert!(text.contains(name), "{name} is missing in\n{text}");
     }

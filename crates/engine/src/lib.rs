@@ -16,6 +16,7 @@ pub mod catalog;
 mod distribution;
 pub mod drive;
 pub mod futures;
+pub mod lazy;
 #[doc(hidden)]
 pub mod mutations;
 pub mod options;

@@ -94,9 +94,9 @@ protocols! {
     polychron_protocols::locking::Locking,
     polychron_protocols::locking::Locking<polychron_protocols::locking::NoWait>,
     polychron_protocols::locking::Locking<polychron_protocols::locking::WoundWait>,
-    polychron_protocols::lazy::LazyOcc,
-    polychron_protocols::lazy::LazyTwoPhase,
-    polychron_protocols::lazy::Occ,
+    polychron_protocols::lazy::Lazy<polychron_protocols::maflingo::Maflingo>,
+    polychron_protocols::lazy::Lazy<polychron_protocols::locking::Locking<polychron_protocols::locking::Conditional>>,
+    polychron_protocols::lazy::Lazy<polychron_protocols::maflingo::Maflingo, polychron_protocols::lazy::AtOnce>,
     polychron_protocols::partitioned_store::PartitionedStore,
     polychron_protocols::serial::Serial,
 }

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use polychron_base::Error;
-use polychron_base::error::Stopped;
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_engine::futures::FutureError;
@@ -139,32 +138,44 @@ pub fn conditions_over_two_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<
     }
 }
 
+/// Runs a body behind another write, and answers why it failed.
+fn fails_with<W: Interactive + 'static>(
+    worker: &mut W,
+    table: &Table<Item>,
+    mut body: impl FnMut(&mut W::Transaction<'_>) -> Result<(), Stop>,
+) -> FutureError {
+    let outcome = run(worker, |t| {
+        t.set_future(table, 1, Item::VALUE, 7)?;
+        body(t)
+    });
+    let Err(Error::Procedure(error)) = outcome else { panic!("{outcome:?}") };
+    *error.downcast_ref::<FutureError>().expect("a typed error")
+}
+
 /// What has no value undoes the transaction, now or at its commit, with an error that names the expression.
 pub fn errors<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = items(setup, &[(1, 5), (2, 0)]);
     let mut worker = database.worker().unwrap();
-    let mut fails = |body: &mut dyn FnMut(&mut <P::Worker as Interactive>::Transaction<'_>) -> Result<(), Stop>| {
-        let outcome = run(&mut worker, |t| {
-            t.set_future(&table, 1, Item::VALUE, 7)?;
-            body(t)
-        });
-        let Err(Error::Procedure(error)) = outcome else { panic!("{outcome:?}") };
-        *error.downcast_ref::<FutureError>().expect("a typed error")
-    };
-    let quotient = fails(&mut |t| {
+    let quotient = fails_with(&mut worker, &table, |t| {
         let (left, right) = (t.future(&table, 1, Item::VALUE)?, t.future(&table, 2, Item::VALUE)?);
         t.divide(left, right).map(drop)
     });
     assert_eq!(quotient, FutureError::DivisionByZero { left: 7 });
     assert_eq!(quotient.to_string(), "7 ÷ 0 has no value");
-    let product = fails(&mut |t| {
+    let product = fails_with(&mut worker, &table, |t| {
         let left = t.future(&table, 1, Item::VALUE)?;
         let product = t.multiply(left, i64::MAX)?;
         t.set_future(&table, 1, Item::VALUE, product)
     });
     assert_eq!(product.to_string(), format!("7 × {} does not fit in i64", i64::MAX));
-    assert!(matches!(fails(&mut |t| t.future(&table, 9, Item::VALUE).map(drop)), FutureError::NoRow(_)));
-    assert!(matches!(fails(&mut |t| t.set_future(&table, 9, Item::VALUE, 1)), FutureError::NoRow(_)));
+    assert!(matches!(
+        fails_with(&mut worker, &table, |t| t.future(&table, 9, Item::VALUE).map(drop)),
+        FutureError::NoRow(_)
+    ));
+    assert!(matches!(
+        fails_with(&mut worker, &table, |t| t.set_future(&table, 9, Item::VALUE, 1)),
+        FutureError::NoRow(_)
+    ));
     let values = done(&mut worker, |t| Ok((value(t, &table, 1)?, value(t, &table, 2)?)));
     assert_eq!(values, (Some(5), Some(0)), "nothing of them remains");
 }
@@ -233,10 +244,7 @@ pub fn beside_ordinary_operations<P: Protocol<Worker: Interactive>>(setup: &Setu
     assert!(matches!(foreign, Err(Error::Procedure(_))), "{foreign:?}");
     // A failure that the procedure passes over at a savepoint is not forgotten.
     let outcome = run(&mut worker, |t| {
-        t.set_future(&table, 9, Item::VALUE, 1).or_else(|stop| match stop.into_parts() {
-            Stopped::Failed(error) => Err(Stop::from(error)),
-            Stopped::Conflict => Err(Stop::conflict()),
-        })?;
+        t.set_future(&table, 9, Item::VALUE, 1)?;
         let savepoint = t.savepoint();
         t.roll_back_to(savepoint)
     });

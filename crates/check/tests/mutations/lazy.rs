@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polychron_base::error::Stopped;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{Commit, Common, Futures, Interactive, Mode, Operations, Protocol, Stop, Table, Transaction};
-use polychron_protocols::lazy::{LazyOcc, LazyTransaction, Step};
+use polychron_protocols::lazy::{Lazy, LazyTransaction, Step};
 use polychron_protocols::maflingo::Maflingo;
 use polychron_schema::Row;
 
@@ -17,7 +17,7 @@ struct Item {
 }
 
 struct Stage {
-    database: Arc<LazyOcc>,
+    database: Arc<Lazy<Maflingo>>,
     items: Table<Item>,
 }
 
@@ -27,7 +27,7 @@ impl Stage {
     /// Items 1 and 2 of value 10.
     fn new() -> Self {
         let memory = polychron_memory::Options { limit_bytes: Some(64 << 20), ..polychron_memory::Options::tiny() };
-        let database = LazyOcc::open(Default::default(), Common { memory, ..Common::default() }).unwrap();
+        let database = Lazy::open(Default::default(), Common { memory, ..Common::default() }).unwrap();
         let items = Table::from_id(database.create_table(Item::definition()).unwrap());
         let stage = Self { database, items };
         assert_eq!(

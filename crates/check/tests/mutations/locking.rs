@@ -8,7 +8,7 @@ use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Commit, Common, Futures, Interactive, Mode, Operations, Protocol, Reason, Stop, Table, TableDefinition, drive,
 };
-use polychron_protocols::lazy::{LazyTransaction, LazyTwoPhase};
+use polychron_protocols::lazy::{Lazy, LazyTransaction};
 use polychron_protocols::locking::{
     Conditional, InOrder, Locking, LockingTransaction, LockingWorker, Options, Point, Step, WoundWait,
 };
@@ -262,7 +262,7 @@ fn write_that_was_rolled_back() -> bool {
 
 /// Two rows in `lazy-2pl`, 1 of value 2 and 2 of value 1, and what a condition over them is told.
 struct Pair {
-    database: Arc<LazyTwoPhase>,
+    database: Arc<Lazy<Locking<Conditional>>>,
     items: Table<Item>,
 }
 
@@ -271,7 +271,7 @@ type Late<'w> = LazyTransaction<'w, Locking<Conditional>>;
 impl Pair {
     fn new() -> Self {
         let memory = polychron_memory::Options::tiny();
-        let database = LazyTwoPhase::open(Options::default(), Common { memory, ..Common::default() }).unwrap();
+        let database = Lazy::open(Options::default(), Common { memory, ..Common::default() }).unwrap();
         let items = Table::from_id(database.create_table(Item::definition()).unwrap());
         let pair = Self { database, items };
         assert!(

@@ -8,7 +8,8 @@ use polychron_check::Setup;
 use polychron_engine::Protocol;
 use polychron_protocols::bohm::Bohm;
 use polychron_protocols::cicada::{self, Cicada, Indexes};
-use polychron_protocols::lazy::{Lazy, LazyTwoPhase, Moment};
+use polychron_protocols::lazy::{Lazy, Moment};
+use polychron_protocols::locking::{Conditional, Locking};
 use polychron_protocols::maflingo::{self, Maflingo, TidSource};
 
 /// Maflingo and its kin.
@@ -24,8 +25,8 @@ pub(crate) fn lazy_occ<M: Moment>() -> Setup<Lazy<Maflingo, M>> {
 }
 
 /// Two-phase locking beneath futures; its snapshots lock.
-pub(crate) fn lazy_2pl() -> Setup<LazyTwoPhase> {
-    let mut setup = by_epochs::<LazyTwoPhase>();
+pub(crate) fn lazy_2pl() -> Setup<Lazy<Locking<Conditional>>> {
+    let mut setup = by_epochs::<Lazy<Locking<Conditional>>>();
     setup.snapshots_lock = true;
     setup
 }

@@ -4,9 +4,9 @@
 use polychron_base::TableId;
 use polychron_base::key::EncodedKey;
 use polychron_engine::futures::{Expression, FutureColumn, FutureError, Operand, Scalar};
+use polychron_engine::lazy::{Condition, Node, Program, Span, each_operand};
 use polychron_engine::mutations::left_out;
 
-use super::program::{Condition, Node, Program, Span};
 use super::steps::Step;
 
 /// A column that will be written.
@@ -116,7 +116,7 @@ impl Arena {
     pub(super) fn combine(&mut self, mut expression: Expression) -> Result<Operand, FutureError> {
         let mut open = false;
         let mut foreign = None;
-        super::program::each_operand(&mut expression, |operand| match self.value(*operand) {
+        each_operand(&mut expression, |operand| match self.value(*operand) {
             Ok(Some(value)) => *operand = Operand::Known(value),
             Ok(None) => open = true,
             Err(error) => foreign = Some(error),

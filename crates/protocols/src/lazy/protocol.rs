@@ -4,29 +4,42 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
+use polychron_engine::lazy::Beneath;
 use polychron_engine::{Common, Figure, IndexDefinition, Isolation, Protocol, Statistics, TableDefinition, Versions};
 use polychron_memory::Memory;
 
-use super::base::{AtCommit, Base, Moment};
+use super::moment::{AtCommit, Moment};
 use super::worker::LazyWorker;
 
 /// The protocol. See the module.
 #[derive(Debug)]
-pub struct Lazy<B: Base, M: Moment = AtCommit> {
+pub struct Lazy<B: Beneath, M: Moment = AtCommit> {
     inner: Arc<B>,
     moment: PhantomData<M>,
 }
 
-impl<B: Base, M: Moment> Lazy<B, M> {
+impl<B: Beneath, M: Moment> Lazy<B, M> {
     /// The protocol beneath.
     pub fn base(&self) -> &Arc<B> {
         &self.inner
     }
 }
 
-impl<B: Base, M: Moment> Protocol for Lazy<B, M> {
-    const NAME: &'static str = if M::LATE { B::LAZY.0 } else { B::EAGER.0 };
-    const SUMMARY: &'static str = if M::LATE { B::LAZY.1 } else { B::EAGER.1 };
+impl<B: Beneath, M: Moment> Protocol for Lazy<B, M> {
+    const NAME: &'static str = match (B::HOLDS_CONDITIONS, M::LATE) {
+        (false, true) => "lazy-occ",
+        (false, false) => "occ",
+        (true, true) => "lazy-2pl",
+        (true, false) => "2pl",
+    };
+    const SUMMARY: &'static str = match (B::HOLDS_CONDITIONS, M::LATE) {
+        (false, true) => "optimistic, futures open until the commit: for hot rows that are added to, above all",
+        (false, false) => "lazy-occ with futures resolved at once, for comparison",
+        (true, true) => {
+            "two-phase locking, futures open until the commit: for hot rows whose transactions seldom abort"
+        }
+        (true, false) => "lazy-2pl with futures resolved at once, for comparison",
+    };
     const ISOLATION: Isolation = B::ISOLATION;
 
     type Options = B::Options;

@@ -4,17 +4,16 @@
 use polychron_base::{Reason, Stop, TableId};
 use polychron_engine::Transaction;
 use polychron_engine::futures::{FutureColumn, FutureError, Operand, Scalar};
+use polychron_engine::lazy::{Beneath, Inner, Node, each_operand};
 use polychron_engine::mutations::left_out;
 use polychron_schema::Projection;
 
 use super::arena::{Arena, FutureWrite};
-use super::base::{Base, Inner};
-use super::program::{Node, each_operand};
 use super::steps::Step;
 use super::transaction::LazyTransaction;
 
 /// Reads a column under the protection of the protocol beneath.
-fn read_column<B: Base>(
+fn read_column<B: Beneath>(
     inner: &mut Inner<'_, B>,
     table: TableId,
     key: &[u8],
@@ -26,7 +25,7 @@ fn read_column<B: Base>(
 }
 
 /// The value of a node; those before it that it depends on have theirs.
-fn value_of<B: Base>(inner: &mut Inner<'_, B>, arena: &Arena, place: usize) -> Result<Scalar, Stop> {
+fn value_of<B: Beneath>(inner: &mut Inner<'_, B>, arena: &Arena, place: usize) -> Result<Scalar, Stop> {
     match arena.program.nodes[place] {
         Node::Column(source) => read_column::<B>(inner, source.table, arena.program.key_of(&source), source.column),
         Node::Expression(expression) => {
@@ -35,7 +34,7 @@ fn value_of<B: Base>(inner: &mut Inner<'_, B>, arena: &Arena, place: usize) -> R
     }
 }
 
-impl<B: Base> LazyTransaction<'_, B> {
+impl<B: Beneath> LazyTransaction<'_, B> {
     /// What the commit does before that of the protocol beneath.
     #[inline]
     pub(super) fn finish(&mut self) -> Result<(), Stop> {
@@ -131,8 +130,7 @@ impl<B: Base> LazyTransaction<'_, B> {
     fn table_of(&self, condition: Operand) -> TableId {
         let nodes = &self.arena.program.nodes;
         let mut at = condition;
-        loop {
-            let Operand::Pending(place) = at else { break };
+        while let Operand::Pending(place) = at {
             match nodes[place as usize] {
                 Node::Column(source) => return source.table,
                 Node::Expression(mut expression) => {

@@ -10,6 +10,7 @@ use polychron_base::error::Stopped;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Stop, TableId};
 use polychron_engine::futures::{Expression, FutureColumn, FutureError, Operand, Scalar};
+use polychron_engine::lazy::{Beneath, Inner};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
     Aggregate, ColumnBatch, Commit, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction,
@@ -17,11 +18,10 @@ use polychron_engine::{
 use polychron_schema::{RowMut, RowRef, Value};
 
 use super::arena::{Arena, Told};
-use super::base::{Base, Inner};
 use super::steps::Step;
 
 /// A running transaction.
-pub struct LazyTransaction<'w, B: Base> {
+pub struct LazyTransaction<'w, B: Beneath> {
     pub(super) inner: Inner<'w, B>,
     pub(super) arena: &'w mut Arena,
     /// Whether futures stay open: not in snapshots, nor where they are resolved at once.
@@ -30,13 +30,13 @@ pub struct LazyTransaction<'w, B: Base> {
     pub(super) speculates: bool,
 }
 
-impl<B: Base> fmt::Debug for LazyTransaction<'_, B> {
+impl<B: Beneath> fmt::Debug for LazyTransaction<'_, B> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("LazyTransaction").field("arena", &self.arena).finish_non_exhaustive()
     }
 }
 
-impl<B: Base> LazyTransaction<'_, B> {
+impl<B: Beneath> LazyTransaction<'_, B> {
     /// Before a row is read.
     #[inline]
     fn before_read<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Stop> {
@@ -66,7 +66,7 @@ impl<B: Base> LazyTransaction<'_, B> {
     }
 }
 
-impl<B: Base> Commit for LazyTransaction<'_, B> {
+impl<B: Beneath> Commit for LazyTransaction<'_, B> {
     fn commit(mut self) -> Result<(), Stop> {
         if let Err(stop) = self.finish() {
             let Stopped::Failed(error) = stop.into_parts() else { return Err(Stop::conflict()) };
@@ -82,7 +82,7 @@ impl<B: Base> Commit for LazyTransaction<'_, B> {
     }
 }
 
-impl<B: Base> Transaction for LazyTransaction<'_, B> {
+impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
     #[inline]
     fn read_row<K: EncodedKey>(
         &mut self,

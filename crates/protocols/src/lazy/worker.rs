@@ -4,15 +4,16 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use polychron_base::{Abort, Error};
+use polychron_engine::lazy::Beneath;
 use polychron_engine::options::Retry;
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
 
 use super::arena::Arena;
-use super::base::{Base, Moment};
+use super::moment::Moment;
 use super::transaction::LazyTransaction;
 
 /// One thread's way into the database.
-pub struct LazyWorker<B: Base, M: Moment> {
+pub struct LazyWorker<B: Beneath, M: Moment> {
     inner: B::Worker,
     arena: Arena,
     /// Whether the next transaction is another attempt.
@@ -20,19 +21,19 @@ pub struct LazyWorker<B: Base, M: Moment> {
     moment: PhantomData<M>,
 }
 
-impl<B: Base, M: Moment> LazyWorker<B, M> {
+impl<B: Beneath, M: Moment> LazyWorker<B, M> {
     pub(super) fn new(inner: B::Worker) -> Self {
         Self { inner, arena: Arena::default(), again: false, moment: PhantomData }
     }
 }
 
-impl<B: Base, M: Moment> fmt::Debug for LazyWorker<B, M> {
+impl<B: Beneath, M: Moment> fmt::Debug for LazyWorker<B, M> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("LazyWorker").field("arena", &self.arena).finish_non_exhaustive()
     }
 }
 
-impl<B: Base, M: Moment> Worker for LazyWorker<B, M> {
+impl<B: Beneath, M: Moment> Worker for LazyWorker<B, M> {
     fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
         drive::execute(self, Mode::ReadWrite, procedure)
     }
@@ -50,7 +51,7 @@ impl<B: Base, M: Moment> Worker for LazyWorker<B, M> {
     }
 }
 
-impl<B: Base, M: Moment> Interactive for LazyWorker<B, M> {
+impl<B: Beneath, M: Moment> Interactive for LazyWorker<B, M> {
     type Transaction<'w> = LazyTransaction<'w, B>;
 
     #[inline]

@@ -16,6 +16,7 @@ use std::ptr::NonNull;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Stop, TableId};
 use polychron_engine::futures::{FutureColumn, FutureError, Scalar};
+use polychron_engine::lazy::Condition;
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::Place;
 use polychron_schema::RowRef;
@@ -28,7 +29,6 @@ use super::steps::Step;
 use super::table::name_of;
 use super::transaction::LockingTransaction;
 use super::wounds::{Patience, Wounds};
-use crate::lazy::Condition;
 
 /// A condition of another transaction, copied to be evaluated.
 #[derive(Debug, Default)]

@@ -14,6 +14,7 @@
 use std::cell::UnsafeCell;
 use std::ptr::{NonNull, null, null_mut};
 
+use polychron_engine::lazy::Condition;
 use polychron_engine::mutations::left_out;
 use polychron_sync::Backoff;
 use polychron_sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -21,7 +22,6 @@ use polychron_sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use super::held::Lock;
 use super::steps::Step;
 use super::wounds::{Asker, Patience, Wounds};
-use crate::lazy::Condition;
 
 /// What a request says, under the latch of its bucket.
 #[derive(Debug)]

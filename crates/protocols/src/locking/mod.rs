@@ -15,6 +15,7 @@
 //! **Invariants** are on the page `docs/protocols/locking.md`, and where they are relied on: locks in `locks.rs`, ranges in
 //! `ranges.rs`, what a transaction holds in `held.rs`.
 
+mod beneath;
 mod conditions;
 mod fill;
 mod held;

@@ -72,13 +72,13 @@ impl Policy for WoundWait {
     const WOUNDS: bool = true;
 }
 
-/// As [`WoundWait`], with condition locks: what lazy two-phase locking stands on.
+/// As [`WoundWait`], with condition locks: beneath a layer that leaves futures open.
 #[derive(Debug)]
 pub enum Conditional {}
 
 impl Policy for Conditional {
     const NAME: &'static str = "locking-conditional";
-    const SUMMARY: &'static str = "two-phase locking with condition locks, beneath lazy-2pl";
+    const SUMMARY: &'static str = "two-phase locking with condition locks, beneath a layer that leaves futures open";
     const WOUNDS: bool = true;
     const CONDITIONS: bool = true;
 }

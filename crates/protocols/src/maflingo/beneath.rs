@@ -1,19 +1,16 @@
-//! Algorithm 1, over Maflingo: at the commit rows that will be written are latched before they are read, so that no two
-//! transactions spoil each other's reads. Conditions are looked at when they are asked for, and again at the commit.
+//! Beneath a layer that leaves futures open: rows that will be written are latched before they are read, at the commit, so that no
+//! two transactions spoil each other's reads. Conditions are looked at without protection.
 
 use polychron_base::{Reason, Stop, TableId};
 use polychron_engine::Transaction;
 use polychron_engine::futures::FutureError;
+use polychron_engine::lazy::{Beneath, Condition, Inner};
 use polychron_schema::Projection;
 
-use super::base::{Base, Inner};
-use super::program::Condition;
-use crate::maflingo::{Maflingo, TidSource};
+use super::protocol::Maflingo;
+use super::tid::TidSource;
 
-impl<T: TidSource> Base for Maflingo<T> {
-    const LAZY: (&'static str, &'static str) =
-        ("lazy-occ", "optimistic, futures open until the commit: for hot rows that are added to, above all");
-    const EAGER: (&'static str, &'static str) = ("occ", "lazy-occ with futures resolved at once, for comparison");
+impl<T: TidSource> Beneath for Maflingo<T> {
     const HOLDS_CONDITIONS: bool = false;
 
     fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, scratch: &mut Vec<u64>) -> Result<bool, Stop> {

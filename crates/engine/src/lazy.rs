@@ -1,63 +1,76 @@
-//! Futures as a protocol keeps them: nodes in the order of their making, and the conditions that are cut out of them.
+//! What a layer that leaves futures open and the protocol beneath it have in common: nodes in the order of their making, the
+//! conditions that are cut out of them, and what the layer asks of the protocol. Offered, never required.
 
-use polychron_base::{Stop, TableId};
-use polychron_engine::futures::{Expression, FutureColumn, FutureError, Operand, Scalar};
+use polychron_base::key::EncodedKey;
+use polychron_base::{Reason, Stop, TableId};
+
+use crate::futures::{Expression, FutureColumn, FutureError, Operand, Scalar};
+use crate::{Interactive, Protocol};
 
 /// A column of a row that is read late.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Source {
-    pub(crate) table: TableId,
+pub struct Source {
+    /// The row's table.
+    pub table: TableId,
     key: Span,
-    pub(crate) column: FutureColumn,
+    /// The column.
+    pub column: FutureColumn,
 }
 
 /// Where a key lies among the keys.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub struct Span {
     start: u32,
     length: u32,
 }
 
 impl Source {
+    /// Where the row's key lies.
     #[inline]
-    pub(super) fn span(&self) -> Span {
+    pub fn span(&self) -> Span {
         self.key
     }
 }
 
 /// What a future is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Node {
+pub enum Node {
+    /// A column's value.
     Column(Source),
+    /// Made of earlier ones.
     Expression(Expression),
 }
 
 /// Nodes, each of which refers to earlier ones only, and the keys of the rows that they read.
 #[derive(Debug, Default)]
-pub(super) struct Program {
-    pub(super) nodes: Vec<Node>,
+pub struct Program {
+    /// The nodes, earlier ones first.
+    pub nodes: Vec<Node>,
     keys: Vec<u8>,
 }
 
 impl Program {
-    pub(super) fn clear(&mut self) {
+    /// Forgets everything.
+    pub fn clear(&mut self) {
         self.nodes.clear();
         self.keys.clear();
     }
 
+    /// A key that was kept.
     #[inline]
-    pub(super) fn key(&self, span: Span) -> &[u8] {
+    pub fn key(&self, span: Span) -> &[u8] {
         &self.keys[span.start as usize..][..span.length as usize]
     }
 
+    /// The key of a column's row.
     #[inline]
-    pub(super) fn key_of(&self, source: &Source) -> &[u8] {
+    pub fn key_of(&self, source: &Source) -> &[u8] {
         self.key(source.key)
     }
 
     /// Keeps a key.
     #[inline]
-    pub(super) fn keep_key<K: polychron_base::key::EncodedKey>(&mut self, key: K) -> Span {
+    pub fn keep_key<K: EncodedKey>(&mut self, key: K) -> Span {
         let start = self.keys.len();
         self.keys.resize(start + key.len(), 0);
         key.write_to(&mut self.keys[start..]);
@@ -66,20 +79,21 @@ impl Program {
 
     /// Adds a node and answers its place.
     #[inline]
-    pub(super) fn push(&mut self, node: Node) -> Operand {
+    pub fn push(&mut self, node: Node) -> Operand {
         self.nodes.push(node);
         Operand::Pending(self.nodes.len() as u32 - 1)
     }
 
+    /// Adds a column.
     #[inline]
-    pub(super) fn push_column(&mut self, table: TableId, key: Span, column: FutureColumn) -> Operand {
+    pub fn push_column(&mut self, table: TableId, key: Span, column: FutureColumn) -> Operand {
         self.push(Node::Column(Source { table, key, column }))
     }
 }
 
 /// Calls `visit` with the operands of an expression, which it may change.
 #[inline]
-pub(super) fn each_operand(expression: &mut Expression, mut visit: impl FnMut(&mut Operand)) {
+pub fn each_operand(expression: &mut Expression, mut visit: impl FnMut(&mut Operand)) {
     match expression {
         Expression::Arithmetic { left, right, .. } | Expression::Compare { left, right, .. } => {
             visit(left);
@@ -100,14 +114,14 @@ pub struct Condition {
     /// What it is, where it does not depend on a row.
     root: Option<Operand>,
     /// What it was told to be.
-    pub(crate) truth: bool,
+    pub truth: bool,
     /// Where each of the arena's nodes has come, plus one; 0 is nowhere.
     places: Vec<u32>,
 }
 
 impl Condition {
     /// Cuts out of an arena what `root` depends on. Nodes that have a value are replaced by it.
-    pub(super) fn cut(&mut self, arena: &Program, values: &[Option<Scalar>], root: Operand) {
+    pub fn cut(&mut self, arena: &Program, values: &[Option<Scalar>], root: Operand) {
         self.program.clear();
         self.places.clear();
         self.root = Some(root);
@@ -158,14 +172,14 @@ impl Condition {
     }
 
     /// Makes this one a copy of another.
-    pub(crate) fn copy_from(&mut self, other: &Self) {
+    pub fn copy_from(&mut self, other: &Self) {
         self.program.nodes.clone_from(&other.program.nodes);
         self.program.keys.clone_from(&other.program.keys);
         (self.root, self.truth) = (other.root, other.truth);
     }
 
     /// The columns that it depends on, with the keys of their rows.
-    pub(crate) fn sources(&self) -> impl Iterator<Item = (TableId, &[u8])> {
+    pub fn sources(&self) -> impl Iterator<Item = (TableId, &[u8])> {
         self.program.nodes.iter().filter_map(|node| match node {
             Node::Column(source) => Some((source.table, self.program.key_of(source))),
             Node::Expression(_) => None,
@@ -173,7 +187,10 @@ impl Condition {
     }
 
     /// Whether it is true when `read` tells the columns' values. `values` is room for them.
-    pub(crate) fn evaluate(
+    ///
+    /// # Errors
+    /// A [`FutureError`] where it has no value, or what `read` answers.
+    pub fn evaluate(
         &self,
         values: &mut Vec<Scalar>,
         mut read: impl FnMut(TableId, &[u8], FutureColumn) -> Result<Scalar, Stop>,
@@ -192,4 +209,34 @@ impl Condition {
             None => Err(FutureError::Foreign.into()),
         }
     }
+}
+
+/// A running transaction of a protocol.
+pub type Inner<'w, B> = <<B as Protocol>::Worker as Interactive>::Transaction<'w>;
+
+/// A protocol that can be beneath such a layer. What a transaction of it has read stays, or the transaction conflicts; that is all that is
+/// relied on.
+pub trait Beneath: Protocol<Worker: Interactive> {
+    /// Whether [`Beneath::observe`] makes a condition stay what it is told to be. Where it does not, the layer looks at it again at
+    /// the commit.
+    const HOLDS_CONDITIONS: bool;
+
+    /// Tells whether a condition is true now. `scratch` is room for values.
+    ///
+    /// # Errors
+    /// A conflict, or a [`FutureError`] where it has no value; what was read then stays.
+    fn observe(
+        transaction: &mut Inner<'_, Self>,
+        condition: &Condition,
+        scratch: &mut Vec<Scalar>,
+    ) -> Result<bool, Stop>;
+
+    /// At the commit, before a row is looked at: keeps others from writing it until the end, where it can and must.
+    ///
+    /// # Errors
+    /// A conflict.
+    fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Stop>;
+
+    /// The transaction conflicts, for a reason of the layer's.
+    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Stop;
 }
