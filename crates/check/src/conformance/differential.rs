@@ -56,6 +56,24 @@ pub(crate) fn apply<T: Transaction>(
             (*from..from + count).for_each(|id| t.prefetch(table, id));
             Answer::Flag(true)
         }
+        Operation::Savepoint => {
+            savepoints.push(t.savepoint());
+            Answer::Flag(true)
+        }
+        Operation::RollBackTo(position) => {
+            if *position < savepoints.len() {
+                t.roll_back_to(savepoints[*position])?;
+                savepoints.truncate(*position + 1);
+            }
+            Answer::Flag(true)
+        }
+        futures => return apply_later(t, table, futures),
+    })
+}
+
+/// As [`apply`], for operations on futures.
+fn apply_later<T: Transaction>(t: &mut T, table: &Table<Person>, operation: &Operation) -> Result<Answer, Stop> {
+    Ok(match operation {
         Operation::Ask { id, at_least, assumed } => {
             let number = t.future(table, *id, Person::NUMBER)?;
             let condition = t.compare(number, Comparison::AtLeast, *at_least)?;
@@ -91,17 +109,7 @@ pub(crate) fn apply<T: Transaction>(
             let number = t.future(table, *id, Person::NUMBER)?;
             Answer::Number(t.resolve(number)?)
         }
-        Operation::Savepoint => {
-            savepoints.push(t.savepoint());
-            Answer::Flag(true)
-        }
-        Operation::RollBackTo(position) => {
-            if *position < savepoints.len() {
-                t.roll_back_to(savepoints[*position])?;
-                savepoints.truncate(*position + 1);
-            }
-            Answer::Flag(true)
-        }
+        ordinary => unreachable!("{ordinary:?} has no futures"),
     })
 }
 
