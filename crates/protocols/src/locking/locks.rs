@@ -8,7 +8,7 @@
 //! whether that one is granted or waits: so nobody is overtaken for ever. Whoever takes a request out grants what can be
 //! granted then. Requests lie in their workers' pools; others touch them under the bucket's latch only, `granted` aside.
 //!
-//! Who waits by age looks at the list again from time to time, so that whoever has come before it meanwhile is wounded, too: one
+//! Who waits by age comes before the younger ones that wait, and looks at the list again from time to time, so that whoever has come before it meanwhile is wounded, too: one
 //! that made its shared lock exclusive, say.
 
 use std::cell::UnsafeCell;
@@ -107,8 +107,8 @@ impl Drop for Latched<'_> {
 }
 
 impl Latched<'_> {
-    /// Calls `visit` with the requests of a name in their order, until it says `false`; answers the bucket's last request
-    /// if it never did.
+    /// Calls `visit` with the requests of a name in their order, until it says `false`; answers the request before that one in the
+    /// bucket, or the bucket's last.
     #[inline]
     fn each(&self, name: u64, mut visit: impl FnMut(&Request) -> bool) -> *mut Request {
         let (mut last, mut at) = (null_mut(), self.first);
@@ -124,15 +124,18 @@ impl Latched<'_> {
         last
     }
 
+    /// Puts a request behind another one, or first.
     #[inline]
-    fn append(&mut self, last: *mut Request, request: &Request) {
+    fn insert(&mut self, before: *mut Request, request: &Request) {
         let added = std::ptr::from_ref(request).cast_mut();
-        // SAFETY: `last` is in the list of the latched bucket.
-        match unsafe { last.as_ref() } {
+        // SAFETY: `before` is in the list of the latched bucket.
+        let link = match unsafe { before.as_ref() } {
             // SAFETY: as above.
-            Some(last) => unsafe { last.said() }.next = added,
-            None => self.first = added,
-        }
+            Some(before) => &mut unsafe { before.said() }.next,
+            None => &mut self.first,
+        };
+        // SAFETY: the request is its owner's, who has latched the bucket.
+        unsafe { request.said() }.next = std::mem::replace(link, added);
     }
 
     #[inline]
@@ -203,9 +206,13 @@ impl LockTable {
         let Lock { name, exclusive } = lock;
         let mut bucket = self.latch(name);
         let (mut blocked, mut own) = (false, false);
-        let last = bucket.each(name, |other| {
+        let before = bucket.each(name, |other| {
+            let waits = !other.granted.load(Ordering::Relaxed);
             // SAFETY: `each` visits requests of the latched bucket.
             let other = unsafe { other.said() };
+            if patience == Patience::Wound && waits && asker.is_older(other.asker) {
+                return false;
+            }
             if other.blocks(exclusive) {
                 blocked = true;
                 own |= other.asker.thread == asker.thread;
@@ -225,7 +232,7 @@ impl LockTable {
         // SAFETY: the request is the caller's, and in no list yet.
         *unsafe { request.said() } = Said { next: null_mut(), name, asker, exclusive, condition: null() };
         request.granted.store(!blocked, Ordering::Relaxed);
-        bucket.append(last, request);
+        bucket.insert(before, request);
         if blocked { Answer::Queued } else { Answer::Granted }
     }
 

@@ -48,13 +48,19 @@ impl Asker {
         self.wounded == other.wounded
     }
 
+    /// Whether it began before another one.
+    #[inline]
+    pub(super) fn is_older(self, other: Self) -> bool {
+        self.age < other.age
+    }
+
     /// Wounds a younger one, unless it runs in the same thread, which does not wait for itself.
     ///
     /// # Safety
     /// The other has something in a list that the caller has latched.
     #[inline]
     pub(super) unsafe fn wound(self, other: Self) {
-        if self.age < other.age && self.thread != other.thread {
+        if self.is_older(other) && self.thread != other.thread {
             // SAFETY: as the caller promises, the other's transaction has not ended, so its flag is there.
             // Relaxed: nothing is read by it; who is wounded gives its locks back under their latches.
             unsafe { other.wounded.as_ref() }.store(true, Ordering::Relaxed);
