@@ -176,7 +176,7 @@ fn scans_and_insertions_see_each_other() {
         });
         let scan = thread::spawn(move || {
             use std::ops::Bound::Unbounded;
-            assert!(scanning.0.try_lock(2, Asker { thread: 1, ..Asker::nobody() }, Wish::Range(Unbounded, Unbounded)));
+            assert!(scanning.0.try_lock(2, Asker::in_thread(1), Wish::Range(Unbounded, Unbounded)));
             // Acquire: as an index is read.
             scanning.1.load(Ordering::Acquire)
         });

@@ -42,6 +42,12 @@ impl Asker {
         Self { thread: 0, age: 0, wounded: NonNull::dangling() }
     }
 
+    /// Of a thread that wounds nobody.
+    #[cfg(all(test, loom))]
+    pub(super) const fn in_thread(thread: u64) -> Self {
+        Self { thread, ..Self::nobody() }
+    }
+
     /// Whether it is the same transaction.
     #[inline]
     pub(super) fn is(self, other: Self) -> bool {
