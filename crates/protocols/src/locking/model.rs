@@ -86,30 +86,6 @@ impl Rows {
         }
     }
 
-    /// Reads a row and then writes it, by age; again until it is not wounded on its way.
-    fn change_by_age(&self, age: u64) -> bool {
-        let mut held = Held::default();
-        loop {
-            held.begin(age);
-            let mut got = |exclusive| {
-                let lock = Lock { name: NAMES[0], exclusive };
-                held.take(&self.table, lock, Patience::Wound).expect("another thread holds it")
-            };
-            let done = got(false) && {
-                self.touch(0, false);
-                got(true)
-            };
-            if done {
-                self.touch(0, true);
-            }
-            held.release(&self.table);
-            if done {
-                return true;
-            }
-            thread::yield_now();
-        }
-    }
-
     fn value(&self, row: usize) -> u32 {
         // SAFETY: loom checks it.
         self.rows[row].with(|row| unsafe { *row })
@@ -192,10 +168,4 @@ fn the_older_one_comes_first() {
     let older = |rows: &Rows| rows.visit_by_age([0, 1], 1);
     let younger = |rows: &Rows| rows.visit_by_age([1, 0], 2);
     beside(older, younger, |rows, _, _| assert_eq!([rows.value(0), rows.value(1)], [2, 2]));
-}
-
-/// Two that have read a row and want to write it both do, one after the other.
-#[test]
-fn upgrades_go_by_age() {
-    beside(|rows| rows.change_by_age(1), |rows| rows.change_by_age(2), |rows, _, _| assert_eq!(rows.value(0), 2));
 }
