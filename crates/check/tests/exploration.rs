@@ -11,6 +11,7 @@ use polychron_check::Setup;
 use polychron_protocols::bohm::{self, Bohm};
 use polychron_protocols::cicada::{self, Cicada};
 use polychron_protocols::hekaton::{self, Hekaton};
+use polychron_protocols::hyper::{self, Hyper};
 use polychron_protocols::locking::{InOrder, Locking, NoWait, Policy};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid};
 use polychron_protocols::partitioned_store::PartitionedStore;
@@ -43,6 +44,13 @@ fn partitioned() -> Setup<PartitionedStore> {
 /// Hekaton; snapshot isolation has no serial order to be found.
 fn hekaton() -> Setup<Hekaton> {
     Setup::new(hekaton::Options::default(), |database| {
+        polychron_engine::Protocol::memory(&**database).epochs().advance();
+    })
+}
+
+/// HyPer's MVCC at its levels that have a serial order.
+fn hyper<L: hyper::Level>(backend: hyper::Backend) -> Setup<Hyper<L>> {
+    Setup::new(hyper::Options { backend }, |database| {
         polychron_engine::Protocol::memory(&**database).epochs().advance();
     })
 }
@@ -95,6 +103,8 @@ explore! {
     maflingo_has_a_serial_order: maflingo::<LocalTid>();
     global_tid_has_a_serial_order: maflingo::<GlobalTid>();
     hekaton_has_a_serial_order: hekaton();
+    hyper_has_a_serial_order: hyper::<hyper::ByColumn>(hyper::Backend::Rows);
+    hyper_by_record_over_columns_has_a_serial_order: hyper::<hyper::ByRecord>(hyper::Backend::Columns);
     locking_has_a_serial_order: locking::<InOrder>();
     locking_no_wait_has_a_serial_order: locking::<NoWait>();
     partitioned_store_has_a_serial_order: partitioned();
@@ -129,6 +139,12 @@ fn without_the_read_timestamps_there_is_none() {
 #[test]
 fn without_comparing_versions_there_is_none() {
     finds(&hekaton(), hekaton::Step::CompareVersions);
+}
+
+#[cfg(shuttle)]
+#[test]
+fn without_comparing_predicates_there_is_none() {
+    finds(&hyper::<hyper::ByColumn>(hyper::Backend::Rows), hyper::Step::ComparePoints);
 }
 
 #[cfg(shuttle)]

@@ -7,6 +7,7 @@ use std::fmt::Write;
 use polychron_check::conformance::anomalies::SKEWS;
 use polychron_check::conformance::verdict::{Verdict, matrix};
 use polychron_protocols::hekaton::{self, Hekaton};
+use polychron_protocols::hyper::{self, Hyper};
 use polychron_protocols::key_value::KeyValue;
 use polychron_protocols::locking::{Locking, NoWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid};
@@ -35,6 +36,9 @@ fn the_page_shows_what_becomes_of_each_case() {
         ("bohm", matrix(&bohm(), everything)),
         ("hekaton", matrix(&by_epochs::<Hekaton>(), everything)),
         ("snapshot-isolation", matrix(&by_epochs::<Hekaton<hekaton::Snapshot>>(), everything)),
+        ("hyper", matrix(&by_epochs::<Hyper>(), everything)),
+        ("hyper-record-level", matrix(&by_epochs::<Hyper<hyper::ByRecord>>(), everything)),
+        ("hyper-snapshot", matrix(&by_epochs::<Hyper<hyper::Snapshot>>(), everything)),
         ("locking", matrix(&by_epochs::<Locking>(), everything)),
         ("locking-no-wait", matrix(&by_epochs::<Locking<NoWait>>(), everything)),
         ("partitioned-store", matrix(&by_epochs::<PartitionedStore>(), everything)),
@@ -52,7 +56,7 @@ fn the_page_shows_what_becomes_of_each_case() {
             let verdict = verdicts[row].1;
             let allowed = match *name {
                 "key-value" => true,
-                "snapshot-isolation" => is_skew(case),
+                "snapshot-isolation" | "hyper-snapshot" => is_skew(case),
                 _ => false,
             };
             assert!(allowed || verdict != Some(Verdict::Shown), "{name} commits {case}");

@@ -4,6 +4,7 @@
 pub mod bohm;
 pub mod cicada;
 pub mod hekaton;
+pub mod hyper;
 pub mod key_value;
 pub mod locking;
 pub mod maflingo;

@@ -13,6 +13,7 @@ use polychron_engine::{Error, IndexDefinition, Interactive, Protocol, Row, Worke
 use polychron_memory::faults::{Refusal, refuse};
 use polychron_protocols::cicada::Cicada;
 use polychron_protocols::hekaton::{self, Hekaton};
+use polychron_protocols::hyper::{self, Hyper};
 use polychron_protocols::key_value::KeyValue;
 use polychron_protocols::locking::Locking;
 use polychron_protocols::maflingo::{GlobalTid, LocalTid};
@@ -216,6 +217,8 @@ faults! {
     bohm: bohm(), AllOrNothing;
     hekaton_mvo: by_epochs::<Hekaton>(), AllOrNothing;
     snapshot_isolation: by_epochs::<Hekaton<hekaton::Snapshot>>(), AllOrNothing;
+    hyper_by_column: by_epochs::<Hyper>(), AllOrNothing;
+    hyper_snapshot: by_epochs::<Hyper<hyper::Snapshot>>(), AllOrNothing;
     serial: by_epochs::<Serial>(), AllOrNothing;
     locking: by_epochs::<Locking>(), AllOrNothing;
     partitioned_store: by_epochs::<PartitionedStore>(), AllOrNothing;
