@@ -121,10 +121,9 @@ impl Collector {
     fn thin_out(&mut self, held: &Held, site: &Site<'_>) {
         for committed in &self.thin {
             for image in committed.buffer.images() {
-                match site.find(image) {
-                    Some((store, record)) => thin(store, record, held, site),
-                    // The table is gone, and its chains with it.
-                    None => committed.buffer.unlink(),
+                // Where the table is gone, its chains are, too; the buffer goes when it is old.
+                if let Some((store, record)) = site.find(image) {
+                    thin(store, record, held, site);
                 }
             }
         }
@@ -223,7 +222,8 @@ fn is_needed(image: Undo, words: usize, held: &Held) -> bool {
     if stamp >= FIRST_ID || stamp > held.from {
         return true;
     }
-    let Some(moment) = held.latest_before(stamp) else { return false };
+    // One that is old is cut by who has its buffer, who then sees whether the slot is to be closed.
+    let Some(moment) = held.latest_before(stamp) else { return true };
     let Some(older) = image.older().filter(|older| older.stamp() > moment) else { return true };
     !is_covered(image, older, moment, words)
 }

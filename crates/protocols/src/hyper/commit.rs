@@ -111,7 +111,7 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
     #[cold]
     fn build_trees(&mut self, validation: &mut Validation) {
         let began = self.shared.time.now_ns();
-        let (log, counts) = (&self.state.log, &self.state.counts);
+        let (log, counts) = (&self.state.log, &self.shared.counts[self.state.slot]);
         validation.trees.resize_with(log.touched().len().max(validation.trees.len()), Tree::default);
         for (tree, &id) in validation.trees.iter_mut().zip(log.touched()) {
             if let (Some(relation), Ok(table)) = (log.relation(id), self.table(id)) {
@@ -132,11 +132,11 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
         let log = &self.state.log;
         let Some(position) = log.touched().iter().position(|touched| *touched == id) else { return false };
         let (Some(relation), Ok(table)) = (log.relation(id), self.table(id)) else { return false };
-        // The entries of secondary indexes say nothing that their rows do not.
-        if index != IndexId::PRIMARY {
+        // The entries of secondary indexes say nothing that their rows do not; who fills an index writes rows without changing them.
+        if index != IndexId::PRIMARY || image.columns().is_empty() {
             return false;
         }
-        add(&self.state.counts.compared, 1);
+        add(&self.shared.counts[self.state.slot].compared, 1);
         let Validation { trees, after, before, .. } = validation;
         let tree = &trees[position];
         if tree.meets_point(relation, image, L::BY_COLUMNS) {

@@ -1,9 +1,8 @@
 //! What this protocol counts besides: predicate logs and trees, and what has not been collected. A worker's counts are written by it
-//! alone; those of a worker that has left stay.
-
-use std::sync::Arc;
+//! alone; the next one in its slot goes on with them.
 
 use polychron_engine::{Figure, FigureValue};
+use polychron_sync::CachePadded;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use super::clock::Clock;
@@ -28,7 +27,7 @@ pub(super) fn add(count: &AtomicU64, amount: u64) {
 
 impl Counts {
     /// All workers' counts together.
-    pub(super) fn figures(all: &[Arc<Self>], clock: &Clock) -> Vec<Figure> {
+    pub(super) fn figures(all: &[CachePadded<Self>], clock: &Clock) -> Vec<Figure> {
         let sum = |count: fn(&Self) -> &AtomicU64| all.iter().map(|one| count(one).load(Ordering::Relaxed)).sum();
         let history = clock.history();
         let (trees, kept) = (sum(|one| &one.trees), history.recent.len() + history.kept.len());

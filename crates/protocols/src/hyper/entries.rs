@@ -111,7 +111,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
 
     #[inline]
     fn add_entry(&mut self, table: &'w HyperTable, store: &'w Relation, key: &[u8], row: u64) -> Result<bool, Stop> {
-        if self.insert(store, key, &[row])?.is_some() || left_out(Step::RefuseDuplicates) {
+        if self.insert_record(store, key, &[row])?.is_some() || left_out(Step::RefuseDuplicates) {
             return Ok(true);
         }
         if !left_out(Step::LogDuplicates) {
@@ -140,7 +140,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     ) -> Result<Insertion, Stop> {
         check_row(table, row)?;
         let before = self.state.writing.images().len();
-        let Some(record) = self.insert(&table.primary, key, row.as_words())? else {
+        let Some(record) = self.insert_record(&table.primary, key, row.as_words())? else {
             if !left_out(Step::LogDuplicates) {
                 self.log_point(table.id, key, ColumnSet::EMPTY);
             }
@@ -249,7 +249,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             let pieces = std::iter::once(0..store.rows.words());
             let new = NewRow { words: row.as_words(), columns: ColumnSet::ALL, whole: true };
             self.overwrite(store, record, key, new, pieces)?;
-        } else if self.insert(store, key, row.as_words())?.is_none() {
+        } else if self.insert_record(store, key, row.as_words())?.is_none() {
             return Err(self.refuse(Reason::InsertedFirst, store, key));
         }
         Ok(Insertion::Inserted)

@@ -26,6 +26,8 @@ mod scan;
 mod steps;
 mod table;
 mod tail;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
 mod transaction;
 mod tree;
 mod undo;

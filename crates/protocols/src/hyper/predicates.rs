@@ -237,22 +237,25 @@ impl RelationLog {
             columns,
         }));
         self.coarse.sort_unstable_by_key(|range| range.first);
-        let gap = |pair: &[Coarse]| pair[1].first.saturating_sub(pair[0].last);
-        let mut gaps: Vec<u64> = self.coarse.windows(2).map(gap).collect();
+        let gap = |last: &Coarse, next: &Coarse| next.first.saturating_sub(last.last);
+        let mut gaps: Vec<u64> = self.coarse.windows(2).map(|pair| gap(&pair[0], &pair[1])).collect();
         gaps.sort_unstable_by(|one, other| other.cmp(one));
-        let least = gaps.get(RANGES - 1).copied().unwrap_or(0);
-        let (mut kept, mut apart): (Vec<Coarse>, _) = (Vec::with_capacity(RANGES), 1);
+        // Larger gaps than this one divide, and as many of its own size as there are ranges left.
+        let least = gaps.get(RANGES - 2).copied().unwrap_or(0);
+        let mut left = RANGES - 1 - gaps.iter().take_while(|gap| **gap > least).count();
+        let mut kept: Vec<Coarse> = Vec::with_capacity(RANGES);
         for &range in &self.coarse {
-            let divides = |last: &Coarse| apart < RANGES && range.first.saturating_sub(last.last) >= least.max(1);
+            let between = kept.last().map_or(u64::MAX, |last| gap(last, &range));
+            let divides = between > least || between == least && least > 0 && left > 0;
+            if between == least && divides {
+                left -= 1;
+            }
             match kept.last_mut() {
-                Some(last) if !divides(last) => {
+                Some(last) if !divides => {
                     last.last = last.last.max(range.last);
                     last.columns = last.columns.union(range.columns);
                 }
-                before => {
-                    apart += usize::from(before.is_some());
-                    kept.push(range);
-                }
+                _ => kept.push(range),
             }
         }
         self.coarse = kept;

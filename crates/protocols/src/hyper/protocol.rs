@@ -1,6 +1,6 @@
 //! The database as a whole: tables, workers, the clock.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use polychron_base::clock::SystemClock;
 use polychron_base::{Error, IndexId, TableId};
@@ -10,7 +10,7 @@ use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
 use polychron_engine::{Common, IndexDefinition, Isolation, Protocol, Statistics, TableDefinition, Versions};
 use polychron_memory::{Memory, OWN_SLOTS};
-use polychron_sync::Mutex;
+use polychron_sync::{CachePadded, Mutex};
 
 use super::clock::Clock;
 use super::counts::Counts;
@@ -27,7 +27,8 @@ pub(super) struct Shared<L: Level, R: Redo> {
     pub(super) options: Options,
     pub(super) catalog: Catalog<HyperTable>,
     pub(super) counters: Registry,
-    pub(super) counts: Mutex<Vec<Arc<Counts>>>,
+    /// For each slot.
+    pub(super) counts: Box<[CachePadded<Counts>]>,
     pub(super) clock: Clock,
     pub(super) keeper: Arc<Keeper>,
     /// Held while an index is filled.
@@ -59,7 +60,7 @@ impl<L: Level, R: Redo> Hyper<L, R> {
             options,
             catalog: Catalog::default(),
             counters: Registry::default(),
-            counts: Mutex::default(),
+            counts: (0..slots).map(|_| CachePadded::default()).collect(),
             clock: Clock::new(slots),
             filling: Mutex::default(),
             time: SystemClock::new(),
@@ -127,6 +128,8 @@ impl<L: Level, R: Redo + Default> Protocol for Hyper<L, R> {
                 Ok(index)
             }
             Err(error) => {
+                // The index goes with its last user, and its memory is given back then.
+                drop(store);
                 self.drop_index(table, index)?;
                 Err(error)
             }
@@ -152,8 +155,7 @@ impl<L: Level, R: Redo + Default> Protocol for Hyper<L, R> {
     }
 
     fn statistics(&self) -> Statistics {
-        let counts = self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let figures = Counts::figures(&counts, &self.shared.clock);
+        let figures = Counts::figures(&self.shared.counts, &self.shared.clock);
         Statistics { memory: Some(self.shared.memory.statistics()), figures, ..self.shared.counters.sum() }
     }
 

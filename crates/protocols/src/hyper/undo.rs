@@ -409,12 +409,18 @@ impl Writing {
     /// The latest draft is an image from now on.
     #[inline]
     pub(super) fn keep(&mut self, undo: Undo) {
+        self.waste(undo);
+        self.images.push(undo);
+    }
+
+    /// The latest draft keeps its place, for others may have found it.
+    #[inline]
+    pub(super) fn waste(&mut self, undo: Undo) {
         let header = undo.header();
         let bytes =
             size_of::<Header>() + 8 * header.piece_words as usize + usize::from(header.key_bytes).next_multiple_of(8);
         self.free += bytes;
         self.left -= bytes;
-        self.images.push(undo);
     }
 
     /// Takes the newest image out, if there are more than `len`.

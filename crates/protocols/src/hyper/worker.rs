@@ -1,6 +1,6 @@
 //! A worker: a slot in the clock and in the epochs, pools, and the memory that its transactions use one after the other.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use polychron_base::{Abort, Error};
 use polychron_engine::catalog::Seen;
@@ -15,7 +15,6 @@ use polychron_sync::spin_hint;
 use super::clock::Held;
 use super::collect::{Collector, Site};
 use super::commit::Validation;
-use super::counts::Counts;
 use super::level::{ByColumn, Level};
 use super::predicates::PredicateLog;
 use super::protocol::Shared;
@@ -51,7 +50,6 @@ pub(super) struct State {
     pub(super) generation: u64,
     pub(super) last_abort: Option<Abort>,
     pub(super) counters: Arc<Counters>,
-    pub(super) counts: Arc<Counts>,
     backoff_seed: u64,
 }
 
@@ -68,8 +66,6 @@ impl<L: Level, R: Redo> HyperWorker<L, R> {
     fn over(local: Local, shared: &Arc<Shared<L, R>>) -> Self {
         let slot = local.worker_id().position();
         shared.clock.enter(slot);
-        let counts = Arc::new(Counts::default());
-        shared.counts.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&counts));
         let state = State {
             log: PredicateLog::default(),
             writing: Writing::default(),
@@ -85,7 +81,6 @@ impl<L: Level, R: Redo> HyperWorker<L, R> {
             generation: 0,
             last_abort: None,
             counters: shared.counters.register(),
-            counts,
             backoff_seed: slot as u64 + 1,
         };
         Self { local, state, shared: Arc::clone(shared) }

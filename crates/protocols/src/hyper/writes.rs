@@ -153,7 +153,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
 
     /// Inserts a row under a key that shows none. `None`: it shows one.
     #[inline]
-    pub(super) fn insert<K: EncodedKey>(
+    pub(super) fn insert_record<K: EncodedKey>(
         &mut self,
         store: &'w Relation,
         key: K,
@@ -193,6 +193,8 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
                 return Ok(Some(fresh));
             }
             clear(&mut fresh.latch());
+            // Who goes along the slots of the table may have come by.
+            self.state.writing.waste(image);
             store.rows.give_back_unseen(fresh);
             let Inserted::Existing(existing) = inserted.map_err(Error::from)? else { continue };
             let Some(handle) = existing.handle else { continue };
