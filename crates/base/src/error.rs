@@ -30,11 +30,15 @@ pub enum Reason {
     WrittenLater,
     /// A key or a range is locked by another transaction.
     Locked,
+    /// An older transaction wants a key or a range that this one had locked.
+    Wounded,
+    /// A condition over futures is not any more what the transaction was told.
+    Condition,
 }
 
 impl Reason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::StaleRead,
         Self::Phantom,
         Self::Latched,
@@ -44,6 +48,8 @@ impl Reason {
         Self::ReadLater,
         Self::WrittenLater,
         Self::Locked,
+        Self::Wounded,
+        Self::Condition,
     ];
 
     /// The reason's name in statistics.
@@ -58,6 +64,8 @@ impl Reason {
             Self::ReadLater => "read-later",
             Self::WrittenLater => "written-later",
             Self::Locked => "locked",
+            Self::Wounded => "wounded",
+            Self::Condition => "condition",
         }
     }
 }
@@ -218,6 +226,12 @@ pub enum Error {
         /// The key.
         key: KeyPreview,
     },
+    /// A submitted procedure was not executed, because the database was closed.
+    #[error("the database was closed before the procedure was executed")]
+    Closed,
+    /// The answer to a submitted procedure was taken before.
+    #[error("the answer was taken before")]
+    AnswerTaken,
     /// An ordered scan was asked of an index without order.
     #[error("{1} of {0} has no order")]
     NoOrder(TableId, IndexId),

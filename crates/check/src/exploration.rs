@@ -1,16 +1,21 @@
 //! Whole transactions of two and three threads, compared with every serial order.
 //!
 //! From a seed come a few rows, and for each thread a few small transactions (reads, updates, insertions, deletions, scans,
-//! secondary indexes, savepoints) that collide; beside them snapshots are taken and time passes. Whatever the schedule
-//! did, some serial order of what committed must give every answer, every snapshot and the end, on a model that is right
-//! by construction.
+//! secondary indexes, savepoints) that collide, one after the other or handed over as a batch; some are rolled back at their end. They
+//! say beforehand what they will write: all of it, nothing, or a part. Beside them snapshots are taken and time passes. Whatever the
+//! schedule did, some serial order of what committed must give every answer, every snapshot and the end, on a model that is
+//! right by construction.
 //!
 //! Under `--cfg shuttle` the schedules are drawn, random and prioritized ones ([`explore`]); otherwise the machine makes
 //! them ([`run_freely`]).
 
 use std::sync::Arc;
 
+use polychron_base::clock::ManualClock;
+use polychron_base::key::EncodedKey;
 use polychron_base::random::Random;
+use polychron_engine::options::Submissions;
+use polychron_engine::submission::Service;
 use polychron_engine::{Access, Declare, Error, Procedure, Protocol, Row, Stop, Table, Transaction, Worker};
 use polychron_schema::{Key, KeyScratch};
 use polychron_sync::thread;
@@ -27,85 +32,195 @@ const KEYS: u64 = 4;
 #[derive(Clone, Debug)]
 struct Plan {
     rows: Vec<Person>,
-    /// For each thread its transactions.
-    threads: Vec<Vec<Vec<Operation>>>,
+    threads: Vec<Client>,
     snapshots: usize,
     ticks: usize,
+    /// Whether the threads submit their transactions, all of them at once.
+    submits: bool,
+}
+
+/// What one thread does.
+#[derive(Clone, Debug)]
+struct Client {
+    transactions: Vec<Planned>,
+    /// They are handed over together, and may be executed in any order.
+    together: bool,
+}
+
+/// A transaction of a plan.
+#[derive(Clone, Debug, Default)]
+struct Planned {
+    operations: Vec<Operation>,
+    says: Says,
+    rolls_back: bool,
+}
+
+/// What a transaction says beforehand of the rows that it writes.
+#[derive(Clone, Copy, Debug, Default)]
+enum Says {
+    /// Their keys.
+    Keys,
+    /// That there are some.
+    #[default]
+    Nothing,
+    /// Every other key, and that there are more.
+    Some,
+    /// So many first bytes of each key.
+    Fronts(usize),
 }
 
 impl Plan {
+    /// Every fourth plan has futures.
     fn draw(seed: u64) -> Self {
         let mut random = Random::stream(21, seed);
-        let rows = (0..KEYS).filter(|_| random.below(2) == 0).map(|id| person(id, 1, id as u32)).collect();
-        let threads = (0..random.range_inclusive(2, 3))
-            .map(|_| (0..random.range_inclusive(1, 2)).map(|_| Self::transaction(&mut random)).collect())
-            .collect();
-        Self { rows, threads, snapshots: random.below(3) as usize, ticks: random.below(3) as usize }
-    }
-
-    fn transaction(random: &mut Random) -> Vec<Operation> {
-        (0..random.range_inclusive(1, 4)).map(|_| Operation::draw(random, KEYS)).collect()
+        let futures = seed % 4 == 3;
+        let rows = (0..KEYS).filter(|_| futures || random.below(2) == 0).map(|id| person(id, 1, id as u32)).collect();
+        let threads = (0..random.range_inclusive(2, 3)).map(|_| Client::draw(&mut random, futures)).collect();
+        let (snapshots, ticks) = (random.below(3) as usize, random.below(3) as usize);
+        Self { rows, threads, snapshots, ticks, submits: random.below(4) == 0 }
     }
 }
 
-/// One transaction of a plan, with what it was answered in the attempt that committed.
-struct Script<'p> {
+impl Client {
+    fn draw(random: &mut Random, futures: bool) -> Self {
+        let transactions = (0..random.range_inclusive(1, 2)).map(|_| Planned::draw(random, futures)).collect();
+        Self { transactions, together: random.below(2) == 0 }
+    }
+}
+
+impl Planned {
+    fn draw(random: &mut Random, futures: bool) -> Self {
+        let draw = if futures { Operation::draw_of_futures } else { Operation::draw };
+        let operations = (0..random.range_inclusive(1, 4)).map(|_| draw(random, KEYS)).collect();
+        let says = match random.below(6) {
+            0 | 1 => Says::Keys,
+            2 => Says::Nothing,
+            3 => Says::Some,
+            // All rows have these seven in common, and no two of them all eight.
+            way => Says::Fronts(3 + way as usize),
+        };
+        Self { operations, says, rolls_back: random.below(8) == 0 }
+    }
+}
+
+/// One transaction of a plan, which answers what it was answered.
+struct Script {
     table: Table<Person>,
-    operations: &'p [Operation],
-    trace: Trace,
+    plan: Planned,
 }
 
-impl Procedure for Script<'_> {
-    type Output = ();
+impl Script {
+    fn new(table: Table<Person>, plan: &Planned) -> Self {
+        Self { table, plan: plan.clone() }
+    }
+}
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
-        self.trace.clear();
+/// What a transaction that committed was answered. `None`: it was rolled back, or conflicted too often, and had no effect.
+fn committed(plan: &Planned, outcome: Result<Trace, Error>) -> Option<Trace> {
+    match outcome {
+        Ok(trace) => Some(trace),
+        Err(Error::Conflicts { .. }) => None,
+        Err(Error::RolledBack) if plan.rolls_back => None,
+        Err(error) => panic!("a transaction failed: {error}"),
+    }
+}
+
+impl Procedure for Script {
+    type Output = Trace;
+
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Trace, Stop> {
         let mut savepoints = Vec::new();
-        for operation in self.operations {
+        let mut trace = Trace::new();
+        for operation in &self.plan.operations {
             let answer = apply(transaction, &self.table, operation, &mut savepoints)?;
-            self.trace.push((operation.clone(), answer));
+            trace.push((operation.clone(), answer));
         }
-        Ok(())
+        if self.plan.rolls_back { Err(Stop::roll_back()) } else { Ok(trace) }
     }
 
-    /// The rows are divided by their ids; what touches no index and no range names its partitions. Of all that write, some name their
-    /// keys and some do not.
+    /// The rows are divided by their ids; what touches no index and no range names its partitions.
     fn declare<D: Declare>(&self, declaration: &mut D) {
+        let Planned { operations, says, .. } = &self.plan;
         let own = |operation: &Operation| match operation {
             Operation::Get(id) | Operation::SetNumber(id, _) | Operation::SetText(id, _) => Some(*id),
+            Operation::Ask { id, .. } | Operation::AddLater(id, _) | Operation::Resolve(id) => Some(*id),
             _ => None,
         };
-        if let Some(ids) = self.operations.iter().map(own).collect::<Option<Vec<u64>>>() {
+        if let Some(ids) = operations.iter().map(own).collect::<Option<Vec<u64>>>() {
             ids.into_iter().for_each(|id| declaration.partition(id));
         }
-        if self.operations.len() % 2 == 1 {
-            return declaration.unknown();
-        }
-        for operation in self.operations {
-            let (id, access) = match operation {
-                Operation::Get(id) => (*id, Access::Read),
-                Operation::Insert(row) => (row.id, Access::Insert),
-                Operation::Upsert(row) => (row.id, Access::Write),
-                Operation::SetNumber(id, _)
-                | Operation::SetText(id, _)
-                | Operation::SetTeam(id, _)
-                | Operation::SetCode(id, _)
-                | Operation::Delete(id) => (*id, Access::Write),
-                _ => continue,
-            };
+        for (number, operation) in operations.iter().enumerate() {
+            let Some((id, access)) = touched(operation) else { continue };
             let mut scratch = KeyScratch::new();
-            declaration.key(self.table.id(), id.encode(&mut scratch), access);
+            let key = id.encode(&mut scratch);
+            match says {
+                Says::Keys => declaration.key(self.table.id(), key, access),
+                Says::Some if number % 2 == 0 => declaration.key(self.table.id(), key, access),
+                Says::Fronts(len) => {
+                    let mut bytes = vec![0; key.len()];
+                    key.write_to(&mut bytes);
+                    declaration.prefix(self.table.id(), &bytes[..*len], access);
+                }
+                Says::Some | Says::Nothing => {}
+            }
+        }
+        if matches!(says, Says::Nothing | Says::Some) {
+            declaration.unknown();
         }
     }
 }
 
-/// Executes a transaction. `None`: it conflicted too often, and had no effect.
-fn execute<W: Worker>(worker: &mut W, table: Table<Person>, operations: &[Operation]) -> Option<Trace> {
-    let mut script = Script { table, operations, trace: Vec::new() };
-    match worker.execute(&mut script) {
-        Ok(()) => Some(script.trace),
-        Err(Error::Conflicts { .. }) => None,
-        Err(error) => panic!("a transaction failed: {error}"),
+/// The row that an operation touches by its key, and how.
+fn touched(operation: &Operation) -> Option<(u64, Access)> {
+    match operation {
+        Operation::Get(id) => Some((*id, Access::Read)),
+        Operation::Insert(row) => Some((row.id, Access::Insert)),
+        Operation::SetNumber(id, _) | Operation::SetText(id, _) => Some((*id, Access::Update)),
+        Operation::Upsert(row) => Some((row.id, Access::Write)),
+        Operation::SetTeam(id, _) | Operation::SetCode(id, _) | Operation::Delete(id) => Some((*id, Access::Write)),
+        Operation::NumberLater(_, id) | Operation::TeamLater(_, id) | Operation::AddLater(id, _) => {
+            Some((*id, Access::Write))
+        }
+        _ => None,
+    }
+}
+
+/// Executes a transaction.
+fn execute<W: Worker>(worker: &mut W, table: Table<Person>, plan: &Planned) -> Option<Trace> {
+    committed(plan, worker.execute(&mut Script::new(table, plan)))
+}
+
+/// Executes transactions as a batch.
+fn execute_together<W: Worker>(worker: &mut W, table: Table<Person>, plans: &[Planned]) -> Vec<Vec<Trace>> {
+    let mut scripts: Vec<_> = plans.iter().map(|plan| Script::new(table, plan)).collect();
+    let mut outcomes: Vec<_> = plans.iter().map(|_| None).collect();
+    worker.execute_batch(&mut scripts, &mut |position, outcome| {
+        assert!(outcomes[position].replace(outcome).is_none(), "a procedure is answered once");
+    });
+    let ended = plans.iter().zip(outcomes);
+    ended.map(|(plan, outcome)| committed(plan, outcome.expect("each is answered")).into_iter().collect()).collect()
+}
+
+/// Submits transactions and waits for all of them. They are under way at the same time, as if each had a thread of its own.
+fn submit_all<P: Protocol>(service: &Service<P>, table: Table<Person>, plans: &[Planned]) -> Vec<Vec<Trace>> {
+    let submissions: Vec<_> = plans.iter().map(|plan| service.submit(Script::new(table, plan))).collect();
+    let ended = plans.iter().zip(submissions);
+    ended.map(|(plan, submission)| committed(plan, submission.wait()).into_iter().collect()).collect()
+}
+
+impl Client {
+    /// Executes the transactions; answers lists of those that committed, each list in an order that is theirs.
+    fn run<P: Protocol>(
+        &self,
+        worker: &mut P::Worker,
+        service: Option<&Service<P>>,
+        table: Table<Person>,
+    ) -> Vec<Vec<Trace>> {
+        match service {
+            Some(service) => submit_all(service, table, &self.transactions),
+            None if self.together => execute_together(worker, table, &self.transactions),
+            None => vec![self.transactions.iter().filter_map(|plan| execute(worker, table, plan)).collect()],
+        }
     }
 }
 
@@ -115,9 +230,9 @@ const EVERYTHING: Operation = Operation::Scan { from: 0, to: u64::MAX, backward:
 fn snapshot<W: Worker>(worker: &mut W, table: Table<Person>) -> Vec<Person> {
     let mut operations = vec![EVERYTHING];
     operations.extend((0..3).map(|team| Operation::ByTeam { team, backward: false, limit: usize::MAX }));
-    let mut script = Script { table, operations: &operations, trace: Vec::new() };
-    worker.snapshot(&mut script).expect("a snapshot neither conflicts nor fails");
-    let mut answers = script.trace.into_iter().map(|(_, answer)| rows_of(answer));
+    let plan = Planned { operations, ..Planned::default() };
+    let trace = worker.snapshot(&mut Script::new(table, &plan)).expect("a snapshot neither conflicts nor fails");
+    let mut answers = trace.into_iter().map(|(_, answer)| rows_of(answer));
     let rows = answers.next().expect("the scan was answered");
     let mut by_team: Vec<Person> = answers.flatten().collect();
     by_team.sort_by_key(|row| row.id);
@@ -138,32 +253,44 @@ fn open<P: Protocol>(setup: &Setup<P>, plan: &Plan) -> (Arc<P>, P::Worker, Table
     let definition = Person::definition().with_partition_column(0);
     let table = Table::from_id(database.create_table(definition).expect("the definition is sound"));
     let mut worker = database.worker().expect("a slot is free");
-    let rows: Vec<_> = plan.rows.iter().cloned().map(Operation::Insert).collect();
+    let operations = plan.rows.iter().cloned().map(Operation::Insert).collect();
+    let rows = Planned { operations, ..Planned::default() };
     execute(&mut worker, table, &rows).expect("nobody is there to conflict with");
     setup.pass(&database, 2);
+    // A snapshot may be a moment old.
+    while snapshot(&mut worker, table) != plan.rows {
+        thread::yield_now();
+    }
     (database, worker, table)
+}
+
+/// A service whose clients have to wait for room.
+fn start<P: Protocol>(database: &Arc<P>) -> Service<P> {
+    let options = Submissions { threads: 2, batch_size: 2, most_waiting: 2, ..Submissions::default() };
+    Service::start(database, &options, Arc::new(ManualClock::new()), || database.worker()).expect("slots are free")
 }
 
 /// Runs a plan's threads, and answers the story if no serial order explains what they saw.
 fn run<P: Protocol>(setup: &Setup<P>, plan: &Arc<Plan>) -> Result<(), String> {
     let (database, mut worker, table) = open(setup, plan);
+    let service = plan.submits.then(|| Arc::new(start(&database)));
     let mut running = Vec::new();
     for number in 0..plan.threads.len() {
-        let (plan, mut worker) = (Arc::clone(plan), database.worker().expect("a slot is free"));
-        running.push(thread::spawn(move || {
-            let transactions = plan.threads[number].iter();
-            transactions.filter_map(|operations| execute(&mut worker, table, operations)).collect::<Vec<Trace>>()
-        }));
+        let (plan, service, mut worker) =
+            (Arc::clone(plan), service.clone(), database.worker().expect("a slot is free"));
+        running.push(thread::spawn(move || plan.threads[number].run::<P>(&mut worker, service.as_deref(), table)));
     }
+    drop(service);
     let clock = {
         let (database, setup, ticks) = (Arc::clone(&database), setup.clone(), plan.ticks);
         thread::spawn(move || setup.pass(&database, ticks))
     };
     let snapshots: Vec<_> = (0..plan.snapshots).map(|_| snapshot(&mut worker, table)).collect();
     let threads: Vec<Vec<Trace>> =
-        running.into_iter().map(|thread| thread.join().expect("a thread ends well")).collect();
+        running.into_iter().flat_map(|thread| thread.join().expect("a thread ends well")).collect();
     clock.join().expect("time passes");
-    let end = execute(&mut worker, table, &[EVERYTHING]).expect("nobody is there to conflict with");
+    let everything = Planned { operations: vec![EVERYTHING], ..Planned::default() };
+    let end = execute(&mut worker, table, &everything).expect("nobody is there to conflict with");
     let end = rows_of(end.into_iter().next().expect("the scan was answered").1);
     let start = Model::of(plan.rows.clone());
     if explained(&start, &threads, &snapshots, &end) { Ok(()) } else { Err(story(&start, &threads, &snapshots, &end)) }

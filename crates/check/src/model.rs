@@ -35,6 +35,22 @@ pub(crate) enum Operation {
     Prefetch(u64, u64),
     Savepoint,
     RollBackTo(usize),
+    /// Whether the number is so large; the answer may be assumed.
+    Ask {
+        id: u64,
+        at_least: i64,
+        assumed: Option<bool>,
+    },
+    /// Whether the one's number is larger than the other's.
+    AskOrder(u64, u64),
+    /// Adds to the number, as a future.
+    AddLater(u64, i64),
+    /// The other's number becomes one more than the one's, as a future.
+    NumberLater(u64, u64),
+    /// The other's team becomes the one's, as a future.
+    TeamLater(u64, u64),
+    /// The number, by a future.
+    Resolve(u64),
 }
 
 /// What an operation answers.
@@ -43,6 +59,7 @@ pub(crate) enum Answer {
     Row(Option<Person>),
     Rows(Vec<Person>),
     Flag(bool),
+    Number(i64),
     Duplicate(IndexId),
 }
 
@@ -73,6 +90,30 @@ impl Operation {
             20 | 21 => Self::Prefetch(id, random.range_inclusive(1, 6)),
             _ if backward => Self::Savepoint,
             _ => Self::RollBackTo(random.below(3) as usize),
+        }
+    }
+}
+
+impl Operation {
+    /// A random operation, with futures above all, over keys that are all there.
+    pub(crate) fn draw_of_futures(random: &mut Random, keys: u64) -> Self {
+        let (id, other) = (random.below(keys), random.below(keys));
+        let number = random.below(30) as i64;
+        let assumed = (random.below(3) == 0).then(|| random.below(2) == 0);
+        let backward = random.below(2) == 0;
+        match random.below(18) {
+            0..=3 => Self::AddLater(id, number % 13 - 6),
+            4..=6 => Self::Ask { id, at_least: number, assumed },
+            7 | 8 => Self::AskOrder(id, other),
+            9 => Self::NumberLater(id, other),
+            10 => Self::TeamLater(id, other),
+            11 => Self::Resolve(id),
+            12 => Self::Get(id),
+            13 => Self::SetNumber(id, number),
+            14 => Self::SetTeam(id, random.below(3) as u16),
+            15 => Self::ByTeam { team: random.below(3) as u16, backward, limit: usize::MAX },
+            16 => Self::Savepoint,
+            _ => Self::RollBackTo(random.below(2) as usize),
         }
     }
 }
@@ -117,6 +158,11 @@ impl Model {
         self.put(row)
     }
 
+    /// A row that is there.
+    fn row(&self, id: u64) -> &Person {
+        self.rows.get(&id).expect("the rows that futures are of are always there")
+    }
+
     fn visit<'m>(rows: impl DoubleEndedIterator<Item = &'m Person>, backward: bool, limit: usize) -> Answer {
         let rows: Vec<&Person> = if backward { rows.rev().collect() } else { rows.collect() };
         Answer::Rows(rows.into_iter().take(limit).cloned().collect())
@@ -145,6 +191,18 @@ impl Model {
                 Self::visit(rows.into_iter(), false, usize::MAX)
             }
             Operation::Prefetch(..) => Answer::Flag(true),
+            Operation::Ask { id, at_least, .. } => Answer::Flag(self.row(*id).number >= *at_least),
+            Operation::AskOrder(left, right) => Answer::Flag(self.row(*left).number > self.row(*right).number),
+            Operation::AddLater(id, more) => self.change(*id, |row| row.number += more),
+            Operation::NumberLater(from, to) => {
+                let number = self.row(*from).number;
+                self.change(*to, |row| row.number = number + 1)
+            }
+            Operation::TeamLater(from, to) => {
+                let team = self.row(*from).team;
+                self.change(*to, |row| row.team = team)
+            }
+            Operation::Resolve(id) => Answer::Number(self.row(*id).number),
             Operation::Savepoint => {
                 self.savepoints.push(self.rows.clone());
                 Answer::Flag(true)

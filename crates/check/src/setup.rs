@@ -53,7 +53,7 @@ impl<P: Protocol> Setup<P> {
         };
         // A test that can never commit fails instead of trying for ever.
         let retry = polychron_engine::options::Retry { attempts: 100_000, ..Default::default() };
-        let common = Common { memory, retry };
+        let common = Common { memory, retry, ..Common::default() };
         Self {
             options,
             common,

@@ -5,12 +5,14 @@ mod setups;
 use polychron_check::{Setup, conformance};
 use polychron_engine::Protocol;
 use polychron_protocols::hekaton::{self, Hekaton, Level};
-use polychron_protocols::locking::{InOrder, Locking, NoWait, Policy};
+use polychron_protocols::hyper::{self, Hyper};
+use polychron_protocols::lazy::{AtCommit, AtOnce};
+use polychron_protocols::locking::{InOrder, Locking, NoWait, Policy, WoundWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
-use setups::{bohm, by_epochs, maflingo};
+use setups::{bohm, by_epochs, lazy_2pl, lazy_occ, maflingo};
 
 conformance!(maflingo, maflingo::<LocalTid>());
 conformance!(global_tid, maflingo::<GlobalTid>());
@@ -45,6 +47,17 @@ fn hekaton<L: Level>() -> Setup<Hekaton<L>> {
 conformance!(hekaton_mvo, hekaton::<hekaton::Serializable>());
 conformance!(snapshot_isolation, hekaton::<hekaton::Snapshot>());
 
+/// HyPer's MVCC at each of its levels, and over columns.
+fn hyper<L: hyper::Level>(backend: hyper::Backend) -> Setup<Hyper<L>> {
+    let mut setup = by_epochs::<Hyper<L>>();
+    setup.options.backend = backend;
+    setup
+}
+
+conformance!(hyper_by_column, hyper::<hyper::ByColumn>(hyper::Backend::Rows));
+conformance!(hyper_by_record, hyper::<hyper::ByRecord>(hyper::Backend::Columns));
+conformance!(hyper_snapshot, hyper::<hyper::Snapshot>(hyper::Backend::Rows));
+
 /// The oracle; it has no clock, and its rows lie on the common heap.
 fn serial() -> Setup<Serial> {
     Setup::new(polychron_protocols::serial::Options::default(), |_| ()).alone()
@@ -64,5 +77,10 @@ fn locking<P: Policy>() -> Setup<Locking<P>> {
 
 conformance!(locking, locking::<InOrder>());
 conformance!(locking_no_wait, locking::<NoWait>());
+conformance!(locking_wound_wait, locking::<WoundWait>());
+
+conformance!(lazy_occ, lazy_occ::<AtCommit>());
+conformance!(occ, lazy_occ::<AtOnce>());
+conformance!(lazy_2pl, lazy_2pl());
 
 conformance!(bohm, bohm());

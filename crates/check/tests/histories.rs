@@ -7,6 +7,7 @@ use polychron_check::checker::{Anomaly, Explanation};
 use polychron_check::conformance::histories;
 use polychron_check::history::{find_anomaly, find_skew};
 use polychron_protocols::hekaton::{self, Hekaton};
+use polychron_protocols::hyper::{self, Hyper};
 use polychron_protocols::key_value::KeyValue;
 use polychron_protocols::maflingo::LocalTid;
 use polychron_protocols::partitioned_store::PartitionedStore;
@@ -53,14 +54,29 @@ fn snapshot_isolation() -> Setup<Hekaton<hekaton::Snapshot>> {
     })
 }
 
+fn hyper_snapshot() -> Setup<Hyper<hyper::Snapshot>> {
+    Setup::new(hyper::Options::default(), |database| {
+        polychron_engine::Protocol::memory(&**database).epochs().advance();
+    })
+}
+
 /// Snapshot isolation shows write skew and phantoms, and nothing that it does not allow.
-#[test]
-fn snapshot_isolation_shows_write_skew_alone() {
-    let skews: Vec<_> = (0..6).filter_map(|seed| find_skew(&snapshot_isolation(), seed, 240)).collect();
+fn shows_write_skew_alone<P: polychron_engine::Protocol<Worker: polychron_engine::Interactive>>(setup: &Setup<P>) {
+    let skews: Vec<_> = (0..6).filter_map(|seed| find_skew(setup, seed, 240)).collect();
     assert!(skews.iter().all(|it| matches!(it.anomaly, Anomaly::G2Item | Anomaly::G2)), "{skews:?}");
     assert!(skews.iter().any(|it| it.anomaly == Anomaly::G2Item), "{skews:?}");
-    let found = anomalies(&snapshot_isolation(), 6);
+    let found = anomalies(setup, 6);
     assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn snapshot_isolation_shows_write_skew_alone() {
+    shows_write_skew_alone(&snapshot_isolation());
+}
+
+#[test]
+fn hyper_snapshot_shows_write_skew_alone() {
+    shows_write_skew_alone(&hyper_snapshot());
 }
 
 /// The same where the later of two writers goes on: updates are lost, in one form or another.

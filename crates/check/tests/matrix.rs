@@ -7,13 +7,15 @@ use std::fmt::Write;
 use polychron_check::conformance::anomalies::SKEWS;
 use polychron_check::conformance::verdict::{Verdict, matrix};
 use polychron_protocols::hekaton::{self, Hekaton};
+use polychron_protocols::hyper::{self, Hyper};
 use polychron_protocols::key_value::KeyValue;
-use polychron_protocols::locking::{Locking, NoWait};
+use polychron_protocols::lazy::AtCommit;
+use polychron_protocols::locking::{Locking, NoWait, WoundWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
-use setups::{bohm, by_epochs, cicada, maflingo, multi_version};
+use setups::{bohm, by_epochs, cicada, lazy_2pl, lazy_occ, maflingo, multi_version};
 
 const BEGIN: &str = "<!-- The table is compared by a test. -->\n";
 const END: &str = "\n<!-- The end of the table. -->";
@@ -35,8 +37,14 @@ fn the_page_shows_what_becomes_of_each_case() {
         ("bohm", matrix(&bohm(), everything)),
         ("hekaton", matrix(&by_epochs::<Hekaton>(), everything)),
         ("snapshot-isolation", matrix(&by_epochs::<Hekaton<hekaton::Snapshot>>(), everything)),
+        ("hyper", matrix(&by_epochs::<Hyper>(), everything)),
+        ("hyper-record-level", matrix(&by_epochs::<Hyper<hyper::ByRecord>>(), everything)),
+        ("hyper-snapshot", matrix(&by_epochs::<Hyper<hyper::Snapshot>>(), everything)),
         ("locking", matrix(&by_epochs::<Locking>(), everything)),
         ("locking-no-wait", matrix(&by_epochs::<Locking<NoWait>>(), everything)),
+        ("locking-wound-wait", matrix(&by_epochs::<Locking<WoundWait>>(), everything)),
+        ("lazy-occ", matrix(&lazy_occ::<AtCommit>(), everything)),
+        ("lazy-2pl", matrix(&lazy_2pl(), everything)),
         ("partitioned-store", matrix(&by_epochs::<PartitionedStore>(), everything)),
         ("serial", matrix(&by_epochs::<Serial>(), everything)),
         // A savepoint behind which something was written cannot be rolled back to.
@@ -52,7 +60,7 @@ fn the_page_shows_what_becomes_of_each_case() {
             let verdict = verdicts[row].1;
             let allowed = match *name {
                 "key-value" => true,
-                "snapshot-isolation" => is_skew(case),
+                "snapshot-isolation" | "hyper-snapshot" => is_skew(case),
                 _ => false,
             };
             assert!(allowed || verdict != Some(Verdict::Shown), "{name} commits {case}");

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand};
-use polychron::{DefaultProtocol, Protocol};
+use polychron::{DefaultProtocol, Protocol, Submissions};
+use polychron_workloads::hotkey::{AssertOptions, HotOptions};
 use polychron_workloads::increment::IncrementOptions;
 use polychron_workloads::scan::ScanOptions;
 use polychron_workloads::smallbank::SmallBankOptions;
@@ -131,6 +132,10 @@ pub(crate) enum WorkloadCommand {
     Ycsb(Workload<YcsbArguments>),
     /// Increments of random integers
     Increment(Workload<IncrementOptions>),
+    /// Increments of a counter that all clients share
+    Hotkey(Workload<HotOptions>),
+    /// Decrements of a counter that all clients share, while it stays above zero
+    Assert(Workload<AssertOptions>),
     /// Sums over a whole table on snapshots, beside threads that change it
     Scan(Workload<ScanOptions>),
     /// The short transactions of a bank
@@ -181,6 +186,15 @@ pub(crate) struct Common {
     /// Procedures handed over at once; 1 is one by one
     #[arg(long, default_value_t = 1)]
     pub(crate) batch: usize,
+
+    /// Submit transactions in place of executing them: so many each thread has under way. As many threads again execute them, in
+    /// batches of --batch at most
+    #[arg(long, default_value_t = 0, conflicts_with = "pregenerate")]
+    pub(crate) submit: usize,
+
+    /// With --submit: microseconds for which a batch is kept open while a thread is free
+    #[arg(long, requires = "submit", default_value_t = Submissions::default().batch_time_us)]
+    pub(crate) batch_time_us: u64,
 
     /// Draw so many transactions a thread beforehand, and go through them again and again
     #[arg(long, default_value_t = 0)]

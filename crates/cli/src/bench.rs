@@ -9,6 +9,7 @@ use polychron::{PROTOCOLS, Protocol, ProtocolVisitor, for_protocol};
 use polychron_engine::Common as Shared;
 use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::Workload;
+use polychron_workloads::hotkey::{Assert, HotKey};
 use polychron_workloads::increment::Increment;
 use polychron_workloads::run::{self, Observer, Report, Settings, available_bytes};
 use polychron_workloads::scan::Scan;
@@ -27,6 +28,8 @@ const WORKLOADS: &[(&str, &str)] = &[
     (Tpcc::NAME, Tpcc::SUMMARY),
     (Ycsb::NAME, Ycsb::SUMMARY),
     (Increment::NAME, Increment::SUMMARY),
+    (HotKey::NAME, HotKey::SUMMARY),
+    (Assert::NAME, Assert::SUMMARY),
     (Scan::NAME, Scan::SUMMARY),
     (SmallBank::NAME, SmallBank::SUMMARY),
     (Tatp::NAME, Tatp::SUMMARY),
@@ -55,6 +58,8 @@ pub(crate) fn run(bench: Bench) -> ExitCode {
         WorkloadCommand::Tpcc(given) => bench_workload::<Tpcc>(&given.common, given.options),
         WorkloadCommand::Ycsb(given) => bench_workload::<Ycsb>(&given.common, given.options.into()),
         WorkloadCommand::Increment(given) => bench_workload::<Increment>(&given.common, given.options),
+        WorkloadCommand::Hotkey(given) => bench_workload::<HotKey>(&given.common, given.options),
+        WorkloadCommand::Assert(given) => bench_workload::<Assert>(&given.common, given.options),
         WorkloadCommand::Scan(given) => bench_workload::<Scan>(&given.common, given.options),
         WorkloadCommand::Smallbank(given) => bench_workload::<SmallBank>(&given.common, given.options),
         WorkloadCommand::Tatp(given) => bench_workload::<Tatp>(&given.common, given.options),
@@ -166,6 +171,8 @@ fn settings(common: &Common) -> Result<Settings, String> {
         seconds: common.seconds,
         seed: common.seed,
         batch: common.batch,
+        submit: common.submit,
+        batch_time_us: common.batch_time_us,
         pregenerate: common.pregenerate,
         pin: common.pin,
         prefault_bytes: common.prefault.saturating_mul(1 << 20),
@@ -177,8 +184,13 @@ fn settings(common: &Common) -> Result<Settings, String> {
 fn shared_options(common: &Common, settings: &Settings) -> Result<Shared, String> {
     let mut shared = Shared::default();
     let slots = shared.memory.max_workers;
-    if settings.threads > slots {
-        return Err(format!("--threads is {}, but there are {slots} worker slots", settings.threads));
+    let (wanted, each) = if settings.submit > 0 {
+        (settings.threads.saturating_mul(2), ", two for each")
+    } else {
+        (settings.threads, "")
+    };
+    if wanted > slots {
+        return Err(format!("--threads is {}, but there are {slots} worker slots{each}", settings.threads));
     }
     if let Some(mebibytes) = common.memory_limit {
         let bytes = mebibytes.checked_mul(1 << 20).filter(|&bytes| bytes > 0);

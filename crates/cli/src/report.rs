@@ -62,7 +62,11 @@ pub(crate) fn render(report: &Report) -> String {
     let threads = if report.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", report.threads) };
     let batch =
         if report.batch == 1 { String::new() } else { format!(", in batches of {}", thousands(report.batch as u64)) };
-    row("measured", format!("{:.1} s on {threads}{batch}{interrupted}", report.seconds));
+    let submitted = match report.submitted {
+        0 => String::new(),
+        count => format!(", {} submitted and under way each", thousands(count as u64)),
+    };
+    row("measured", format!("{:.1} s on {threads}{submitted}{batch}{interrupted}", report.seconds));
     row("throughput", format!("{} transactions/s", thousands(report.committed_tps as u64)));
     row("latency", latency_text(&report.latency_us));
     for (kind, &count) in report.completed_by_kind.iter().filter(|&(_, &count)| count > 0) {

@@ -29,13 +29,18 @@ const TINY: &[&[&str]] = &[
     ],
     &["ycsb", "--preset", "10rmw", "--records", "300", "--long-readers", "20", "--long-reads", "150", "--batch", "3"],
     &["increment", "--records", "50", "--batch", "16", "--pregenerate", "100"],
+    &["hotkey", "--hot", "80", "--futures"],
+    &["hotkey", "--round-trip-us", "100"],
+    &["assert", "--initial", "5", "--futures", "--speculate", "--round-trip-us", "20"],
+    &["assert", "--hot", "50"],
     &["scan", "--records", "300", "--writers", "1"],
     &["scan", "--records", "400", "--record-size", "27", "--whole-rows"],
     &["smallbank", "--customers", "10", "--spin-us", "5"],
-    &["smallbank", "--customers", "100", "--index", "ordered"],
-    &["tatp", "--subscribers", "100"],
+    &["smallbank", "--customers", "100", "--index", "ordered", "--submit", "20", "--batch", "8"],
+    &["tatp", "--subscribers", "100", "--submit", "7", "--batch", "100", "--batch-time-us", "50"],
     &["tpcc", "--scale", "tiny", "--warehouses", "2", "--read-only-percent", "10", "--top-customer-percent", "5"],
     &["tpcc", "--scale", "tiny", "--index", "ordered", "--snapshots", "--batch", "4"],
+    &["tpcc", "--scale", "tiny", "--snapshots", "--submit", "1"],
 ];
 
 fn tiny_run(workload: &[&str], protocol: &str, json: &Path) -> Output {
@@ -134,8 +139,9 @@ fn list_names_workloads_and_protocols() {
     let output = polychron(&["bench", "list"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success());
-    for name in
-        ["tpcc", "ycsb", "increment", "scan", "smallbank", "tatp"].into_iter().chain(PROTOCOLS.iter().map(|it| it.name))
+    for name in ["tpcc", "ycsb", "increment", "hotkey", "assert", "scan", "smallbank", "tatp"]
+        .into_iter()
+        .chain(PROTOCOLS.iter().map(|it| it.name))
     {
         assert!(text.contains(name), "{name} is missing in\n{text}");
     }
@@ -152,6 +158,9 @@ fn bad_input_gets_one_line_and_code_2() {
         (&["bench", "ycsb", "--protocol", "serial", "--threads", "257"], "worker slots"),
         (&["bench", "ycsb", "--threads", "many"], "--threads"),
         (&["bench", "ycsb", "--batch", "0"], "--batch"),
+        (&["bench", "ycsb", "--submit", "5", "--pregenerate", "9"], "--pregenerate"),
+        (&["bench", "ycsb", "--submit", "5", "--threads", "200"], "worker slots"),
+        (&["bench", "ycsb", "--batch-time-us", "5"], "--submit"),
         (&["bench", "ycsb", "--seconds", "-1"], "--seconds"),
         (&["bench", "ycsb", "--seconds", "NaN"], "--seconds"),
         (&["bench", "ycsb", "--records", "0"], "--records"),

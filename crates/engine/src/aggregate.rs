@@ -71,7 +71,10 @@ pub(crate) fn projection_of(layout: &Layout, columns: &[usize]) -> Projection {
 }
 
 /// The default of [`Transaction::aggregate`].
-pub(crate) fn over_rows<T: Transaction + ?Sized>(
+///
+/// # Errors
+/// As there.
+pub fn over_rows<T: Transaction + ?Sized>(
     transaction: &mut T,
     scan: &Scan<'_>,
     wanted: Aggregate,

@@ -6,7 +6,7 @@
 //! protocol resolves at once, which the paper calls equivalent: the same procedure runs everywhere.
 //!
 //! Procedures use the typed face, [`Futures`]. Protocols see [`Operand`]s and [`Expression`]s, and a lazy one overrides the
-//! five methods of [`Transaction`] that take them. An [`Expression`] refers to operands that were made before it, so an arena
+//! six methods of [`Transaction`] that take them. An [`Expression`] refers to operands that were made before it, so an arena
 //! in the order of their making is resolved in one pass with [`Expression::evaluate`].
 //!
 //! Every combination is checked, whether or not its value is used in the end, so that a procedure fails in the same cases
@@ -43,6 +43,8 @@ pub enum Arithmetic {
     Add,
     Subtract,
     Multiply,
+    /// Towards zero.
+    Divide,
     Min,
     Max,
 }
@@ -83,6 +85,11 @@ pub enum FutureError {
         /// The right side's value.
         right: i128,
     },
+    /// A division by zero.
+    DivisionByZero {
+        /// The left side's value.
+        left: i128,
+    },
     /// The row whose column was read or written does not exist. A procedure that must know reads the row instead.
     NoRow(TableId),
     /// The column is NULL.
@@ -99,11 +106,13 @@ impl fmt::Display for FutureError {
                     Arithmetic::Add => "+",
                     Arithmetic::Subtract => "-",
                     Arithmetic::Multiply => "×",
+                    Arithmetic::Divide => "÷",
                     Arithmetic::Min => "min",
                     Arithmetic::Max => "max",
                 };
                 write!(out, "{left} {operation} {right} does not fit in {column_type}")
             }
+            Self::DivisionByZero { left } => write!(out, "{left} ÷ 0 has no value"),
             Self::NoRow(table) => write!(out, "a future names a row that does not exist in {table}"),
             Self::Null(table) => write!(out, "a future names a column that is NULL in {table}"),
             Self::Foreign => out.write_str("a future of another transaction was used"),
@@ -133,7 +142,7 @@ impl Expression {
     /// The value, once those of pending operands are known.
     ///
     /// # Errors
-    /// [`FutureError::Overflow`], or what `pending` answers.
+    /// [`FutureError::Overflow`], [`FutureError::DivisionByZero`], or what `pending` answers.
     pub fn evaluate(self, mut pending: impl FnMut(u32) -> Result<Scalar, FutureError>) -> Result<Scalar, FutureError> {
         let mut value = |operand| match operand {
             Operand::Known(scalar) => Ok(scalar),
@@ -147,6 +156,8 @@ impl Expression {
                     Arithmetic::Subtract => Some(left - right),
                     // The product of two 64-bit numbers without sign can need all 128 bits.
                     Arithmetic::Multiply => left.checked_mul(right),
+                    Arithmetic::Divide if right == 0 => return Err(FutureError::DivisionByZero { left }),
+                    Arithmetic::Divide => Some(left / right),
                     Arithmetic::Min => Some(left.min(right)),
                     Arithmetic::Max => Some(left.max(right)),
                 };
@@ -231,6 +242,12 @@ pub struct Future<T> {
 impl<T> Future<T> {
     fn new(operand: Operand) -> Self {
         Self { operand, value: PhantomData }
+    }
+
+    /// Whether the value is known, so that nothing is left to be asked. It is not told here: to learn it is to depend on it, which
+    /// [`Futures::resolve`] sees to.
+    pub fn is_known(self) -> bool {
+        matches!(self.operand, Operand::Known(_))
     }
 }
 
@@ -323,6 +340,24 @@ impl<const SCALE: u32> Number for Decimal<SCALE> {}
 ///     Ok(false)
 /// }
 /// ```
+///
+/// Values of different types do not combine, and only a truth value is a condition:
+///
+/// ```compile_fail
+/// # use polychron_base::Stop;
+/// # use polychron_engine::{Future, Futures, Transaction};
+/// fn add<T: Transaction>(transaction: &mut T, stock: Future<i64>, open: Future<bool>) -> Result<Future<i64>, Stop> {
+///     transaction.add(stock, open)
+/// }
+/// ```
+///
+/// ```compile_fail
+/// # use polychron_base::Stop;
+/// # use polychron_engine::{Future, Futures, Transaction};
+/// fn ask<T: Transaction>(transaction: &mut T, stock: Future<i64>) -> Result<bool, Stop> {
+///     transaction.is_true(stock)
+/// }
+/// ```
 pub trait Futures: Transaction {
     /// The value of a column. Where there is no such row, the procedure ends with [`FutureError::NoRow`], now or at the
     /// commit.
@@ -373,6 +408,15 @@ pub trait Futures: Transaction {
         arithmetic(self, Arithmetic::Multiply, left, right)
     }
 
+    /// `left ÷ right`, towards zero. The right side must not be zero, whether or not the result is used.
+    fn divide<T: Integer>(
+        &mut self,
+        left: impl Into<Future<T>>,
+        right: impl Into<Future<T>>,
+    ) -> Result<Future<T>, Stop> {
+        arithmetic(self, Arithmetic::Divide, left, right)
+    }
+
     /// The smaller of two; of truth values, whether both are true.
     fn min<T: FutureValue>(
         &mut self,
@@ -418,6 +462,12 @@ pub trait Futures: Transaction {
         self.test_future(condition.operand)
     }
 
+    /// As [`Futures::is_true`], where the answer is known beforehand most of the time: a protocol that looks at conditions at the
+    /// commit anyway takes the assumed answer, and asks properly at the next attempt if it was wrong (LSD+, §3.3.2).
+    fn is_true_assuming(&mut self, condition: Future<bool>, assumed: bool) -> Result<bool, Stop> {
+        self.test_future_assuming(condition.operand, assumed)
+    }
+
     /// The value: from now on the transaction depends on it.
     fn resolve<T: FutureValue>(&mut self, future: Future<T>) -> Result<T, Stop> {
         self.resolve_future(future.operand).map(T::from_scalar)
@@ -455,7 +505,7 @@ mod tests {
 
     #[test]
     fn results_that_do_not_fit_are_refused() {
-        use Arithmetic::{Add, Max, Min, Multiply, Subtract};
+        use Arithmetic::{Add, Divide, Max, Min, Multiply, Subtract};
         let most = i128::from(u64::MAX);
         assert_eq!(compute(Add, ColumnType::U64, [most - 1, 1]), Ok(most));
         assert!(compute(Add, ColumnType::U64, [most, 1]).is_err());
@@ -466,6 +516,9 @@ mod tests {
         let overflow = compute(Subtract, ColumnType::I8, [-100, 29]).unwrap_err();
         assert_eq!(overflow.to_string(), "-100 - 29 does not fit in i8");
         assert!(compute(Add, ColumnType::Decimal { scale: 2 }, [i64::MAX.into(), 1]).is_err());
+        assert_eq!(compute(Divide, ColumnType::I64, [-7, 2]), Ok(-3));
+        assert!(compute(Divide, ColumnType::I64, [i64::MIN.into(), -1]).is_err());
+        assert_eq!(compute(Divide, ColumnType::U64, [7, 0]), Err(FutureError::DivisionByZero { left: 7 }));
         assert_eq!(compute(Min, ColumnType::I32, [-1, 1]), Ok(-1));
         assert_eq!(compute(Max, ColumnType::Bool, [0, 1]), Ok(1));
     }

@@ -16,6 +16,7 @@ pub mod catalog;
 mod distribution;
 pub mod drive;
 pub mod futures;
+pub mod lazy;
 #[doc(hidden)]
 pub mod mutations;
 pub mod options;
@@ -24,6 +25,7 @@ pub mod scan;
 mod single;
 pub mod statistics;
 pub mod stores;
+pub mod submission;
 pub mod typed;
 
 use std::ops::ControlFlow;
@@ -44,6 +46,7 @@ pub use futures::{Future, FutureValue, Futures};
 pub use options::Common;
 pub use scan::{Direction, Restriction, Scan};
 pub use statistics::{Counters, Figure, FigureValue, Statistics, Versions};
+pub use submission::Submission;
 pub use typed::{Operations, Table};
 
 /// A concurrency-control design: owns the tables, hands out workers.
@@ -170,6 +173,19 @@ pub trait Worker: Send {
             let outcome = self.execute(procedure);
             done(position, outcome);
         }
+    }
+
+    /// As [`Worker::execute_batch`], of procedures that came with others of other types: `others`, which is called once, executes
+    /// those with this worker. A protocol that plans calls it when these are handed in, before it waits for them, so that all of them
+    /// make one batch; others execute one type after the other.
+    fn execute_batch_with<P: Procedure>(
+        &mut self,
+        procedures: &mut [P],
+        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+        others: impl FnOnce(&mut Self),
+    ) {
+        self.execute_batch(procedures, done);
+        others(self);
     }
 
     /// Executes a read-only procedure on a consistent snapshot, slightly in the past where the protocol says so. It
@@ -434,7 +450,7 @@ pub trait Transaction {
         batch::over_rows(self, scan, columns, visitor)
     }
 
-    /// Reads a column as a future; see [`Futures::future`]. This and the four methods below are what a protocol overrides to
+    /// Reads a column as a future; see [`Futures::future`]. This and the five methods below are what a protocol overrides to
     /// leave futures open; the defaults resolve at once.
     fn read_future<K: EncodedKey>(&mut self, table: TableId, key: K, column: FutureColumn) -> Result<Operand, Stop> {
         futures::read_now(self, table, key, column)
@@ -448,6 +464,12 @@ pub trait Transaction {
     /// Whether a condition is true now; it stays so until the commit, or the transaction conflicts.
     fn test_future(&mut self, condition: Operand) -> Result<bool, Stop> {
         Ok(self.resolve_future(condition)? != 0)
+    }
+
+    /// As [`Transaction::test_future`]; a protocol that looks at conditions again at the commit may take the assumed answer at
+    /// the first attempt. See [`Futures::is_true_assuming`].
+    fn test_future_assuming(&mut self, condition: Operand, _assumed: bool) -> Result<bool, Stop> {
+        self.test_future(condition)
     }
 
     /// Makes a future the value of a column of an existing row; see [`Futures::set_future`].

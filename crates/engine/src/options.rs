@@ -7,6 +7,8 @@ pub struct Common {
     pub memory: polychron_memory::Options,
     /// How conflicts are retried.
     pub retry: Retry,
+    /// How procedures are executed that are submitted and not waited for.
+    pub submissions: Submissions,
 }
 
 /// How conflicts are retried.
@@ -22,5 +24,28 @@ pub struct Retry {
 impl Default for Retry {
     fn default() -> Self {
         Self { attempts: u64::MAX, backoff_max_us: 64 }
+    }
+}
+
+/// How submitted procedures become batches, and who executes them.
+#[derive(Clone, Debug)]
+pub struct Submissions {
+    /// Threads that execute them; each takes a worker's slot, from the first submission on. One for each core, unless told
+    /// otherwise: a protocol with threads of its own needs fewer.
+    pub threads: usize,
+    /// Procedures of a batch at most. One that is full is closed; larger ones make planning and looking ahead cheaper, and answers
+    /// later.
+    pub batch_size: usize,
+    /// For how long after its first procedure a batch that is not full is kept open while a thread is free, in microseconds. The default is
+    /// not to wait for company: what comes while the threads are busy makes the next batch, so that batches grow with the load.
+    pub batch_time_us: u64,
+    /// Procedures at most that were submitted and that no thread took yet. Who submits more waits.
+    pub most_waiting: usize,
+}
+
+impl Default for Submissions {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { threads, batch_size: 1024, batch_time_us: 0, most_waiting: 1 << 16 }
     }
 }

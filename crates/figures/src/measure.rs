@@ -122,17 +122,19 @@ impl Bench<'_> {
         })
     }
 
-    /// One run of a workload on a protocol of the list, in batches of this size.
+    /// One run of a workload on a protocol of the list, in batches of this size; of what each client submits and has under way, if
+    /// it does.
     pub(crate) fn run_listed(
         &self,
         protocol: &str,
         protocol_options: &[String],
         work: &Work,
         threads: usize,
-        batch: usize,
+        (batch, submit): (usize, usize),
     ) -> Result<Report, Ended> {
         self.one(protocol, threads, batch, |settings| {
-            self.runner.run(protocol, protocol_options, work, settings, self.stop)
+            let settings = run::Settings { submit, ..settings.clone() };
+            self.runner.run(protocol, protocol_options, work, &settings, self.stop)
         })
     }
 

@@ -11,7 +11,7 @@ use polychron_index::{Change, Changes, Handle, Inserted, Stamp};
 use polychron_memory::{Guard, Memory, Options};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
-const KEYS: u64 = scaled(200_000, 200) as u64;
+const KEYS: u64 = scaled(200_000, 40) as u64;
 const ROUNDS: usize = scaled(5_000, 20);
 
 fn memory() -> Arc<Memory> {

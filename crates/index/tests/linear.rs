@@ -156,12 +156,12 @@ fn run_thread(
 
 fn histories_are_linear(make: fn(&Guard<'_>) -> AnyIndex) {
     let first = std::env::var("POLYCHRON_FIRST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
-    for seed in first..first + scaled(60, 3) as u64 {
+    for seed in first..first + scaled(60, 2) as u64 {
         let options = Options { epoch_interval: Some(Duration::from_micros(100)), ..Options::tiny() };
         let memory = Memory::new(options).expect("the options are sound");
         let index = make(&memory.register().expect("a slot is free").pin());
         let clock = AtomicU64::new(0);
-        let rounds = scaled(2000, 60);
+        let rounds = scaled(2000, 20);
         let events: Vec<(u64, Event)> = std::thread::scope(|scope| {
             let run = |thread| {
                 let (index, memory, clock) = (&index, &memory, &clock);

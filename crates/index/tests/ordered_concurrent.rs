@@ -299,7 +299,7 @@ fn stamps_that_hold_mean_that_nothing_came() {
 /// Of two transactions that each insert what the other found absent, at least one sees the other.
 #[test]
 fn crossed_insertions_are_seen() {
-    let rounds = scaled(10_000, 30);
+    let rounds = scaled(10_000, 10);
     let spaced = scaled(2000, 40) as u64;
     let bench = Bench::new();
     let index = &bench.index;
@@ -341,7 +341,7 @@ fn insertions_of_the_same_keys_have_one_winner() {
     let bench = Bench::new();
     let index = &bench.index;
     let wins = AtomicU64::new(0);
-    let keys = scaled(8000, 60);
+    let keys = scaled(8000, 30);
     let insert = |seed: u64, local: &Local| {
         let mut random = Random::new(seed);
         let mut order: Vec<u64> = (0..keys as u64).collect();

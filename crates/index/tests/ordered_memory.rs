@@ -42,7 +42,7 @@ fn an_insertion_that_finds_no_memory_changes_nothing() {
     let index = OrderedIndex::new(&local.pin()).expect("memory is there");
     let mut model = BTreeMap::new();
     let mut refusals = 0;
-    let seeds = scaled(40, 3) as u64;
+    let seeds = scaled(40, 1) as u64;
     for seed in 1..=seeds {
         let mut random = Random::new(seed);
         loop {

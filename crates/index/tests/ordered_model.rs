@@ -153,7 +153,7 @@ fn agrees_with_a_model() {
 
 #[test]
 fn representations_find_the_same_entries() {
-    let count = scaled(3000, 60) as u64;
+    let count = scaled(3000, 30) as u64;
     let (_memory, local) = memory();
     let guard = local.pin();
     let index = OrderedIndex::new(&guard).expect("memory is there");
@@ -177,7 +177,7 @@ fn ascending_and_descending_insertions_fill_leaves() {
     let guard = local.pin();
     for ascending in [true, false] {
         let index = OrderedIndex::new(&guard).expect("memory is there");
-        let count = scaled(20_000, 300) as u64;
+        let count = scaled(20_000, 200) as u64;
         for step in 0..count {
             let number = if ascending { step } else { count - 1 - step };
             assert!(put(&index, Key8::new(number, 8), number + 1, &guard));
@@ -255,7 +255,7 @@ fn bulk_load_agrees_with_insertion() {
         let guard = local.pin();
         let mut random = Random::new(seed);
         let mut model = Model::new();
-        for step in 0..random.below(scaled(1500, 150)) {
+        for step in 0..random.below(scaled(1500, 60)) {
             model.insert(random.key(), step as u64 + 1);
         }
         let fill = [0.0, 0.5, 0.7, 0.9, 1.0][random.below(5)];
@@ -263,7 +263,7 @@ fn bulk_load_agrees_with_insertion() {
         let index = OrderedIndex::bulk_load(sorted, fill, &guard).expect("the keys ascend");
         assert_eq!(index.statistics(&guard).keys, model.len());
         check_scan(&index, &model, &Bound::Unbounded, &Bound::Unbounded, None, &guard);
-        for _ in 0..scaled(300, 20) {
+        for _ in 0..scaled(300, 8) {
             let key = random.key();
             assert_eq!(get(&index, &key[..], &guard), model.get(&key).copied());
             assert_eq!(put(&index, &key[..], 5, &guard), !model.contains_key(&key));
@@ -322,7 +322,7 @@ fn stamps_hold_across_removal_and_fail_after_insertion() {
 /// Scans a range, works on the index, and compares what the node set says with what the model knows.
 #[test]
 fn node_sets_tell_own_insertions_from_foreign_ones() {
-    for seed in 1..=scaled(400, 4) as u64 {
+    for seed in 1..=scaled(400, 2) as u64 {
         let (_memory, local) = memory();
         let guard = local.pin();
         let index = OrderedIndex::new(&guard).expect("memory is there");
@@ -428,7 +428,7 @@ fn scans_survive_changes_under_them() {
     let spreads: [fn(u64) -> Vec<u8>; 3] =
         [|number| number.to_be_bytes().to_vec(), layered, |number| vec![0; number as usize]];
     for (shape, spread) in spreads.into_iter().enumerate() {
-        let numbers = if shape == 2 { scaled(400, 80) } else { scaled(2000, 240) } as u64;
+        let numbers = if shape == 2 { scaled(400, 50) } else { scaled(2000, 120) } as u64;
         for seed in 1..=scaled(40, 2) as u64 {
             let (_memory, local) = memory();
             let guard = local.pin();

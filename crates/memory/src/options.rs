@@ -40,6 +40,9 @@ const MOST_RESERVE: usize = 64 << 20;
 /// The first piece a worker takes, before doubling.
 pub(crate) const FIRST_CHUNK: usize = 64 << 10;
 
+/// Of a region and a chunk. An interpreter keeps books on every byte of an allocation, and long ones take it long.
+const DEFAULT_BYTES: (usize, usize) = if cfg!(miri) { (256 << 10, 4 << 10) } else { (256 << 20, 2 << 20) };
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -49,8 +52,8 @@ impl Default for Options {
             huge_pages: true,
             max_workers: 256,
             epoch_interval: Some(Duration::from_millis(10)),
-            region_bytes: 256 << 20,
-            chunk_bytes: 2 << 20,
+            region_bytes: DEFAULT_BYTES.0,
+            chunk_bytes: DEFAULT_BYTES.1,
         }
     }
 }

@@ -114,7 +114,7 @@ fn churn(memory: &Arc<Memory>, exchange: &Mutex<VecDeque<Owned>>, mut random: Ra
 
 #[test]
 fn no_block_is_handed_out_twice() {
-    let rounds = scaled(30_000, 150);
+    let rounds = scaled(30_000, 15);
     let memory = Memory::new(Options { limit_bytes: Some(128 << 20), ..Options::tiny() }).unwrap();
     let exchange = Mutex::default();
     for repeat in 0..4 {
@@ -148,7 +148,7 @@ fn workers_at_the_limit_draw_on_the_reserve() {
 }
 
 fn crowd_at_the_limit(reserve_bytes: usize) -> Arc<Memory> {
-    let rounds = scaled(20_000, 150);
+    let rounds = scaled(20_000, 15);
     let options = Options { limit_bytes: Some(2 << 20), reserve_bytes: Some(reserve_bytes), ..Options::tiny() };
     let memory = Memory::new(options).unwrap();
     let exchange = Mutex::default();
@@ -173,7 +173,7 @@ fn crowd_at_the_limit(reserve_bytes: usize) -> Arc<Memory> {
 fn workers_come_and_go_without_a_trace() {
     let memory = tiny();
     let mut reserved = 0;
-    for round in 0..scaled(4000, 40) as u64 {
+    for round in 0..scaled(4000, 25) as u64 {
         let local = memory.register().unwrap();
         let guard = local.pin();
         let blocks: Vec<_> = (0..30).filter_map(|index| Owned::allocate(&guard, index * 40, round)).collect();
@@ -490,7 +490,7 @@ fn steady_retirement_keeps_memory_flat() {
     let memory = tiny();
     let local = memory.register().unwrap();
     let mut most = 0;
-    for round in 0..scaled(100_000, 2000) as u64 {
+    for round in 0..scaled(100_000, 500) as u64 {
         let guard = local.pin();
         Owned::allocate(&guard, 128, round).unwrap().retire(&guard);
         drop(guard);
@@ -569,9 +569,10 @@ fn options_are_checked() {
     assert!(refused(Options { region_bytes: 5000, ..Options::tiny() }));
     assert!(refused(Options { chunk_bytes: 512 << 10, ..Options::tiny() }));
     assert!(refused(Options { epoch_interval: Some(std::time::Duration::ZERO), ..Options::tiny() }));
-    let memory = Memory::new(Options { max_workers: 1024, ..Options::default() }).unwrap();
-    let locals: Vec<_> = (0..1024).map(|_| memory.register().unwrap()).collect();
-    assert_eq!(locals.len(), 1024);
+    const WORKERS: usize = scaled(1024, 16);
+    let memory = Memory::new(Options { max_workers: WORKERS, epoch_interval: None, ..Options::default() }).unwrap();
+    let locals: Vec<_> = (0..WORKERS).map(|_| memory.register().unwrap()).collect();
+    assert_eq!(locals.len(), WORKERS);
     assert!(memory.statistics().limit_bytes > 0);
 }
 

@@ -11,6 +11,7 @@ use polychron_schema::{Index, OwnedKey};
 
 use crate::list::DefaultProtocol;
 use crate::pool::Pool;
+use crate::submitting::Submitting;
 
 /// How a database is opened.
 ///
@@ -69,8 +70,9 @@ pub type TransactionOf<'w, P> = <<P as Protocol>::Worker as Interactive>::Transa
 /// # Ok::<(), polychron::Error>(())
 /// ```
 pub struct Database<P: Protocol = DefaultProtocol> {
-    protocol: Arc<P>,
-    pool: Pool<P>,
+    pub(crate) protocol: Arc<P>,
+    pub(crate) submitting: Submitting<P>,
+    pub(crate) pool: Pool<P>,
 }
 
 impl<P: Protocol> fmt::Debug for Database<P> {
@@ -115,8 +117,8 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// As [`Database::open`].
     pub fn open_with(options: Options<P::Options>) -> Result<Self, Error> {
-        let protocol = P::open(options.protocol, options.common)?;
-        Ok(Self { protocol, pool: Pool::new() })
+        let submitting = Submitting::new(options.common.submissions.clone());
+        Ok(Self { protocol: P::open(options.protocol, options.common)?, submitting, pool: Pool::new() })
     }
 
     /// The protocol itself, for code that is generic over protocols.

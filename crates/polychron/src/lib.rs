@@ -88,17 +88,18 @@ extern crate self as polychron;
 mod database;
 mod list;
 mod pool;
+mod submitting;
 
 pub use database::{Database, Options, Session, TransactionOf};
 pub use list::{DefaultProtocol, PROTOCOLS, ProtocolInfo, ProtocolVisitor, UnknownProtocol, for_protocol};
-pub use polychron_engine::options::Retry;
+pub use polychron_engine::options::{Retry, Submissions};
 pub use polychron_engine::scan::Comparison;
 pub use polychron_engine::typed::{Mapped, Range};
 pub use polychron_engine::{
     Abort, Access, Aggregate, ColumnBatch, ColumnValues, ColumnVector, Commit, Common, Declare, Direction, Error,
     Figure, FigureValue, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Mode, Operations,
-    Procedure, Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Stop, Table, TableId, Transaction, Versions,
-    Worker,
+    Procedure, Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Stop, Submission, Table, TableId,
+    Transaction, Versions, Worker,
 };
 pub use polychron_memory::{MemoryStatistics, Options as MemoryOptions, Pressure};
 pub use polychron_protocols as protocols;

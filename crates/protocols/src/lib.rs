@@ -4,7 +4,9 @@
 pub mod bohm;
 pub mod cicada;
 pub mod hekaton;
+pub mod hyper;
 pub mod key_value;
+pub mod lazy;
 pub mod locking;
 pub mod maflingo;
 #[cfg(all(test, loom))]

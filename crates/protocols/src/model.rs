@@ -1,5 +1,6 @@
-//! What the models of records share: a memory, and two threads beside each other.
+//! What the models of records share: a memory, two threads beside each other, and what tells loom of plain memory.
 
+use loom::cell::UnsafeCell;
 use polychron_memory::{Guard, Local, Memory, Options};
 use polychron_sync::thread::{self, JoinHandle};
 
@@ -32,4 +33,27 @@ fn spawn<R: 'static>(record: R, place: Local, work: impl FnOnce(R, &Guard<'_>) +
         work(record, &place.pin());
         place
     })
+}
+
+/// What one thread writes at a time, and others read after that. Loom does not see plain memory, in which rows lie: a witness
+/// stands beside each word that hands such memory on, and is touched where the memory is.
+#[derive(Debug, Default)]
+pub(crate) struct Witness(UnsafeCell<u32>);
+
+// SAFETY: loom checks it.
+unsafe impl Sync for Witness {}
+// SAFETY: as above.
+unsafe impl Send for Witness {}
+
+impl Witness {
+    pub(crate) fn write(&self) {
+        // SAFETY: loom checks it.
+        self.0.with_mut(|count| unsafe { *count += 1 });
+    }
+
+    /// How often it was written.
+    pub(crate) fn read(&self) -> u32 {
+        // SAFETY: loom checks it.
+        self.0.with(|count| unsafe { *count })
+    }
 }

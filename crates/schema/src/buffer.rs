@@ -117,6 +117,43 @@ pub(crate) fn text_of(bytes: &[u8]) -> &str {
     }
 }
 
+/// The bytes of a row that is changed within its length.
+#[derive(Debug)]
+pub(crate) struct RowBytes<'a>(&'a mut [u8]);
+
+impl<'a> RowBytes<'a> {
+    #[inline(always)]
+    pub(crate) fn of(words: &'a mut [u64]) -> Self {
+        Self(bytes_of_mut(words))
+    }
+
+    #[inline(always)]
+    pub(crate) fn store(&mut self, offset: u32, value: &[u8]) {
+        let offset = offset as usize;
+        if let Some(place) = self.0.get_mut(offset..offset + value.len()) {
+            place.copy_from_slice(value);
+        } else {
+            debug_assert!(false, "the row is shorter than its fixed part");
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn fixed_mut(self, slot: Slot) -> &'a mut [u8] {
+        let offset = slot.offset as usize;
+        self.0.get_mut(offset..offset + slot.width as usize).unwrap_or_default()
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_null(&mut self, slot: Slot, null: bool) {
+        if slot.is_nullable() {
+            let offset = u32::from(slot.null_bit / 8);
+            let mask = 1 << (slot.null_bit % 8);
+            let [byte] = RowRef { bytes: self.0 }.load::<1>(offset);
+            self.store(offset, &[if null { byte | mask } else { byte & !mask }]);
+        }
+    }
+}
+
 /// A row in memory of its own, aligned to words, that grows and is used again and again.
 #[derive(Clone, Debug, Default)]
 pub struct RowBuffer {
@@ -228,47 +265,31 @@ impl RowBuffer {
         Ok(())
     }
 
+    /// The bytes of the row, to be changed within its length.
+    #[inline(always)]
+    pub(crate) fn bytes_mut(&mut self) -> RowBytes<'_> {
+        let len = self.len;
+        RowBytes(&mut bytes_of_mut(&mut self.words)[..len])
+    }
+
     /// Writes the value of a fixed-width column.
     ///
     /// A row that ends before the column, which only a wrong definition can cause, is left alone.
     #[inline(always)]
     pub fn store(&mut self, offset: u32, value: &[u8]) {
-        let offset = offset as usize;
-        let len = self.len;
-        let bytes = &mut bytes_of_mut(&mut self.words)[..len];
-        if let Some(place) = bytes.get_mut(offset..offset + value.len()) {
-            place.copy_from_slice(value);
-        } else {
-            debug_assert!(false, "the row is shorter than its fixed part");
-        }
+        self.bytes_mut().store(offset, value);
     }
 
     /// The bytes of a fixed-width column, or none when the row ends before.
     #[inline]
     pub fn fixed_mut(&mut self, slot: Slot) -> &mut [u8] {
-        let (offset, len) = (slot.offset as usize, self.len);
-        let bytes = &mut bytes_of_mut(&mut self.words)[..len];
-        bytes.get_mut(offset..offset + slot.width as usize).unwrap_or_default()
-    }
-
-    /// Clears the bytes of a fixed-width column.
-    pub(crate) fn store_zeros(&mut self, slot: Slot) {
-        let (offset, len) = (slot.offset as usize, self.len);
-        let bytes = &mut bytes_of_mut(&mut self.words)[..len];
-        if let Some(place) = bytes.get_mut(offset..offset + slot.width as usize) {
-            place.fill(0);
-        }
+        self.bytes_mut().fixed_mut(slot)
     }
 
     /// Sets or clears the NULL bit of a nullable column.
     #[inline(always)]
     pub fn set_null(&mut self, slot: Slot, null: bool) {
-        if slot.is_nullable() {
-            let offset = u32::from(slot.null_bit / 8);
-            let mask = 1 << (slot.null_bit % 8);
-            let [byte] = self.as_row().load::<1>(offset);
-            self.store(offset, &[if null { byte | mask } else { byte & !mask }]);
-        }
+        self.bytes_mut().set_null(slot, null);
     }
 
     /// Appends the value of a variable column to a row that is being built; columns come in their order.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::buffer::{RowBuffer, RowRef};
+use crate::buffer::{RowBuffer, RowBytes, RowRef};
 use crate::column::{ColumnSet, ColumnSpan, Projection, check_max};
 use crate::error::SchemaError;
 use crate::layout::{Layout, Shape, Slot};
@@ -135,12 +135,21 @@ impl Iterator for Pieces<'_> {
     }
 }
 
-/// A row that is being changed in its buffer.
+/// A row that is being changed.
 #[derive(Debug)]
 pub struct RowMut<'a> {
-    buffer: &'a mut RowBuffer,
+    place: Place<'a>,
     changes: &'a mut Changes,
     shape: Shape,
+}
+
+/// Where the row lies.
+#[derive(Debug)]
+enum Place<'a> {
+    /// Where it can grow.
+    Buffer(&'a mut RowBuffer),
+    /// Where it keeps its length.
+    Words(&'a mut [u64]),
 }
 
 impl<'a> RowMut<'a> {
@@ -152,13 +161,33 @@ impl<'a> RowMut<'a> {
         if buffer.len() < shape.fixed_bytes as usize {
             lengthen(buffer, shape);
         }
-        Self { buffer, changes, shape }
+        Self { place: Place::Buffer(buffer), changes, shape }
+    }
+
+    /// Changes a row without variable columns where it lies, and notes in `changes` what was changed. `None`: it has such columns,
+    /// or is shorter than its fixed part.
+    #[inline]
+    pub fn in_place(words: &'a mut [u64], changes: &'a mut Changes, shape: Shape) -> Option<Self> {
+        let keeps_its_length = shape.variable_count == 0 && size_of_val(words) >= shape.fixed_bytes as usize;
+        keeps_its_length.then_some(Self { place: Place::Words(words), changes, shape })
     }
 
     /// The same row for a shorter time.
     #[inline(always)]
     pub fn reborrow(&mut self) -> RowMut<'_> {
-        RowMut { buffer: self.buffer, changes: self.changes, shape: self.shape }
+        let place = match &mut self.place {
+            Place::Buffer(buffer) => Place::Buffer(buffer),
+            Place::Words(words) => Place::Words(words),
+        };
+        RowMut { place, changes: self.changes, shape: self.shape }
+    }
+
+    #[inline(always)]
+    fn bytes(&mut self) -> RowBytes<'_> {
+        match &mut self.place {
+            Place::Buffer(buffer) => buffer.bytes_mut(),
+            Place::Words(words) => RowBytes::of(words),
+        }
     }
 
     /// The bytes of a column of fixed width, to be changed in place; none when the row ends before. The column counts as
@@ -166,14 +195,18 @@ impl<'a> RowMut<'a> {
     #[inline]
     pub fn fixed_mut(&mut self, column: ColumnSpan) -> &mut [u8] {
         self.changes.mark(column);
-        self.buffer.set_null(column.slot, false);
-        self.buffer.fixed_mut(column.slot)
+        let mut bytes = self.bytes();
+        bytes.set_null(column.slot, false);
+        bytes.fixed_mut(column.slot)
     }
 
     /// The row as it is now.
     #[inline]
     pub fn as_row(&self) -> RowRef<'_> {
-        self.buffer.as_row()
+        match &self.place {
+            Place::Buffer(buffer) => buffer.as_row(),
+            Place::Words(words) => RowRef::from_words(words),
+        }
     }
 
     /// What was changed so far.
@@ -197,23 +230,26 @@ impl<'a> RowMut<'a> {
     /// Writes a fixed-width column, which is then not NULL.
     #[inline(always)]
     pub(crate) fn store(&mut self, slot: Slot, value: &[u8]) {
-        self.buffer.store(slot.offset, value);
-        self.buffer.set_null(slot, false);
+        let mut bytes = self.bytes();
+        bytes.store(slot.offset, value);
+        bytes.set_null(slot, false);
     }
 
     /// Makes a fixed-width column NULL.
     #[inline]
     pub(crate) fn store_zeros(&mut self, slot: Slot) {
-        self.buffer.store_zeros(slot);
-        self.buffer.set_null(slot, true);
+        let mut bytes = self.bytes();
+        bytes.set_null(slot, true);
+        bytes.fixed_mut(slot).fill(0);
     }
 
     /// Replaces the value of a variable column; none is NULL.
     pub(crate) fn replace(&mut self, name: &str, slot: Slot, value: Option<&[u8]>) -> Result<(), SchemaError> {
         let bytes = value.unwrap_or_default();
         check_max(name, slot, bytes.len())?;
-        self.buffer.replace(self.shape, slot, bytes)?;
-        self.buffer.set_null(slot, value.is_none());
+        let Place::Buffer(buffer) = &mut self.place else { unreachable!("a row of one length has no variable column") };
+        buffer.replace(self.shape, slot, bytes)?;
+        buffer.set_null(slot, value.is_none());
         Ok(())
     }
 }

@@ -160,7 +160,7 @@ fn check_key<K: OwnedKey + PartialOrd + std::fmt::Debug>(first: &K, second: &K) 
 /// As many cases as `PROPTEST_CASES` says, or else a fair number.
 fn config() -> ProptestConfig {
     let wanted = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
-    ProptestConfig::with_cases(wanted.unwrap_or(scaled(512, 4) as u32))
+    ProptestConfig::with_cases(wanted.unwrap_or(scaled(512, 1) as u32))
 }
 
 /// A float as a key, compared as keys are.

@@ -1,6 +1,7 @@
 //! The workloads: written once, as procedures over the public transaction API, and run unchanged on every protocol.
 
 mod declare;
+pub mod hotkey;
 pub mod increment;
 pub mod run;
 pub mod scan;
@@ -77,7 +78,7 @@ pub trait Workload: Sized + Send + Sync + 'static {
 /// Draws transactions.
 pub trait Client: Send {
     /// A transaction with its inputs.
-    type Procedure: Transact;
+    type Procedure: Transact + 'static;
 
     /// The next transaction.
     fn next(&mut self) -> Self::Procedure;

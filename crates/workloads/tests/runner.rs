@@ -187,6 +187,21 @@ fn latencies_are_reported_for_batches_of_all_sizes() {
     }
 }
 
+/// Transactions that are submitted are counted, timed and checked like others, and none is under way at the end.
+#[test]
+fn transactions_are_submitted() {
+    let options = IncrementOptions { records: 500, requests: 3, ..IncrementOptions::default() };
+    for (submit, batch, batch_time_us) in [(1, 1, 0), (30, 8, 0), (30, 100, 20)] {
+        let report = run::<Increment>(&options, &Settings { submit, batch, batch_time_us, ..settings() });
+        let run::Latencies { p50, p999, max, samples, .. } = report.latency_us;
+        assert!(samples > 0 && 0.0 < p50 && p50 <= p999 && p999 <= max * 1.01, "{report:?}");
+        assert_eq!((report.submitted, report.batch), (submit, batch));
+        assert!(report.completed > 0 && report.passed(), "{report:?}");
+        // One in eight is timed, besides the first of each thread.
+        assert!(samples <= report.completed.div_ceil(8) + 2 * submit as u64 + 2, "{report:?}");
+    }
+}
+
 /// Collects declared keys, and counts those that are to be written.
 #[derive(Default)]
 struct Keys(Vec<u64>, usize);

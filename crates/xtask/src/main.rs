@@ -85,7 +85,7 @@ fn soak_part(part: &Part, share: &Share) -> (bool, String) {
         Outcome::Failed(log) => (false, format!("FAILED   {seconds:>5} s  see {}", log.display())),
         Outcome::Skipped(missing) => (true, format!("skipped          {missing}")),
     };
-    let line = format!("{:<11}{told}", part.name);
+    let line = format!("{:<15}{told}", part.name);
     eprintln!("{line}");
     (fine, line)
 }

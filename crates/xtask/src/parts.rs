@@ -50,13 +50,47 @@ pub(crate) const PARTS: &[Part] = &[
         missing: || None,
         run: properties,
     },
-    Part { name: "miri", summary: "the unsafe crates under Miri", goes_on: false, missing: missing_miri, run: miri },
+    Part {
+        name: "miri-memory",
+        summary: "the latches, pools and epochs under Miri",
+        goes_on: false,
+        missing: missing_miri,
+        run: |share| miri(share, "miri-memory", &["polychron-sync", "polychron-memory"]),
+    },
+    Part {
+        name: "miri-schema",
+        summary: "rows and keys under Miri",
+        goes_on: false,
+        missing: missing_miri,
+        run: |share| miri(share, "miri-schema", &["polychron-schema"]),
+    },
+    Part {
+        name: "miri-index",
+        summary: "both indexes under Miri",
+        goes_on: false,
+        missing: missing_miri,
+        run: |share| miri(share, "miri-index", &["polychron-index"]),
+    },
+    Part {
+        name: "miri-protocols",
+        summary: "the protocols under Miri",
+        goes_on: false,
+        missing: missing_miri,
+        run: |share| miri(share, "miri-protocols", &["polychron-protocols"]),
+    },
     Part {
         name: "tsan",
-        summary: "the concurrent tests under ThreadSanitizer",
+        summary: "the concurrent tests of the parts under ThreadSanitizer",
         goes_on: false,
         missing: missing_sanitizer,
-        run: thread_sanitizer,
+        run: |share| thread_sanitizer(share, "tsan", CONCURRENT),
+    },
+    Part {
+        name: "tsan-check",
+        summary: "what every protocol must show, under ThreadSanitizer",
+        goes_on: false,
+        missing: missing_sanitizer,
+        run: |share| thread_sanitizer(share, "tsan-check", &["polychron-check"]),
     },
     Part { name: "fuzz", summary: "libFuzzer on each target", goes_on: true, missing: missing_fuzzer, run: fuzz },
     Part {
@@ -136,21 +170,21 @@ fn properties(share: &Share) -> Outcome {
     outcome(passed, log, |_| format!("{rounds} rounds of {CASES} cases a property"))
 }
 
-fn miri(share: &Share) -> Outcome {
-    let log = fresh_log(&share.folder, "miri");
+fn miri(share: &Share, name: &str, crates: &[&'static str]) -> Outcome {
+    let log = fresh_log(&share.folder, name);
     let mut command = cargo(&[]);
-    command.args(["+nightly", "miri", "test"]).args(packages(CONCURRENT)).args(["-p", "polychron-schema"]);
+    command.args(["+nightly", "miri", "test"]).args(packages(crates));
     command.args(["--lib", "--tests", "--no-fail-fast", "--target-dir"]).arg(share.folder.join("miri"));
     // Handles are addresses, so provenance is exposed; the memory looks at files that tell of processors.
     command.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance");
     outcome(run(&mut command, &log), log, |log| format!("{} tests", sum(log, "test result", " passed")))
 }
 
-fn thread_sanitizer(share: &Share) -> Outcome {
-    let log = fresh_log(&share.folder, "tsan");
+fn thread_sanitizer(share: &Share, name: &str, crates: &[&'static str]) -> Outcome {
+    let log = fresh_log(&share.folder, name);
     let mut command = cargo(&["-Zsanitizer=thread", "--cfg", "polychron_slow"]);
     command.args(["+nightly", "test", "-Zbuild-std", "--target", &host()]);
-    command.args(packages(CONCURRENT)).args(["-p", "polychron-check", "--lib", "--tests", "--no-fail-fast"]);
+    command.args(packages(crates)).args(["--lib", "--tests", "--no-fail-fast"]);
     command.arg("--target-dir").arg(share.folder.join("tsan"));
     outcome(run(&mut command, &log), log, |log| format!("{} tests", sum(log, "test result", " passed")))
 }

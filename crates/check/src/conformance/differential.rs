@@ -6,14 +6,16 @@
 use polychron_base::IndexId;
 use polychron_base::error::Stopped;
 use polychron_base::random::Random;
+use polychron_engine::scan::Comparison;
 use polychron_engine::{
-    Error, Insertion, Interactive, Isolation, Mode, Operations, Protocol, Savepoint, Stop, Table, Transaction, Worker,
+    Error, Futures, Insertion, Interactive, Isolation, Mode, Operations, Protocol, Savepoint, Stop, Table, Transaction,
+    Worker,
 };
 
 use crate::Setup;
 use crate::model::{Answer, Model, Operation, Trace, explained, story};
 use crate::party::Party;
-use crate::rows::Person;
+use crate::rows::{Person, person};
 use crate::setup::{Tx, all, begin, persons, snapshot};
 
 /// Does what `operation` says; violations of unique indexes are answers.
@@ -65,6 +67,49 @@ pub(crate) fn apply<T: Transaction>(
             }
             Answer::Flag(true)
         }
+        futures => return apply_later(t, table, futures),
+    })
+}
+
+/// As [`apply`], for operations on futures.
+fn apply_later<T: Transaction>(t: &mut T, table: &Table<Person>, operation: &Operation) -> Result<Answer, Stop> {
+    Ok(match operation {
+        Operation::Ask { id, at_least, assumed } => {
+            let number = t.future(table, *id, Person::NUMBER)?;
+            let condition = t.compare(number, Comparison::AtLeast, *at_least)?;
+            Answer::Flag(match assumed {
+                Some(assumed) => t.is_true_assuming(condition, *assumed)?,
+                None => t.is_true(condition)?,
+            })
+        }
+        Operation::AskOrder(left, right) => {
+            let left = t.future(table, *left, Person::NUMBER)?;
+            let right = t.future(table, *right, Person::NUMBER)?;
+            let condition = t.compare(left, Comparison::Greater, right)?;
+            Answer::Flag(t.is_true(condition)?)
+        }
+        Operation::AddLater(id, more) => {
+            let number = t.future(table, *id, Person::NUMBER)?;
+            let number = t.add(number, *more)?;
+            t.set_future(table, *id, Person::NUMBER, number)?;
+            Answer::Flag(true)
+        }
+        Operation::NumberLater(from, to) => {
+            let number = t.future(table, *from, Person::NUMBER)?;
+            let number = t.add(number, 1)?;
+            t.set_future(table, *to, Person::NUMBER, number)?;
+            Answer::Flag(true)
+        }
+        Operation::TeamLater(from, to) => {
+            let team = t.future(table, *from, Person::TEAM)?;
+            t.set_future(table, *to, Person::TEAM, team)?;
+            Answer::Flag(true)
+        }
+        Operation::Resolve(id) => {
+            let number = t.future(table, *id, Person::NUMBER)?;
+            Answer::Number(t.resolve(number)?)
+        }
+        ordinary => unreachable!("{ordinary:?} has no futures"),
     })
 }
 
@@ -109,6 +154,7 @@ fn interleave<P: Protocol<Worker: Interactive>>(
     database: &std::sync::Arc<P>,
     table: &Table<Person>,
     workers: &mut [P::Worker],
+    draw: fn(&mut Random) -> Operation,
 ) -> Result<usize, String> {
     let (watcher, workers) = workers.split_first_mut().expect("there is a worker that watches");
     let start = Model::of(all(watcher, table));
@@ -127,7 +173,7 @@ fn interleave<P: Protocol<Worker: Interactive>>(
         let Some(party) = &mut parties[turn] else { continue };
         if left[turn] > 0 {
             left[turn] -= 1;
-            let operation = Operation::draw(random, 6);
+            let operation = draw(random);
             if let Some(answer) = party.step(|t| apply(t, table, &operation, &mut savepoints[turn])) {
                 traces[turn].push((operation, answer));
             }
@@ -142,12 +188,31 @@ fn interleave<P: Protocol<Worker: Interactive>>(
 
 /// Interleaved rounds from a seed, until one is found that no serial order explains.
 pub fn find_anomaly<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, seed: u64, rounds: usize) -> Option<String> {
+    find_anomaly_among(setup, seed, rounds, &[], |random| Operation::draw(random, 6))
+}
+
+/// The same with futures.
+pub(crate) fn find_anomaly_of_futures<P>(setup: &Setup<P>, seed: u64, rounds: usize) -> Option<String>
+where
+    P: Protocol<Worker: Interactive>,
+{
+    let rows: Vec<_> = (0..3).map(|id| person(id, id as u16, id as u32)).collect();
+    find_anomaly_among(setup, seed, rounds, &rows, |random| Operation::draw_of_futures(random, 3))
+}
+
+fn find_anomaly_among<P: Protocol<Worker: Interactive>>(
+    setup: &Setup<P>,
+    seed: u64,
+    rounds: usize,
+    rows: &[Person],
+    draw: fn(&mut Random) -> Operation,
+) -> Option<String> {
     let mut random = Random::stream(12, seed);
-    let (database, table) = persons(setup, &[]);
+    let (database, table) = persons(setup, rows);
     let mut workers: Vec<_> = (0..4).map(|_| database.worker().expect("a slot is free")).collect();
     let mut commits = 0;
     for round in 0..rounds {
-        match interleave(setup, &mut random, &database, &table, &mut workers) {
+        match interleave(setup, &mut random, &database, &table, &mut workers, draw) {
             Ok(committed) => commits += committed,
             Err(story) => return Some(format!("seed {seed}, round {round}: {story}")),
         }

@@ -21,9 +21,18 @@ pub fn in_turns<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 
 /// On free-running threads: the transactions are isolated as promised.
 pub fn on_threads<P: Protocol>(setup: &Setup<P>) {
+    run_rounds(setup, 0);
+}
+
+/// The same of transactions that are submitted, several of each thread at once.
+pub fn submitted<P: Protocol>(setup: &Setup<P>) {
+    run_rounds(setup, 5);
+}
+
+fn run_rounds<P: Protocol>(setup: &Setup<P>, submitted: usize) {
     let database = setup.open();
     for seed in 0..6 {
-        let round = Round::new(seed, 3, 400);
+        let round = Round { submitted, ..Round::new(seed, 3, 400) };
         let history = run_round(&database, &round, &AtomicBool::new(false)).expect("the round runs");
         setup.pass(&database, 1);
         match check_at(&history, setup.strict, P::ISOLATION) {

@@ -5,6 +5,7 @@ pub mod background;
 pub mod batches;
 pub mod changes;
 pub mod differential;
+pub mod futures;
 pub mod histories;
 pub mod limits;
 pub mod phantoms;
@@ -16,6 +17,7 @@ pub mod scans;
 pub mod secondaries;
 pub mod snapshots;
 pub mod stress;
+pub mod submissions;
 pub mod verdict;
 
 /// Makes a test of every behaviour for one protocol: `conformance!(name, setup)`, where `setup` is an expression that
@@ -54,7 +56,11 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, stress: bank, audited_by_snapshots, audited_by_long_snapshots, counters, secondaries_agree,
                 queue_of_one_key);
             $crate::conformance!(@group $setup, differential: one_by_one, interleaved, snapshots_are_past_states);
-            $crate::conformance!(@group $setup, histories: in_turns, on_threads);
+            $crate::conformance!(@group $setup, histories: in_turns, on_threads, submitted);
+            $crate::conformance!(@group $setup, submissions: of_many_types, polled_by_tasks, given_up, under_way_at_the_end,
+                held_up, in_batches, from_their_own_threads, with_wild_answers, beyond_memory);
+            $crate::conformance!(@group $setup, futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
+                long_chains, assumptions, beside_ordinary_operations);
             $crate::conformance!(@group $setup, anomalies: g0_dirty_write, g1a_aborted_read, g1b_intermediate_read,
                 g1c_circular_information_flow, otv_observed_transaction_vanishes, pmp_predicate_many_preceders,
                 pmp_predicate_many_preceders_by_a_write, p4_lost_update, p4_lost_update_in_place, g_single_read_skew,

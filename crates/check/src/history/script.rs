@@ -1,7 +1,10 @@
 //! Random transactions that are made to collide: few keys, and everything that can be done with them.
 
+use std::sync::{Arc, PoisonError};
+
 use polychron_base::random::Random;
 use polychron_engine::{Declare, Mode, Procedure, Savepoint, Stop, Table, Transaction};
+use polychron_sync::Mutex;
 
 use super::recorded::{Change, Columns, Extent};
 use super::{Log, Outcome, Recorded, Tracked};
@@ -193,6 +196,13 @@ impl Script {
         };
         self.steps.iter().map(key).collect()
     }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        match self.partitions() {
+            Some(keys) => keys.into_iter().for_each(|key| declaration.partition(key)),
+            None => declaration.unknown(),
+        }
+    }
 }
 
 fn draw_hash(random: &mut Random, mix: &Mix) -> bool {
@@ -289,9 +299,26 @@ impl Procedure for Scripted<'_> {
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        match self.script.partitions() {
-            Some(keys) => keys.into_iter().for_each(|key| declaration.partition(key)),
-            None => declaration.unknown(),
-        }
+        self.script.declare(declaration);
+    }
+}
+
+/// The same with all that it needs, for whoever executes it. The type has a number, so that there are several types.
+pub(super) struct Submitted<const TYPE: usize> {
+    pub(super) script: Script,
+    pub(super) tables: Pair,
+    pub(super) log: Arc<Mutex<Log>>,
+}
+
+impl<const TYPE: usize> Procedure for Submitted<TYPE> {
+    type Output = ();
+
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        Scripted { script: &self.script, tables: &self.tables, log: &mut log }.run(transaction)
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        self.script.declare(declaration);
     }
 }

@@ -13,13 +13,15 @@ use polychron_engine::{Error, IndexDefinition, Interactive, Protocol, Row, Worke
 use polychron_memory::faults::{Refusal, refuse};
 use polychron_protocols::cicada::Cicada;
 use polychron_protocols::hekaton::{self, Hekaton};
+use polychron_protocols::hyper::{self, Hyper};
 use polychron_protocols::key_value::KeyValue;
-use polychron_protocols::locking::Locking;
+use polychron_protocols::lazy::AtCommit;
+use polychron_protocols::locking::{Locking, WoundWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
-use setups::{bohm, by_epochs, cicada, maflingo};
+use setups::{bohm, by_epochs, cicada, lazy_2pl, lazy_occ, maflingo};
 
 use script::{Fault, ON_PURPOSE, Script, State, Tables};
 
@@ -216,8 +218,13 @@ faults! {
     bohm: bohm(), AllOrNothing;
     hekaton_mvo: by_epochs::<Hekaton>(), AllOrNothing;
     snapshot_isolation: by_epochs::<Hekaton<hekaton::Snapshot>>(), AllOrNothing;
+    hyper_by_column: by_epochs::<Hyper>(), AllOrNothing;
+    hyper_snapshot: by_epochs::<Hyper<hyper::Snapshot>>(), AllOrNothing;
     serial: by_epochs::<Serial>(), AllOrNothing;
     locking: by_epochs::<Locking>(), AllOrNothing;
+    locking_wound_wait: by_epochs::<Locking<WoundWait>>(), AllOrNothing;
+    lazy_occ: lazy_occ::<AtCommit>(), AllOrNothing;
+    lazy_2pl: lazy_2pl(), AllOrNothing;
     partitioned_store: by_epochs::<PartitionedStore>(), AllOrNothing;
     key_value: by_epochs::<KeyValue>(), WholeOperations;
 }

@@ -1060,8 +1060,12 @@ fn narrow(rows: &[(u64, i64)]) -> Stage {
 
 /// Lets more than half the clock's numbers pass.
 fn pass_half_a_turn(stage: &Stage) {
+    pass_numbers(stage, 2600);
+}
+
+fn pass_numbers(stage: &Stage, count: usize) {
     let mut worker = stage.worker();
-    for _ in 0..2600 {
+    for _ in 0..count {
         drop(worker.begin(Mode::ReadWrite).unwrap());
     }
 }
@@ -1100,6 +1104,82 @@ fn snapshot_for_half_a_turn() -> bool {
     stage.set(1, 11);
     let snapshot = open.take();
     snapshot.is_some_and(|mut snapshot| present(&mut snapshot, &stage.items, 1).unwrap() != Some(10))
+}
+
+/// A thread that pauses where it comes to `point` until it is told to go on, or the other end is gone.
+fn pause_at(point: Point, work: impl FnOnce() + Send + 'static) -> (Sender<()>, std::thread::JoinHandle<()>) {
+    let (paused, is_paused) = mpsc::channel();
+    let (resume, resumed) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        interrupt(point, move || {
+            paused.send(()).unwrap();
+            let _ = resumed.recv();
+        });
+        work();
+    });
+    is_paused.recv().unwrap();
+    (resume, thread)
+}
+
+/// The leader is paused while a transaction runs, and goes on when somebody is held back because of it.
+fn leader_that_is_paused() -> bool {
+    let stage = narrow(&[(1, 10)]);
+    let open = Rc::new(RefCell::new(Some(stage.lasting(Mode::ReadWrite))));
+    let (resume, leader) = pause_at(Point::Scanned, {
+        let database = Arc::clone(&stage.database);
+        move || database.tick()
+    });
+    interrupt(Point::HeldBack, {
+        let (open, resume) = (Rc::clone(&open), resume.clone());
+        move || {
+            drop(open.take());
+            // A leader that has ended does not mind.
+            let _ = resume.send(());
+        }
+    });
+    pass_half_a_turn(&stage);
+    stage.set(1, 11);
+    // Where nobody was held back, it goes on now.
+    let _ = resume.send(());
+    let read = open.take().map(|mut open| present(&mut open, &stage.items, 1).unwrap());
+    leader.join().unwrap();
+    read.is_some_and(|value| value != Some(10))
+}
+
+/// A reader, and a leader, that are slow are waited for alike.
+#[test]
+fn a_leader_that_is_paused_turns_no_order_around() {
+    assert!(!leader_that_is_paused(), "a transaction sees what comes after it");
+    let _without = leave_out(Step::HoldBack);
+    assert!(leader_that_is_paused(), "the test shows nothing");
+}
+
+/// A worker is paused when it knows up to when it collects; a snapshot begins far behind that, and the row that it sees is
+/// written half a turn after the worker's horizon.
+fn collector_that_is_paused() -> bool {
+    let stage = narrow(&[(1, 10)]);
+    let leaves_out = left_out(Step::HoldToCollect);
+    let mut collector = stage.worker();
+    drive::transact(&mut collector, Mode::ReadWrite, &mut |t| stage.put(t, 1, 10)).unwrap();
+    stage.database.tick();
+    let (resume, collector) = pause_at(Point::Collecting, move || {
+        let _without = leaves_out.then(|| leave_out(Step::HoldToCollect));
+        drop(collector.begin(Mode::ReadWrite).unwrap());
+    });
+    interrupt(Point::HeldBack, {
+        let resume = resume.clone();
+        move || {
+            let _ = resume.send(());
+        }
+    });
+    pass_numbers(&stage, 1600);
+    let mut snapshot = stage.lasting(Mode::Snapshot);
+    pass_numbers(&stage, 600);
+    stage.set(1, 11);
+    // Where nobody was held back, it goes on now.
+    let _ = resume.send(());
+    collector.join().unwrap();
+    present(&mut snapshot, &stage.items, 1).unwrap() != Some(10)
 }
 
 // Rows and their entries.
@@ -1184,6 +1264,7 @@ crate::killers! { Step:
     RenewAbsences: key_that_is_not_there_for_half_a_turn;
     RenewReadiness: index_that_is_half_a_turn_old;
     HoldBack: snapshot_for_half_a_turn;
+    HoldToCollect: collector_that_is_paused;
     UndoOperations: row_whose_entry_was_refused;
     RefuseDuplicates: row_whose_entry_was_refused;
 }

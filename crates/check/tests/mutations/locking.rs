@@ -4,8 +4,14 @@ use std::sync::Arc;
 
 use polychron_base::error::Stopped;
 use polychron_engine::mutations::interrupt;
-use polychron_engine::{Commit, Common, Interactive, Mode, Operations, Protocol, Stop, Table, TableDefinition};
-use polychron_protocols::locking::{InOrder, Locking, LockingTransaction, LockingWorker, Options, Point, Step};
+use polychron_engine::scan::Comparison;
+use polychron_engine::{
+    Commit, Common, Futures, Interactive, Mode, Operations, Protocol, Reason, Stop, Table, TableDefinition, drive,
+};
+use polychron_protocols::lazy::{Lazy, LazyTransaction};
+use polychron_protocols::locking::{
+    Conditional, InOrder, Locking, LockingTransaction, LockingWorker, Options, Point, Step, WoundWait,
+};
 use polychron_schema::{Index, Row};
 
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
@@ -254,6 +260,110 @@ fn write_that_was_rolled_back() -> bool {
     stage.look(1) != Some(100)
 }
 
+/// Two rows in `lazy-2pl`, 1 of value 2 and 2 of value 1, and what a condition over them is told.
+struct Pair {
+    database: Arc<Lazy<Locking<Conditional>>>,
+    items: Table<Item>,
+}
+
+type Late<'w> = LazyTransaction<'w, Locking<Conditional>>;
+
+impl Pair {
+    fn new() -> Self {
+        let memory = polychron_memory::Options::tiny();
+        let database = Lazy::open(Options::default(), Common { memory, ..Common::default() }).unwrap();
+        let items = Table::from_id(database.create_table(Item::definition()).unwrap());
+        let pair = Self { database, items };
+        assert!(
+            pair.once(|t| [(1, 2), (2, 1)]
+                .into_iter()
+                .try_for_each(|(id, value)| t.insert(&items, &Item { id, value })))
+        );
+        pair
+    }
+
+    fn once(&self, body: impl FnOnce(&mut Late<'_>) -> Result<(), Stop>) -> bool {
+        let mut worker = self.database.worker().unwrap();
+        let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
+        body(&mut transaction).and_then(|()| transaction.commit()).is_ok()
+    }
+
+    fn set(&self, t: &mut Late<'_>, id: u64, value: i64) -> Result<(), Stop> {
+        t.set_future(&self.items, id, Item::VALUE, value)
+    }
+
+    /// Whether row 1 comes behind row 2.
+    fn ask(&self, t: &mut Late<'_>) -> Result<bool, Stop> {
+        let (left, right) = (t.future(&self.items, 1, Item::VALUE)?, t.future(&self.items, 2, Item::VALUE)?);
+        let condition = t.compare(left, Comparison::Greater, right)?;
+        t.is_true(condition)
+    }
+
+    /// Whether a transaction is told two things when `other` is done in its middle.
+    fn changes(&self, other: impl FnOnce()) -> bool {
+        let mut changed = false;
+        self.once(|t| {
+            let first = self.ask(t)?;
+            other();
+            changed = self.ask(t)? != first;
+            Ok(())
+        });
+        changed
+    }
+}
+
+fn condition_that_changes() -> bool {
+    let pair = Pair::new();
+    pair.changes(|| _ = pair.once(|t| pair.set(t, 1, 0)))
+}
+
+/// A writer goes by a value of the other row that is about to be taken back.
+fn condition_over_a_value_that_is_taken_back() -> bool {
+    let pair = Pair::new();
+    pair.changes(|| {
+        let mut worker = pair.database.worker().unwrap();
+        let mut writer = worker.begin(Mode::ReadWrite).unwrap();
+        assert!(writer.update(&pair.items, 2, |row| row.set_value(0)).unwrap());
+        pair.once(|t| pair.set(t, 1, 1));
+        drop(writer);
+    })
+}
+
+/// Whether a younger transaction goes on while an older one waits for it.
+fn younger_one_that_goes_on() -> bool {
+    let memory = polychron_memory::Options::tiny();
+    let database = Locking::<WoundWait>::open(Options::default(), Common { memory, ..Common::default() }).unwrap();
+    let items: Table<Item> = Table::from_id(database.create_table(Item::definition()).unwrap());
+    let mut worker = database.worker().unwrap();
+    let fill = |t: &mut LockingTransaction<'_, WoundWait>| {
+        [1, 2].into_iter().try_for_each(|id| t.insert(&items, &Item { id, value: 100 }))
+    };
+    drive::transact(&mut worker, Mode::ReadWrite, &mut { fill }).unwrap();
+    let (queued, waits) = std::sync::mpsc::channel();
+    let (begun, locked) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+    std::thread::scope(|scope| {
+        let older = scope.spawn(|| {
+            let mut worker = database.worker().unwrap();
+            let mut older = worker.begin(Mode::ReadWrite).unwrap();
+            begun.wait();
+            locked.wait();
+            interrupt(Point::Queued, move || queued.send(()).unwrap());
+            older.update(&items, 1, |row| row.set_value(1)).and_then(|_| older.commit()).is_ok()
+        });
+        begun.wait();
+        let mut younger = worker.begin(Mode::ReadWrite).unwrap();
+        assert!(younger.update(&items, 1, |row| row.set_value(2)).unwrap());
+        locked.wait();
+        waits.recv().unwrap();
+        let goes_on = younger.get(&items, 2).is_ok();
+        drop(younger);
+        assert!(older.join().unwrap(), "nobody is older");
+        let abort = worker.last_abort().map(|abort| abort.reason);
+        assert!(goes_on || abort == Some(Reason::Wounded), "{abort:?}");
+        goes_on
+    })
+}
+
 crate::killers! { Step:
     LockReads: read_that_changes;
     LockWrites: dirty_read;
@@ -269,6 +379,10 @@ crate::killers! { Step:
     RefuseSnapshotWrites: snapshot_that_writes;
     StayDoomed: conflict_that_the_procedure_ignores;
     RefuseDuplicates: code_of_two_members;
+    HoldConditions: condition_that_changes;
+    RespectConditions: condition_that_changes;
+    LockOperands: condition_over_a_value_that_is_taken_back;
+    GiveWay: younger_one_that_goes_on;
     UndoTransactions: write_that_was_rolled_back;
     UndoOperations: row_whose_entry_was_refused;
 }

@@ -6,6 +6,8 @@
 mod bohm;
 mod cicada;
 mod hekaton;
+mod hyper;
+mod lazy;
 mod locking;
 mod maflingo;
 mod partitioned_store;
@@ -67,6 +69,12 @@ fn the_page_is_complete() {
     }
     for &step in polychron_protocols::hekaton::Step::ALL {
         look_for("hekaton", step.name(), hekaton::killer(step).0);
+    }
+    for &step in polychron_protocols::hyper::Step::ALL {
+        look_for("hyper", step.name(), hyper::killer(step).0);
+    }
+    for &step in polychron_protocols::lazy::Step::ALL {
+        look_for("lazy", step.name(), lazy::killer(step).0);
     }
     for &step in polychron_protocols::locking::Step::ALL {
         look_for("locking", step.name(), locking::killer(step).0);

@@ -8,12 +8,27 @@ use polychron_check::Setup;
 use polychron_engine::Protocol;
 use polychron_protocols::bohm::Bohm;
 use polychron_protocols::cicada::{self, Cicada, Indexes};
+use polychron_protocols::lazy::{Lazy, Moment};
+use polychron_protocols::locking::{Conditional, Locking};
 use polychron_protocols::maflingo::{self, Maflingo, TidSource};
 
 /// Maflingo and its kin.
 pub(crate) fn maflingo<T: TidSource>() -> Setup<Maflingo<T>> {
     let options = maflingo::Options { epoch_interval: Duration::from_secs(3600), ..Default::default() };
     Setup::new(options, |database| database.tick())
+}
+
+/// Maflingo beneath futures.
+pub(crate) fn lazy_occ<M: Moment>() -> Setup<Lazy<Maflingo, M>> {
+    let options = maflingo::Options { epoch_interval: Duration::from_secs(3600), ..Default::default() };
+    Setup::new(options, |database| database.base().tick())
+}
+
+/// Two-phase locking beneath futures; its snapshots lock.
+pub(crate) fn lazy_2pl() -> Setup<Lazy<Locking<Conditional>>> {
+    let mut setup = by_epochs::<Lazy<Locking<Conditional>>>();
+    setup.snapshots_lock = true;
+    setup
 }
 
 /// BOHM. Driven by hand it runs one transaction at a time.

@@ -35,7 +35,9 @@ enum State {
 impl Batch {
     /// Handles collected at first: few, for scans that stop early.
     const FIRST: usize = 64;
-    /// Handles collected at a time later on.
+    /// How many times as many are collected each time after: who wants one row may have to go past a few that are deleted.
+    const GROWTH: usize = 8;
+    /// Handles collected at a time at most.
     const LARGEST: usize = 1024;
     /// How many records ahead of the visit are worth fetching.
     pub const AHEAD: usize = 8;
@@ -85,7 +87,7 @@ impl Batch {
                 Direction::Forward => lower = Bound::Excluded(&resumed[..]),
                 Direction::Backward => upper = Bound::Excluded(&resumed[..]),
             }
-            self.size = Self::LARGEST;
+            self.size = (self.size * Self::GROWTH).min(Self::LARGEST);
         }
         self.state = State::Last;
         index.scan(lower, upper, direction, self, guard);

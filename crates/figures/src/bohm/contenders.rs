@@ -8,6 +8,7 @@ use crate::{Ended, Figure};
 
 /// Names of the series.
 pub(super) const BOHM: &str = "bohm";
+pub(super) const SUBMITTED: &str = "bohm, submitted";
 pub(super) const HEKATON: &str = "hekaton";
 pub(super) const SNAPSHOTS: &str = "snapshot-isolation";
 pub(super) const LOCKING: &str = "locking";
@@ -23,15 +24,17 @@ pub(super) struct Contender {
     series: &'static str,
     /// Whether it divides its threads between concurrency control and execution.
     is_divided: bool,
+    /// Whether its clients submit single transactions, in place of handing over batches.
+    submits: bool,
 }
 
 const fn contender(protocol: &'static str, series: &'static str) -> Contender {
-    Contender { protocol, series, is_divided: false }
+    Contender { protocol, series, is_divided: false, submits: false }
 }
 
 /// All of them, in the order in which they are drawn.
 const CONTENDERS: [Contender; 6] = [
-    Contender { protocol: "bohm", series: BOHM, is_divided: true },
+    Contender { is_divided: true, ..contender("bohm", BOHM) },
     contender("hekaton", HEKATON),
     contender("snapshot-isolation", SNAPSHOTS),
     contender("locking", LOCKING),
@@ -91,7 +94,14 @@ impl Contender {
     /// One run, with as many clients as threads.
     pub(super) fn run(self, bench: &Bench<'_>, work: &Work, division: Division, batch: usize) -> Result<Report, Ended> {
         let options = self.options(bench, division);
-        bench.run_listed(self.protocol, &options, work, division.threads(), batch)
+        // While one batch is executed the next one is submitted.
+        let submit = if self.submits { 2 * batch } else { 0 };
+        bench.run_listed(self.protocol, &options, work, division.threads(), (batch, submit))
+    }
+
+    /// The same with clients that submit.
+    pub(super) fn submitted(self) -> (&'static str, Self) {
+        (SUBMITTED, Self { series: SUBMITTED, submits: true, ..self })
     }
 }
 

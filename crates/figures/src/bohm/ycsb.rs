@@ -186,9 +186,12 @@ pub(super) fn batches(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ende
     let sizes: Vec<_> = sizes.iter().map(|size| (size.to_string(), *size)).collect();
     let division = Division::in_turns(bench.settings.threads);
     "Latencies are those of single transactions, from when their batch is handed over; a batch has one client, and there are as many \
-     clients as threads."
+     clients as threads. Where transactions are submitted each client has twice a batch of them under way, and batches are closed when they \
+     are full or a thread is free."
         .clone_into(&mut figure.note);
-    let series = contenders(bench, figure, &[], &[division]);
+    let mut series = contenders(bench, figure, &[], &[division]);
+    let submitted = series.iter().find(|(name, _)| *name == BOHM).map(|(_, contender)| contender.submitted());
+    series.extend(submitted);
     let work = Work::Ycsb(ten_updates(bench, LOW));
     let measure = |contender: &Contender, batch: &usize| {
         let Report { committed_tps, latency_us, .. } = contender.run(bench, &work, division, *batch)?;

@@ -71,7 +71,7 @@ fn refused_growth_only_makes_chains_longer() {
     let guard = local.pin();
     let mut index = HashIndex::new(0, &guard).unwrap();
     REFUSE_TABLES.set(true);
-    let (few, many) = (scaled(500, 200) as u64, scaled(2000, 800) as u64);
+    let (few, many) = (scaled(500, 100) as u64, scaled(2000, 500) as u64);
     for n in 0..few {
         insert(&index, n, &guard);
     }
@@ -93,7 +93,7 @@ fn overflow_buckets_are_counted_exactly_through_growth_and_removal() {
     let local = local();
     let guard = local.pin();
     let mut index = HashIndex::new(0, &guard).unwrap();
-    for n in 0..scaled(5000, 200) as u64 {
+    for n in 0..scaled(5000, 120) as u64 {
         insert(&index, n, &guard);
         if n % 3 == 0 {
             assert!(index.remove(key(n / 2), handle(n / 2 + 1), &guard) || n / 2 < n);

@@ -62,7 +62,16 @@ impl BohmWorker {
         unsafe {
             let owner = parcel.add(0);
             let partitions = self.shared.partitions.len();
-            Naming { parcel: &parcel, tables: &[], owner, partitions, reads: false, has_more: false }.everything();
+            Naming {
+                parcel: &parcel,
+                tables: &[],
+                owner,
+                partitions,
+                reads: false,
+                has_more: false,
+                known: &mut self.known,
+            }
+            .everything();
             let (content, body) = (parcel.content_mut(), parcel.planned(0).body_mut());
             (content.has_everything, content.by_hand) = (true, true);
             content.batch.store(0, Ordering::Relaxed);
@@ -115,6 +124,9 @@ impl Drop for BohmTransaction<'_> {
             Driven::Snapshot(worker) => self.shared.snapshots.close(worker),
             Driven::ByHand(_) => self.end_by_hand(Ran::RollBack),
         }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        self.state.scratches.push(scratch);
     }
 }
 

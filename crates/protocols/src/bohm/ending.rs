@@ -20,7 +20,7 @@ impl BohmTransaction<'_> {
         let commits = ran == Ran::Commit && !self.again || left_out(Step::DiscardFailed);
         let body = self.body().expect("only planned transactions end");
         for position in self.positions().filter(|_| !commits) {
-            self.entry(position).put = Put::Nothing;
+            self.entry(position).put.set(Put::Nothing);
         }
         if self.pass_on().is_err() {
             return self.leave();
@@ -40,7 +40,7 @@ impl BohmTransaction<'_> {
         for position in self.positions() {
             let entry = self.entry(position);
             let is_placeholder = matches!(entry.want, Want::Write | Want::Update | Want::Late);
-            if entry.put != Put::Nothing || !is_placeholder || entry.version.is_none() {
+            if entry.put.get() != Put::Nothing || !is_placeholder || entry.version.get().is_none() {
                 continue;
             }
             let found = if left_out(Step::PassOn) { None } else { self.present(position)? };
@@ -48,15 +48,15 @@ impl BohmTransaction<'_> {
         }
         for &(position, below) in &below {
             let entry = self.entry(position);
-            let version = entry.version.expect("it was looked at just now");
+            let version = entry.version.get().expect("it was looked at just now");
             // SAFETY: the transaction is executed here; the version below has a row.
             unsafe {
                 version.clear(&self.guard);
                 match below {
-                    None => entry.put = Put::Deletion,
+                    None => entry.put.set(Put::Deletion),
                     Some(below) => {
                         version.put_again(below);
-                        entry.put = Put::Row;
+                        entry.put.set(Put::Row);
                     }
                 }
             }
@@ -67,26 +67,20 @@ impl BohmTransaction<'_> {
 
     pub(super) fn publish(&self, position: Position) {
         let entry = self.entry(position);
-        let Some(version) = entry.version else { return };
+        let Some(version) = entry.version.get() else { return };
         match entry.want {
             Want::Read => return,
             Want::Guessed => {
                 // SAFETY: no chain has the version.
                 unsafe { version.free(&self.guard) };
-                entry.version = None;
+                entry.version.set(None);
                 return;
             }
             // SAFETY: the transaction is executed here.
-            Want::Write | Want::Update | Want::Late => unsafe {
-                version.finish(entry.put == Put::Row);
-            },
-            // SAFETY: as above.
-            Want::Front | Want::FrontUpdate | Want::Entries | Want::Everything => unsafe {
-                version.finish(entry.put == Put::Row);
-            },
+            _ => unsafe { version.finish(entry.put.get() == Put::Row) },
         }
-        if entry.put == Put::Deletion
-            && let Some(chain) = entry.chain
+        if entry.put.get() == Put::Deletion
+            && let Some(chain) = entry.chain.get()
             && chain.head().newest() == Some(version)
         {
             // SAFETY: the client keeps the store until the transaction was executed, which ends after this.
@@ -100,7 +94,7 @@ impl BohmTransaction<'_> {
     pub(super) fn leave(&mut self) -> Outcome {
         for position in self.positions() {
             let entry = self.entry(position);
-            entry.put = Put::Nothing;
+            entry.put.set(Put::Nothing);
             if entry.want == Want::Guessed {
                 self.publish(position);
             }

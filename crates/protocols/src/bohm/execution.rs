@@ -5,17 +5,19 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use polychron_base::Error;
-use polychron_engine::catalog::Seen;
+use polychron_engine::catalog;
 use polychron_engine::stores::Batch;
 use polychron_memory::Local;
 use polychron_schema::RowBuffer;
 use polychron_sync::Backoff;
 
+use super::executors::Seen;
 use super::moment::Moment;
-use super::planned::{Planned, Progress, Ran};
+use super::pipeline::Chunk;
+use super::planned::{Lead, Planned, Progress, Ran};
 use super::protocol::Shared;
 use super::table::BohmTable;
-use super::transaction::{BohmTransaction, Position};
+use super::transaction::{BohmTransaction, Position, Scratch};
 use super::version::Version;
 
 /// How many transactions deep a thread goes before it begins anew from the bottom.
@@ -31,7 +33,7 @@ pub(super) struct Hand {
 /// What a thread keeps from one transaction to the next.
 #[derive(Debug, Default)]
 pub(super) struct HandState {
-    pub(super) tables: Seen<BohmTable>,
+    pub(super) tables: catalog::Seen<BohmTable>,
     pub(super) buffers: Buffers,
     /// Transactions that this thread is executing, one inside the other.
     depth: usize,
@@ -42,6 +44,9 @@ pub(super) struct HandState {
     /// What is passed on at the end of a transaction.
     pub(super) passed_on: Vec<(Position, Option<Version>)>,
     backoff: Backoff,
+    pub(super) seen: Seen,
+    /// What transactions keep that no transaction uses now.
+    pub(super) scratches: Vec<Scratch>,
 }
 
 // SAFETY: the transactions that it points to are kept by the database, and it holds some only while it executes.
@@ -115,21 +120,19 @@ fn plan(shared: &Shared, local: &Local, first: usize) -> bool {
 }
 
 fn execute(shared: &Shared, local: &Local, state: &mut HandState) -> bool {
+    let Some(leave) = shared.executors.enter() else { return false };
     let Some(chunk) = shared.pipeline.claim() else { return false };
     // What is found stays for this guard's time: none is renewed below it.
     let guard = local.pin();
     let mut left = std::mem::take(&mut state.left);
-    // The placeholders, and then the rows below them, are on their way before the first transaction runs.
-    shared.pipeline.for_each(chunk, |parcel, place, _| parcel.versions(place).for_each(Version::prefetch));
-    shared.pipeline.for_each(chunk, |parcel, place, _| {
-        parcel.versions(place).filter_map(Version::previous).for_each(Version::prefetch);
-    });
+    fetch(shared, chunk);
     shared.pipeline.for_each(chunk, |parcel, place, moment| {
         let planned = parcel.planned(place);
         if !settle(shared, state, local, planned, moment) {
             left.push((NonNull::from(planned), moment));
         }
     });
+    state.seen.stalls += left.len() as u32;
     let mut backoff = Backoff::new();
     while !left.is_empty() {
         backoff.wait();
@@ -139,7 +142,27 @@ fn execute(shared: &Shared, local: &Local, state: &mut HandState) -> bool {
     state.left = left;
     drop(guard);
     shared.pipeline.end_execution(chunk);
+    shared.executors.leave(leave, chunk.len(), &mut state.seen);
     true
+}
+
+/// Brings the versions of a chunk on their way before its first transaction runs: first those that the entries name, then the rows.
+fn fetch(shared: &Shared, chunk: Chunk) {
+    let each =
+        |visit: &dyn Fn(Lead)| shared.pipeline.for_each(chunk, |parcel, place, _| parcel.for_first(place, visit));
+    let below = |lead: Lead| if lead.is_placeholder { lead.version.previous() } else { None };
+    each(&|lead| lead.version.prefetch());
+    each(&|lead| {
+        lead.version.prefetch_row(lead.words);
+        if let Some(below) = below(lead) {
+            below.prefetch();
+        }
+    });
+    each(&|lead| {
+        if let Some(below) = below(lead) {
+            below.prefetch_row(lead.words);
+        }
+    });
 }
 
 /// Sees to a transaction: executes it, and what it waits for, unless other threads do. Answers whether it is complete.

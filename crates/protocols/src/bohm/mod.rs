@@ -10,6 +10,9 @@
 mod by_hand;
 mod ending;
 mod execution;
+mod executors;
+#[cfg(all(test, loom))]
+mod model;
 mod moment;
 mod options;
 mod pipeline;

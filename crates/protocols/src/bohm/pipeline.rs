@@ -11,18 +11,18 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 
-use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, Mutex, SpinLatch};
 
 use super::moment::Moment;
 use super::planned::Parcel;
 
-/// Batches under way at most.
-pub(super) const RING: u64 = 8;
+/// Batches under way at most; so few in models that places are used again.
+pub(super) const RING: u64 = if polychron_sync::MODELLED { 2 } else { 8 };
 /// A batch that is not full waits while so many are under way.
 const ENOUGH: u64 = 2;
-/// Transactions that a thread takes to execute at a time.
-const CHUNK: usize = 16;
+/// Transactions that a thread takes to execute at a time; so few in models that threads share a batch.
+const CHUNK: usize = if polychron_sync::MODELLED { 1 } else { 16 };
 /// Bits of a cursor for the place in the batch.
 const CURSOR_BITS: u32 = 20;
 
@@ -84,6 +84,13 @@ pub(super) struct Chunk {
     pub(super) batch: u64,
     first: usize,
     end: usize,
+}
+
+impl Chunk {
+    /// How many transactions it has.
+    pub(super) fn len(&self) -> usize {
+        self.end - self.first
+    }
 }
 
 impl Pipeline {
@@ -187,10 +194,11 @@ impl Pipeline {
         for member in &content.parcels {
             self.number(&member.parcel, batch, member.first);
         }
-        slot.count.store(count, Ordering::Relaxed);
+        slot.cursor.store(batch << CURSOR_BITS, Ordering::Relaxed);
+        // Release: pairs with the acquire in `claim`: who finds this count cannot exchange the cursor of an earlier batch any more.
+        slot.count.store(count, Ordering::Release);
         slot.unplanned.store(self.partitions, Ordering::Relaxed);
         slot.incomplete.store(count, Ordering::Relaxed);
-        slot.cursor.store(batch << CURSOR_BITS, Ordering::Relaxed);
         // Release: pairs with the acquire in `sequenced`.
         self.sequenced.store(batch, Ordering::Release);
         true
@@ -234,16 +242,18 @@ impl Pipeline {
         let (finished, planned) = (self.finished(), self.planned());
         for batch in finished + 1..=planned {
             let slot = self.slot(batch);
-            // Acquire: the count belongs to the batch that the cursor names, if it still does when it is exchanged.
-            let mut cursor = slot.cursor.load(Ordering::Acquire);
+            let mut cursor = slot.cursor.load(Ordering::Relaxed);
             loop {
-                let (count, first) = (slot.count.load(Ordering::Relaxed), cursor as usize & ((1 << CURSOR_BITS) - 1));
+                // Acquire: pairs with the release in `sequence`. The count belongs to the batch that the cursor names, if it still does when
+                // it is exchanged.
+                let count = slot.count.load(Ordering::Acquire);
+                let first = cursor as usize & ((1 << CURSOR_BITS) - 1);
                 if cursor >> CURSOR_BITS != batch || first >= count {
                     break;
                 }
                 let end = (first + CHUNK).min(count);
                 let next = batch << CURSOR_BITS | end as u64;
-                match slot.cursor.compare_exchange(cursor, next, Ordering::Acquire, Ordering::Acquire) {
+                match slot.cursor.compare_exchange(cursor, next, Ordering::Relaxed, Ordering::Relaxed) {
                     Ok(_) => return Some(Chunk { batch, first, end }),
                     Err(other) => cursor = other,
                 }
@@ -271,9 +281,7 @@ impl Pipeline {
             }
         }
         // AcqRel: the last one hands on what all did.
-        if self.slot(chunk.batch).incomplete.fetch_sub(chunk.end - chunk.first, Ordering::AcqRel)
-            == chunk.end - chunk.first
-        {
+        if self.slot(chunk.batch).incomplete.fetch_sub(chunk.len(), Ordering::AcqRel) == chunk.len() {
             self.advance();
         }
     }
@@ -281,6 +289,8 @@ impl Pipeline {
     /// Moves the low watermark over all batches that are complete.
     fn advance(&self) {
         loop {
+            // SeqCst: who ends a batch, or moves the watermark, makes that known and then looks at the other; of two threads one sees what both did.
+            fence(Ordering::SeqCst);
             let next = self.finished() + 1;
             // A batch that is planned keeps its place until it is finished, which it is not while the watermark is below it.
             if next > self.planned() || self.slot(next).incomplete.load(Ordering::Acquire) > 0 {

@@ -28,8 +28,9 @@ const AHEAD: usize = 8;
 
 /// Batches after which the list of a front is taken out that nobody declares any more.
 const FRONTS_STAY: u64 = 64;
-/// Fronts that are looked at in one batch.
+/// Fronts that are looked at in one batch, and of those that there are besides a part.
 const FRONTS_AT_ONCE: usize = 16;
+const PART_OF_FRONTS: usize = 16;
 
 /// One part of the keys.
 #[derive(Debug, Default)]
@@ -199,7 +200,8 @@ impl Partition {
         while let Some(deleted) = plan.deleted.pop_front_if(|deleted| deleted.batch <= watermark) {
             take_out(deleted, plan, guard);
         }
-        for _ in 0..plan.fronts.len().min(FRONTS_AT_ONCE) {
+        let fronts = plan.fronts.len();
+        for _ in 0..fronts.min(FRONTS_AT_ONCE + fronts / PART_OF_FRONTS) {
             let front = plan.fronts.pop_front().expect("there are so many");
             if let Some(front) = forget_front(front, age, watermark, plan, guard) {
                 plan.fronts.push_back(front);
@@ -275,12 +277,10 @@ impl Planner<'_> {
         }
     }
 
-    /// The entry, if it belongs to this partition.
+    /// The entry, if it belongs to this partition: until the batch is planned, such entries are the planner's.
     #[inline]
-    #[allow(clippy::mut_from_ref, reason = "entries go from hand to hand")]
-    fn entry(&self, position: usize) -> Option<&mut Entry> {
-        // SAFETY: until the batch is planned, entries belong to who plans for their partition; the partition itself does not change.
-        let entry = unsafe { self.parcel.entry(position) };
+    fn entry(&self, position: usize) -> Option<&Entry> {
+        let entry = self.parcel.entry(position);
         (usize::from(entry.partition) == self.partition).then_some(entry)
     }
 
@@ -298,8 +298,9 @@ impl Planner<'_> {
         if let Some(entry) = self.entry(position)
             && let Some(store) = store_of(entry)
         {
-            entry.chain = store.find(entry.key(), self.guard);
-            if let Some(chain) = entry.chain {
+            let chain = store.find(entry.key(), self.guard);
+            entry.chain.set(chain);
+            if let Some(chain) = chain {
                 chain.prefetch();
             }
         }
@@ -313,8 +314,8 @@ impl Planner<'_> {
             // Nobody but this thread puts versions on top of the chain, in the order of the log: the newest is the one to read.
             Want::Read => {
                 // Who inserts the key may have been planned since it was looked up ahead.
-                let chain = entry.chain.or_else(|| store_of(entry)?.find(entry.key(), self.guard));
-                entry.version = chain.and_then(|chain| chain.head().newest());
+                let chain = entry.chain.get().or_else(|| store_of(entry)?.find(entry.key(), self.guard));
+                entry.version.set(chain.and_then(|chain| chain.head().newest()));
                 Ok(())
             }
             Want::Write | Want::Update => self.put_placeholder(entry, superseded),
@@ -342,23 +343,24 @@ impl Planner<'_> {
     }
 
     #[inline]
-    fn put_placeholder(&self, entry: &mut Entry, superseded: &mut VecDeque<Superseded>) -> Result<(), Error> {
+    fn put_placeholder(&self, entry: &Entry, superseded: &mut VecDeque<Superseded>) -> Result<(), Error> {
         // SAFETY: the client keeps the store until the transaction was executed.
         let store = unsafe { &*entry.store };
         let allocate = || self.allocate(entry, store.row_words);
         // What takes another version's place makes room in the end.
-        let version = if entry.chain.is_some() { self.guard.with_reserve(|_| allocate()) } else { allocate() }?;
-        let chain = match entry.chain {
+        let known = entry.chain.get();
+        let version = if known.is_some() { self.guard.with_reserve(|_| allocate()) } else { allocate() }?;
+        let chain = match known {
             Some(chain) => Ok(chain),
             None => store.find_or_make(entry.key(), self.guard),
         };
         let below = chain.and_then(|chain| {
-            entry.chain = Some(chain);
+            entry.chain.set(Some(chain));
             chain.head().push(version).map_err(|_| unreachable!("who plans for the key would have closed it"))
         });
         match below {
             Ok(below) => {
-                entry.version = Some(version);
+                entry.version.set(Some(version));
                 if let Some(below) = below {
                     superseded.push_back(Superseded { version: below, batch: self.batch, above: None });
                 }
@@ -372,7 +374,7 @@ impl Planner<'_> {
         }
     }
 
-    fn put_front(&self, entry: &mut Entry, plan: &mut Plan) -> Result<(), Error> {
+    fn put_front(&self, entry: &Entry, plan: &mut Plan) -> Result<(), Error> {
         // SAFETY: the client keeps the store until the transaction was executed.
         let fronts = unsafe { &(*entry.store).fronts };
         let front = Front::of(entry.key());
@@ -390,15 +392,10 @@ impl Planner<'_> {
         self.put_intent(entry, list.head(), &mut plan.superseded)
     }
 
-    fn put_intent(
-        &self,
-        entry: &mut Entry,
-        intents: &Head,
-        superseded: &mut VecDeque<Superseded>,
-    ) -> Result<(), Error> {
+    fn put_intent(&self, entry: &Entry, intents: &Head, superseded: &mut VecDeque<Superseded>) -> Result<(), Error> {
         let version = self.guard.with_reserve(|_| self.allocate(entry, 0))?;
         let Ok(below) = intents.push(version) else { unreachable!("intents are never closed") };
-        entry.version = Some(version);
+        entry.version.set(Some(version));
         if let Some(below) = below {
             superseded.push_back(Superseded { version: below, batch: self.batch, above: Some(version) });
         }

@@ -8,6 +8,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
+use hashbrown::HashTable;
 use polychron_base::TableId;
 use polychron_base::key::{EncodedKey, Key16};
 use polychron_engine::{Access, Declare};
@@ -19,11 +20,24 @@ use super::table::{BohmStore, BohmTable, Front};
 use super::transaction::BohmTransaction;
 use super::version::{Chain, Version};
 
-/// Transactions in one piece of a parcel's memory.
-const PIECE: usize = 64;
+/// Transactions in one piece of a parcel's memory; few where each of their words is followed.
+const PIECE: usize = if polychron_sync::MODELLED { 2 } else { 64 };
 
-/// Keys of a transaction among which a read is worth being planned; those behind are looked up when it runs.
-const MOST_READS: usize = 64;
+/// A version that an entry leads to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lead {
+    pub(super) version: Version,
+    /// Whether the transaction fills it. One that is read may be gone by now, when a late write took its place.
+    pub(super) is_placeholder: bool,
+    /// Room for a row, in words.
+    pub(super) words: usize,
+}
+
+/// Entries of a transaction whose versions are fetched before it begins.
+pub(super) const FETCHED: u32 = 24;
+
+/// Entries that are looked at one after the other; where there are more, a table is made of them.
+pub(super) const FEW: usize = 16;
 
 /// What a key is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +74,7 @@ pub(super) enum Put {
 /// A key that is too long to be carried in registers.
 type LongKey = Arc<[u8]>;
 
-/// A key of a transaction.
+/// A key of a transaction. While its parcel is handed in, any thread may look at it, and the cells belong to one at a time.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// The client's guard keeps it until the transaction was executed.
@@ -69,11 +83,11 @@ pub(super) struct Entry {
     key: Key16,
     long: Option<LongKey>,
     /// The placeholder; of a key that is read the version to read, if there is one.
-    pub(super) version: Option<Version>,
+    pub(super) version: Cell<Option<Version>>,
     /// Found ahead of its use by who plans.
-    pub(super) chain: Option<Chain>,
+    pub(super) chain: Cell<Option<Chain>>,
     pub(super) want: Want,
-    pub(super) put: Put,
+    pub(super) put: Cell<Put>,
     /// Which thread of concurrency control the key belongs to.
     pub(super) partition: u16,
     /// The transaction in the parcel.
@@ -114,8 +128,8 @@ impl Entry {
             bytes.into()
         });
         let key = short.unwrap_or(Key16::new(0, 0));
-        let (version, chain) = (None, None);
-        Self { store, hash, key, long, version, chain, want, put: Put::Nothing, partition: 0, owner }
+        let (version, chain, put) = (Cell::new(None), Cell::new(None), Cell::new(Put::Nothing));
+        Self { store, hash, key, long, version, chain, want, put, partition: 0, owner }
     }
 
     #[inline]
@@ -204,7 +218,7 @@ impl Body {
 }
 
 impl Planned {
-    fn new(parcel: NonNull<Parcel>, place: u32) -> Self {
+    pub(super) fn new(parcel: NonNull<Parcel>, place: u32) -> Self {
         let (late, again) = (UnsafeCell::default(), Cell::new(false));
         let body = Body { parcel, place, first: 0, end: 0, has_more: false, is_everything: false, late, again };
         Self { state: AtomicU64::new(0), refused: AtomicUsize::new(0), body: UnsafeCell::new(body) }
@@ -376,38 +390,43 @@ impl Parcel {
         unsafe { &(&*self.pieces.get())[place / PIECE][place % PIECE] }
     }
 
-    /// The entry at a position.
-    ///
-    /// # Safety
-    /// The caller is the thread to which the entry belongs now, and holds one such reference at a time.
+    /// The entry at a position. Its cells are the caller's while the entry belongs to the calling thread.
     #[inline]
-    #[allow(clippy::mut_from_ref, reason = "entries go from hand to hand")]
-    pub(super) unsafe fn entry(&self, position: usize) -> &mut Entry {
-        // SAFETY: the vector does not move while the parcel is handed in; the caller says that the element is its own.
-        unsafe {
-            let entries: *mut Vec<Entry> = self.content().entries.get();
-            debug_assert!(position < (*entries).len());
-            &mut *(*entries).as_mut_ptr().add(position)
-        }
+    pub(super) fn entry(&self, position: usize) -> &Entry {
+        let entries = self.entries();
+        debug_assert!(position < entries.len());
+        // SAFETY: positions come from the parcel itself.
+        unsafe { entries.get_unchecked(position) }
     }
 
-    /// The placeholders of a transaction that is planned, whoever executes it, and the versions found for its reads.
+    /// The entries, which only the client adds or changes, while the parcel is not handed in.
     #[inline]
-    pub(super) fn versions(&self, place: usize) -> impl Iterator<Item = Version> {
-        // SAFETY: the bounds do not change while the parcel is handed in; versions of planned entries not after planning.
-        unsafe {
-            let body = self.planned(place).body();
-            let entries = (*self.content().entries.get()).as_ptr();
-            (body.first..body.end)
-                .filter_map(move |position| (&raw const (*entries.add(position as usize)).version).read())
+    fn entries(&self) -> &[Entry] {
+        // SAFETY: the client holds no other reference while it looks here.
+        unsafe { &*self.content().entries.get() }
+    }
+
+    /// Calls `visit` with what the first entries of a transaction that is planned lead to, whoever executes it.
+    #[inline]
+    pub(super) fn for_first(&self, place: usize, mut visit: impl FnMut(Lead)) {
+        // SAFETY: the bounds do not change while the parcel is handed in.
+        let body = unsafe { self.planned(place).body() };
+        // The cells of planned entries stay as they were planned.
+        for entry in &self.entries()[body.first as usize..body.end.min(body.first + FETCHED) as usize] {
+            let is_placeholder = matches!(entry.want, Want::Write | Want::Update);
+            if let Some(version) = entry.version.get()
+                && (is_placeholder || entry.want == Want::Read)
+            {
+                // SAFETY: the client keeps the store until the transaction was executed.
+                visit(Lead { version, is_placeholder, words: unsafe { (*entry.store).row_words } });
+            }
         }
     }
 
     /// How many entries there are.
     #[inline]
     pub(super) fn entry_count(&self) -> usize {
-        // SAFETY: only the length is read, which does not change while the parcel is handed in.
-        unsafe { (&*self.content().entries.get()).len() }
+        self.entries().len()
     }
 
     /// The client begins anew.
@@ -475,6 +494,38 @@ pub(super) struct Naming<'n> {
     pub(super) partitions: usize,
     pub(super) reads: bool,
     pub(super) has_more: bool,
+    /// The entries of the transaction, where there are many.
+    pub(super) known: &'n mut ByKey,
+}
+
+/// Entries by their keys: their positions, as far as they were added.
+#[derive(Debug, Default)]
+pub(super) struct ByKey {
+    positions: HashTable<u32>,
+    /// Entries that were looked at.
+    pub(super) seen: usize,
+}
+
+impl ByKey {
+    /// Adds an entry if it stands for a key.
+    pub(super) fn add(&mut self, position: u32, entry: &Entry, hash_at: impl Fn(u32) -> u64) {
+        self.seen += 1;
+        if entry.is_written() || entry.want == Want::Read {
+            self.positions.insert_unique(entry.hash, position, |&other| hash_at(other));
+        }
+    }
+
+    /// The entry with this hash that is the right one.
+    pub(super) fn find(&self, hash: u64, is_right: impl Fn(u32) -> bool) -> Option<u32> {
+        self.positions.find(hash, |&position| is_right(position)).copied()
+    }
+
+    pub(super) fn clear(&mut self) {
+        if self.seen > 0 {
+            self.positions.clear();
+            self.seen = 0;
+        }
+    }
 }
 
 impl Naming<'_> {
@@ -490,13 +541,13 @@ impl Naming<'_> {
         entries.push(entry);
     }
 
-    /// The entries of the transaction so far.
-    fn own(&mut self) -> &mut [Entry] {
+    /// The entries of the transaction so far, and what is known of them.
+    fn own(&mut self) -> (&mut [Entry], &mut ByKey) {
         // SAFETY: as in `add`.
         let content = unsafe { self.parcel.content_mut() };
         // SAFETY: as above.
         let first = unsafe { self.parcel.planned(self.owner as usize).body() }.first;
-        &mut content.entries.get_mut()[first as usize..]
+        (&mut content.entries.get_mut()[first as usize..], self.known)
     }
 
     /// Says that the transaction may write anything.
@@ -508,11 +559,25 @@ impl Naming<'_> {
     fn name<K: EncodedKey>(&mut self, table: &BohmTable, key: K, want: Want) {
         let store = Arc::as_ptr(&table.primary);
         let hash = key.hash();
-        match self.own().iter_mut().find(|entry| entry.is_of(store, hash, key)) {
+        match self.find(store, hash, key) {
             Some(entry) if entry.want == Want::Write || want == Want::Read => {}
             Some(entry) => entry.want = want,
             None => self.add(Entry::new(store, key, hash, want, self.owner)),
         }
+    }
+
+    /// The entry that stands for a key.
+    #[inline]
+    fn find<K: EncodedKey>(&mut self, store: *const BohmStore, hash: u64, key: K) -> Option<&mut Entry> {
+        let (own, known) = self.own();
+        if own.len() <= FEW {
+            return own.iter_mut().find(|entry| entry.is_of(store, hash, key));
+        }
+        for position in known.seen..own.len() {
+            known.add(position as u32, &own[position], |other| own[other as usize].hash);
+        }
+        let found = known.find(hash, |position| own[position as usize].is_of(store, hash, key))?;
+        Some(&mut own[found as usize])
     }
 
     /// Names a key that will be written, and the indexes whose entries that may change.
@@ -525,7 +590,7 @@ impl Naming<'_> {
     fn intend(&mut self, table: &BohmTable) {
         for secondary in table.secondaries() {
             let store = Arc::as_ptr(secondary);
-            if !self.own().iter().any(|entry| entry.store == store && entry.want == Want::Entries) {
+            if !self.own().0.iter().any(|entry| entry.store == store && entry.want == Want::Entries) {
                 self.add(Entry::new(store, Key16::new(0, 0), secondary.hash(), Want::Entries, self.owner));
             }
         }
@@ -537,8 +602,7 @@ impl Declare for Naming<'_> {
     fn key<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access) {
         let Some(Some(table)) = self.tables.get(table.position()) else { return };
         match access {
-            // A key is compared with all that were named before it, which long readers do not gain back.
-            Access::Read if !self.reads || self.own().len() >= MOST_READS => {}
+            Access::Read if !self.reads => {}
             Access::Read => self.name(table, key, Want::Read),
             Access::Update => self.name(table, key, Want::Update),
             Access::Write | Access::Insert => self.write(table, key),
@@ -553,7 +617,6 @@ impl Declare for Naming<'_> {
             Access::Write | Access::Insert => Want::Front,
         };
         let front = Front::of(prefix);
-        table.primary.fronts.expect(front.len());
         self.add(Entry::new(Arc::as_ptr(&table.primary), front, front.hash(), want, self.owner));
         if want == Want::Front {
             self.intend(table);

@@ -1,7 +1,6 @@
 //! The database as a whole: tables, the pipeline, and the threads that do nothing but one stage of it.
 
 use std::sync::{Arc, PoisonError};
-use std::thread::JoinHandle;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Catalog;
@@ -9,10 +8,12 @@ use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
 use polychron_engine::{Common, Figure, FigureValue, IndexDefinition, Protocol, Statistics, TableDefinition};
 use polychron_memory::{Memory, OWN_SLOTS};
-use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use polychron_sync::{CachePadded, MODELLED, Mutex};
+use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use polychron_sync::thread::{self, JoinHandle};
+use polychron_sync::{CachePadded, Mutex, publish};
 
 use super::execution::Hand;
+use super::executors::Executors;
 use super::options::Options;
 use super::pipeline::Pipeline;
 use super::plan::Partition;
@@ -32,6 +33,7 @@ pub(super) struct Shared {
     pub(super) counters: Registry,
     pub(super) keeper: Arc<Keeper>,
     pub(super) pipeline: Pipeline,
+    pub(super) executors: Executors,
     pub(super) partitions: Box<[CachePadded<Partition>]>,
     /// A placeholder for each transaction that may write anything.
     pub(super) everything: Head,
@@ -57,20 +59,21 @@ pub(super) struct Snapshots {
 }
 
 impl Snapshots {
-    fn new(workers: usize) -> Self {
+    pub(super) fn new(workers: usize) -> Self {
         let batches = (0..workers).map(|_| CachePadded::default()).collect();
         Self { open: AtomicUsize::new(0), batches, collected: AtomicU64::new(0) }
     }
 
     /// Opens a snapshot of the last finished batch: what it sees stays until it is closed.
     pub(super) fn open(&self, worker: usize, pipeline: &Pipeline) -> u64 {
-        // SeqCst, here and below: who opens makes that known and then looks at what is collected, who collects makes that
-        // known and then looks at what is open; one of them sees the other.
-        self.open.fetch_add(1, Ordering::SeqCst);
+        self.open.fetch_add(1, Ordering::Relaxed);
         loop {
             let batch = pipeline.finished();
-            self.batches[worker].store(batch + 1, Ordering::SeqCst);
-            if self.collected.load(Ordering::SeqCst) <= batch {
+            // Barrier: who opens makes that known and then looks at what is collected, who collects makes that known and then looks at
+            // what is open (`watermark`); one of them sees the other.
+            publish(&self.batches[worker], batch + 1);
+            // Acquire: what is seen of the collector's batches is at least as late.
+            if self.collected.load(Ordering::Acquire) <= batch {
                 return batch;
             }
         }
@@ -83,12 +86,16 @@ impl Snapshots {
     }
 
     /// Up to which batch what was superseded may be given back.
-    fn watermark(&self, finished: u64) -> u64 {
-        self.collected.fetch_max(finished, Ordering::SeqCst);
-        if self.open.load(Ordering::SeqCst) == 0 {
+    pub(super) fn watermark(&self, finished: u64) -> u64 {
+        // Release: pairs with the acquire in `open`, which then finds this batch finished.
+        self.collected.fetch_max(finished, Ordering::Release);
+        // SeqCst: pairs with the barrier in `open`.
+        fence(Ordering::SeqCst);
+        // Acquire, here and below: pairs with the releases in `close`; what a snapshot read was read before it is given back.
+        if self.open.load(Ordering::Acquire) == 0 {
             return finished;
         }
-        let batches = self.batches.iter().filter_map(|batch| batch.load(Ordering::SeqCst).checked_sub(1));
+        let batches = self.batches.iter().filter_map(|batch| batch.load(Ordering::Acquire).checked_sub(1));
         batches.fold(finished, u64::min)
     }
 }
@@ -140,9 +147,6 @@ impl Bohm {
 
     fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, Error> {
         let mut threads = Vec::new();
-        if MODELLED {
-            return Ok(threads);
-        }
         let Options { concurrency_control_threads, execution_threads, .. } = shared.options;
         for number in 0..concurrency_control_threads + execution_threads {
             let mut hand = Hand::new(shared)?;
@@ -155,7 +159,7 @@ impl Bohm {
                 }
             };
             let name = if plans { "polychron-plan" } else { "polychron-run" };
-            let spawned = std::thread::Builder::new().name(name.into()).spawn(run);
+            let spawned = thread::Builder::new().name(name.into()).spawn(run);
             threads.push(spawned.map_err(|error| Error::Options(format!("a thread could not be started: {error}")))?);
         }
         Ok(threads)
@@ -192,6 +196,7 @@ impl Protocol for Bohm {
         let shared = Arc::new(Shared {
             keeper: Arc::new(Keeper::new(&memory)?),
             pipeline: Pipeline::new(options.batch_size, partitions),
+            executors: Executors::default(),
             partitions: (0..partitions).map(|_| CachePadded::default()).collect(),
             snapshots: Snapshots::new(workers),
             memory,
@@ -271,6 +276,7 @@ impl Protocol for Bohm {
         let count = |name, count| Figure { name, value: FigureValue::Count(count) };
         let figures = vec![
             count("batches", shared.pipeline.finished()),
+            count("stalls", shared.executors.stalls()),
             count("planned_again", shared.replanned.load(Ordering::Relaxed)),
         ];
         Statistics { memory: Some(shared.memory.statistics()), figures, ..shared.counters.sum() }

@@ -30,9 +30,14 @@ impl BohmTransaction<'_> {
                 return self.present(position);
             }
             if entry.want == Want::Read && trusts {
-                return self.settled(entry.version);
+                return self.settled(entry.version.get());
             }
         }
+        self.look_up(store, key)
+    }
+
+    /// The row of a key that the transactions before this one have left, once those are executed that may write it unnamed.
+    fn look_up<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Option<Version>, Stop> {
         match store.find(key, &self.guard) {
             Some(chain) => self.visible(chain.head()),
             None => Ok(None),
@@ -75,19 +80,27 @@ impl BohmTransaction<'_> {
     #[inline]
     pub(super) fn present(&mut self, position: Position) -> Result<Option<Version>, Stop> {
         let entry = self.entry(position);
-        match entry.put {
-            Put::Row => Ok(entry.version),
+        match entry.put.get() {
+            Put::Row => Ok(entry.version.get()),
             Put::Deletion => Ok(None),
             Put::Nothing => {
                 // SAFETY: the client keeps the stores of its entries.
                 let store = unsafe { &*entry.store };
-                if store.fronts.lengths() != 0 {
-                    match self.entry(position).kept_key() {
+                let is_guessed = entry.want == Want::Guessed;
+                if store.fronts.lengths() != 0 || is_guessed {
+                    match entry.kept_key() {
                         (key, None) => self.await_fronts(store, key)?,
                         (_, Some(key)) => self.await_fronts(store, &*key)?,
                     };
                 }
-                self.settled(self.entry(position).version.and_then(Version::previous))
+                if is_guessed {
+                    // No chain has the version, so nobody tells it when what is below it changes, and goes.
+                    return match self.entry(position).kept_key() {
+                        (key, None) => self.look_up(store, key),
+                        (_, Some(key)) => self.look_up(store, &*key),
+                    };
+                }
+                self.settled(self.entry(position).version.get().and_then(Version::previous))
             }
         }
     }
@@ -101,7 +114,7 @@ impl BohmTransaction<'_> {
         }
         match head.at(self.moment) {
             Some(version) if version.begin() == self.moment => {
-                let own = self.positions().find(|&position| self.entry(position).version == Some(version));
+                let own = self.positions().find(|&position| self.entry(position).version.get() == Some(version));
                 self.present(own.expect("a version of its own has an entry"))
             }
             version => self.settled(version),
@@ -130,6 +143,7 @@ impl BohmTransaction<'_> {
         // SAFETY: transactions' memory is kept while the database is open.
         let producer = unsafe { producer.as_ref() };
         let mut backoff = Backoff::new();
+        let mut stalls = 1;
         loop {
             if !matches!(self.driven, Driven::ByThePipeline) {
                 if settle(self.shared, self.state, self.local, producer, moment) {
@@ -148,6 +162,7 @@ impl BohmTransaction<'_> {
             if producer.progress(moment) == Progress::Complete {
                 return Ok(());
             }
+            self.state.seen.stalls += std::mem::take(&mut stalls);
             if backoff.is_yielding() {
                 return Err(self.doom());
             }
@@ -157,28 +172,10 @@ impl BohmTransaction<'_> {
 
     /// Has all transactions before this one executed that stand in a list of intents.
     pub(super) fn await_intents(&mut self, intents: &Head) -> Result<(), Stop> {
-        let mut next = intents.newest();
-        if next.is_none() || self.planned.is_none() {
+        if intents.newest().is_none() || self.planned.is_none() {
             return Ok(());
         }
         let finished = self.shared.pipeline.finished();
-        let mut latest = None;
-        while let Some(intent) = next {
-            if intent.begin().batch() <= finished || intent.is_all_complete() {
-                break;
-            }
-            if intent.begin() < self.moment {
-                if let State::Pending(producer) = intent.state() {
-                    self.await_producer(producer, intent.begin())?;
-                }
-                latest.get_or_insert(intent);
-            }
-            next = intent.previous();
-        }
-        if let Some(latest) = latest {
-            // The next reader need not go further down than here.
-            latest.set_all_complete();
-        }
-        Ok(())
+        intents.await_pending(self.moment, finished, |producer, moment| self.await_producer(producer, moment))
     }
 }

@@ -7,6 +7,7 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::stores::entry_words;
 use polychron_schema::{Changes, KeyScratch, RowBuffer, RowMut, RowRef};
 
+use super::planned::Put;
 use super::steps::Step;
 use super::table::{BohmStore, BohmTable};
 use super::transaction::{BohmTransaction, Position};
@@ -51,6 +52,10 @@ impl BohmTransaction<'_> {
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Stop> {
         let Some((position, source)) = self.place_of_row(&table.primary, key, false)? else { return Ok(false) };
+        if !table.has_secondaries && table.layout.shape().variable_count == 0 {
+            self.change_in_place(table, position, source, change)?;
+            return Ok(true);
+        }
         let mut row = std::mem::take(&mut self.state.buffers.row);
         // SAFETY: the version has a row, and nothing is put while it is copied.
         let words = unsafe { source.words() };
@@ -67,6 +72,33 @@ impl BohmTransaction<'_> {
         }
         self.state.buffers.row = row;
         outcome
+    }
+
+    /// Changes a row of fixed length in the version that will hold it.
+    #[inline]
+    fn change_in_place(
+        &mut self,
+        table: &BohmTable,
+        position: Position,
+        source: Version,
+        change: impl FnOnce(&mut RowMut<'_>),
+    ) -> Result<(), Stop> {
+        self.save(position);
+        let entry = self.entry(position);
+        let version = entry.version.get().expect("a written key has a version");
+        let mut changes = Changes::NONE;
+        // SAFETY: the transaction is executed here, and views of its rows borrow it; the source has a row.
+        unsafe {
+            if source != version {
+                version.put(source.words(), &self.guard)?;
+            }
+            let row = RowMut::in_place(version.words_mut(), &mut changes, table.layout.shape());
+            change(&mut row.expect("rows of the table have one length"));
+        }
+        if !changes.is_empty() {
+            entry.put.set(Put::Row);
+        }
+        Ok(())
     }
 
     /// Puts a row whose entries move.

@@ -3,7 +3,7 @@
 
 use std::mem::ManuallyDrop;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use polychron_base::Error;
 use polychron_base::key::{EncodedKey, Key8};
@@ -12,6 +12,7 @@ use polychron_index::hash::HashIndex;
 use polychron_index::{AnyIndex, Handle, Inserted};
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::{KeyExtractor, TableDefinition};
+use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use super::version::{Chain, Head};
@@ -72,6 +73,8 @@ impl Keyed for BohmStore {
 pub(super) struct Fronts {
     /// A bit for each length in bytes that occurs.
     lengths: AtomicU64,
+    /// How many lists there are of each length.
+    counts: Mutex<[u32; Front::<Key8>::LONGEST + 1]>,
     lists: ManuallyDrop<HashIndex>,
     keeper: Arc<Keeper>,
 }
@@ -119,15 +122,11 @@ impl<K: EncodedKey> EncodedKey for Front<K> {
 
 impl Fronts {
     fn new(lists: HashIndex, keeper: &Arc<Keeper>) -> Self {
-        Self { lengths: AtomicU64::new(0), lists: ManuallyDrop::new(lists), keeper: Arc::clone(keeper) }
+        let counts = Mutex::new([0; Front::<Key8>::LONGEST + 1]);
+        Self { lengths: AtomicU64::new(0), counts, lists: ManuallyDrop::new(lists), keeper: Arc::clone(keeper) }
     }
 
-    /// Says that fronts of this length occur, before a transaction is handed in that has one.
-    pub(super) fn expect(&self, len: usize) {
-        self.lengths.fetch_or(1 << len, Ordering::Relaxed);
-    }
-
-    /// The lengths that occur: all that transactions of batches which are closed have.
+    /// The lengths that occur: all that transactions of batches which are planned have.
     #[inline]
     pub(super) fn lengths(&self) -> u64 {
         self.lengths.load(Ordering::Relaxed)
@@ -141,13 +140,23 @@ impl Fronts {
 
     /// Makes a list for a front that has none.
     pub(super) fn make<K: EncodedKey>(&self, front: Front<K>, guard: &Guard<'_>) -> Result<Chain, Error> {
-        make_chain(|handle| self.lists.insert(front, handle, &mut (), guard), guard)
+        let list = make_chain(|handle| self.lists.insert(front, handle, &mut (), guard), guard)?;
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts[front.len()] += 1;
+        // Relaxed, here and below: who must see it executes a batch that is planned when the caller is done with it.
+        self.lengths.fetch_or(1 << front.len(), Ordering::Relaxed);
+        Ok(list)
     }
 
     /// Forgets the list of a front.
     pub(super) fn remove<K: EncodedKey>(&self, front: K, list: Chain, guard: &Guard<'_>) {
         let removed = self.lists.remove(front, list.handle(), guard);
         debug_assert!(removed, "who closes a list takes it out");
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts[front.len()] -= 1;
+        if counts[front.len()] == 0 {
+            self.lengths.fetch_and(!(1 << front.len()), Ordering::Relaxed);
+        }
     }
 
     /// Collects the lists of all fronts under which some key between two others may lie.
@@ -272,6 +281,11 @@ impl BohmStore {
         if let Some(chain) = self.find(key, guard) {
             return Ok(chain);
         }
+        self.make_or_find(key, guard)
+    }
+
+    /// The chain of a key that had none a moment ago.
+    pub(super) fn make_or_find<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) -> Result<Chain, Error> {
         make_chain(|handle| self.index().insert(key, handle, &mut (), guard), guard)
     }
 }

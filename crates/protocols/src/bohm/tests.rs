@@ -74,17 +74,18 @@ impl Procedure for Link {
 
 #[test]
 fn recursion_is_bounded() {
+    const LINKS: usize = polychron_base::sizes::scaled(500, 40);
     let common = Common { memory: polychron_memory::Options::tiny(), ..Common::default() };
-    let database = Bohm::open(Options { batch_size: 501, ..Options::default() }, common).unwrap();
+    let database = Bohm::open(Options { batch_size: LINKS + 1, ..Options::default() }, common).unwrap();
     let items = Table::from_id(database.create_table(Item::definition()).unwrap());
     let mut worker = database.worker().unwrap();
     worker.execute(&mut First(items)).unwrap();
     let link = |last| Link { items, last };
-    let mut links = vec![link(Some((Arc::clone(&database.shared), 500)))];
-    links.extend((0..500).map(|_| link(None)));
+    let mut links = vec![link(Some((Arc::clone(&database.shared), LINKS)))];
+    links.extend((0..LINKS).map(|_| link(None)));
     let mut answers = vec![0; links.len()];
     worker.execute_batch(&mut links, &mut |position, answer| answers[position] = answer.unwrap());
-    assert_eq!(answers, (0..=500).collect::<Vec<_>>());
+    assert_eq!(answers, (0..=LINKS as i64).collect::<Vec<_>>());
     let (left, most) = DEPTH.get();
     assert_eq!(left, 0);
     assert!((20..=33).contains(&most), "{most} procedures ran inside of one another");

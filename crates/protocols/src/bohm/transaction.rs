@@ -1,9 +1,9 @@
 //! What a procedure may ask for: reads of the versions before its place in the log, and rows for its placeholders.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Stop, TableId};
 use polychron_engine::mutations::left_out;
@@ -16,7 +16,7 @@ use polychron_sync::atomic::Ordering;
 use super::by_hand::Driven;
 use super::execution::HandState;
 use super::moment::Moment;
-use super::planned::{Body, Entry, Parcel, Planned, Want};
+use super::planned::{Body, ByKey, Entry, FETCHED, FEW, Parcel, Planned, Want};
 use super::protocol::Shared;
 use super::steps::Step;
 use super::table::{BohmStore, BohmTable};
@@ -28,8 +28,8 @@ pub(super) struct Position(pub(super) u32);
 
 pub(super) const UNPLANNED: u32 = 1 << 31;
 
-/// Entries that are looked at one after the other.
-const FEW: usize = 16;
+/// Entries ahead of the one that is used whose versions are fetched.
+const AHEAD: u32 = 8;
 
 /// A transaction that is being executed, or a snapshot.
 #[derive(Debug)]
@@ -49,16 +49,32 @@ pub struct BohmTransaction<'t> {
     pub(super) again: bool,
     /// It wrote what it had not named: this run only finds out what there is to plan.
     pub(super) is_guessing: bool,
+    /// The first key that it wanted to write without having named it; it cannot commit any more.
+    pub(super) undeclared: Option<(TableId, KeyPreview)>,
     /// Who drives it.
     pub(super) driven: Driven,
     pub(super) is_saving: bool,
-    pub(super) undo: Vec<Undo>,
     /// The planned entry behind the one that was used last.
     next: u32,
+    /// The front that was used last.
+    pub(super) covering: Option<Position>,
     pub(super) trusts_annotations: bool,
+    pub(super) scratch: Scratch,
+}
+
+/// Memory of a transaction, which the next one uses again.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    pub(super) undo: Vec<Undo>,
     /// The entries of a transaction that has many, as far as they were looked at.
-    by_hash: BTreeMap<(*const BohmStore, u64), Vec<Position>>,
-    mapped: usize,
+    known: ByKey,
+}
+
+impl Scratch {
+    pub(super) fn clear(&mut self) {
+        self.undo.clear();
+        self.known.clear();
+    }
 }
 
 impl<'t> BohmTransaction<'t> {
@@ -94,6 +110,7 @@ impl<'t> BohmTransaction<'t> {
         let guard = local.pin();
         // SAFETY: the transaction holds the guard, and never renews it. Who executes it for another one holds an older one.
         unsafe { state.tables.renew(&shared.catalog) };
+        let scratch = state.scratches.pop().unwrap_or_default();
         Self {
             shared,
             state,
@@ -105,13 +122,13 @@ impl<'t> BohmTransaction<'t> {
             doomed: false,
             again: false,
             is_guessing: false,
+            undeclared: None,
             driven: Driven::ByThePipeline,
             is_saving: false,
-            undo: Vec::new(),
             next: 0,
+            covering: None,
             trusts_annotations: false,
-            by_hash: BTreeMap::new(),
-            mapped: 0,
+            scratch,
         }
     }
 
@@ -166,6 +183,13 @@ impl<'t> BohmTransaction<'t> {
         Stop::conflict()
     }
 
+    /// Refuses a write of a key that was not named, and with it the transaction.
+    #[cold]
+    pub(super) fn refuse_undeclared(&mut self, table: TableId, key: KeyPreview) -> Stop {
+        let (table, key) = *self.undeclared.get_or_insert((table, key));
+        Error::Undeclared { table, key }.into()
+    }
+
     /// Ends the run: the transaction is planned again by its client.
     #[cold]
     pub(super) fn plan_again(&mut self) -> Stop {
@@ -173,15 +197,13 @@ impl<'t> BohmTransaction<'t> {
         self.doom()
     }
 
+    /// An entry, whose cells are this thread's.
     #[inline]
-    #[allow(clippy::mut_from_ref, reason = "entries are this thread's alone")]
-    pub(super) fn entry(&self, position: Position) -> &mut Entry {
+    pub(super) fn entry(&self, position: Position) -> &Entry {
         if position.0 & UNPLANNED == 0 {
-            let parcel = self.parcel.expect("a snapshot has no entries");
-            // SAFETY: the planned entries of a claimed transaction are the claimer's; references are not kept.
-            unsafe { parcel.entry(position.0 as usize) }
+            self.parcel.expect("a snapshot has no entries").entry(position.0 as usize)
         } else {
-            &mut self.late().expect("a snapshot has no entries")[(position.0 & !UNPLANNED) as usize]
+            &self.late().expect("a snapshot has no entries")[(position.0 & !UNPLANNED) as usize]
         }
     }
 
@@ -206,11 +228,10 @@ impl<'t> BohmTransaction<'t> {
         }
         let (hash, wanted) = (key.hash(), std::ptr::from_ref(store));
         // Procedures use their keys in the order in which they declare them.
-        if self.next < body.end && self.entry(Position(self.next)).is_of(wanted, hash, key) {
-            self.next += 1;
-            return Some(Position(self.next - 1));
-        }
-        let found = if (body.end - body.first) as usize + self.late()?.len() <= FEW {
+        let found = if self.next < body.end && self.entry(Position(self.next)).is_of(wanted, hash, key) {
+            self.fetch_ahead(body);
+            Some(Position(self.next))
+        } else if (body.end - body.first) as usize + self.late()?.len() <= FEW {
             self.positions().find(|&position| self.entry(position).is_of(wanted, hash, key))
         } else {
             self.own_of_many(wanted, hash, key)
@@ -218,30 +239,36 @@ impl<'t> BohmTransaction<'t> {
         if let Some(Position(position)) = found.filter(|position| position.0 & UNPLANNED == 0) {
             self.next = position + 1;
         }
-        found
+        if found.is_none_or(|position| self.entry(position).want != Want::Read) {
+            return found;
+        }
+        // A key that was planned to be read may be written all the same.
+        let late = self.late()?.iter().position(|entry| entry.is_of(wanted, hash, key));
+        late.map(|late| Position(late as u32 | UNPLANNED)).or(found)
     }
 
-    /// As [`Self::own`], with a map of all entries.
-    #[cold]
-    pub(super) fn own_of_many<K: EncodedKey>(
-        &mut self,
-        store: *const BohmStore,
-        hash: u64,
-        key: K,
-    ) -> Option<Position> {
-        let mut by_hash = std::mem::take(&mut self.by_hash);
-        for position in self.positions().skip(self.mapped) {
-            let entry = self.entry(position);
-            if entry.is_written() || entry.want == Want::Read {
-                by_hash.entry((entry.store, entry.hash)).or_default().push(position);
-            }
-            self.mapped += 1;
+    /// Fetches the version of an entry that will be used soon, where not all of them were fetched at the start.
+    #[inline]
+    fn fetch_ahead(&self, body: &Body) {
+        let ahead = self.next + AHEAD;
+        if ahead < body.end
+            && ahead - body.first >= FETCHED
+            && let Some(version) = self.entry(Position(ahead)).version.get()
+        {
+            version.prefetch();
         }
-        let found = by_hash.get(&(store, hash)).and_then(|positions| {
-            positions.iter().copied().find(|&position| self.entry(position).is_of(store, hash, key))
-        });
-        self.by_hash = by_hash;
-        found
+    }
+
+    /// As [`Self::own`], with a table of all entries.
+    #[cold]
+    fn own_of_many<K: EncodedKey>(&mut self, store: *const BohmStore, hash: u64, key: K) -> Option<Position> {
+        let mut known = std::mem::take(&mut self.scratch.known);
+        for Position(position) in self.positions().skip(known.seen) {
+            known.add(position, self.entry(Position(position)), |other| self.entry(Position(other)).hash);
+        }
+        let found = known.find(hash, |position| self.entry(Position(position)).is_of(store, hash, key));
+        self.scratch.known = known;
+        found.map(Position)
     }
 
     /// The entry of a key that the transaction may write.
@@ -341,7 +368,7 @@ impl Transaction for BohmTransaction<'_> {
 
     fn savepoint(&mut self) -> Savepoint {
         self.is_saving = true;
-        Savepoint { position: self.undo.len() }
+        Savepoint { position: self.scratch.undo.len() }
     }
 
     fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
@@ -359,7 +386,7 @@ impl Transaction for BohmTransaction<'_> {
     /// What is declared was looked up when it was planned.
     #[inline]
     fn has_prefetched(&self) -> bool {
-        self.planned.is_some()
+        self.planned.is_some() && self.shared.options.annotate_reads
     }
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {

@@ -11,7 +11,7 @@
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
 
-use polychron_base::Error;
+use polychron_base::{Error, Stop};
 use polychron_index::{Handle, handle_of, pointer_of};
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicU64, Ordering};
@@ -22,8 +22,12 @@ use super::planned::Planned;
 /// Bytes before a version's row.
 pub(super) const HEADER_BYTES: usize = size_of::<Header>();
 
-/// Bytes of a chain.
-const CHAIN_BYTES: usize = 16;
+/// Bytes of a version that are fetched ahead of their use; the processor goes on by itself.
+const FETCHED_BYTES: usize = 1280;
+
+/// Bytes of a chain; a model checker's words are larger.
+const CHAIN_BYTES: usize = size_of::<Head>().next_multiple_of(16);
+const _: () = assert!(polychron_sync::MODELLED || CHAIN_BYTES == 16);
 
 /// The state of a version that has a row. Transactions lie at multiples of 8, so no address is so small.
 const ROW: u64 = 1;
@@ -107,11 +111,6 @@ impl Version {
         Self::from_address(self.header().previous.load(Ordering::Acquire))
     }
 
-    /// Says what is below a version that no chain has.
-    pub(super) fn set_previous(self, previous: Option<Self>) {
-        self.header().previous.store(previous.map_or(0, Self::address), Ordering::Relaxed);
-    }
-
     /// Cuts off what is below.
     pub(super) fn forget_previous(self) {
         self.header().previous.store(0, Ordering::Release);
@@ -161,6 +160,16 @@ impl Version {
     pub(super) unsafe fn words<'a>(self) -> &'a [u64] {
         // SAFETY: the caller promises that who wrote the length and the words is done, or is the caller.
         unsafe { std::slice::from_raw_parts(self.start(), *self.header().len.get() as usize) }
+    }
+
+    /// The same, to be changed.
+    ///
+    /// # Safety
+    /// As for [`Version::put`], and a row was put.
+    #[inline]
+    pub(super) unsafe fn words_mut<'a>(self) -> &'a mut [u64] {
+        // SAFETY: the caller says so.
+        unsafe { std::slice::from_raw_parts_mut(self.start(), *self.header().len.get() as usize) }
     }
 
     /// Where the row lies: behind the header, or in a block of its own whose address stands there.
@@ -315,10 +324,18 @@ impl Version {
         }
     }
 
-    /// Starts fetching the version.
+    /// Starts fetching the version, and the beginning of its row.
     #[inline]
     pub(super) fn prefetch(self) {
         polychron_sync::prefetch_read(self.0.as_ptr());
+    }
+
+    /// Starts fetching the rest of a row that has so many words behind the header. Reads nothing, so the version may be gone.
+    #[inline]
+    pub(super) fn prefetch_row(self, words: usize) {
+        for offset in (64..(HEADER_BYTES + 8 * words).min(FETCHED_BYTES)).step_by(64) {
+            polychron_sync::prefetch_read(self.0.as_ptr().wrapping_byte_add(offset));
+        }
     }
 }
 
@@ -327,7 +344,7 @@ impl Version {
 pub(super) struct Head(AtomicU64);
 
 impl Head {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
@@ -400,6 +417,34 @@ impl Head {
                 }
             }
         }
+    }
+
+    /// Of a list of intents: calls `wait` with each transaction before a moment that is pending, from the latest on down to those that are
+    /// known to be complete.
+    pub(super) fn await_pending(
+        &self,
+        before: Moment,
+        finished: u64,
+        mut wait: impl FnMut(NonNull<Planned>, Moment) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let (mut next, mut latest) = (self.newest(), None);
+        while let Some(intent) = next {
+            if intent.begin().batch() <= finished || intent.is_all_complete() {
+                break;
+            }
+            if intent.begin() < before {
+                if let State::Pending(producer) = intent.state() {
+                    wait(producer, intent.begin())?;
+                }
+                latest.get_or_insert(intent);
+            }
+            next = intent.previous();
+        }
+        if let Some(latest) = latest {
+            // The next reader need not go further down than here.
+            latest.set_all_complete();
+        }
+        Ok(())
     }
 
     /// Closes the chain if this version, which says that the key is absent, is its newest.

@@ -14,7 +14,7 @@ use polychron_sync::atomic::Ordering;
 
 use super::execution::Hand;
 use super::options::Unknown;
-use super::planned::{Naming, Parcel, Ran, RunProcedure};
+use super::planned::{ByKey, Naming, Parcel, Ran, RunProcedure};
 use super::protocol::Shared;
 use super::transaction::BohmTransaction;
 
@@ -31,6 +31,8 @@ pub struct BohmWorker {
     pub(super) counters: Arc<Counters>,
     /// Parcels of this worker that are not under way.
     pub(super) idle: Vec<Arc<Parcel>>,
+    /// The keys of the transaction that is being named.
+    pub(super) known: ByKey,
 }
 
 /// What the pipeline is told of a client's procedures.
@@ -64,6 +66,10 @@ fn attempt<O>(
     }
     // The transaction discards what a procedure put that panics, so nothing half done can be observed.
     match catch_unwind(AssertUnwindSafe(|| body(transaction))) {
+        // A procedure may take the refusal of a write for an answer, but it would commit without that write.
+        Ok(_) if let Some((table, key)) = transaction.undeclared => {
+            (Ran::RollBack, Some(Err(Error::Undeclared { table, key })))
+        }
         Ok(Ok(output)) => (Ran::Commit, Some(Ok(output))),
         Ok(Err(stop)) => match stop.into_parts() {
             Stopped::Conflict => (Ran::Conflict, None),
@@ -115,7 +121,7 @@ impl BohmWorker {
 
     fn over(hand: Hand, shared: &Arc<Shared>) -> Self {
         let counters = shared.counters.register();
-        Self { hand, shared: Arc::clone(shared), counters, idle: Vec::new() }
+        Self { hand, shared: Arc::clone(shared), counters, idle: Vec::new(), known: ByKey::default() }
     }
 
     /// Waits until all transactions of a parcel are executed, and does what is due meanwhile.
@@ -146,7 +152,9 @@ impl BohmWorker {
             partitions: self.shared.partitions.len(),
             reads: options.annotate_reads,
             has_more: false,
+            known: &mut self.known,
         };
+        naming.known.clear();
         // One that panics here panics again when it runs, where it is caught and reported.
         let declared = catch_unwind(AssertUnwindSafe(|| procedure.declare(&mut naming)));
         let mut has_more = naming.has_more || declared.is_err();
@@ -206,12 +214,14 @@ impl BohmWorker {
         (parcel, attempts)
     }
 
-    /// Has procedures executed, each as a transaction, and tells `done` the answers.
+    /// Has procedures executed, each as a transaction, and tells `done` the answers. What `others` hands in comes right behind them.
     fn execute_all<P: Procedure>(
         &mut self,
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
+        others: impl FnOnce(&mut Self),
     ) {
+        let mut others = Some(others);
         let count = procedures.len();
         let mut answers: Vec<Option<Result<P::Output, Error>>> = (0..count).map(|_| None).collect();
         let job = Job::<P> { procedures: procedures.as_mut_ptr(), answers: answers.as_mut_ptr() };
@@ -231,6 +241,9 @@ impl BohmWorker {
                 let filled = under_way.worker.fill_parcel(&job, first..next, guesses.drain(..));
                 shared.pipeline.hand_in(&filled.0);
                 under_way.parcels.push_back(filled);
+            }
+            if let Some(others) = others.take() {
+                others(under_way.worker);
             }
             let Some((parcel, attempts)) = under_way.await_oldest() else { break };
             for (place, attempts) in attempts.into_iter().enumerate() {
@@ -300,7 +313,7 @@ unsafe fn guess(parcel: &Parcel, place: usize, position: usize, attempts: u32) -
     // SAFETY: the caller says so; the entries' stores are kept by its guard.
     let keys = unsafe {
         let body = parcel.planned(place).body();
-        let planned = (body.first..body.end).map(|position| &*parcel.entry(position as usize));
+        let planned = (body.first..body.end).map(|position| parcel.entry(position as usize));
         let written = planned.chain(body.late().iter()).filter(|entry| entry.is_written());
         let of_rows =
             written.map(|entry| (entry, (*entry.store).place())).filter(|(_, place)| place.index == IndexId::PRIMARY);
@@ -320,7 +333,7 @@ impl Worker for BohmWorker {
     fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
         self.refuse_inside()?;
         let mut answer = None;
-        self.execute_all(std::slice::from_mut(procedure), &mut |_, outcome| answer = Some(outcome));
+        self.execute_all(std::slice::from_mut(procedure), &mut |_, outcome| answer = Some(outcome), |_| ());
         answer.expect("each procedure is answered")
     }
 
@@ -329,11 +342,23 @@ impl Worker for BohmWorker {
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
     ) {
+        self.execute_batch_with(procedures, done, |_| ());
+    }
+
+    fn execute_batch_with<P: Procedure>(
+        &mut self,
+        procedures: &mut [P],
+        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+        others: impl FnOnce(&mut Self),
+    ) {
         match self.refuse_inside() {
-            Ok(()) => self.execute_all(procedures, done),
-            Err(_) => (0..procedures.len()).for_each(|position| {
-                done(position, Err(self.refuse_inside().expect_err("it was refused just now")));
-            }),
+            Ok(()) => self.execute_all(procedures, done, others),
+            Err(_) => {
+                (0..procedures.len()).for_each(|position| {
+                    done(position, Err(self.refuse_inside().expect_err("it was refused just now")));
+                });
+                others(self);
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use super::planned::{Entry, Put, Want};
 use super::steps::Step;
 use super::table::{BohmStore, Front};
 use super::transaction::{BohmTransaction, Position, UNPLANNED};
-use super::version::Version;
+use super::version::{Chain, Version};
 
 /// What was put before, for going back.
 #[derive(Debug)]
@@ -35,17 +35,15 @@ impl BohmTransaction<'_> {
         words: usize,
     ) -> Result<Position, Stop> {
         let planned = self.planned.ok_or(Error::ReadOnly)?;
-        let mut entry = Entry::new(store, key, key.hash(), want, 0);
+        let entry = Entry::new(store, key, key.hash(), want, 0);
         let allocate = || Version::allocate(self.moment, NonNull::from(planned), words, &self.guard);
+        let chain = store.find(key, &self.guard);
         // What takes another version's place makes room in the end.
-        let takes_a_place = store.find(key, &self.guard).is_some();
-        let version = if takes_a_place { self.guard.with_reserve(|_| allocate()) } else { allocate() }?;
-        entry.version = Some(version);
+        let version = if chain.is_some() { self.guard.with_reserve(|_| allocate()) } else { allocate() }?;
+        entry.version.set(Some(version));
         if want == Want::Guessed {
-            let chain = store.find(key, &self.guard);
-            version.set_previous(chain.and_then(|chain| chain.head().at(self.moment)));
             self.is_guessing = true;
-        } else if let Err(error) = self.put_late(store, key, &mut entry, version) {
+        } else if let Err(error) = self.put_late(store, key, chain, &entry, version) {
             // SAFETY: no chain took it.
             unsafe { version.free(&self.guard) };
             return Err(error.into());
@@ -55,19 +53,24 @@ impl BohmTransaction<'_> {
         Ok(Position((late.len() as u32 - 1) | UNPLANNED))
     }
 
-    pub(super) fn put_late<K: EncodedKey>(
+    /// Puts a version that was not planned into the chain of its key, which is given if it was found.
+    fn put_late<K: EncodedKey>(
         &self,
         store: &BohmStore,
         key: K,
-        entry: &mut Entry,
+        mut found: Option<Chain>,
+        entry: &Entry,
         version: Version,
     ) -> Result<(), Error> {
         let partition = self.shared.partition(entry.hash);
         let mut backoff = Backoff::new();
         loop {
-            let chain = store.find_or_make(key, &self.guard)?;
+            let chain = match found.take() {
+                Some(chain) => chain,
+                None => store.make_or_find(key, &self.guard)?,
+            };
             if let Ok(superseded) = chain.head().insert(version) {
-                entry.chain = Some(chain);
+                entry.chain.set(Some(chain));
                 if let Some((version, since)) = superseded {
                     partition.leave_superseded(Superseded { version, batch: since.batch(), above: None });
                 }
@@ -78,22 +81,30 @@ impl BohmTransaction<'_> {
     }
 
     /// How a key may be written that was not planned.
-    pub(super) fn unplanned_want<K: EncodedKey>(&self, store: &BohmStore, key: K) -> Result<Want, Stop> {
+    pub(super) fn unplanned_want<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Want, Stop> {
         let body = self.body().ok_or(Error::ReadOnly)?;
+        if body.is_everything || self.is_covered(store, key) || left_out(Step::RefuseUnplanned) {
+            Ok(Want::Late)
+        } else if body.has_more {
+            Ok(Want::Guessed)
+        } else {
+            Err(self.refuse_undeclared(store.place().table, KeyPreview::new(key)))
+        }
+    }
+
+    /// Whether the transaction has named a front of the key.
+    fn is_covered<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> bool {
         let wanted = std::ptr::from_ref(store);
-        let covers = |position| {
+        let covers = |&position: &Position| {
             let entry = self.entry(position);
             matches!(entry.want, Want::Front | Want::FrontUpdate)
                 && entry.store == wanted
                 && Front::of(entry.key()).covers(key)
         };
-        if body.is_everything || self.planned_positions().any(covers) || left_out(Step::RefuseUnplanned) {
-            Ok(Want::Late)
-        } else if body.has_more {
-            Ok(Want::Guessed)
-        } else {
-            Err(Error::Undeclared { table: store.place().table, key: KeyPreview::new(key) }.into())
-        }
+        // Keys of one front are mostly written one after the other.
+        let latest = self.covering.filter(covers);
+        self.covering = latest.or_else(|| self.planned_positions().find(covers));
+        self.covering.is_some()
     }
 
     /// How an entry of a secondary index may be written.
@@ -117,17 +128,17 @@ impl BohmTransaction<'_> {
             // The index came after the transaction was planned.
             Err(self.plan_again())
         } else {
-            Err(Error::Undeclared { table, key: KeyPreview::new(key) }.into())
+            Err(self.refuse_undeclared(table, KeyPreview::new(key)))
         }
     }
 
     pub(super) fn save(&mut self, position: Position) {
         if self.is_saving {
             let entry = self.entry(position);
-            let version = entry.version.expect("a written key has a version");
+            let version = entry.version.get().expect("a written key has a version");
             // SAFETY: the transaction put the row, and writes nothing here.
-            let row = (entry.put == Put::Row).then(|| unsafe { version.words() }.into());
-            self.undo.push(Undo { position, put: entry.put, row });
+            let row = (entry.put.get() == Put::Row).then(|| unsafe { version.words() }.into());
+            self.scratch.undo.push(Undo { position, put: entry.put.get(), row });
         }
     }
 
@@ -136,17 +147,17 @@ impl BohmTransaction<'_> {
     pub(super) fn put(&mut self, position: Position, words: &[u64]) -> Result<(), Stop> {
         self.save(position);
         let entry = self.entry(position);
-        let version = entry.version.expect("a written key has a version");
+        let version = entry.version.get().expect("a written key has a version");
         // SAFETY: the transaction is executed here, and views of its rows borrow it.
         unsafe { version.put(words, &self.guard) }?;
-        entry.put = Put::Row;
+        entry.put.set(Put::Row);
         Ok(())
     }
 
     /// Deletes the row.
     pub(super) fn put_deletion(&mut self, position: Position) {
         self.save(position);
-        self.entry(position).put = Put::Deletion;
+        self.entry(position).put.set(Put::Deletion);
     }
 
     /// Runs one operation; when it fails or refuses, what it put is undone.
@@ -154,27 +165,27 @@ impl BohmTransaction<'_> {
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<Insertion, Stop>,
     ) -> Result<Insertion, Stop> {
-        let (before, was_saving) = (self.undo.len(), self.is_saving);
+        let (before, was_saving) = (self.scratch.undo.len(), self.is_saving);
         self.is_saving = true;
         let outcome = work(self);
         self.is_saving = was_saving;
         if !matches!(outcome, Ok(Insertion::Inserted)) {
             self.undo_to(before)?;
         } else if !was_saving {
-            self.undo.truncate(before);
+            self.scratch.undo.truncate(before);
         }
         outcome
     }
 
     pub(super) fn undo_to(&mut self, len: usize) -> Result<(), Stop> {
-        while self.undo.len() > len {
-            let Undo { position, put, row } = self.undo.pop().expect("there are more");
+        while self.scratch.undo.len() > len {
+            let Undo { position, put, row } = self.scratch.undo.pop().expect("there are more");
             if left_out(Step::UndoWrites) {
                 continue;
             }
             let entry = self.entry(position);
-            entry.put = put;
-            if let (Some(row), Some(version)) = (row, entry.version) {
+            entry.put.set(put);
+            if let (Some(row), Some(version)) = (row, entry.version.get()) {
                 // SAFETY: as in `put`.
                 let restored = self.guard.with_reserve(|guard| unsafe { version.put(&row, guard) });
                 if restored.is_err() {

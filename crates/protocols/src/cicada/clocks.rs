@@ -9,8 +9,13 @@
 //! A beginning transaction stores both words, passes a barrier, and looks at `bound` and `min_wts` again. Either the leader's
 //! scan, which comes behind a barrier of its own, saw the words, or the worker sees what the leader published and starts
 //! over. An idle worker's words are [`NONE`], so it holds nothing back.
+//!
+//! Timestamps wrap around, so whatever is compared must lie less than half their numbers apart. The leader sees to it: it publishes
+//! a clock reading, `limit`, a share of the numbers behind `min_rts` and the last round of renewal, and no transaction begins
+//! there or later. Neither a clock, nor a counter, nor the machine's time leads past it; who comes to it waits.
 
 use polychron_engine::mutations::{left_out, pass};
+use polychron_memory::OWN_SLOTS;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, publish};
 
@@ -22,6 +27,10 @@ use super::timestamp::{Shape, Timestamp};
 
 /// What the words of an idle worker hold; no timestamp is zero.
 const NONE: u64 = 0;
+/// By which share of the clock's numbers, in sixteenths, a timestamp may be ahead of the horizon and of the last round of renewal.
+const SIXTEENTHS_AHEAD: u64 = 3;
+/// By how many sixteenths more a round may be, which others wait for.
+const SIXTEENTHS_OF_ROUNDS: u64 = 1;
 /// A clock that stood still for longer than this is believed to have done something else (§3.1).
 const LONGEST_STEP_NS: u64 = 3_600_000_000_000;
 
@@ -42,6 +51,12 @@ struct Horizons {
     min_wts: AtomicU64,
     min_rts: AtomicU64,
     led_at_ns: AtomicU64,
+    /// The clock reading of `min_rts`.
+    settled: AtomicU64,
+    /// The clock when the last round of renewal began that has come to its end.
+    renewed: AtomicU64,
+    /// No transaction begins at this reading or later.
+    limit: AtomicU64,
 }
 
 /// The clocks of a database.
@@ -72,6 +87,8 @@ pub(super) struct LocalClock {
     pub(super) now_ns: u64,
     /// The latest adjusted reading; timestamps are made of these.
     pub(super) adjusted: u64,
+    /// The clocks' limit when it was last looked at. It only goes on.
+    limit: u64,
     boost: u64,
     synchronized_ns: u64,
     partner: usize,
@@ -82,6 +99,33 @@ impl LocalClock {
     #[inline]
     pub(super) fn ahead(&self) -> u64 {
         self.adjusted.max(self.time)
+    }
+
+    /// Takes a reading of the clock away, which may have run where nobody can follow. Answers it.
+    pub(super) fn fall_back(&mut self, bound: u64) -> u64 {
+        let fallen = self.time.min(bound.max(self.adjusted));
+        std::mem::replace(&mut self.time, fallen)
+    }
+
+    /// Gives it back.
+    pub(super) fn catch_up(&mut self, time: u64) {
+        self.time = self.time.max(time);
+    }
+}
+
+/// A snapshot of a worker's slot that is not a transaction: who compares with a horizon, or looks around, keeps the clocks near it.
+/// Ends whatever happens.
+#[derive(Debug)]
+pub(super) struct Held<'c> {
+    clocks: &'c Clocks,
+    slot: usize,
+    /// The moment that is held.
+    pub(super) moment: Timestamp,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.clocks.end(self.slot);
     }
 }
 
@@ -96,12 +140,16 @@ impl Clocks {
             min_wts: AtomicU64::new(first.0),
             min_rts: AtomicU64::new(first.predecessor().0),
             led_at_ns: AtomicU64::new(time.now_ns()),
+            settled: AtomicU64::new(start),
+            renewed: AtomicU64::new(start),
+            limit: AtomicU64::new(start + shape.sixteenths(SIXTEENTHS_AHEAD)),
         };
         Self {
             horizons: CachePadded::new(horizons),
             leading: CachePadded::new(AtomicBool::new(false)),
             central: options.central_clock.then(|| CachePadded::new(AtomicU64::new(start))),
-            used_slots: CachePadded::new(AtomicUsize::new(0)),
+            // The database's own are used by its background, too.
+            used_slots: CachePadded::new(AtomicUsize::new(workers.min(OWN_SLOTS))),
             slots: (0..workers).map(|_| CachePadded::default()).collect(),
             time,
             shape,
@@ -126,8 +174,11 @@ impl Clocks {
         let now_ns = self.now_ns();
         // The slot's claim by this worker comes behind its release by the one before, and that behind `leave`.
         let common = if self.is_machine_time && self.central.is_none() { now_ns } else { self.bound() };
-        let time = common.max(self.slots[slot].clock.load(Ordering::Relaxed));
-        LocalClock { time, now_ns, adjusted: time, partner: slot, ..LocalClock::default() }
+        let words = &self.slots[slot];
+        let time = common.max(words.clock.load(Ordering::Relaxed));
+        // Timestamps go on from what is near by now, and not before the limit's time.
+        let adjusted = self.bound().min(time).max(words.drawn.load(Ordering::Relaxed));
+        LocalClock { time, now_ns, adjusted, partner: slot, ..LocalClock::default() }
     }
 
     /// The worker of this slot goes; who has the slot after it goes on where its timestamps end.
@@ -174,7 +225,14 @@ impl Clocks {
 
     /// Makes the worker's next timestamps later than a clock reading (causal consistency).
     pub(super) fn follow(&self, local: &mut LocalClock, adjusted: u64) {
-        local.adjusted = local.adjusted.max(adjusted);
+        // Nobody has drawn what is not before the limit.
+        local.adjusted = local.adjusted.max(adjusted.min(self.limit() - 1));
+    }
+
+    /// Lets time pass at once.
+    #[cfg(test)]
+    pub(super) fn pass_time(&self, ns: u64) {
+        self.time.pass(ns);
     }
 
     /// Puts a worker's clock ahead.
@@ -207,9 +265,12 @@ impl Clocks {
         local.boost = 0;
     }
 
+    /// The next reading of which a timestamp may be made; `None`: it is not before the worker's limit.
     #[inline]
-    fn draw(&self, local: &mut LocalClock) {
+    fn draw(&self, local: &LocalClock) -> Option<u64> {
         let next = match &self.central {
+            // Who waits draws no numbers, of which the others have only so many.
+            Some(counter) if counter.load(Ordering::Relaxed) + 1 >= local.limit => return None,
             Some(counter) => loop {
                 // SeqCst for the one order that all draw from; the value alone matters.
                 let drawn = counter.fetch_add(1, Ordering::SeqCst) + 1;
@@ -221,20 +282,48 @@ impl Clocks {
             None if left_out(Step::ExceedLast) => local.time + local.boost,
             None => (local.time + local.boost).max(local.adjusted + 1),
         };
-        local.adjusted = self.shape.proper(next);
+        let next = self.shape.proper(next);
+        (next < local.limit).then_some(next)
     }
 
-    /// Begins a transaction that may write.
+    /// The same with a limit that is up to date, and as much later as is granted.
+    #[cold]
+    fn draw_late(&self, local: &mut LocalClock, granted: u64) -> Option<u64> {
+        let limit = if left_out(Step::HoldBack) { u64::MAX } else { self.limit() + granted };
+        (limit > local.limit).then(|| local.limit = limit)?;
+        self.draw(local)
+    }
+
+    /// Begins a transaction that may write. `None`: it would come to the limit, and does not run.
     #[inline]
-    pub(super) fn begin(&self, slot: usize, local: &mut LocalClock) -> Timestamp {
+    pub(super) fn begin(&self, slot: usize, local: &mut LocalClock) -> Option<Timestamp> {
+        self.begin_within(slot, local, 0)
+    }
+
+    /// Begins a transaction of a round of renewal, which makes room for others. The clock has fallen back.
+    pub(super) fn begin_in_round(&self, slot: usize, local: &mut LocalClock) -> Timestamp {
+        let begun = self.begin_within(slot, local, self.shape.sixteenths(SIXTEENTHS_OF_ROUNDS));
+        // What was granted to the round is no limit for others.
+        local.limit = 0;
+        begun
+            .expect("the clock has too few numbers for the rows that are renewed in one round: clock_bits is too small")
+    }
+
+    #[inline]
+    fn begin_within(&self, slot: usize, local: &mut LocalClock, granted: u64) -> Option<Timestamp> {
         let words = &self.slots[slot];
         words.clock.store(local.time, Ordering::Relaxed);
         let mut min_wts = self.min_wts();
         loop {
-            self.draw(local);
-            let timestamp = self.shape.timestamp(local.adjusted, slot);
+            let Some(drawn) = self.draw(local).or_else(|| self.draw_late(local, granted)) else {
+                self.end(slot);
+                return None;
+            };
+            local.adjusted = drawn;
+            let timestamp = self.shape.timestamp(drawn, slot);
             pass(Point::Drawn);
-            words.drawn.store(local.adjusted, Ordering::Relaxed);
+            // Release: pairs with the acquire in `furthest_drawn`, whose caller knows a limit that is later.
+            words.drawn.store(drawn, Ordering::Release);
             // The barrier below comes before anyone may rely on it; release because a renewed word ends an old claim.
             words.floor.store(min_wts.predecessor().0, Ordering::Release);
             // Barrier: pairs with those of `lead`.
@@ -243,15 +332,24 @@ impl Clocks {
             // Acquire: pairs with the leader's `publish`.
             let bound = self.horizons.bound.load(Ordering::Acquire);
             let now = self.min_wts();
-            if (local.adjusted >= bound || left_out(Step::BeginAfterBound)) && now == min_wts {
-                return timestamp;
+            if (drawn >= bound || left_out(Step::BeginAfterBound)) && now == min_wts {
+                return Some(timestamp);
             }
-            if local.adjusted < bound {
-                words.counts.skew.note_most(bound - local.adjusted);
+            if drawn < bound {
+                words.counts.skew.note_most(bound - drawn);
             }
             local.time = local.time.max(bound);
             min_wts = now;
         }
+    }
+
+    /// Whether a transaction of this worker could begin now, as far as the limit is concerned.
+    pub(super) fn is_admitted(&self, local: &LocalClock) -> bool {
+        let next = match &self.central {
+            Some(counter) => counter.load(Ordering::Relaxed) + 1,
+            None => (local.time + local.boost).max(local.adjusted + 1),
+        };
+        self.shape.proper(next.max(self.bound())) < self.limit()
     }
 
     /// Begins a snapshot of what is settled (thread.rts of §3.1).
@@ -271,6 +369,12 @@ impl Clocks {
         }
     }
 
+    /// Holds what is settled until it is dropped. The slot runs nothing.
+    #[inline]
+    pub(super) fn hold(&self, slot: usize) -> Held<'_> {
+        Held { clocks: self, slot, moment: self.begin_snapshot(slot) }
+    }
+
     /// Ends the slot's transaction or snapshot.
     #[inline]
     pub(super) fn end(&self, slot: usize) {
@@ -285,12 +389,32 @@ impl Clocks {
         self.horizons.bound.load(Ordering::Relaxed)
     }
 
+    /// The clock reading at or after which no transaction begins. It only goes on.
+    fn limit(&self) -> u64 {
+        // Acquire: pairs with the leader's release: the horizon, and the round, of which it was made are seen.
+        self.horizons.limit.load(Ordering::Acquire)
+    }
+
+    /// The clock when the last round of renewal began.
+    #[inline]
+    pub(super) fn renewed(&self) -> u64 {
+        // Acquire: pairs with the release in `set_renewed`: what the round wrote is seen.
+        self.horizons.renewed.load(Ordering::Acquire)
+    }
+
+    /// A round that began at this reading has come to its end.
+    pub(super) fn set_renewed(&self, began: u64) {
+        // Release: pairs with the acquire in `renewed`.
+        self.horizons.renewed.store(began, Ordering::Release);
+    }
+
     /// A reading that no transaction is ahead of which has a timestamp by now.
     pub(super) fn furthest_drawn(&self) -> u64 {
         // SeqCst: the barrier between what the caller has made known and the look at the words; pairs with that of `begin`. Whom
         // the look misses knows it.
         fence(Ordering::SeqCst);
-        self.slots.iter().map(|slot| slot.drawn.load(Ordering::Relaxed)).max().unwrap_or(0)
+        // Acquire: pairs with the release in `begin`.
+        self.slots.iter().map(|slot| slot.drawn.load(Ordering::Acquire)).max().unwrap_or(0)
     }
 
     /// Every transaction that has an earlier timestamp has ended.
@@ -314,15 +438,16 @@ impl Clocks {
         if min_rts.is_before(settled) { self.shape.clock_between(min_rts, settled) } else { 0 }
     }
 
-    /// What is settled, and all moments before that at which somebody reads, now or later.
-    pub(super) fn held_moments(&self, moments: &mut Vec<Timestamp>) -> Timestamp {
+    /// What is settled, and all moments before that at which somebody reads, now or later. The caller's slot reads nothing.
+    pub(super) fn held_moments(&self, slot: usize, moments: &mut Vec<Timestamp>) -> Timestamp {
         let mut settled = self.min_wts().predecessor();
         // SeqCst: the barrier between the horizon and the look at the words; pairs with those of `begin` and `begin_snapshot`.
         // Whom the look misses sees that horizon, and reads at it or later.
         fence(Ordering::SeqCst);
         // Acquire: pairs with the release in `join`, and with `end`.
         let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
-        let words = slots.iter().map(|slot| slot.floor.load(Ordering::Acquire));
+        let others = slots.iter().enumerate().filter(|&(other, _)| other != slot);
+        let words = others.map(|(_, slot)| slot.floor.load(Ordering::Acquire));
         moments.clear();
         moments.extend(words.filter(|&word| word != NONE).map(Timestamp));
         pass(Point::Counted);
@@ -351,9 +476,7 @@ impl Clocks {
     /// How far the clocks are ahead of what nobody looks at any more.
     #[inline]
     pub(super) fn lag(&self) -> u64 {
-        let bound = self.shape.timestamp(self.bound(), 0);
-        let min_rts = Timestamp(self.horizons.min_rts.load(Ordering::Relaxed));
-        if min_rts.is_before(bound) { self.shape.clock_between(min_rts, bound) } else { 0 }
+        self.bound().saturating_sub(self.horizons.settled.load(Ordering::Relaxed))
     }
 
     /// The leader has a clock as well, so that the horizon passes what workers did before they became idle.
@@ -363,6 +486,15 @@ impl Clocks {
         }
         let elapsed = now_ns.saturating_sub(self.horizons.led_at_ns.load(Ordering::Relaxed));
         self.bound() + elapsed.min(self.longest_step)
+    }
+
+    /// Moves the limit on behind the horizon, whose clock reading this is, and the last round. Only the leader does.
+    fn move_limit(&self, settled: u64) {
+        let horizons = &*self.horizons;
+        horizons.settled.store(settled, Ordering::Relaxed);
+        let limit = settled.min(self.renewed()) + self.shape.sixteenths(SIXTEENTHS_AHEAD);
+        // Release: pairs with the acquire in `limit`.
+        horizons.limit.store(limit.max(horizons.limit.load(Ordering::Relaxed)), Ordering::Release);
     }
 
     /// Moves the horizons on. `false`: somebody else is at it.
@@ -382,6 +514,8 @@ impl Clocks {
                 clocks.max().unwrap_or(0).max(self.leaders_clock(now_ns))
             }
         };
+        // Time does not lead past the limit either: horizons stay comparable with what they are compared with.
+        let furthest = furthest.min(horizons.limit.load(Ordering::Relaxed));
         let bound = self.shape.proper(furthest.max(horizons.bound.load(Ordering::Relaxed)));
         // Barrier: pairs with `publish` in `begin`; a transaction that the scan misses sees the bound.
         publish(&horizons.bound, bound);
@@ -406,6 +540,7 @@ impl Clocks {
         let min_rts = not_before(min_rts, Timestamp(horizons.min_rts.load(Ordering::Relaxed)));
         // Release: pairs with the acquire in `min_rts`.
         horizons.min_rts.store(min_rts.0, Ordering::Release);
+        self.move_limit(self.shape.reading(min_rts, bound));
         horizons.led_at_ns.store(now_ns, Ordering::Relaxed);
         // Release: pairs with the acquire above.
         self.leading.store(false, Ordering::Release);
@@ -415,3 +550,5 @@ impl Clocks {
 
 #[cfg(all(test, loom))]
 mod model;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

@@ -142,14 +142,14 @@ pub(super) fn look_through<R: Redo>(shared: &Arc<Shared<R>>) -> Found {
     let mut found = Found::default();
     // Without a free slot nobody can be kept from collecting, and nothing can be counted.
     let Ok(worker) = CicadaWorker::new(shared) else { return found };
-    let moment = shared.clocks.begin_snapshot(worker.slot());
+    let held = shared.clocks.hold(worker.slot());
     let (_, tables) = shared.catalog.snapshot();
     shared.keeper.with_guard(|_guard| {
         for table in tables.iter().flatten() {
-            table.primary.records.for_each(|record| found.count(record, moment));
+            table.primary.records.for_each(|record| found.count(record, held.moment));
         }
     });
-    shared.clocks.end(worker.slot());
+    drop(held);
     found
 }
 

@@ -77,7 +77,8 @@ pub struct Options {
     /// Bits of a timestamp that tell workers apart. The paper's 8 allow for 256 workers, two of which are the database's own;
     /// 9 leave 256 to users, and 12 allow for 4096.
     pub worker_bits: u32,
-    /// Bits of a timestamp that hold the clock. All that are left, unless a test wants to see them wrap around.
+    /// Bits of a timestamp that hold the clock. All that are left, unless a test wants to see them wrap around: a sixteenth of their
+    /// numbers must then be more than there are rows, which are renewed in one round.
     pub clock_bits: Option<u32>,
     /// How often the horizons move on and garbage is collected (Figure 9: 10 µs to 100 ms).
     pub collection_interval: Duration,

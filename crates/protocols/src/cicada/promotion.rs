@@ -50,8 +50,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             if record.latest().link() != Link::To(version) {
                 continue;
             }
-            (self.doomed, self.ended) = (false, false);
-            self.timestamp = self.shared.clocks.begin(self.state.worker, &mut self.state.clock);
+            // Nothing is lost where the clocks do not admit another transaction.
+            let begun = self.shared.clocks.begin(self.state.worker, &mut self.state.clock);
+            let Some(timestamp) = begun else { continue };
+            (self.doomed, self.ended, self.timestamp) = (false, false, timestamp);
             if self.rewrite(place, record, version, is_node) && self.validate_and_write().is_ok() {
                 self.shared.clocks.counts(self.state.worker).promotions.add(1);
             }

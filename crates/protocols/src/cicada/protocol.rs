@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Catalog;
+use polychron_engine::mutations::left_out;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
@@ -14,11 +15,12 @@ use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_sync::{MODELLED, Mutex};
 
 use super::absences::Absences;
-use super::clocks::Clocks;
+use super::clocks::{Clocks, Held};
 use super::options::Options;
 use super::reclaim::{Orphans, Reclaimer, Site};
 use super::regulation::Regulation;
 use super::renewal::Renewal;
+use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::timestamp::Shape;
 use super::worker::CicadaWorker;
@@ -58,6 +60,12 @@ impl<R: Redo> Shared<R> {
         }
     }
 
+    /// A collector holds what is settled: paused between two looks, it would else compare with a horizon that has long been passed by
+    /// all that it finds.
+    pub(super) fn hold_for_collection(&self, slot: usize) -> Option<Held<'_>> {
+        (!left_out(Step::HoldToCollect)).then(|| self.clocks.hold(slot))
+    }
+
     /// What no other protocol counts.
     fn figures(&self) -> Vec<Figure> {
         let mut figures = super::counts::figures(self.clocks.all_counts());
@@ -76,8 +84,9 @@ impl<R: Redo> Shared<R> {
         self.memory.epochs().advance();
         let (_, tables) = self.catalog.snapshot();
         self.keeper.with_guard(|guard| {
-            let site =
-                Site { tables: &tables, min_rts: self.clocks.min_rts(), worker: guard.worker_id().position(), guard };
+            let worker = guard.worker_id().position();
+            let _held = self.hold_for_collection(worker);
+            let site = Site { tables: &tables, min_rts: self.clocks.min_rts(), worker, guard };
             let mut reclaimer = Reclaimer::default();
             reclaimer.drain(&self.orphans, &site);
             reclaimer.tell(&self.clocks, site.worker);
@@ -108,7 +117,7 @@ impl<R: Redo> Cicada<R> {
         let clocks = Clocks::new(&options, shape, OWN_SLOTS + common.memory.max_workers);
         let shared = Arc::new(Shared {
             keeper: Arc::new(Keeper::new(&memory)?),
-            renewal: Renewal::new(clocks.bound()),
+            renewal: Renewal::default(),
             absences: Absences::new(clocks.min_rts()),
             clocks,
             regulation: Regulation::new(&options, ceiling_ns),

@@ -19,8 +19,8 @@ use polychron_base::key::EncodedKey;
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{OwnedKey, Place};
 use polychron_memory::Guard;
-use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, Ordering, fence};
+use polychron_sync::{Backoff, Mutex};
 
 use super::clocks::Clocks;
 use super::record::{Link, Record, Status, Version};
@@ -237,21 +237,36 @@ impl Reclaimer {
         }
     }
 
-    /// Collects a record that stays.
+    /// Collects a record that stays, and waits for whoever does just now.
     pub(super) fn collect_in_place(&mut self, record: Record, store: &Store, site: &Site<'_>) {
-        // What cannot be collected now is no older in the next round.
-        let _ = self.collect_latched(record, store, site, Leaving::No::<&[u8]>);
+        self.collect_behind_others(record, store, site, Leaving::No::<&[u8]>);
     }
 
-    /// Collects a record that a key of the index leads to, queued or not.
+    /// The same with a record that a key of the index leads to, queued or not.
     pub(super) fn collect_now<K: EncodedKey>(&mut self, record: Record, store: &Store, site: &Site<'_>, key: K) {
-        // What cannot be collected now is no older in the next round.
-        let _ = self.collect_key(record, store, site, key);
+        if leads_to(store, key, record, site) {
+            self.collect_behind_others(record, store, site, Leaving::Key(key));
+        }
+    }
+
+    fn collect_behind_others<K: EncodedKey>(
+        &mut self,
+        record: Record,
+        store: &Store,
+        site: &Site<'_>,
+        leaving: Leaving<K>,
+    ) {
+        let mut backoff = Backoff::new();
+        while !record.try_latch() {
+            backoff.wait();
+        }
+        // What stays now is no older in the next round.
+        let _ = self.clean(record, store, site, leaving);
+        record.unlatch();
     }
 
     fn collect_key<K: EncodedKey>(&mut self, record: Record, store: &Store, site: &Site<'_>, key: K) -> Outcome {
-        // The record may be closed already, and its place serve another key.
-        if store.index().get(key, site.guard).handle != Some(record.handle()) {
+        if !leads_to(store, key, record, site) {
             return Outcome::Done;
         }
         self.collect_latched(record, store, site, Leaving::Key(key))
@@ -388,6 +403,11 @@ impl Reclaimer {
             }
         }
     }
+}
+
+/// Whether a key leads to the record: it may be closed already, and its place serve another key.
+fn leads_to<K: EncodedKey>(store: &Store, key: K, record: Record, site: &Site<'_>) -> bool {
+    store.index().get(key, site.guard).handle == Some(record.handle())
 }
 
 /// Frees the versions of a list that was cut off: nobody can hold them.

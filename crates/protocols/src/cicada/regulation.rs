@@ -135,6 +135,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "long arithmetic of one thread shows an interpreter nothing")]
     fn the_climb_finds_the_top_and_stays_there() {
         let regulation = Regulation::new(&Options::default(), 64_000);
         let (mut now_ns, mut commits) = (0, 0);
@@ -148,6 +149,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "long arithmetic of one thread shows an interpreter nothing")]
     fn the_course_is_thinned_evenly() {
         let regulation = Regulation::new(&Options::default(), 64_000);
         for round in 1..=3 * KEPT as u64 {

@@ -2,10 +2,10 @@
 //! lie half its numbers ahead of them, where early and late change places.
 //!
 //! Whenever the clock has gone on by a sixteenth of its numbers, the worker that notices goes through all records: it collects
-//! them, and rewrites what is older than an eighth. Nobody begins a transaction when the last round, or the horizon, lies a
-//! quarter behind. So at any time a visible version, a read timestamp that counts, and everything that runs are less than half
-//! the numbers old, however narrow the clock is and however slow a worker. With 56 bits of nanoseconds a round is due after
-//! 52 days.
+//! them, and rewrites what is older than an eighth. Nobody begins a transaction when the last round, or the horizon, lies three
+//! sixteenths behind (the clocks' *limit*). So at any time a visible version, a read timestamp that counts, and everything that runs
+//! are less than half the numbers old, however narrow the clock is, however slow a worker or a leader, and however long nobody
+//! was there while time went on. `docs/protocols/cicada.md` proves it. With 55 bits of nanoseconds a round is due after 26 days.
 
 use std::sync::{PoisonError, TryLockError};
 
@@ -19,51 +19,40 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{Backoff, Mutex};
 
 use super::protocol::Shared;
-use super::reclaim::Site;
+use super::reclaim::{Reclaimer, Site};
 use super::record::{Record, Version, search};
 use super::steps::{Point, Step};
 use super::table::Store;
 use super::transaction::CicadaTransaction;
 use super::worker::State;
 
-/// The rounds.
-#[derive(Debug)]
+/// The rounds. When the last one began, the clocks know.
+#[derive(Debug, Default)]
 pub(super) struct Renewal {
-    /// The clock when the last round began.
-    began: AtomicU64,
     rounds: AtomicU64,
     working: Mutex<()>,
 }
 
 impl Renewal {
-    /// No round so far, at this clock.
-    pub(super) fn new(clock: u64) -> Self {
-        Self { began: AtomicU64::new(clock), rounds: AtomicU64::new(0), working: Mutex::default() }
-    }
-
     /// How many rounds were made.
     pub(super) fn rounds(&self) -> u64 {
         self.rounds.load(Ordering::Relaxed)
     }
+}
 
-    /// How far the clock has gone on since the last round began, in shares of `1 / parts` of its numbers.
-    #[inline]
-    fn is_past(&self, clock: u64, numbers: u64, parts: u64) -> bool {
-        // Acquire: pairs with the release in `renew`: what the round wrote is seen.
-        clock.saturating_sub(self.began.load(Ordering::Acquire)) > numbers / parts
+/// Makes a round if one is due and nobody is at it. The worker runs no transaction.
+#[inline]
+pub(super) fn keep_up<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
+    if is_due(shared, state) {
+        try_round(shared, state, local);
     }
 }
 
-/// Makes a round if one is due, and waits where going on would not be safe. The worker runs no transaction.
+/// Whether the clock has gone on by a sixteenth of its numbers since the last round began.
 #[inline]
-pub(super) fn keep_up<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
-    let numbers = shared.clocks.shape.clock_numbers();
-    if shared.renewal.is_past(clock(shared, state), numbers, 16) {
-        keep_up_slowly(shared, state, local, numbers);
-    }
-    if shared.clocks.lag() > numbers / 4 && !left_out(Step::HoldBack) {
-        wait_for_horizon(shared, numbers);
-    }
+fn is_due<R: Redo>(shared: &Shared<R>, state: &State) -> bool {
+    let clocks = &shared.clocks;
+    clock(shared, state).saturating_sub(clocks.renewed()) > clocks.shape.sixteenths(1)
 }
 
 /// A reading that none of the worker's timestamps is ahead of so far.
@@ -72,39 +61,41 @@ fn clock<R: Redo>(shared: &Shared<R>, state: &State) -> u64 {
     state.clock.ahead().max(shared.clocks.bound())
 }
 
+/// Waits until the worker may begin a transaction again: until the horizon and the last round have come near enough. A clock
+/// that has gone on without them, because nobody was there or somebody was very slow, is followed in several rounds.
 #[cold]
-fn wait_for_horizon<R: Redo>(shared: &Shared<R>, numbers: u64) {
+pub(super) fn wait_for_limit<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
     let mut backoff = Backoff::new();
-    while shared.clocks.lag() > numbers / 4 {
+    while !shared.clocks.is_admitted(&state.clock) {
         pass(Point::HeldBack);
         shared.clocks.lead();
-        backoff.wait();
+        if !is_due(shared, state) || !try_round(shared, state, local) {
+            backoff.wait();
+        }
     }
 }
 
+/// Makes a round, unless somebody else is at it or has just been.
 #[cold]
-fn keep_up_slowly<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, numbers: u64) {
-    let mut backoff = Backoff::new();
-    while shared.renewal.is_past(clock(shared, state), numbers, 16) {
-        let working = match shared.renewal.working.try_lock() {
-            Ok(working) => working,
-            Err(TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
-            // Somebody else is at it; that is soon enough for a while.
-            Err(TryLockError::WouldBlock) if !shared.renewal.is_past(clock(shared, state), numbers, 4) => return,
-            Err(TryLockError::WouldBlock) => {
-                backoff.wait();
-                continue;
-            }
-        };
-        if shared.renewal.is_past(clock(shared, state), numbers, 16) {
-            renew(shared, state, local, numbers);
-        }
-        drop(working);
+fn try_round<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) -> bool {
+    let _working = match shared.renewal.working.try_lock() {
+        Ok(working) => working,
+        Err(TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
+        Err(TryLockError::WouldBlock) => return false,
+    };
+    // A round takes place where everybody can be by now, not where time may have gone on to.
+    shared.clocks.lead();
+    let time = state.clock.fall_back(shared.clocks.bound());
+    let is_due = is_due(shared, state);
+    if is_due {
+        renew(shared, state, local);
     }
+    state.clock.catch_up(time);
+    is_due
 }
 
 /// A round over all records.
-fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, numbers: u64) {
+fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
     let began = clock(shared, state);
     let guard = local.pin();
     // SAFETY: the guard stands until the round is over, and those of its transactions are not renewed.
@@ -113,9 +104,11 @@ fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, numbers:
     for table in tables.iter().flatten() {
         for store in std::iter::once(&table.primary).chain(table.secondaries()) {
             if !left_out(Step::RenewReadiness) {
+                let _held = shared.clocks.hold(state.worker);
                 store.renew_ready_from(shared.clocks.min_rts());
             }
-            let mut round = Round { shared, state, local, guard: &guard, store, oldest: numbers / 8 };
+            let oldest = shared.clocks.shape.sixteenths(2);
+            let mut round = Round { shared, state, local, guard: &guard, store, oldest };
             if let Some(nodes) = &store.versioned {
                 round.renew_places(true, |visit| nodes.for_each(visit));
                 round.renew_places(false, |visit| store.records.for_each(visit));
@@ -128,11 +121,11 @@ fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, numbers:
         }
     }
     if !left_out(Step::RenewAbsences) {
+        let _held = shared.clocks.hold(state.worker);
         shared.absences.refresh(shared.clocks.min_rts());
     }
     shared.renewal.rounds.fetch_add(1, Ordering::Relaxed);
-    // Release: pairs with the acquire in `is_past`.
-    shared.renewal.began.store(began, Ordering::Release);
+    shared.clocks.set_renewed(began);
 }
 
 /// A round through one index.
@@ -149,21 +142,23 @@ struct Round<'r, R: Redo> {
 impl<R: Redo> Round<'_, R> {
     /// Collects a record that a key leads to, and rewrites its row until it is young.
     fn renew_entry<K: EncodedKey>(&mut self, record: Record, key: K) {
-        let tables = self.state.tables.keep();
-        let (min_rts, worker) = (self.shared.clocks.min_rts(), self.state.worker);
-        let site = Site { tables: &tables, min_rts, worker, guard: self.guard };
-        self.state.reclaimer.collect_now(record, self.store, &site, key);
+        self.collect(|reclaimer, store, site| reclaimer.collect_now(record, store, site, key));
         self.rewrite(record, false);
+    }
+
+    fn collect(&mut self, work: impl FnOnce(&mut Reclaimer, &Store, &Site<'_>)) {
+        let (tables, worker) = (self.state.tables.keep(), self.state.worker);
+        let _held = self.shared.clocks.hold(worker);
+        let site = Site { tables: &tables, min_rts: self.shared.clocks.min_rts(), worker, guard: self.guard };
+        work(&mut self.state.reclaimer, self.store, &site);
     }
 
     /// The same for the places of an array, rows' or nodes' of a multi-version index; what is deleted there leaves by itself.
     fn renew_places(&mut self, is_node: bool, for_each: impl Fn(&mut dyn FnMut(Record))) {
-        let tables = self.state.tables.keep();
-        let (min_rts, worker) = (self.shared.clocks.min_rts(), self.state.worker);
-        let site = Site { tables: &tables, min_rts, worker, guard: self.guard };
-        for_each(&mut |record| self.state.reclaimer.collect_in_place(record, self.store, &site));
+        self.collect(|reclaimer, store, site| for_each(&mut |record| reclaimer.collect_in_place(record, store, site)));
+        let worker = self.state.worker;
         // One moment for all, so that a round costs few timestamps, however many places there are.
-        let timestamp = self.shared.clocks.begin(worker, &mut self.state.clock);
+        let timestamp = self.shared.clocks.begin_in_round(worker, &mut self.state.clock);
         let mut old = Vec::new();
         for_each(&mut |record| {
             let seen = search(record, timestamp, None, true);
@@ -181,7 +176,7 @@ impl<R: Redo> Round<'_, R> {
         let (shared, oldest) = (self.shared, self.oldest);
         let mut backoff = Backoff::new();
         loop {
-            let timestamp = shared.clocks.begin(self.state.worker, &mut self.state.clock);
+            let timestamp = shared.clocks.begin_in_round(self.state.worker, &mut self.state.clock);
             let guard = self.local.pin();
             let mut transaction = CicadaTransaction::new(shared, self.state, guard, timestamp, Mode::ReadWrite);
             let seen = search(record, timestamp, None, true);

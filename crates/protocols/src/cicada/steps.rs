@@ -130,8 +130,10 @@ named! {
         RenewAbsences,
         /// So is the moment from which an index is complete.
         RenewReadiness,
-        /// Nobody begins when a reader is a quarter of the clock's numbers behind.
+        /// Nobody begins when the horizon, or the last round of renewal, is too far behind.
         HoldBack,
+        /// Who collects holds the horizon by which it does.
+        HoldToCollect,
         /// An operation that fails on its way is undone.
         UndoOperations,
         /// A unique secondary key that is taken is a duplicate.
@@ -164,7 +166,9 @@ named! {
         Counted,
         /// A node of a multi-version index has led to a record that was not looked at yet.
         Led,
-        /// A transaction is held back because a reader is too far behind.
+        /// A transaction is held back because a reader, a round, or the leader is too far behind.
         HeldBack,
+        /// A worker knows up to when it collects, and has collected nothing yet.
+        Collecting,
     }
 }

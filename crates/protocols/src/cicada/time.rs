@@ -3,33 +3,49 @@
 
 #[cfg(not(any(loom, shuttle, miri)))]
 use polychron_base::clock::{Clock, SystemClock};
-#[cfg(any(loom, shuttle, miri))]
+#[cfg(any(test, loom, shuttle, miri))]
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
 /// How long a look takes there.
-#[cfg(any(loom, shuttle, miri))]
+#[cfg(any(test, loom, shuttle, miri))]
 const LOOK_NS: u64 = 100;
 
 /// The time since the database was opened.
 #[derive(Debug)]
-pub(super) struct Time(#[cfg(not(any(loom, shuttle, miri)))] SystemClock, #[cfg(any(loom, shuttle, miri))] AtomicU64);
+pub(super) struct Time {
+    #[cfg(not(any(loom, shuttle, miri)))]
+    clock: SystemClock,
+    /// What has passed by looks, or because a test says so.
+    #[cfg(any(test, loom, shuttle, miri))]
+    passed_ns: AtomicU64,
+}
 
 impl Time {
     /// Begins now.
     pub(super) fn new() -> Self {
-        #[cfg(not(any(loom, shuttle, miri)))]
-        return Self(SystemClock::new());
-        #[cfg(any(loom, shuttle, miri))]
-        Self(AtomicU64::new(LOOK_NS))
+        Self {
+            #[cfg(not(any(loom, shuttle, miri)))]
+            clock: SystemClock::new(),
+            #[cfg(any(test, loom, shuttle, miri))]
+            passed_ns: AtomicU64::new(LOOK_NS),
+        }
     }
 
     /// Nanoseconds since then.
     #[inline]
     pub(super) fn now_ns(&self) -> u64 {
-        #[cfg(not(any(loom, shuttle, miri)))]
-        return self.0.now_ns();
-        #[cfg(any(loom, shuttle, miri))]
         // Relaxed: a reading orders nothing.
-        self.0.fetch_add(LOOK_NS, Ordering::Relaxed)
+        #[cfg(any(loom, shuttle, miri))]
+        return self.passed_ns.fetch_add(LOOK_NS, Ordering::Relaxed);
+        #[cfg(all(test, not(any(loom, shuttle, miri))))]
+        return self.clock.now_ns() + self.passed_ns.load(Ordering::Relaxed);
+        #[cfg(not(any(test, loom, shuttle, miri)))]
+        self.clock.now_ns()
+    }
+
+    /// Lets time pass at once.
+    #[cfg(test)]
+    pub(super) fn pass(&self, ns: u64) {
+        self.passed_ns.fetch_add(ns, Ordering::Relaxed);
     }
 }

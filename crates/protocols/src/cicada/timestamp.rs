@@ -60,6 +60,18 @@ impl Shape {
         1 << (u64::BITS - self.clock_shift)
     }
 
+    /// So many sixteenths of them.
+    #[inline]
+    pub(super) const fn sixteenths(self, count: u64) -> u64 {
+        self.clock_numbers() / 16 * count
+    }
+
+    /// The reading of which a timestamp was made: the latest one that is not after `near`.
+    #[inline]
+    pub(super) const fn reading(self, timestamp: Timestamp, near: u64) -> u64 {
+        near - (near.wrapping_sub(timestamp.0 >> self.clock_shift) & (self.clock_numbers() - 1))
+    }
+
     /// The era of a reading: how often the clock has wrapped around before it (§3.1).
     #[inline]
     pub(super) const fn era(self, clock: u64) -> u64 {

@@ -169,12 +169,13 @@ impl<R: Redo> Worker for CicadaWorker<R> {
         // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
         unsafe { state.tables.renew(&shared.catalog) };
         shared.lead(shared.clocks.now_ns());
+        let held = shared.hold_for_collection(state.worker);
         let site =
             Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard: &guard };
         state.reclaimer.drain(&shared.orphans, &site);
         state.reclaimer.tell(&shared.clocks, state.worker);
         thin(shared, &mut state.reclaimer, &mut state.buffers.moments, usize::MAX, &site);
-        drop(guard);
+        drop((held, guard));
         local.collect();
     }
 }
@@ -237,7 +238,12 @@ impl<'w, R: Redo> Session<'w, R> {
             maintain(shared, state, local, &guard, interval_ns);
         }
         let timestamp = match mode {
-            Mode::ReadWrite => shared.clocks.begin(state.worker, &mut state.clock),
+            Mode::ReadWrite => loop {
+                match shared.clocks.begin(state.worker, &mut state.clock) {
+                    Some(timestamp) => break timestamp,
+                    None => super::renewal::wait_for_limit(shared, state, local),
+                }
+            },
             Mode::Snapshot => shared.clocks.begin_snapshot(state.worker),
         };
         CicadaTransaction::new(shared, state, guard, timestamp, mode)
@@ -267,10 +273,13 @@ fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard
     if shared.clocks.is_due(state.clock.now_ns, interval_ns) {
         shared.lead(state.clock.now_ns);
     }
+    let held = shared.hold_for_collection(state.worker);
     let site = Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard };
+    pass(Point::Collecting);
     state.reclaimer.step(COLLECTED_AT_ONCE, &site);
     state.reclaimer.tell(&shared.clocks, state.worker);
     thin(shared, &mut state.reclaimer, &mut state.buffers.moments, COLLECTED_AT_ONCE, &site);
+    drop(held);
     super::renewal::keep_up(shared, state, local);
 }
 
@@ -283,7 +292,7 @@ fn thin<R: Redo>(
     site: &Site<'_>,
 ) {
     if shared.clocks.readers_lag() > shared.options.thinning_after.as_nanos() as u64 {
-        let settled = shared.clocks.held_moments(moments);
+        let settled = shared.clocks.held_moments(site.worker, moments);
         reclaimer.thin(limit, settled, moments, site);
     }
 }

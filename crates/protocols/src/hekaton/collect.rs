@@ -82,7 +82,7 @@ pub(super) struct Orphans {
 }
 
 /// What is left of a record.
-enum Left {
+pub(super) enum Left {
     /// Nothing to collect.
     Clean,
     /// Something that is over at this moment and still seen.
@@ -240,7 +240,7 @@ fn unlink(record: Record, tombstone: &Tombstone, tables: &[Option<Arc<HekatonTab
 }
 
 /// Collects one record.
-fn collect(record: Record, is_tombstone: bool, held: &Held, guard: &Guard<'_>) -> Left {
+pub(super) fn collect(record: Record, is_tombstone: bool, held: &Held, guard: &Guard<'_>) -> Left {
     if !record.try_collect() {
         return Left::Busy;
     }

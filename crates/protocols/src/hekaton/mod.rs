@@ -17,6 +17,8 @@ mod collect;
 mod commit;
 mod fill;
 mod level;
+#[cfg(all(test, loom))]
+mod model;
 mod options;
 mod protocol;
 mod rows;

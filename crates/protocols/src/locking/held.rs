@@ -4,13 +4,17 @@
 //! which names are held, so that a lock that is held already costs no look at the shared table.
 
 use polychron_base::Error;
+use polychron_engine::mutations::pass;
 use polychron_engine::stores::Place;
+use polychron_sync::Backoff;
 
 use super::locks::{Answer, LockTable, Request};
 use super::ranges::Wish;
+use super::steps::Point;
+use super::wounds::{Patience, Wounds};
 
 /// Requests that are allocated at a time; they never move.
-const CHUNK: usize = 64;
+pub(super) const CHUNK: usize = 64;
 
 /// A lock by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +39,14 @@ pub(super) struct Held {
     requests: Vec<Box<[Request]>>,
     slots: Vec<Slot>,
     era: u32,
-    /// Given to every request, to find out when a thread would wait for itself.
-    thread: u64,
+    /// Who it is, in every request.
+    pub(super) own: Wounds,
 }
 
 impl Default for Held {
     fn default() -> Self {
-        Self { locks: Vec::new(), requests: Vec::new(), slots: vec![Slot::default(); 64], era: 1, thread: 0 }
+        let slots = vec![Slot::default(); 64];
+        Self { locks: Vec::new(), requests: Vec::new(), slots, era: 1, own: Wounds::default() }
     }
 }
 
@@ -95,24 +100,23 @@ impl Held {
         self.find(name).is_some()
     }
 
-    /// The thread whose transaction this is from now on.
-    pub(super) fn begin(&mut self) {
+    /// A transaction of this age begins, in this thread.
+    pub(super) fn begin(&mut self, age: u64) {
         debug_assert!(self.locks.is_empty(), "the transaction before gave its locks back");
-        self.thread = super::locks::this_thread();
+        self.own.begin(age);
     }
 
-    /// Takes a lock that is not held, or makes a shared one exclusive; waits for it where `wait` says so, which is for locks
+    /// Takes a lock that is not held, or makes a shared one exclusive; waits for it as `patience` says. Who queues asks for locks
     /// that are not held. `false`: it cannot be had now.
     ///
     /// # Errors
-    /// [`Error::Unsupported`]: the wait would be for this same thread.
+    /// [`Error::Unsupported`]: who queues would wait for this same thread.
     #[inline]
-    pub(super) fn take(&mut self, table: &LockTable, lock: Lock, wait: bool) -> Result<bool, Error> {
+    pub(super) fn take(&mut self, table: &LockTable, lock: Lock, patience: Patience) -> Result<bool, Error> {
         let Lock { name, exclusive } = lock;
         if let Some(position) = self.find(name) {
             if exclusive && !self.locks[position].exclusive {
-                // SAFETY: the request is granted, as all that are noted.
-                if !unsafe { table.upgrade(self.request(position), name) } {
+                if !self.upgrade(table, position, patience) {
                     return Ok(false);
                 }
                 self.locks[position].exclusive = true;
@@ -125,12 +129,17 @@ impl Held {
         }
         let request = self.request(position);
         // SAFETY: the request is above the stack's top, so in no list; it is taken out before it is used again.
-        match unsafe { table.ask(request, name, exclusive, self.thread, wait) } {
+        match unsafe { table.ask(request, lock, self.own.asker(), patience) } {
             Answer::Granted => {}
-            Answer::Queued => table.wait(request),
-            Answer::Own if wait => {
-                return Err(own_wait());
+            Answer::Queued if patience == Patience::Wound => {
+                pass(Point::Queued);
+                // SAFETY: the request is in the table.
+                if !unsafe { table.wait_by_age(request, name, &self.own) } {
+                    return Ok(false);
+                }
             }
+            Answer::Queued => table.wait(request),
+            Answer::Own if patience == Patience::Queue => return Err(own_wait()),
             Answer::Refused | Answer::Own => return Ok(false),
         }
         self.locks.push(lock);
@@ -140,6 +149,20 @@ impl Held {
             self.note(name, position);
         }
         Ok(true)
+    }
+
+    /// Makes a shared lock exclusive.
+    fn upgrade(&self, table: &LockTable, position: usize, patience: Patience) -> bool {
+        let (request, name) = (self.request(position), self.locks[position].name);
+        let mut backoff = Backoff::new();
+        loop {
+            // SAFETY: the request is granted, as all that are noted.
+            match unsafe { table.upgrade(request, name, self.own.asker(), patience) } {
+                Answer::Granted => return true,
+                Answer::Refused if patience == Patience::Wound && !self.own.wounded() => backoff.wait(),
+                _ => return false,
+            }
+        }
     }
 
     /// Gives all locks back.

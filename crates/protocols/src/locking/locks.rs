@@ -7,23 +7,31 @@
 //! names in the order in which they came. A request is granted when none before it, of the same name, is incompatible,
 //! whether that one is granted or waits: so nobody is overtaken for ever. Whoever takes a request out grants what can be
 //! granted then. Requests lie in their workers' pools; others touch them under the bucket's latch only, `granted` aside.
+//!
+//! Who waits by age comes before the younger ones that wait, and looks at the list again from time to time, so that whoever has come before it meanwhile is wounded, too: one
+//! that made its shared lock exclusive, say.
 
 use std::cell::UnsafeCell;
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null, null_mut};
 
+use polychron_engine::lazy::Condition;
 use polychron_engine::mutations::left_out;
 use polychron_sync::Backoff;
 use polychron_sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+use super::held::Lock;
 use super::steps::Step;
+use super::wounds::{Asker, Patience, Wounds};
 
 /// What a request says, under the latch of its bucket.
 #[derive(Debug)]
 struct Said {
     next: *mut Request,
     name: u64,
-    thread: u64,
+    asker: Asker,
     exclusive: bool,
+    /// What a condition lock holds; null in other requests. A condition lock is in nobody's way.
+    condition: *const Condition,
 }
 
 /// A wish for a lock, or the lock.
@@ -41,7 +49,7 @@ unsafe impl Sync for Request {}
 
 impl Default for Request {
     fn default() -> Self {
-        let said = Said { next: null_mut(), name: 0, thread: 0, exclusive: false };
+        let said = Said { next: null_mut(), name: 0, asker: Asker::nobody(), exclusive: false, condition: null() };
         Self { said: UnsafeCell::new(said), granted: AtomicBool::new(false) }
     }
 }
@@ -99,8 +107,8 @@ impl Drop for Latched<'_> {
 }
 
 impl Latched<'_> {
-    /// Calls `visit` with the requests of a name in their order, until it says `false`; answers the bucket's last request
-    /// if it never did.
+    /// Calls `visit` with the requests of a name in their order, until it says `false`; answers the request before that one in the
+    /// bucket, or the bucket's last.
     #[inline]
     fn each(&self, name: u64, mut visit: impl FnMut(&Request) -> bool) -> *mut Request {
         let (mut last, mut at) = (null_mut(), self.first);
@@ -116,15 +124,18 @@ impl Latched<'_> {
         last
     }
 
+    /// Puts a request behind another one, or first.
     #[inline]
-    fn append(&mut self, last: *mut Request, request: &Request) {
+    fn insert(&mut self, before: *mut Request, request: &Request) {
         let added = std::ptr::from_ref(request).cast_mut();
-        // SAFETY: `last` is in the list of the latched bucket.
-        match unsafe { last.as_ref() } {
+        // SAFETY: `before` is in the list of the latched bucket.
+        let link = match unsafe { before.as_ref() } {
             // SAFETY: as above.
-            Some(last) => unsafe { last.said() }.next = added,
-            None => self.first = added,
-        }
+            Some(before) => &mut unsafe { before.said() }.next,
+            None => &mut self.first,
+        };
+        // SAFETY: the request is its owner's, who has latched the bucket.
+        unsafe { request.said() }.next = std::mem::replace(link, added);
     }
 
     #[inline]
@@ -191,32 +202,41 @@ impl LockTable {
     /// # Safety
     /// The request is the caller's and in no list. Until [`LockTable::release`] it stays where it is.
     #[inline]
-    pub(super) unsafe fn ask(&self, request: &Request, name: u64, exclusive: bool, thread: u64, wait: bool) -> Answer {
+    pub(super) unsafe fn ask(&self, request: &Request, lock: Lock, asker: Asker, patience: Patience) -> Answer {
+        let Lock { name, exclusive } = lock;
         let mut bucket = self.latch(name);
         let (mut blocked, mut own) = (false, false);
-        let last = bucket.each(name, |other| {
+        let before = bucket.each(name, |other| {
+            let waits = !other.granted.load(Ordering::Relaxed);
             // SAFETY: `each` visits requests of the latched bucket.
             let other = unsafe { other.said() };
-            if exclusive || other.exclusive {
-                blocked = true;
-                own |= other.thread == thread;
+            if patience == Patience::Wound && waits && asker.is_older(other.asker) {
+                return false;
             }
-            wait || !blocked
+            if other.blocks(exclusive) {
+                blocked = true;
+                own |= other.asker.thread == asker.thread;
+                if patience == Patience::Wound {
+                    // SAFETY: the other's request is in the latched bucket.
+                    unsafe { asker.wound(other.asker) };
+                }
+            }
+            patience != Patience::Refuse || !blocked
         });
         if own {
             return Answer::Own;
         }
-        if blocked && !wait {
+        if blocked && patience == Patience::Refuse {
             return Answer::Refused;
         }
         // SAFETY: the request is the caller's, and in no list yet.
-        *unsafe { request.said() } = Said { next: null_mut(), name, thread, exclusive };
+        *unsafe { request.said() } = Said { next: null_mut(), name, asker, exclusive, condition: null() };
         request.granted.store(!blocked, Ordering::Relaxed);
-        bucket.append(last, request);
+        bucket.insert(before, request);
         if blocked { Answer::Queued } else { Answer::Granted }
     }
 
-    /// Waits until a queued request is granted.
+    /// Waits until a queued request is granted, which it will be.
     pub(super) fn wait(&self, request: &Request) {
         let mut backoff = Backoff::new();
         // Acquire: pairs with the release in `release`, so that what the last holder did is seen.
@@ -225,23 +245,81 @@ impl LockTable {
         }
     }
 
-    /// Makes a shared lock exclusive, if nobody else holds it. Who waits for it goes on waiting.
+    /// Waits until a queued request is granted, and wounds who is younger and before it. `false`: it was wounded itself, and the
+    /// request is in no list any more.
+    ///
+    /// # Safety
+    /// The request is the caller's, and in the table.
+    pub(super) unsafe fn wait_by_age(&self, request: &Request, name: u64, own: &Wounds) -> bool {
+        let mut backoff = Backoff::new();
+        // Acquire: pairs with the release in `release`.
+        while !request.granted.load(Ordering::Acquire) {
+            if own.wounded() {
+                // SAFETY: as the caller promises. If it was granted meanwhile, it is given back.
+                unsafe { self.release(request, name) };
+                return false;
+            }
+            backoff.wait();
+            if backoff.is_yielding() {
+                self.wound_before(request, name, own.asker());
+            }
+        }
+        true
+    }
+
+    /// Wounds whoever is younger, has a request before this one, and is in its way.
+    fn wound_before(&self, request: &Request, name: u64, asker: Asker) {
+        let bucket = self.latch(name);
+        // SAFETY: the bucket is latched.
+        let exclusive = unsafe { request.said() }.exclusive;
+        bucket.each(name, |other| {
+            if std::ptr::eq(other, request) {
+                return false;
+            }
+            // SAFETY: `each` visits requests of the latched bucket.
+            let other = unsafe { other.said() };
+            if other.blocks(exclusive) {
+                // SAFETY: the other's request is in the latched bucket.
+                unsafe { asker.wound(other.asker) };
+            }
+            true
+        });
+    }
+
+    /// Makes a shared lock exclusive, if nobody else holds it. Who waits for it goes on waiting. Where `patience` says so, the
+    /// younger ones that hold it are wounded.
     ///
     /// # Safety
     /// The request is the caller's, and granted.
-    pub(super) unsafe fn upgrade(&self, request: &Request, name: u64) -> bool {
+    pub(super) unsafe fn upgrade(&self, request: &Request, name: u64, asker: Asker, patience: Patience) -> Answer {
         let bucket = self.latch(name);
-        let mut alone = true;
+        let mut answer = Answer::Granted;
         bucket.each(name, |other| {
-            alone = std::ptr::eq(other, request) || !other.granted.load(Ordering::Relaxed);
-            alone
+            if std::ptr::eq(other, request) || !other.granted.load(Ordering::Relaxed) {
+                return true;
+            }
+            // SAFETY: `each` visits requests of the latched bucket.
+            let other = unsafe { other.said() };
+            if !other.blocks(true) {
+                return true;
+            }
+            if answer != Answer::Own {
+                answer = if other.asker.thread == asker.thread { Answer::Own } else { Answer::Refused };
+            }
+            if patience == Patience::Wound {
+                // SAFETY: the other's request is in the latched bucket.
+                unsafe { asker.wound(other.asker) };
+            }
+            true
         });
-        alone |= left_out(Step::UpgradeAlone);
-        if alone {
+        if left_out(Step::UpgradeAlone) {
+            answer = Answer::Granted;
+        }
+        if answer == Answer::Granted {
             // SAFETY: the bucket is latched.
             unsafe { request.said() }.exclusive = true;
         }
-        alone
+        answer
     }
 
     /// Gives a lock back, and grants what it was in the way of.
@@ -252,10 +330,74 @@ impl LockTable {
     pub(super) unsafe fn release(&self, request: &Request, name: u64) {
         let mut bucket = self.latch(name);
         bucket.take_out(request);
-        let mut first = true;
+        bucket.grant(name);
+    }
+
+    /// Makes a shared lock a condition lock, and grants what it was in the way of.
+    ///
+    /// # Safety
+    /// The request is the caller's, and granted. The condition stays as it is until the request is given back.
+    pub(super) unsafe fn become_condition(&self, request: &Request, name: u64, condition: NonNull<Condition>) {
+        let bucket = self.latch(name);
+        // SAFETY: the bucket is latched.
+        unsafe { request.said() }.condition = condition.as_ptr();
+        bucket.grant(name);
+    }
+
+    /// Calls `visit` with the conditions that others hold at a name.
+    #[inline]
+    pub(super) fn conditions(&self, name: u64, own: Asker, mut visit: impl FnMut(&Condition)) {
+        let bucket = self.latch(name);
         bucket.each(name, |other| {
             // SAFETY: `each` visits requests of the latched bucket.
-            let exclusive = unsafe { other.said() }.exclusive;
+            let other = unsafe { other.said() };
+            // SAFETY: a condition in a list stays as it is, as `become_condition` asks for.
+            if let Some(condition) = unsafe { other.condition.as_ref() }
+                && !other.asker.is(own)
+            {
+                visit(condition);
+            }
+            true
+        });
+    }
+
+    /// Whether a condition is still held at a name; its holder is wounded, if it is younger.
+    pub(super) fn confront(&self, name: u64, address: usize, own: Asker) -> Answer {
+        let bucket = self.latch(name);
+        let mut answer = Answer::Granted;
+        bucket.each(name, |other| {
+            // SAFETY: `each` visits requests of the latched bucket.
+            let other = unsafe { other.said() };
+            if other.condition.addr() == address {
+                answer = if other.asker.thread == own.thread { Answer::Own } else { Answer::Refused };
+                // SAFETY: the other's request is in the latched bucket.
+                unsafe { own.wound(other.asker) };
+            }
+            true
+        });
+        answer
+    }
+}
+
+impl Said {
+    /// Whether it is in the way of another request that comes behind it.
+    #[inline]
+    fn blocks(&self, exclusive: bool) -> bool {
+        self.condition.is_null() && (exclusive || self.exclusive)
+    }
+}
+
+impl Latched<'_> {
+    /// Grants what nothing is in the way of.
+    #[inline]
+    fn grant(&self, name: u64) {
+        let mut first = true;
+        self.each(name, |other| {
+            // SAFETY: `each` visits requests of the latched bucket.
+            let Said { exclusive, condition, .. } = *unsafe { other.said() };
+            if !condition.is_null() {
+                return true;
+            }
             let grantable = first || !exclusive;
             if grantable && !other.granted.load(Ordering::Relaxed) {
                 // Release: pairs with the acquire in `wait`.

@@ -6,7 +6,8 @@
 //! and gives all locks back at its end. Ranges that were scanned are locked, too, so that no key comes into them. An undo log
 //! puts back what a roll-back must. The keys that a procedure declares are locked in one global order, waiting, before it
 //! runs. What it touches beyond them is locked without waiting; where that fails it conflicts, and the next attempt takes all
-//! that this one had reached in the global order beforehand. [`NoWait`] does without the order and the waiting.
+//! that this one had reached in the global order beforehand. [`NoWait`] does without the order and the waiting; with
+//! [`WoundWait`] older transactions wound younger ones that are in their way, and wait for all others.
 //!
 //! **Serial order.** That of the ends of transactions: each holds all its locks at some moment, and gives none back before.
 //! It agrees with real time. Snapshots are transactions that may not write: they are never stale, and hold writers back.
@@ -14,6 +15,8 @@
 //! **Invariants** are on the page `docs/protocols/locking.md`, and where they are relied on: locks in `locks.rs`, ranges in
 //! `ranges.rs`, what a transaction holds in `held.rs`.
 
+mod beneath;
+mod conditions;
 mod fill;
 mod held;
 mod locks;
@@ -28,8 +31,9 @@ mod steps;
 mod table;
 mod transaction;
 mod worker;
+mod wounds;
 
-pub use options::{InOrder, NoWait, Options, Policy};
+pub use options::{Conditional, InOrder, NoWait, Options, Policy, WoundWait};
 pub use protocol::Locking;
 #[doc(hidden)]
 pub use steps::{Point, Step};

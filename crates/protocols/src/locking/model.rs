@@ -9,8 +9,9 @@ use polychron_sync::model::explore;
 use polychron_sync::thread;
 
 use super::held::{Held, Lock};
-use super::locks::LockTable;
+use super::locks::{Answer, LockTable};
 use super::ranges::{Ranges, Wish};
+use super::wounds::{Asker, Patience};
 
 /// Two names in one bucket.
 const NAMES: [u64; 2] = [1, 2];
@@ -28,9 +29,9 @@ impl Rows {
     /// Locks rows in the global order, waiting, and adds one to each; or reads them.
     fn visit(&self, rows: &[usize], exclusive: bool) {
         let mut held = Held::default();
-        held.begin();
+        held.begin(0);
         for &row in rows {
-            let taken = held.take(&self.table, Lock { name: NAMES[row], exclusive }, true);
+            let taken = held.take(&self.table, Lock { name: NAMES[row], exclusive }, Patience::Queue);
             assert!(taken.expect("another thread holds it"));
         }
         rows.iter().for_each(|&row| self.touch(row, exclusive));
@@ -50,9 +51,10 @@ impl Rows {
     /// Takes what it can get at once: a shared lock, then an exclusive one in its place. Whether it got both.
     fn attempt(&self) -> bool {
         let mut held = Held::default();
-        held.begin();
+        held.begin(0);
         let name = NAMES[0];
-        let mut got = |exclusive| held.take(&self.table, Lock { name, exclusive }, false).expect("nothing waits");
+        let mut got =
+            |exclusive| held.take(&self.table, Lock { name, exclusive }, Patience::Refuse).expect("nothing waits");
         let both = got(false) && {
             self.touch(0, false);
             got(true)
@@ -62,6 +64,26 @@ impl Rows {
         }
         held.release(&self.table);
         both
+    }
+
+    /// Locks rows in any order, by age, and adds one to each; again until it is not wounded on its way.
+    fn visit_by_age(&self, rows: [usize; 2], age: u64) -> bool {
+        let mut held = Held::default();
+        loop {
+            held.begin(age);
+            let done = rows.iter().all(|&row| {
+                let lock = Lock { name: NAMES[row], exclusive: true };
+                held.take(&self.table, lock, Patience::Wound).expect("another thread holds it")
+            });
+            if done {
+                rows.iter().for_each(|&row| self.touch(row, true));
+            }
+            held.release(&self.table);
+            if done {
+                return true;
+            }
+            thread::yield_now();
+        }
     }
 
     fn value(&self, row: usize) -> u32 {
@@ -126,11 +148,11 @@ fn scans_and_insertions_see_each_other() {
         let insertion = thread::spawn(move || {
             // Release: as an index makes a key known.
             inserting.1.store(true, Ordering::Release);
-            inserting.0.admits(1, || vec![5])
+            inserting.0.admits(1, Asker::nobody(), Patience::Refuse, || vec![5]) == Answer::Granted
         });
         let scan = thread::spawn(move || {
             use std::ops::Bound::Unbounded;
-            assert!(scanning.0.try_lock(2, Wish::Range(Unbounded, Unbounded)));
+            assert!(scanning.0.try_lock(2, Asker::in_thread(1), Wish::Range(Unbounded, Unbounded)));
             // Acquire: as an index is read.
             scanning.1.load(Ordering::Acquire)
         });
@@ -138,4 +160,12 @@ fn scans_and_insertions_see_each_other() {
         let found = scan.join().expect("it does not panic");
         assert!(found || !admitted, "a phantom");
     });
+}
+
+/// Two that lock the same rows in opposite orders both come to their end: the older one wounds the younger, or waits for nobody.
+#[test]
+fn the_older_one_comes_first() {
+    let older = |rows: &Rows| rows.visit_by_age([0, 1], 1);
+    let younger = |rows: &Rows| rows.visit_by_age([1, 0], 2);
+    beside(older, younger, |rows, _, _| assert_eq!([rows.value(0), rows.value(1)], [2, 2]));
 }

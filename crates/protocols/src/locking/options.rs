@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use super::wounds::Patience;
+
 /// Options of two-phase locking.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -28,7 +30,14 @@ pub trait Policy: Debug + Send + Sync + 'static {
     /// Its line in lists.
     const SUMMARY: &'static str;
     /// Whether locks that are known beforehand are taken in the global order, waiting.
-    const IN_ORDER: bool;
+    const IN_ORDER: bool = false;
+    /// Whether older transactions wound younger ones, and wait while they run.
+    const WOUNDS: bool = false;
+    /// Whether transactions hold conditions, which others respect.
+    const CONDITIONS: bool = false;
+    /// What is done about a lock that somebody else holds while a transaction runs.
+    #[doc(hidden)]
+    const PATIENCE: Patience = if Self::WOUNDS { Patience::Wound } else { Patience::Refuse };
 }
 
 /// Locks that are known beforehand are waited for in one global order.
@@ -50,5 +59,26 @@ impl Policy for NoWait {
     const NAME: &'static str = "locking-no-wait";
     const SUMMARY: &'static str =
         "two-phase locking that never waits for a lock: for short transactions that seldom meet";
-    const IN_ORDER: bool = false;
+}
+
+/// Older transactions wound younger ones that hold what they want, and wait for older ones.
+#[derive(Debug)]
+pub enum WoundWait {}
+
+impl Policy for WoundWait {
+    const NAME: &'static str = "locking-wound-wait";
+    const SUMMARY: &'static str =
+        "two-phase locking, locks as they come, older transactions first: for interactive transactions on hot rows";
+    const WOUNDS: bool = true;
+}
+
+/// As [`WoundWait`], with condition locks: beneath a layer that leaves futures open.
+#[derive(Debug)]
+pub enum Conditional {}
+
+impl Policy for Conditional {
+    const NAME: &'static str = "locking-conditional";
+    const SUMMARY: &'static str = "two-phase locking with condition locks, beneath a layer that leaves futures open";
+    const WOUNDS: bool = true;
+    const CONDITIONS: bool = true;
 }

@@ -9,7 +9,8 @@ use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, Store, StoreTable};
 use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, TableDefinition};
 use polychron_memory::Memory;
-use polychron_sync::Mutex;
+use polychron_sync::atomic::{AtomicU64, Ordering};
+use polychron_sync::{CachePadded, Mutex};
 
 use super::locks::LockTable;
 use super::options::{InOrder, Options, Policy};
@@ -26,8 +27,19 @@ pub(super) struct Shared {
     pub(super) counters: Registry,
     pub(super) keeper: Arc<Keeper>,
     pub(super) locks: LockTable,
+    /// The age of the next transaction, where ages matter.
+    ages: CachePadded<AtomicU64>,
     /// Held while an index is filled.
     pub(super) filling: Mutex<()>,
+}
+
+impl Shared {
+    /// The age of a transaction that begins.
+    #[inline]
+    pub(super) fn draw_age(&self) -> u64 {
+        // Relaxed: ages are only compared with each other.
+        self.ages.fetch_add(1, Ordering::Relaxed)
+    }
 }
 
 /// The protocol. See the module.
@@ -71,6 +83,7 @@ impl<P: Policy> Protocol for Locking<P> {
             counters: Registry::default(),
             keeper,
             locks: LockTable::new(options.buckets),
+            ages: CachePadded::default(),
             filling: Mutex::default(),
         });
         Ok(Arc::new(Self { shared, policy: PhantomData }))

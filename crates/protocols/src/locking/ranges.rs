@@ -15,7 +15,8 @@ use std::ops::Bound;
 use polychron_sync::atomic::{AtomicU64, Ordering, fence};
 use polychron_sync::{Backoff, SpinLatch, publish};
 
-use super::locks::this_thread;
+use super::locks::Answer;
+use super::wounds::{Asker, Patience};
 
 /// A range of keys, or one that is to be inserted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +56,7 @@ impl Wish {
 struct Entry {
     /// The transaction's worker.
     owner: u64,
-    thread: u64,
+    asker: Asker,
     wish: Wish,
 }
 
@@ -69,12 +70,12 @@ pub(super) struct Ranges {
 
 impl Ranges {
     /// Locks a range, unless another transaction's insertion is in the queue that it would exclude.
-    pub(super) fn try_lock(&self, owner: u64, range: Wish) -> bool {
+    pub(super) fn try_lock(&self, owner: u64, asker: Asker, range: Wish) -> bool {
         let mut queue = self.queue.lock();
         if queue.iter().any(|entry| entry.owner != owner && entry.wish.excludes(&range)) {
             return false;
         }
-        queue.push(Entry { owner, thread: this_thread(), wish: range });
+        queue.push(Entry { owner, asker, wish: range });
         // The barrier in it pairs with the one in `admits`.
         publish(&self.count, queue.len() as u64);
         true
@@ -89,31 +90,42 @@ impl Ranges {
         }
     }
 
-    /// Whether no range of another transaction has the key, which is in the index.
+    /// Whether no range of another transaction has the key, which is in the index. Where `patience` says so, the younger ones of
+    /// those that have a range which does are wounded.
     #[inline]
-    pub(super) fn admits(&self, owner: u64, key: impl FnOnce() -> Vec<u8>) -> bool {
+    pub(super) fn admits(&self, owner: u64, asker: Asker, patience: Patience, key: impl FnOnce() -> Vec<u8>) -> Answer {
         // SeqCst: the full barrier that pairs with the one in `try_lock` and `wait_for`: the key is in the index before the count
         // is read.
         fence(Ordering::SeqCst);
         if self.count.load(Ordering::Relaxed) == 0 {
-            return true;
+            return Answer::Granted;
         }
         let key = key();
-        !self.queue.lock().iter().any(|entry| entry.owner != owner && entry.wish.covers(&key))
+        let mut answer = Answer::Granted;
+        let queue = self.queue.lock();
+        for entry in queue.iter().filter(|entry| entry.owner != owner && entry.wish.covers(&key)) {
+            if answer != Answer::Own {
+                answer = if entry.asker.thread == asker.thread { Answer::Own } else { Answer::Refused };
+            }
+            if patience == Patience::Wound {
+                // SAFETY: the other's range is in the latched queue.
+                unsafe { asker.wound(entry.asker) };
+            }
+        }
+        answer
     }
 
     /// Puts wishes into the queue, and waits until nothing is before them that excludes them. `false`: the wait would be for
     /// this same thread.
-    pub(super) fn wait_for<'w>(&self, owner: u64, wishes: impl Iterator<Item = &'w Wish>) -> bool {
+    pub(super) fn wait_for<'w>(&self, owner: u64, asker: Asker, wishes: impl Iterator<Item = &'w Wish>) -> bool {
         let mut queue = self.queue.lock();
-        let thread = this_thread();
-        queue.extend(wishes.map(|wish| Entry { owner, thread, wish: wish.clone() }));
+        queue.extend(wishes.map(|wish| Entry { owner, asker, wish: wish.clone() }));
         // The barrier in it pairs with the one in `admits`.
         publish(&self.count, queue.len() as u64);
         drop(queue);
         let mut backoff = Backoff::new();
         while let Some(other) = self.waits_for(owner) {
-            if other == thread {
+            if other == asker.thread {
                 return false;
             }
             backoff.wait();
@@ -127,7 +139,7 @@ impl Ranges {
         let own = queue.iter().enumerate().filter(|(_, entry)| entry.owner == owner);
         own.flat_map(|(at, entry)| queue[..at].iter().filter(|before| before.wish.excludes(&entry.wish)))
             .find(|before| before.owner != owner)
-            .map(|before| before.thread)
+            .map(|before| before.asker.thread)
     }
 
     /// Takes out what a transaction has here, and keeps it for the next attempt.

@@ -8,8 +8,10 @@ use polychron_engine::stores::{Place, Record, entry_words, key_in_entry, words_o
 use polychron_engine::{Insertion, Projection};
 use polychron_index::Inserted;
 use polychron_schema::{Changes, KeyScratch, RowBuffer, RowMut, RowRef};
+use polychron_sync::Backoff;
 
 use super::held::Lock;
+use super::locks::Answer;
 use super::options::Policy;
 use super::ranges::Wish;
 use super::steps::Step;
@@ -53,7 +55,19 @@ impl<P: Policy> LockingTransaction<'_, P> {
         if self.doomed && !left_out(Step::StayDoomed) { Err(Stop::conflict()) } else { Ok(()) }
     }
 
-    /// Locks a key of an index, present or not, without waiting.
+    /// Whether an older transaction wants what this one has.
+    #[inline]
+    pub(super) fn is_wounded(&self) -> bool {
+        P::WOUNDS && self.state.held.own.wounded() && !left_out(Step::GiveWay)
+    }
+
+    /// Why a lock could not be had.
+    #[cold]
+    pub(super) fn reason(&self) -> Reason {
+        if self.is_wounded() { Reason::Wounded } else { Reason::Locked }
+    }
+
+    /// Locks a key of an index, present or not, and waits for it by age if at all.
     #[inline]
     pub(super) fn lock<K: EncodedKey>(&mut self, index: &Index, key: K, exclusive: bool) -> Result<(), Stop> {
         self.alive()?;
@@ -68,10 +82,10 @@ impl<P: Policy> LockingTransaction<'_, P> {
         if left_out(Step::HoldLocks) {
             self.state.held.release(&self.shared.locks);
         }
-        if self.state.held.take(&self.shared.locks, lock, false)? {
+        if !self.is_wounded() && self.state.held.take(&self.shared.locks, lock, P::PATIENCE)? {
             return Ok(());
         }
-        Err(self.conflict(Reason::Locked, index.store.place, Some(KeyPreview::new(key)), Some(lock)))
+        Err(self.conflict(self.reason(), index.store.place, Some(KeyPreview::new(key)), Some(lock)))
     }
 
     /// The record of a key that is locked, unless it is deleted.
@@ -137,11 +151,18 @@ impl<P: Policy> LockingTransaction<'_, P> {
     /// A key that has just come into the index must be in no range that another transaction has locked.
     #[inline]
     fn respect_ranges<K: EncodedKey>(&mut self, index: &Index, key: K) -> Result<(), Stop> {
-        if index.ranges.admits(self.owner, || bytes_of(key)) || left_out(Step::RespectRanges) {
-            return Ok(());
+        let mut backoff = Backoff::new();
+        loop {
+            let asker = self.state.held.own.asker();
+            match index.ranges.admits(self.owner, asker, P::PATIENCE, || bytes_of(key)) {
+                Answer::Granted => return Ok(()),
+                Answer::Refused if P::WOUNDS && !self.is_wounded() => backoff.wait(),
+                _ if left_out(Step::RespectRanges) => return Ok(()),
+                _ => break,
+            }
         }
         let place = index.store.place;
-        let stop = self.conflict(Reason::Locked, place, Some(KeyPreview::new(key)), None);
+        let stop = self.conflict(self.reason(), place, Some(KeyPreview::new(key)), None);
         if P::IN_ORDER {
             self.state.wanted.wish(place, Wish::Insertion(bytes_of(key)));
         }

@@ -140,7 +140,7 @@ impl<P: Policy> LockingTransaction<'_, P> {
         }
         let range = Wish::Range(owned(scan.lower), owned(scan.upper));
         let place = index.store.place;
-        if index.ranges.try_lock(self.owner, range.clone()) {
+        if index.ranges.try_lock(self.owner, self.state.held.own.asker(), range.clone()) {
             if !self.state.ranges.contains(&place) {
                 self.state.ranges.push(place);
             }

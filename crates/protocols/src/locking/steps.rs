@@ -34,6 +34,14 @@ named! {
         StayDoomed,
         /// A unique secondary key that is taken is a duplicate.
         RefuseDuplicates,
+        /// A condition that was tested is held.
+        HoldConditions,
+        /// Who has written looks for conditions of others.
+        RespectConditions,
+        /// What else such a condition depends on is locked.
+        LockOperands,
+        /// Who is wounded gives way.
+        GiveWay,
         /// A roll-back puts back what was.
         UndoTransactions,
         /// An operation that fails on its way is undone.
@@ -46,5 +54,7 @@ named! {
     pub enum Point {
         /// A scan has collected entries and has not locked them yet.
         Collected,
+        /// A transaction waits for a key, and has wounded who is younger.
+        Queued,
     }
 }

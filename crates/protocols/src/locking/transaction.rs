@@ -77,6 +77,9 @@ impl<'w, P: Policy> LockingTransaction<'w, P> {
                 }
             });
         }
+        if P::CONDITIONS {
+            state.conditions.release(&self.shared.locks);
+        }
         state.held.release(&self.shared.locks);
     }
 }
@@ -97,6 +100,9 @@ impl<P: Policy> Commit for LockingTransaction<'_, P> {
         self.alive()?;
         if !self.state.tables.is_present(&self.shared.catalog) && !left_out(Step::KnowAllIndexes) {
             self.compare_catalogs()?;
+        }
+        if P::CONDITIONS {
+            self.respect_conditions()?;
         }
         let state = &mut *self.state;
         state.log.commit(&Undone(&state.tables), &self.guard);

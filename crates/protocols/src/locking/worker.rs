@@ -14,12 +14,14 @@ use polychron_engine::{Access, Counters, Declare, Interactive, Mode, Procedure, 
 use polychron_memory::Local;
 use polychron_sync::spin_hint;
 
+use super::conditions::Conditions;
 use super::held::{Held, Lock, Wanted, own_wait};
 use super::locks::LockTable;
 use super::options::Policy;
 use super::protocol::Shared;
 use super::table::{Declared, Table, name_of};
 use super::transaction::{Buffers, LockingTransaction};
+use super::wounds::Patience;
 
 /// One thread's way into the database.
 #[derive(Debug)]
@@ -36,6 +38,7 @@ pub(super) struct State {
     pub(super) buffers: Buffers,
     pub(super) log: UndoLog<Place>,
     pub(super) held: Held,
+    pub(super) conditions: Conditions,
     /// The indexes in whose queues the running transaction has something.
     pub(super) ranges: Vec<Place>,
     pub(super) wanted: Wanted,
@@ -45,6 +48,8 @@ pub(super) struct State {
     pub(super) counters: Arc<Counters>,
     hints: Hints,
     random: Random,
+    /// The age of the transaction before, if this one is its next attempt.
+    age: Option<u64>,
 }
 
 /// Receives the keys that a procedure declares.
@@ -69,6 +74,7 @@ impl<P: Policy> LockingWorker<P> {
             buffers: Buffers::default(),
             log: UndoLog::default(),
             held: Held::default(),
+            conditions: Conditions::default(),
             ranges: Vec::new(),
             wanted: Wanted::default(),
             tables: Seen::default(),
@@ -77,6 +83,7 @@ impl<P: Policy> LockingWorker<P> {
             counters: shared.counters.register(),
             hints: Hints::default(),
             random,
+            age: None,
         };
         Self { local, state, shared: Arc::clone(shared), policy: PhantomData }
     }
@@ -102,18 +109,19 @@ impl<P: Policy> LockingWorker<P> {
 /// Takes what is wanted, waiting: ranges and insertions index by index, then keys by their names.
 fn take_wanted(state: &mut State, shared: &Shared, owner: u64) -> Result<(), Error> {
     let State { wanted, held, ranges, tables, .. } = state;
+    let asker = held.own.asker();
     for wishes in wanted.wishes() {
         let place = wishes[0].0;
         // An index that was dropped meanwhile has nothing to wait for.
         let Some(Some(table)) = tables.get(place.table.position()) else { continue };
         let Ok(index) = table.store(place.index) else { continue };
         ranges.push(place);
-        if !index.ranges.wait_for(owner, wishes.iter().map(|(_, wish)| wish)) {
+        if !index.ranges.wait_for(owner, asker, wishes.iter().map(|(_, wish)| wish)) {
             return Err(own_wait());
         }
     }
     for &lock in wanted.in_order() {
-        held.take(&shared.locks, lock, true)?;
+        held.take(&shared.locks, lock, Patience::Queue)?;
     }
     Ok(())
 }
@@ -167,7 +175,8 @@ impl<P: Policy> Interactive for LockingWorker<P> {
         // SAFETY: the transaction holds the guard, and never renews it.
         unsafe { state.tables.renew(&shared.catalog) };
         state.fingers.clear();
-        state.held.begin();
+        let age = if P::WOUNDS { state.age.take().unwrap_or_else(|| shared.draw_age()) } else { 0 };
+        state.held.begin(age);
         debug_assert!(state.log.is_empty(), "the transaction before left something behind");
         let taken = if state.wanted.in_force { take_wanted(state, shared, owner) } else { Ok(()) };
         state.wanted.clear();
@@ -182,12 +191,15 @@ impl<P: Policy> Interactive for LockingWorker<P> {
         self.state.last_abort
     }
 
-    /// The next attempt takes beforehand what this one had reached; where it does not, it waits for a random time below a
-    /// bound that doubles with each conflict in a row.
+    /// The next attempt takes beforehand what this one had reached, or is as old as this one was; where that does not help, it waits
+    /// for a random time below a bound that doubles with each conflict in a row.
     fn back_off(&mut self, attempts: u64) {
         let state = &mut self.state;
         state.wanted.in_force = P::IN_ORDER;
-        if P::IN_ORDER && attempts < 4 {
+        if P::WOUNDS {
+            state.age = Some(state.held.own.age());
+        }
+        if (P::IN_ORDER || P::WOUNDS) && attempts < 4 {
             return;
         }
         // A spin hint takes some 40 ns on common processors; the bound is a matter of scale, not of precision.

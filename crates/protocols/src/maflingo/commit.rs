@@ -17,7 +17,8 @@
 //! The same holds for insertions, whose node latches come before the inserter's own validation.
 
 use polychron_base::error::KeyPreview;
-use polychron_base::{Abort, Error, IndexId, Reason, Stop};
+use polychron_base::key::EncodedKey;
+use polychron_base::{Abort, Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
 use polychron_engine::stores::{OwnedKey, Place};
@@ -26,11 +27,11 @@ use polychron_schema::KeyScratch;
 use polychron_sync::atomic::Ordering;
 
 use super::reclaim::Tombstone;
-use super::record::{Record, Tid};
+use super::record::{Record, State as RecordState, Tid};
 use super::sets::{Kind, Sets};
 use super::steps::{Point, Step};
 use super::tid::TidSource;
-use super::transaction::MaflingoTransaction;
+use super::transaction::{Found, MaflingoTransaction};
 use super::versions::{Superseded, store_at};
 use super::worker::State;
 
@@ -114,7 +115,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             if left_out(Step::LatchWrites) {
                 continue;
             }
-            let Some(state) = group.record.latch(self.state.worker) else {
+            let Some(state) = self.latch_once(group.record) else {
                 self.unlatch(position);
                 return Err(self.conflict(Reason::Latched, place, Some(group.record)));
             };
@@ -130,6 +131,54 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             }
         }
         Ok(())
+    }
+
+    /// Latches a record that may be latched already, by [`Self::latch_row`].
+    #[inline]
+    fn latch_once(&self, record: Record) -> Option<RecordState> {
+        let worker = self.state.worker;
+        if !self.state.latched.is_empty() && record.state().latched_by(worker) {
+            return Some(record.state());
+        }
+        record.latch(worker)
+    }
+
+    /// Latches the row of a key before the commit begins, so that what is read of it then is what will be validated. The
+    /// transaction is to commit right after, for readers that validate give up meanwhile.
+    pub(crate) fn latch_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Stop> {
+        self.writable()?;
+        let table = self.table(table)?;
+        let place = table.primary.place;
+        loop {
+            let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
+            let found = self.find(&table.primary, key, 0..0)?;
+            self.state.sets.reads.truncate(reads);
+            self.state.sets.nodes.truncate(nodes);
+            // Where there is no row, whoever reads it next finds out, under protection.
+            let Found::Row(record) = found else { return Ok(()) };
+            if record.state().latched_by(self.state.worker) {
+                return Ok(());
+            }
+            let Some(state) = record.latch(self.state.worker) else {
+                return Err(self.conflict(Reason::Latched, place, Some(record)));
+            };
+            if state.unlinked() {
+                record.unlatch();
+                continue;
+            }
+            self.state.latched.push(record);
+            return Ok(());
+        }
+    }
+
+    /// Gives back the latches that [`Self::latch_row`] took and no write has given back.
+    #[inline]
+    pub(super) fn unlatch_rows(&mut self) {
+        for record in self.state.latched.drain(..) {
+            if record.state().latched_by(self.state.worker) {
+                record.unlatch();
+            }
+        }
     }
 
     /// A transaction that began before an index was added keeps no entries of it up, so it must not change a row whose
@@ -428,6 +477,11 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         self.undo_writes(0);
         self.state.sets.clear();
         stop
+    }
+
+    /// The transaction conflicts, for a reason that this protocol does not know.
+    pub(crate) fn end_in_conflict(&mut self, reason: Reason, table: TableId) -> Stop {
+        self.conflict(reason, Place { table, index: IndexId::PRIMARY }, None)
     }
 
     /// Keeps why the transaction conflicts. The key is taken from the record where it is a row.

@@ -16,6 +16,7 @@
 //!
 //! GlobalTID (§6.4) is the same protocol with one shared counter in the commit path: the type parameter [`TidSource`].
 
+mod beneath;
 mod commit;
 mod fill;
 #[cfg(all(test, loom))]

@@ -154,6 +154,12 @@ impl State {
         self.0 & CLAIMED != 0
     }
 
+    /// Whether `worker` holds the latch.
+    #[inline]
+    pub(super) fn latched_by(self, worker: usize) -> bool {
+        self.0 & LATCH_MASK == latch_of(worker)
+    }
+
     /// Whether a transaction of a worker other than `worker` holds the latch.
     #[inline]
     pub(super) fn latched_by_other(self, worker: usize) -> bool {

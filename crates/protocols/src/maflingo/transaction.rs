@@ -378,6 +378,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
 
     fn end(&mut self) {
         self.ended = true;
+        self.unlatch_rows();
         self.open = None;
         self.state.reclaimer.share_surplus(&self.shared.orphans);
     }

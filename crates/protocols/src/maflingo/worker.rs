@@ -13,7 +13,7 @@ use polychron_sync::spin_hint;
 
 use super::protocol::Shared;
 use super::reclaim::Reclaimer;
-use super::record::Tid;
+use super::record::{Record, Tid};
 use super::sets::Sets;
 use super::table::MaflingoTable;
 use super::tid::{LocalTid, TidSource};
@@ -38,6 +38,8 @@ pub(super) struct State {
     pub(super) buffers: Buffers,
     pub(super) hints: Hints,
     pub(super) fingers: Fingers,
+    /// Records that were latched before the commit.
+    pub(super) latched: Vec<Record>,
     pub(super) reclaimer: Reclaimer,
     pub(super) pruner: Pruner,
     pub(super) tables: Seen<MaflingoTable>,
@@ -77,6 +79,7 @@ impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
             buffers: Buffers::default(),
             hints: Hints::default(),
             fingers: Fingers::default(),
+            latched: Vec::new(),
             reclaimer: Reclaimer::default(),
             pruner: Pruner::default(),
             tables: Seen::default(),

@@ -112,22 +112,22 @@ fn compare(ways: impl IntoIterator<Item = (usize, usize)>, seed: u64) {
 
 #[test]
 fn divisions_of_the_work_change_nothing() {
-    compare((0..27).map(|division| (division, 5 * division)), 1);
+    compare((0..27).rev().take(scaled(27, 1)).map(|division| (division, 5 * division)), 1);
 }
 
 #[test]
 fn knobs_change_nothing() {
-    compare((0..12).map(|knobs| (knobs % 3, knobs)), 2);
+    compare((0..12).rev().take(scaled(12, 1)).map(|knobs| (knobs % 3, knobs)), 2);
 }
 
 #[test]
 fn chance_changes_nothing() {
-    compare([26, 26, 20, 20, 8, 8].map(|division| (division, 8)), 3);
+    compare([26, 26, 20, 20, 8, 8].into_iter().take(scaled(6, 1)).map(|division| (division, 8)), 3);
 }
 
 #[test]
 fn many_procedures_of_one_thread() {
-    for seed in 10..10 + scaled(20, 2) as u64 {
+    for seed in 10..10 + scaled(20, 1) as u64 {
         compare([(2, 4), (0, 9)], seed);
     }
 }

@@ -9,7 +9,7 @@ fn batches(batch_size: usize) -> Options {
     Options { batch_size, ..Options::default() }
 }
 
-fn figure(stage: &Stage, name: &str) -> u64 {
+pub(super) fn figure(stage: &Stage, name: &str) -> u64 {
     let figures = stage.database.statistics().figures;
     match figures.iter().find(|figure| figure.name == name).expect("the figure is there").value {
         FigureValue::Count(count) => count,
@@ -71,6 +71,33 @@ fn declared_updates_keep_to_columns_without_index() {
 }
 
 #[test]
+fn a_refusal_that_is_swallowed_still_ends_the_transaction() {
+    /// Writes a row that it has not named, and goes on when that is refused.
+    struct Swallow(Tables);
+
+    impl Procedure for Swallow {
+        type Output = bool;
+
+        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Stop> {
+            let refused = t.update(&self.0.accounts, 2, |row| row.set_balance(50)).is_err();
+            t.update(&self.0.accounts, 1, |row| row.set_balance(50))?;
+            Ok(refused)
+        }
+
+        fn declare<D: Declare>(&self, declaration: &mut D) {
+            Do::Add(1, 0).name(self.0, declaration);
+        }
+    }
+
+    let mut stage = Stage::with_accounts(batches(8), 4);
+    let before = stage.contents();
+    let refused = stage.worker.execute(&mut Swallow(stage.tables));
+    let Err(Error::Undeclared { key, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!(key.bytes(), 2_u64.to_be_bytes());
+    assert_eq!(stage.contents(), before);
+}
+
+#[test]
 fn who_fails_passes_on_what_was_there() {
     for failure in [Do::Fail, Do::Panic] {
         let mut stage = Stage::with_accounts(batches(64), 2);
@@ -127,6 +154,18 @@ fn wrong_guesses_are_made_good() {
     }
 }
 
+/// A key that was planned to be read is written all the same, and more than once.
+#[test]
+fn planned_reads_hide_no_writes() {
+    for unknown in [Unknown::Reconnaissance, Unknown::InPlace] {
+        let mut stage = Stage::with_accounts(Options { unknown, ..Options::default() }, 2);
+        let steps = vec![Do::Read(1), Do::Delete(1), Do::Insert(Account { balance: 7, ..account(1) }), Do::Add(1, 1)];
+        let script = Script { says: Says::Some, ..stage.script([steps, vec![Do::Read(1)]].concat()) };
+        assert_eq!(stage.run_batch(&[script]), [Ok(vec![0, 1, 1, 8, 8])]);
+        assert_eq!(stage.run(vec![Do::Read(1)]).unwrap(), [8]);
+    }
+}
+
 /// What a procedure found out in a run that guesses is not believed.
 #[test]
 fn failures_of_runs_that_guess_are_not_answered() {
@@ -153,6 +192,7 @@ fn failures_of_runs_that_guess_are_not_answered() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "memory that fills up takes an interpreter too long")]
 fn memory_that_is_refused_is_an_error() {
     let memory = polychron_memory::Options { limit_bytes: Some(2 << 20), ..polychron_memory::Options::tiny() };
     let mut stage = Stage::over(batches(16), Common { memory, ..Common::default() });

@@ -3,7 +3,50 @@
 use polychron_base::sizes::scaled;
 use polychron_engine::IndexDefinition;
 
+use super::failures::figure;
 use super::*;
+
+/// Procedures of several types that come together make one batch of the log.
+#[test]
+fn types_that_come_together_are_one_batch() {
+    struct Other<const TYPE: usize>(Script);
+
+    impl<const TYPE: usize> Procedure for Other<TYPE> {
+        type Output = Vec<i64>;
+
+        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Vec<i64>, Stop> {
+            self.0.run(t)
+        }
+
+        fn declare<D: Declare>(&self, declaration: &mut D) {
+            self.0.declare(declaration);
+        }
+    }
+
+    let mut stage = Stage::with_accounts(Options { batch_size: 64, ..Options::default() }, 1);
+    let before = figure(&stage, "batches");
+    let script = || stage.script(vec![Do::Add(0, 1)]);
+    let mut first: Vec<_> = (0..5).map(|_| script()).collect();
+    let mut second: Vec<_> = (0..5).map(|_| Other::<2>(script())).collect();
+    let mut third: Vec<_> = (0..5).map(|_| Other::<3>(script())).collect();
+    let mut balances = [0; 15];
+    let answers = std::cell::RefCell::new(&mut balances);
+    let answer = |place: usize, outcome: Result<Vec<i64>, Error>| answers.borrow_mut()[place] = outcome.unwrap()[0];
+    stage.worker.execute_batch_with(&mut first, &mut |place, outcome| answer(place, outcome), |worker| {
+        worker.execute_batch_with(&mut second, &mut |place, outcome| answer(5 + place, outcome), |worker| {
+            worker.execute_batch(&mut third, &mut |place, outcome| answer(10 + place, outcome));
+        });
+    });
+    assert_eq!(balances.to_vec(), (1..=15).collect::<Vec<_>>());
+    assert_eq!(figure(&stage, "batches"), before + 1);
+    // Also with none of the first type.
+    let mut alone = vec![Other::<2>(stage.script(vec![Do::Add(0, 1)]))];
+    let mut answered = None;
+    stage.worker.execute_batch_with(&mut Vec::<Script>::new(), &mut |_, _| unreachable!(), |worker| {
+        worker.execute_batch(&mut alone, &mut |_, outcome| answered = Some(outcome.unwrap()));
+    });
+    assert_eq!(answered, Some(vec![16]));
+}
 
 /// Two clients change one row, once by a key that they name, and once by one that only the run knows.
 #[test]

@@ -94,9 +94,9 @@ pub(super) struct Failure {
 }
 
 /// Times some of the transactions of each kind, from when they are handed over.
-struct Timer {
-    clock: SystemClock,
-    latencies: Vec<Histogram<u64>>,
+pub(super) struct Timer {
+    pub(super) clock: SystemClock,
+    pub(super) latencies: Vec<Histogram<u64>>,
     /// How many transactions of each kind are left out before the next is timed.
     left: [u64; MAX_KINDS],
 }
@@ -107,36 +107,37 @@ impl Timer {
         Self { clock: SystemClock::new(), latencies: vec![empty; kinds], left: [0; MAX_KINDS] }
     }
 
-    fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.latencies.iter_mut().for_each(Histogram::reset);
         self.left = [0; MAX_KINDS];
     }
 
     /// Whether this transaction is to be timed.
     #[inline]
-    fn is_due(&mut self, kind: usize) -> bool {
+    pub(super) fn is_due(&mut self, kind: usize) -> bool {
         let left = &mut self.left[kind];
         *left = if *left == 0 { TIMED_EVERY } else { *left } - 1;
         *left == TIMED_EVERY - 1
     }
 
     #[inline]
-    fn record(&mut self, kind: usize, begun_ns: u64) {
+    pub(super) fn record(&mut self, kind: usize, begun_ns: u64) {
         self.latencies[kind].saturating_record(self.clock.now_ns() - begun_ns);
     }
 }
 
 /// One thread's loop and what it gathers.
 pub(super) struct Loop<'r, C: Client> {
-    client: C,
-    tally: &'r Tally,
-    phase: &'r Phase,
-    timer: Timer,
+    pub(super) client: C,
+    pub(super) tally: &'r Tally,
+    pub(super) phase: &'r Phase,
+    pub(super) timer: Timer,
     batch: Vec<C::Procedure>,
     kinds: Vec<usize>,
     batch_size: usize,
     pregenerate: usize,
-    isolation: Isolation,
+    pub(super) under_way: usize,
+    pub(super) isolation: Isolation,
 }
 
 impl<'r, C: Client> Loop<'r, C> {
@@ -157,6 +158,7 @@ impl<'r, C: Client> Loop<'r, C> {
             kinds: Vec::with_capacity(settings.batch),
             batch_size: settings.batch,
             pregenerate: settings.pregenerate,
+            under_way: settings.submit,
         }
     }
 
@@ -215,7 +217,7 @@ impl<'r, C: Client> Loop<'r, C> {
     }
 
     #[inline]
-    fn execute_single<W: Worker>(
+    pub(super) fn execute_single<W: Worker>(
         &mut self,
         worker: &mut W,
         procedure: &mut C::Procedure,
@@ -264,7 +266,12 @@ impl<'r, C: Client> Loop<'r, C> {
 
 /// Counts a completed transaction; hands a failure back.
 #[inline]
-fn count<O>(tally: &Tally, kind: usize, outcome: Result<O, Error>, isolation: Isolation) -> Result<(), Failure> {
+pub(super) fn count<O>(
+    tally: &Tally,
+    kind: usize,
+    outcome: Result<O, Error>,
+    isolation: Isolation,
+) -> Result<(), Failure> {
     match outcome {
         // The answer counts as used, so that the compiler keeps the work that made it.
         Ok(output) => drop(black_box(output)),

@@ -6,6 +6,7 @@ mod machine;
 mod report;
 mod settle;
 mod stoppable;
+mod submitting;
 mod totals;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use polychron_base::Error;
 use polychron_base::clock::{Clock, SystemClock};
+use polychron_engine::options::Submissions;
 use polychron_engine::{Isolation, Protocol, Statistics};
 use polychron_sync::CachePadded;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -41,8 +43,13 @@ pub struct Settings {
     pub seconds: f64,
     /// The seed of all inputs.
     pub seed: u64,
-    /// Procedures handed over at once; 1 is one by one.
+    /// Procedures handed over at once; 1 is one by one. Of what is submitted the largest batch.
     pub batch: usize,
+    /// So many transactions each thread submits and has under way; 0 executes them in place of that. There are then as many threads
+    /// again, which execute.
+    pub submit: usize,
+    /// For how long a batch of what is submitted is kept open while a thread is free, in microseconds.
+    pub batch_time_us: u64,
     /// So many transactions are drawn beforehand by each thread, which then goes through them again and again; 0 draws
     /// each when it is wanted.
     pub pregenerate: usize,
@@ -62,6 +69,8 @@ impl Default for Settings {
             seconds: 10.0,
             seed: 1,
             batch: 1,
+            submit: 0,
+            batch_time_us: Submissions::default().batch_time_us,
             pregenerate: 0,
             pin: false,
             prefault_bytes: 0,
@@ -175,6 +184,7 @@ pub fn run<P: Protocol, W: Workload>(
         options: serde_json::to_value(options).unwrap_or_default(),
         threads: settings.threads,
         batch: settings.batch,
+        submitted: settings.submit,
         seconds,
         interrupted,
         seed: settings.seed,
@@ -285,13 +295,14 @@ fn measure<P: Protocol, W: Workload>(
 ) -> Result<Measured, RunError> {
     let threads = settings.threads;
     let workers = (0..threads).map(|_| database.worker()).collect::<Result<Vec<_>, _>>().map_err(RunError::Worker)?;
+    let service = submitting::start(database, settings).map_err(RunError::Worker)?;
     let tallies: Vec<CachePadded<Tally>> = (0..threads).map(|_| CachePadded::default()).collect();
     let phase = Phase::default();
     let failure: Mutex<Option<Failure>> = Mutex::new(None);
     std::thread::scope(|scope| {
         let running: Vec<_> = (workers.into_iter().enumerate())
             .map(|(thread, mut worker)| {
-                let (tally, phase, failure) = (&*tallies[thread], &phase, &failure);
+                let (tally, phase, failure, service) = (&*tallies[thread], &phase, &failure, service.as_ref());
                 // The name tells profilers the run from the loading and the checks.
                 let named = std::thread::Builder::new().name(format!("client-{thread}"));
                 let spawned = named.spawn_scoped(scope, move || {
@@ -299,8 +310,11 @@ fn measure<P: Protocol, W: Workload>(
                         polychron_memory::pin_thread(thread);
                     }
                     let client = workload.client(settings.seed, thread, threads);
-                    let ended =
-                        Loop::new(client, W::KINDS.len(), (tally, phase), settings, P::ISOLATION).run(&mut worker);
+                    let client = Loop::new(client, W::KINDS.len(), (tally, phase), settings, P::ISOLATION);
+                    let ended = match service {
+                        None => client.run(&mut worker),
+                        Some(service) => client.submit(&mut worker, service),
+                    };
                     ended.map_err(|failed| {
                         failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failed);
                     })

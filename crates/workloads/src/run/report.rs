@@ -19,8 +19,10 @@ pub struct Report {
     pub options: serde_json::Value,
     /// Threads that executed transactions.
     pub threads: usize,
-    /// Procedures handed over at once.
+    /// Procedures handed over at once; of what is submitted the largest batch.
     pub batch: usize,
+    /// Transactions that each thread submitted and had under way; 0 where it executed them.
+    pub submitted: usize,
     /// Length of the measured interval in seconds.
     pub seconds: f64,
     /// Whether the run was ended before its time.
@@ -43,8 +45,8 @@ pub struct Report {
     pub abort_rate: f64,
     /// Conflicts by reason.
     pub aborts: BTreeMap<String, u64>,
-    /// Latencies of single transactions in microseconds, from handing a transaction (or the batch that it is part of) over to
-    /// its answer.
+    /// Latencies of single transactions in microseconds, from handing a transaction (or the batch that it is part of) over, or
+    /// submitting it, until its client has the answer.
     pub latency_us: Latencies,
     /// The same by kind, of the kinds of which any was timed.
     pub latency_us_by_kind: BTreeMap<String, Latencies>,

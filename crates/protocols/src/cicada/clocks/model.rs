@@ -47,7 +47,7 @@ fn the_horizons_stay_before_a_transaction() {
         beside_a_leader(
             2,
             |clocks, local| {
-                let timestamp = clocks.begin(0, local);
+                let timestamp = clocks.begin(0, local).expect("the clock is wide");
                 assert!(!timestamp.is_before(clocks.min_wts()), "H1 when it begins");
                 timestamp
             },
@@ -78,7 +78,7 @@ fn what_is_behind_the_horizon_has_happened() {
     explore(3, || {
         let clocks = clocks(1);
         let mut local = clocks.join(0);
-        let timestamp = clocks.begin(0, &mut local);
+        let timestamp = clocks.begin(0, &mut local).expect("the clock is wide");
         let done = Arc::new(AtomicBool::new(false));
         let worker = {
             let (clocks, done) = (Arc::clone(&clocks), Arc::clone(&done));
@@ -120,7 +120,7 @@ fn no_moment_that_is_held_is_missed() {
         });
         let pruner = run(|clocks| {
             let mut moments = Vec::new();
-            (clocks.held_moments(&mut moments), moments)
+            (clocks.held_moments(1, &mut moments), moments)
         });
         let (moment, _) = reader.join().expect("no thread panics");
         leader.join().expect("no thread panics");

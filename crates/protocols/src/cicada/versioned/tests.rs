@@ -494,7 +494,7 @@ fn indexes_are_chosen_one_by_one() {
             .with_key([0]);
         let id = database.create_table(definition).unwrap();
         let mut worker = database.worker().unwrap();
-        let rows = scaled(500, 40) as u64;
+        let rows = scaled(500, 12) as u64;
         drive::transact(&mut worker, Mode::ReadWrite, &mut |t: &mut Tx<'_>| {
             (0..rows).try_for_each(|number| {
                 let mut row = RowBuffer::new();

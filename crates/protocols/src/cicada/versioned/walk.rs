@@ -10,7 +10,6 @@ use polychron_engine::stores::Hints;
 
 use super::Versioned;
 use super::look_up::{Moment, Viewer};
-use crate::cicada::clocks::Clocks;
 use crate::cicada::protocol::Shared;
 use crate::cicada::record::Record;
 use crate::cicada::table::CicadaTable;
@@ -72,15 +71,6 @@ impl Walk {
     }
 }
 
-/// Ends the snapshot of a group's look-ups, whatever happens.
-struct Held<'c>(&'c Clocks, usize);
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.0.end(self.1);
-    }
-}
-
 impl Planned {
     /// As [`Planned::look_up`], at a snapshot. The caller runs no transaction.
     pub(in crate::cicada) fn look_up_now<R: Redo>(
@@ -91,9 +81,8 @@ impl Planned {
         hints: &mut Hints,
     ) {
         if tables.iter().flatten().any(|table| table.primary.versioned.is_some()) {
-            let moment = Moment { timestamp: shared.clocks.begin_snapshot(worker), wait: true };
-            let _held = Held(&shared.clocks, worker);
-            self.look_up(moment, tables, hints, 0);
+            let held = shared.clocks.hold(worker);
+            self.look_up(Moment { timestamp: held.moment, wait: true }, tables, hints, 0);
         }
     }
 

@@ -1,0 +1,435 @@
+//! HyPer's MVCC, at the level of columns, and snapshot isolation, which is the same code without validation.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use polychron_base::error::Stopped;
+use polychron_engine::mutations::interrupt;
+use polychron_engine::{
+    Aggregate, Commit, Common, Insertion, Interactive, Mode, Operations, Protocol, Scan, Stop, Table, TableDefinition,
+    Transaction, Worker, drive,
+};
+use polychron_protocols::hyper::{
+    ByColumn, Hyper, HyperTransaction, HyperWorker, Level, Options, Point, Snapshot, Step,
+};
+use polychron_schema::{Index, Row};
+
+#[derive(Row, Clone, Copy, Debug, PartialEq)]
+struct Item {
+    #[key]
+    id: u64,
+    value: i64,
+}
+
+#[derive(Row, Clone, Copy, Debug, PartialEq)]
+#[index(name = "by_code", columns(code), unique)]
+struct Member {
+    #[key]
+    id: u64,
+    code: u32,
+}
+
+/// A row far from all ranges.
+const FLAG: u64 = 1 << 40;
+
+/// A database with epochs that the tests move.
+struct Stage<L: Level = ByColumn> {
+    database: Arc<Hyper<L>>,
+    items: Table<Item>,
+    members: Table<Member>,
+}
+
+impl<L: Level> Clone for Stage<L> {
+    fn clone(&self) -> Self {
+        Self { database: Arc::clone(&self.database), ..*self }
+    }
+}
+
+type Tx<'w, L = ByColumn> = HyperTransaction<'w, L, polychron_engine::redo::NoRedo>;
+
+fn stage(rows: &[(u64, i64)]) -> Stage {
+    Stage::open(rows)
+}
+
+impl<L: Level> Stage<L> {
+    fn open(rows: &[(u64, i64)]) -> Self {
+        let memory = polychron_memory::Options {
+            limit_bytes: Some(64 << 20),
+            max_workers: 32,
+            epoch_interval: None,
+            ..polychron_memory::Options::tiny()
+        };
+        let database = Hyper::<L>::open(Options::default(), Common { memory, ..Common::default() }).unwrap();
+        let items = Table::from_id(database.create_table(Item::definition()).unwrap());
+        let members = Table::from_id(database.create_table(Member::definition()).unwrap());
+        let stage = Self { database, items, members };
+        assert!(stage.once(|t| {
+            rows.iter().try_for_each(|&(id, value)| t.insert(&items, &Item { id, value }))?;
+            t.insert(&items, &Item { id: FLAG, value: 0 })?;
+            t.insert(&members, &Member { id: 1, code: 1 })
+        }));
+        stage
+    }
+
+    fn worker(&self) -> HyperWorker<L> {
+        self.database.worker().unwrap()
+    }
+
+    /// One attempt at a transaction, by a worker of its own; whether it committed.
+    fn once(&self, body: impl FnOnce(&mut Tx<'_, L>) -> Result<(), Stop>) -> bool {
+        let mut worker = self.worker();
+        let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
+        let outcome = match body(&mut transaction) {
+            Ok(()) => transaction.commit(),
+            Err(stop) => Err(stop),
+        };
+        outcome.map_err(Stop::into_parts).map_or_else(
+            |stopped| {
+                assert!(matches!(stopped, Stopped::Conflict), "{stopped:?}");
+                false
+            },
+            |()| true,
+        )
+    }
+
+    fn value(&self, id: u64) -> Option<i64> {
+        let mut value = None;
+        assert!(self.once(|t| {
+            value = get(t, &self.items, id)?;
+            Ok(())
+        }));
+        value
+    }
+
+    fn set(&self, id: u64, value: i64) -> bool {
+        self.once(|t| t.upsert(&self.items, &Item { id, value }))
+    }
+
+    /// Whatever can be collected is collected, by this worker.
+    fn settle(&self, worker: &mut HyperWorker<L>) {
+        for _ in 0..4 {
+            self.database.memory().epochs().advance();
+            worker.tidy_up();
+        }
+    }
+
+    /// A transaction that an interruption may use: its worker stays for ever.
+    fn lasting(&self, mode: Mode) -> Tx<'static, L> {
+        Box::leak(Box::new(self.worker())).begin(mode).unwrap()
+    }
+
+    /// Plays write skew: a transaction observes; another one sees the flag down and writes there; then the first one goes on and raises
+    /// the flag. It went wrong when both commit.
+    fn skew(
+        &self,
+        observe: impl FnOnce(&mut Tx<'_, L>) -> Result<(), Stop>,
+        other: impl FnOnce(&mut Tx<'_, L>) -> Result<(), Stop>,
+        go_on: impl FnOnce(&mut Tx<'_, L>) -> Result<(), Stop>,
+    ) -> bool {
+        let mut wrote = false;
+        let committed = self.once(|t| {
+            observe(t)?;
+            wrote = self.once(|t| {
+                assert_eq!(get(t, &self.items, FLAG)?, Some(0));
+                other(t)
+            });
+            assert!(wrote, "nobody is in the other's way");
+            go_on(t)?;
+            t.upsert(&self.items, &Item { id: FLAG, value: 1 })
+        });
+        committed && wrote
+    }
+}
+
+fn get<L: Level>(t: &mut Tx<'_, L>, table: &Table<Item>, id: u64) -> Result<Option<i64>, Stop> {
+    Ok(t.get(table, id)?.map(|row| row.value()))
+}
+
+fn dirty_read() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let mut writer = stage.lasting(Mode::ReadWrite);
+    writer.upsert(&stage.items, &Item { id: 1, value: 101 }).unwrap();
+    stage.value(1) == Some(101)
+}
+
+fn snapshot_of_the_future() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let mut snapshot = stage.lasting(Mode::Snapshot);
+    assert!(stage.set(1, 11));
+    get(&mut snapshot, &stage.items, 1).unwrap() != Some(10)
+}
+
+fn row_written_by_two() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let mut other = false;
+    let mine = stage.once(|t| {
+        t.upsert(&stage.items, &Item { id: 1, value: 11 })?;
+        other = stage.set(1, 12);
+        Ok(())
+    });
+    mine && other
+}
+
+fn lost_update() -> bool {
+    let stage: Stage<Snapshot> = Stage::open(&[(1, 10)]);
+    let mut other = false;
+    let mine = stage.once(|t| {
+        let before = get(t, &stage.items, 1)?.unwrap();
+        other = stage.set(1, 11);
+        t.upsert(&stage.items, &Item { id: 1, value: before + 1 })
+    });
+    stage.value(1) != Some(10 + i64::from(mine) + i64::from(other))
+}
+
+fn write_skew() -> bool {
+    let stage = stage(&[(1, 10)]);
+    stage.skew(
+        |t| get(t, &stage.items, 1).map(drop),
+        |t| t.upsert(&stage.items, &Item { id: 1, value: 11 }),
+        |_| Ok(()),
+    )
+}
+
+fn insert_five(stage: &Stage) -> impl FnOnce(&mut Tx<'_>) -> Result<(), Stop> {
+    let items = stage.items;
+    move |t| t.insert(&items, &Item { id: 5, value: 2 })
+}
+
+fn values(t: &mut Tx<'_>, stage: &Stage) -> Result<Vec<i64>, Stop> {
+    t.scan(&stage.items, 0..10).map(|row| row.value()).collect()
+}
+
+fn row_that_comes_into_a_range() -> bool {
+    let stage = stage(&[(3, 1)]);
+    stage.skew(|t| values(t, &stage).map(drop), insert_five(&stage), |_| Ok(()))
+}
+
+fn row_that_goes_from_a_range() -> bool {
+    let stage = stage(&[(3, 1), (5, 1)]);
+    stage.skew(|t| values(t, &stage).map(drop), |t| t.delete(&stage.items, 5).map(drop), |_| Ok(()))
+}
+
+fn smallest_value() -> bool {
+    let stage = stage(&[(3, 1)]);
+    let smallest = |t: &mut Tx<'_>| t.aggregate(&Scan::all(stage.items.id()), Aggregate::Min(1)).map(drop);
+    stage.skew(smallest, |t| t.insert(&stage.items, &Item { id: 5, value: -1 }), |_| Ok(()))
+}
+
+fn duplicate_that_goes() -> bool {
+    let stage = stage(&[(5, 1)]);
+    let insert = |t: &mut Tx<'_>| t.try_insert(&stage.items, &Item { id: 5, value: 2 }).map(drop);
+    stage.skew(insert, |t| t.delete(&stage.items, 5).map(drop), |_| Ok(()))
+}
+
+/// Another transaction commits when the first comparison has passed.
+fn write_skew_behind_the_comparison() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let other = Rc::new(Cell::new(false));
+    interrupt(Point::Compared, {
+        let (stage, other) = (stage.clone(), Rc::clone(&other));
+        move || {
+            other.set(stage.once(|t| {
+                assert_eq!(get(t, &stage.items, FLAG)?, Some(0));
+                t.upsert(&stage.items, &Item { id: 1, value: 11 })
+            }));
+        }
+    });
+    let mine = stage.once(|t| {
+        assert_eq!(get(t, &stage.items, 1)?, Some(10));
+        t.upsert(&stage.items, &Item { id: FLAG, value: 1 })
+    });
+    mine && other.get()
+}
+
+fn row_that_was_deleted_and_restored() -> bool {
+    let stage = stage(&[(1, 10)]);
+    stage.skew(
+        |t| {
+            let savepoint = t.savepoint();
+            assert!(t.delete(&stage.items, 1)?);
+            t.roll_back_to(savepoint)
+        },
+        |t| t.delete(&stage.items, 1).map(drop),
+        |_| Ok(()),
+    )
+}
+
+fn conflict_that_the_procedure_ignores() -> bool {
+    let stage = stage(&[]);
+    let mut first = stage.lasting(Mode::ReadWrite);
+    first.insert(&stage.items, &Item { id: 1, value: 1 }).unwrap();
+    stage.once(|t| {
+        let lost = t.insert(&stage.items, &Item { id: 1, value: 2 });
+        assert!(lost.is_err_and(|stop| stop.is_conflict()));
+        drop(first);
+        Ok(())
+    })
+}
+
+/// Members without their index.
+fn plain_members<L: Level>(stage: &Stage<L>) -> Table<Member> {
+    let plain = TableDefinition { name: "plain".into(), indexes: Vec::new(), ..Member::definition() };
+    let table = Table::from_id(stage.database.create_table(plain).unwrap());
+    assert!(stage.once(|t| (1..4).try_for_each(|id| t.insert(&table, &Member { id, code: 10 + id as u32 }))));
+    table
+}
+
+fn by_code() -> Index<Member, u32> {
+    Index::new("by_code", 0, true, false)
+}
+
+/// Whether an index leads to something else than the table's three rows, each with the code under which it is found.
+fn is_wrong<L: Level>(stage: &Stage<L>, table: Table<Member>) -> bool {
+    let mut found = Vec::new();
+    let read = stage.once(|t| {
+        let mut codes: Vec<u32> = t.scan(&table, ..).map(|row| row.code()).collect()?;
+        codes.sort_unstable();
+        for code in 0..100 {
+            let rows: Vec<u32> = t.scan_by(&table, by_code(), code).map(|row| row.code()).collect()?;
+            found.extend(rows.into_iter().map(|row| (code, row)));
+        }
+        assert_eq!(codes.len(), 3);
+        Ok(())
+    });
+    !read || found.len() != 3 || found.iter().any(|(code, row)| code != row)
+}
+
+/// Starts to make the index of members, and returns when the catalog shows it.
+fn start_index<L: Level>(stage: &Stage<L>, table: Table<Member>) -> std::thread::JoinHandle<()> {
+    let making = stage.clone();
+    let thread = std::thread::spawn(move || {
+        making.database.create_index(table.id(), Member::definition().indexes[0].clone()).unwrap();
+    });
+    while stage.database.definition(table.id()).unwrap().indexes.is_empty() {
+        std::thread::yield_now();
+    }
+    thread
+}
+
+/// A transaction looks at the catalog; then an index is added, and another one changes a row; then the first one begins, and
+/// changes the row again.
+fn entry_left_behind() -> bool {
+    let stage = stage(&[]);
+    let table = plain_members(&stage);
+    let making = Rc::new(Cell::new(None));
+    let mut worker = stage.worker();
+    interrupt(Point::Beginning, {
+        let (stage, making) = (stage.clone(), Rc::clone(&making));
+        move || {
+            making.set(Some(start_index(&stage, table)));
+            assert!(stage.once(|t| t.update(&table, 1, |row| row.set_code(20)).map(drop)));
+        }
+    });
+    let mut older = worker.begin(Mode::ReadWrite).unwrap();
+    let changed = older.update(&table, 1, |row| row.set_code(30)).is_ok_and(|there| there);
+    let committed = changed && older.commit().is_ok();
+    making.take().unwrap().join().unwrap();
+    committed && is_wrong(&stage, table)
+}
+
+/// A snapshot begins while an index is made, and asks it when it is ready.
+fn index_that_was_filled_later() -> bool {
+    let stage = stage(&[]);
+    let table = plain_members(&stage);
+    let mut older = stage.lasting(Mode::ReadWrite);
+    assert!(older.get(&table, 2).unwrap().is_some());
+    let making = start_index(&stage, table);
+    let mut snapshot = stage.lasting(Mode::Snapshot);
+    drop(older);
+    while !making.is_finished() {
+        // A look renews the snapshot's guard, which the filling may wait for.
+        assert_eq!(snapshot.scan(&table, ..).count().unwrap(), 3);
+    }
+    making.join().unwrap();
+    let found = snapshot.scan_range_by::<_, _, u32>(&table, by_code(), ..).count();
+    found.is_ok_and(|found| found != 3)
+}
+
+/// A row is changed after the filling of an index has read it.
+fn row_that_changes_under_the_filling() -> bool {
+    let stage: Stage<Snapshot> = Stage::open(&[]);
+    let table = plain_members(&stage);
+    interrupt(Point::Compared, {
+        let stage = stage.clone();
+        move || _ = stage.once(|t| t.update(&table, 1, |row| row.set_code(20)).map(drop))
+    });
+    stage.database.create_index(table.id(), Member::definition().indexes[0].clone()).unwrap();
+    is_wrong(&stage, table)
+}
+
+fn snapshot_of_a_row_that_is_overwritten() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let mut snapshot = stage.lasting(Mode::Snapshot);
+    let mut writer = stage.worker();
+    for value in 11..14 {
+        let mut set = |t: &mut Tx<'_>| t.upsert(&stage.items, &Item { id: 1, value });
+        drive::transact(&mut writer, Mode::ReadWrite, &mut set).unwrap();
+    }
+    stage.settle(&mut writer);
+    get(&mut snapshot, &stage.items, 1).unwrap() != Some(10)
+}
+
+/// A row is overwritten, and what it was is collected, when a snapshot has looked at the clock and not yet said what it reads.
+fn snapshot_of_a_row_that_is_overwritten_as_it_begins() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let mut worker = stage.worker();
+    assert!(worker.begin(Mode::ReadWrite).unwrap().commit().is_ok());
+    interrupt(Point::Starting, {
+        let stage = stage.clone();
+        move || {
+            assert!(stage.set(1, 11));
+            stage.settle(&mut stage.worker());
+        }
+    });
+    let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
+    get(&mut snapshot, &stage.items, 1).unwrap() != Some(10)
+}
+
+fn row_whose_entry_was_refused() -> bool {
+    let stage = stage(&[]);
+    let mut count = 0;
+    assert!(stage.once(|t| {
+        let refused = t.try_insert(&stage.members, &Member { id: 2, code: 1 })?;
+        assert_ne!(refused, Insertion::Inserted);
+        count = t.scan(&stage.members, ..).count()?;
+        Ok(())
+    }));
+    count != 1
+}
+
+fn code_of_two_members() -> bool {
+    let stage = stage(&[]);
+    let mut count = 0;
+    assert!(stage.once(|t| {
+        let _ = t.try_insert(&stage.members, &Member { id: 2, code: 1 })?;
+        count = t.scan(&stage.members, ..).count()?;
+        Ok(())
+    }));
+    count != 1
+}
+
+crate::killers! { Step:
+    UndoUncommitted: dirty_read;
+    UndoLater: snapshot_of_the_future;
+    RefuseBeingWritten: row_written_by_two;
+    RefuseWrittenLater: lost_update;
+    LogPoints: write_skew;
+    LogRanges: row_that_comes_into_a_range;
+    LogExtremes: smallest_value;
+    LogDuplicates: duplicate_that_goes;
+    ComparePoints: write_skew;
+    ComparePaths: row_that_comes_into_a_range;
+    CompareBefore: row_that_goes_from_a_range;
+    CompareAfter: row_that_comes_into_a_range;
+    CompareInSection: write_skew_behind_the_comparison;
+    ReadsOfUndone: row_that_was_deleted_and_restored;
+    StayDoomed: conflict_that_the_procedure_ignores;
+    KnowAllIndexes: entry_left_behind;
+    AwaitIndexes: index_that_was_filled_later;
+    LockFilledRows: row_that_changes_under_the_filling;
+    AwaitReaders: snapshot_of_a_row_that_is_overwritten;
+    AnnounceStart: snapshot_of_a_row_that_is_overwritten_as_it_begins;
+    UndoOperations: row_whose_entry_was_refused;
+    RefuseDuplicates: code_of_two_members;
+}

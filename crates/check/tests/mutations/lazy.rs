@@ -1,0 +1,175 @@
+//! Lazy state determination. One thread drives two transactions, of which neither waits.
+
+use std::sync::Arc;
+
+use polychron_base::error::Stopped;
+use polychron_engine::scan::Comparison;
+use polychron_engine::{Commit, Common, Futures, Interactive, Mode, Operations, Protocol, Stop, Table, Transaction};
+use polychron_protocols::lazy::{Lazy, LazyTransaction, Step};
+use polychron_protocols::maflingo::Maflingo;
+use polychron_schema::Row;
+
+#[derive(Row, Clone, Copy, Debug, PartialEq)]
+struct Item {
+    #[key]
+    id: u64,
+    value: i64,
+}
+
+struct Stage {
+    database: Arc<Lazy<Maflingo>>,
+    items: Table<Item>,
+}
+
+type Tx<'w> = LazyTransaction<'w, Maflingo>;
+
+impl Stage {
+    /// Items 1 and 2 of value 10.
+    fn new() -> Self {
+        let memory = polychron_memory::Options { limit_bytes: Some(64 << 20), ..polychron_memory::Options::tiny() };
+        let database = Lazy::open(Default::default(), Common { memory, ..Common::default() }).unwrap();
+        let items = Table::from_id(database.create_table(Item::definition()).unwrap());
+        let stage = Self { database, items };
+        assert_eq!(
+            stage.once(|t| [1, 2].into_iter().try_for_each(|id| t.insert(&items, &Item { id, value: 10 }))),
+            Ok(())
+        );
+        stage
+    }
+
+    /// One attempt at a transaction, by a worker of its own; what became of it.
+    fn once(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>) -> Result<(), String> {
+        let mut worker = self.database.worker().unwrap();
+        let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
+        let outcome = match body(&mut transaction) {
+            Ok(()) => transaction.commit(),
+            Err(stop) => Err(stop),
+        };
+        outcome.map_err(|stop| match stop.into_parts() {
+            Stopped::Conflict => "a conflict".to_owned(),
+            Stopped::Failed(error) => error.to_string(),
+        })
+    }
+
+    fn add(&self, t: &mut Tx<'_>, id: u64, more: i64) -> Result<(), Stop> {
+        let value = t.future(&self.items, id, Item::VALUE)?;
+        let value = t.add(value, more)?;
+        t.set_future(&self.items, id, Item::VALUE, value)
+    }
+
+    fn value(&self, id: u64) -> i64 {
+        let mut seen = 0;
+        let look = self.once(|t| {
+            seen = t.get(&self.items, id)?.map_or(0, |row| row.value());
+            Ok(())
+        });
+        assert_eq!(look, Ok(()));
+        seen
+    }
+}
+
+/// An order is taken because there was enough, and another one before it leaves too little.
+fn stock_that_was_promised_twice() -> bool {
+    let stage = Stage::new();
+    let take = |t: &mut Tx<'_>| {
+        let value = t.future(&stage.items, 1, Item::VALUE)?;
+        let enough = t.compare(value, Comparison::AtLeast, 6)?;
+        if t.is_true(enough)? { stage.add(t, 1, -6) } else { Ok(()) }
+    };
+    let _ = stage.once(|t| {
+        take(t)?;
+        assert_eq!(stage.once(take), Ok(()));
+        Ok(())
+    });
+    stage.value(1) < 0
+}
+
+fn increment_that_is_lost_beside_another() -> bool {
+    let stage = Stage::new();
+    let twice = stage.once(|t| {
+        stage.add(t, 1, 1)?;
+        stage.add(t, 1, 1)
+    });
+    assert_eq!(twice, Ok(()));
+    stage.value(1) != 12
+}
+
+fn own_increment_that_is_not_read() -> bool {
+    let stage = Stage::new();
+    let mut seen = 0;
+    let _ = stage.once(|t| {
+        stage.add(t, 1, 1)?;
+        seen = t.get(&stage.items, 1)?.map_or(0, |row| row.value());
+        Ok(())
+    });
+    seen != 11
+}
+
+fn future_of_what_was_overwritten() -> bool {
+    let stage = Stage::new();
+    let _ = stage.once(|t| {
+        let before = t.future(&stage.items, 1, Item::VALUE)?;
+        t.update(&stage.items, 1, |row| row.set_value(50))?;
+        t.set_future(&stage.items, 2, Item::VALUE, before)
+    });
+    stage.value(2) == 50
+}
+
+fn own_increment_that_is_not_counted() -> bool {
+    let stage = Stage::new();
+    let mut sum = 0;
+    let _ = stage.once(|t| {
+        stage.add(t, 1, 1)?;
+        sum = t.scan(&stage.items, ..).map(|row| row.value()).sum()?;
+        Ok(())
+    });
+    sum != 21
+}
+
+/// The value after an increment, a savepoint, another increment, and a roll-back to the savepoint.
+fn around_a_savepoint() -> i64 {
+    let stage = Stage::new();
+    let done = stage.once(|t| {
+        stage.add(t, 1, 1)?;
+        let savepoint = t.savepoint();
+        stage.add(t, 1, 100)?;
+        t.roll_back_to(savepoint)
+    });
+    assert_eq!(done, Ok(()));
+    stage.value(1)
+}
+
+fn increment_before_a_savepoint() -> bool {
+    around_a_savepoint() < 11
+}
+
+fn increment_behind_a_savepoint() -> bool {
+    around_a_savepoint() > 11
+}
+
+/// A transaction fails because two rows, of which it read one before and one after another transaction, do not agree.
+fn failure_that_nothing_explains() -> bool {
+    let stage = Stage::new();
+    let outcome = stage.once(|t| {
+        let one = t.get(&stage.items, 1)?.map_or(0, |row| row.value());
+        let swap = stage.once(|t| {
+            t.update(&stage.items, 1, |row| row.set_value(0))?;
+            t.update(&stage.items, 2, |row| row.set_value(0)).map(drop)
+        });
+        assert_eq!(swap, Ok(()));
+        let two = t.future(&stage.items, 2, Item::VALUE)?;
+        t.divide(one, two).map(drop)
+    });
+    outcome.is_err_and(|why| why.contains('÷'))
+}
+
+crate::killers! { Step:
+    CheckConditions: stock_that_was_promised_twice;
+    ReadOwnFutures: increment_that_is_lost_beside_another;
+    SettleBeforeReads: own_increment_that_is_not_read;
+    SettleBeforeWrites: future_of_what_was_overwritten;
+    SettleBeforeScans: own_increment_that_is_not_counted;
+    SettleBeforeSavepoints: increment_before_a_savepoint;
+    ForgetUndone: increment_behind_a_savepoint;
+    ValidateFailures: failure_that_nothing_explains;
+}

@@ -1,0 +1,172 @@
+//! An answer that is still to come: who submitted the procedure has one end of it, the thread that executes it the other.
+
+use std::cell::Cell;
+use std::fmt;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use polychron_base::Error;
+use polychron_sync::{Condvar, Mutex};
+
+use super::lock;
+
+/// A procedure that was submitted: it is executed sometime, and this is the claim to its answer.
+///
+/// It can be waited for by a thread ([`Submission::wait`]) or awaited under any executor. The answer is what
+/// [`crate::Worker::execute`] would have given. Who drops it gives up the answer alone: the procedure is executed like any other.
+#[must_use = "the procedure is executed in any case, but its answer, and what went wrong, is only here"]
+pub struct Submission<O> {
+    slot: Arc<Slot<O>>,
+}
+
+impl<O> fmt::Debug for Submission<O> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Submission").finish_non_exhaustive()
+    }
+}
+
+/// Where the two ends meet.
+struct Slot<O> {
+    state: Mutex<State<O>>,
+    answered: Condvar,
+    /// Whose threads give the answer.
+    service: u64,
+}
+
+enum State<O> {
+    /// Who is to be told, and whether a thread waits.
+    Pending(Option<Waker>, bool),
+    Answered(Result<O, Error>),
+    Taken,
+}
+
+impl<O> State<O> {
+    /// The answer, which is gone then; `Err` hands back who was to be told so far.
+    fn take(&mut self) -> Result<Result<O, Error>, Option<Waker>> {
+        match std::mem::replace(self, Self::Taken) {
+            Self::Answered(answer) => Ok(answer),
+            Self::Taken => Ok(Err(Error::AnswerTaken)),
+            Self::Pending(waker, waits) => {
+                *self = Self::Pending(None, waits);
+                Err(waker)
+            }
+        }
+    }
+}
+
+impl<O> Submission<O> {
+    /// Waits until the procedure was executed.
+    ///
+    /// # Errors
+    /// As [`crate::Worker::execute`]; [`Error::AnswerTaken`] when the answer was taken before; [`Error::Unsupported`] on a
+    /// thread that executes what is submitted, which would wait for itself.
+    pub fn wait(self) -> Result<O, Error> {
+        let mut state = lock(&self.slot.state);
+        loop {
+            match state.take() {
+                Ok(answer) => return answer,
+                Err(waker) => {
+                    if let Some(protocol) = serves(self.slot.service) {
+                        let what = "waiting for a submission on a thread that executes them";
+                        return Err(Error::Unsupported { protocol, what });
+                    }
+                    *state = State::Pending(waker, true);
+                    state = self.slot.answered.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+                }
+            }
+        }
+    }
+
+    /// The answer, if there is one; it can be taken once.
+    ///
+    /// # Errors
+    /// Inside: as [`Submission::wait`].
+    pub fn try_take(&mut self) -> Option<Result<O, Error>> {
+        let mut state = lock(&self.slot.state);
+        match state.take() {
+            Ok(answer) => Some(answer),
+            Err(waker) => {
+                let State::Pending(kept, _) = &mut *state else { return None };
+                *kept = waker;
+                None
+            }
+        }
+    }
+
+    /// Whether the procedure was executed.
+    pub fn is_answered(&self) -> bool {
+        !matches!(*lock(&self.slot.state), State::Pending(..))
+    }
+}
+
+impl<O> Future for Submission<O> {
+    type Output = Result<O, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // Wakers are somebody's code, which may come back here: none is cloned or dropped under the lock.
+        let waker = context.waker().clone();
+        let mut state = lock(&self.slot.state);
+        match state.take() {
+            Ok(answer) => Poll::Ready(answer),
+            Err(before) => {
+                if let State::Pending(kept, _) = &mut *state {
+                    *kept = Some(waker);
+                }
+                drop(state);
+                drop(before);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// The end of who executes. An answer is given once; when none was, the claim is told so.
+pub(super) struct Reply<O>(Option<Arc<Slot<O>>>);
+
+/// Both ends of an answer that the threads of this service will give.
+pub(super) fn pair<O>(service: u64) -> (Submission<O>, Reply<O>) {
+    let slot = Arc::new(Slot { state: Mutex::new(State::Pending(None, false)), answered: Condvar::new(), service });
+    (Submission { slot: Arc::clone(&slot) }, Reply(Some(slot)))
+}
+
+impl<O> Reply<O> {
+    /// Gives the answer, and tells who waits for it.
+    pub(super) fn answer(&mut self, answer: Result<O, Error>) {
+        let Some(slot) = self.0.take() else { return };
+        let before = std::mem::replace(&mut *lock(&slot.state), State::Answered(answer));
+        let State::Pending(waker, waits) = before else { return };
+        if waits {
+            slot.answered.notify_all();
+        }
+        // Wakers, and the destructors of answers that nobody wants, are somebody's code. It may panic, which is not the service's end.
+        let _ = catch_unwind(AssertUnwindSafe(move || {
+            waker.into_iter().for_each(Waker::wake);
+            drop(slot);
+        }));
+    }
+}
+
+impl<O> Drop for Reply<O> {
+    fn drop(&mut self) {
+        self.answer(Err(Error::Closed));
+    }
+}
+
+polychron_sync::thread_local! {
+    /// The service for which this thread executes, and its protocol.
+    static SERVES: Cell<(u64, &'static str)> = const { Cell::new((0, "")) };
+}
+
+/// From now on the calling thread executes for this service.
+pub(super) fn serve(service: u64, protocol: &'static str) {
+    SERVES.with(|serves| serves.set((service, protocol)));
+}
+
+/// The protocol, if the calling thread executes for this service.
+pub(super) fn serves(service: u64) -> Option<&'static str> {
+    let (own, protocol) = SERVES.try_with(Cell::get).ok()?;
+    (own == service).then_some(protocol)
+}

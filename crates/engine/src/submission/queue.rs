@@ -1,0 +1,187 @@
+//! Where submitted procedures wait, and become batches.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use polychron_base::clock::Clock;
+use polychron_sync::{Condvar, Mutex};
+
+use super::answer::{Submission, pair, serves};
+use super::batch::Batch;
+use super::lock;
+use crate::options::Submissions;
+use crate::{Procedure, Worker};
+
+/// Empty batches that are kept. More of them than threads are there only while many full ones wait.
+const SPARE: usize = 64;
+
+/// What clients and the service's threads share.
+pub(super) struct Queue<W> {
+    state: Mutex<State<W>>,
+    /// A thread that executes may have something to do.
+    work: Condvar,
+    /// A client that waits may submit now.
+    room: Condvar,
+    clock: Arc<dyn Clock>,
+    batch_size: usize,
+    batch_time_ns: u64,
+    most_waiting: usize,
+}
+
+struct State<W> {
+    /// The batch that is being filled.
+    forming: Batch<W>,
+    /// Full batches.
+    closed: VecDeque<Batch<W>>,
+    /// Empty ones, which keep their memory.
+    spare: Vec<Batch<W>>,
+    /// Procedures in `forming` and `closed`.
+    waiting: usize,
+    /// Threads that have nothing to do.
+    idle: usize,
+    /// Clients that wait for room.
+    held_up: usize,
+    /// No more procedures are taken in.
+    is_ending: bool,
+    batches: u64,
+}
+
+impl<W: Worker + 'static> Queue<W> {
+    pub(super) fn new(options: &Submissions, clock: Arc<dyn Clock>) -> Self {
+        let state = State {
+            forming: Batch::default(),
+            closed: VecDeque::new(),
+            spare: Vec::new(),
+            waiting: 0,
+            idle: 0,
+            held_up: 0,
+            is_ending: false,
+            batches: 0,
+        };
+        Self {
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            room: Condvar::new(),
+            clock,
+            batch_size: options.batch_size.max(1),
+            batch_time_ns: options.batch_time_us.saturating_mul(1000),
+            most_waiting: options.most_waiting.max(1),
+        }
+    }
+
+    /// A number that tells this service from all others that there are.
+    pub(super) fn number(&self) -> u64 {
+        std::ptr::from_ref(self).addr() as u64
+    }
+
+    /// Takes a procedure in. `Err` gives it back: there is no room, and the caller does not want to wait.
+    pub(super) fn submit<P: Procedure + 'static>(&self, procedure: P, waits: bool) -> Result<Submission<P::Output>, P> {
+        let (submission, reply) = pair(self.number());
+        let mut state = lock(&self.state);
+        while state.waiting >= self.most_waiting && !state.is_ending {
+            if !waits {
+                drop(state);
+                return Err(procedure);
+            }
+            // A thread that executes would wait for itself.
+            if serves(self.number()).is_some() {
+                break;
+            }
+            state.held_up += 1;
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.held_up -= 1;
+        }
+        if state.is_ending {
+            // The reply says so when it is dropped.
+            drop(state);
+            return Ok(submission);
+        }
+        if state.forming.count == 0 && self.batch_time_ns > 0 {
+            state.forming.opened_ns = self.clock.now_ns();
+        }
+        state.forming.push(procedure, reply);
+        state.waiting += 1;
+        let (begun, full) = (state.forming.count == 1, state.forming.count >= self.batch_size);
+        if full {
+            let next = state.spare.pop().unwrap_or_default();
+            let closed = std::mem::replace(&mut state.forming, next);
+            state.closed.push_back(closed);
+        }
+        // Those that come in between find a thread that waits for the batch already.
+        let call = (begun || full) && state.idle > 0;
+        drop(state);
+        if call {
+            self.work.notify_one();
+        }
+        Ok(submission)
+    }
+
+    /// The next batch to execute, when there is one. `None`: there will be none any more.
+    pub(super) fn next(&self) -> Option<Batch<W>> {
+        let mut state = lock(&self.state);
+        let batch = loop {
+            if let Some(batch) = state.closed.pop_front() {
+                break batch;
+            }
+            let wait_ns = match state.forming.count {
+                0 => None,
+                _ if state.is_ending => Some(0),
+                _ => Some(self.left_ns(state.forming.opened_ns)),
+            };
+            match wait_ns {
+                Some(0) => {
+                    let next = state.spare.pop().unwrap_or_default();
+                    break std::mem::replace(&mut state.forming, next);
+                }
+                None if state.is_ending => return None,
+                _ => {}
+            }
+            state.idle += 1;
+            state = match wait_ns {
+                None => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(ns) => {
+                    let waited = self.work.wait_timeout(state, Duration::from_nanos(ns));
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+            state.idle -= 1;
+        };
+        state.waiting -= batch.count;
+        state.batches += 1;
+        let call = state.held_up > 0;
+        drop(state);
+        if call {
+            self.room.notify_all();
+        }
+        Some(batch)
+    }
+
+    /// How long a batch that was opened then may still be filled.
+    fn left_ns(&self, opened_ns: u64) -> u64 {
+        match self.batch_time_ns {
+            0 => 0,
+            time_ns => (opened_ns + time_ns).saturating_sub(self.clock.now_ns()),
+        }
+    }
+
+    /// An executed batch, whose memory serves again.
+    pub(super) fn put_back(&self, batch: Batch<W>) {
+        let mut state = lock(&self.state);
+        if state.spare.len() < SPARE {
+            state.spare.push(batch);
+        }
+    }
+
+    /// Takes no more procedures in; those that are here are executed.
+    pub(super) fn end(&self) {
+        lock(&self.state).is_ending = true;
+        self.work.notify_all();
+        self.room.notify_all();
+    }
+
+    /// Batches that were begun.
+    pub(super) fn batches(&self) -> u64 {
+        lock(&self.state).batches
+    }
+}

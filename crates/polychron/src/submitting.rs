@@ -1,0 +1,130 @@
+//! Procedures that are handed over without waiting for them.
+
+use std::sync::{Arc, OnceLock, PoisonError};
+
+use polychron_base::clock::SystemClock;
+use polychron_engine::options::Submissions;
+use polychron_engine::submission::{Service, Submission};
+use polychron_engine::{Error, Procedure, Protocol};
+use polychron_sync::Mutex;
+
+use crate::Database;
+
+/// The service that executes what is submitted, from the first submission on.
+pub(crate) struct Submitting<P: Protocol> {
+    options: Submissions,
+    service: OnceLock<Service<P>>,
+    /// Held by who starts it.
+    starting: Mutex<()>,
+}
+
+impl<P: Protocol> Submitting<P> {
+    pub(crate) fn new(options: Submissions) -> Self {
+        Self { options, service: OnceLock::new(), starting: Mutex::new(()) }
+    }
+}
+
+impl<P: Protocol> Database<P> {
+    /// Hands a procedure over, to be executed as one serializable transaction, and does not wait for it. What comes back can be
+    /// waited for, or awaited under any executor.
+    ///
+    /// The database has threads for this ([`Submissions`]), started by the first submission, each of which takes a worker's slot.
+    /// They gather procedures into batches, which is what a protocol that plans lives on. Procedures that are under way at the same
+    /// time take effect in any order.
+    ///
+    /// Dropping what comes back gives up the answer alone: the procedure is executed. When the database is dropped, that takes until
+    /// all that was submitted is executed. While as many procedures wait as [`Submissions::most_waiting`] allows, this call waits;
+    /// [`Database::try_submit`] does not.
+    ///
+    /// ```
+    /// # use polychron::{Access, Database, Declare, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// struct Open { accounts: Table<Account>, id: u64 }
+    ///
+    /// impl Procedure for Open {
+    ///     type Output = u64;
+    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Stop> {
+    ///         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })?;
+    ///         Ok(self.id)
+    ///     }
+    /// }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// // A thread goes on, and waits when it wants the answers.
+    /// let submitted: Vec<_> = (0..100).map(|id| database.submit(Open { accounts, id })).collect();
+    /// for (id, submission) in (0..100).zip(submitted) {
+    ///     assert_eq!(submission.wait()?, id);
+    /// }
+    /// // A task awaits it, whichever executor runs the task.
+    /// async fn open(database: &Database, accounts: Table<Account>) -> Result<u64, polychron::Error> {
+    ///     database.submit(Open { accounts, id: 100 }).await
+    /// }
+    /// # let task = std::pin::pin!(open(&database, accounts));
+    /// # struct Thread(std::thread::Thread);
+    /// # impl std::task::Wake for Thread {
+    /// #     fn wake(self: std::sync::Arc<Self>) { self.0.unpark(); }
+    /// # }
+    /// # let waker = std::sync::Arc::new(Thread(std::thread::current())).into();
+    /// # let (mut context, mut task) = (std::task::Context::from_waker(&waker), task);
+    /// # loop {
+    /// #     if let std::task::Poll::Ready(id) = task.as_mut().poll(&mut context) { assert_eq!(id?, 100); break; }
+    /// #     std::thread::park();
+    /// # }
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// None here: they are the answer, as of [`Database::execute`]. It is [`Error::TooManyWorkers`] when the threads could not be
+    /// started because all slots are taken.
+    pub fn submit<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output> {
+        match self.service() {
+            Ok(service) => service.submit(procedure),
+            Err(error) => Submission::refused(error),
+        }
+    }
+
+    /// As [`Database::submit`], if there is room for one more procedure: for threads that must not wait, such as those of an
+    /// executor.
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # struct Open { accounts: Table<Account>, id: u64 }
+    /// # impl Procedure for Open {
+    /// #     type Output = ();
+    /// #     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    /// #         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
+    /// #     }
+    /// # }
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// match database.try_submit(Open { accounts, id: 1 }) {
+    ///     Ok(submission) => submission.wait()?,
+    ///     Err(Open { id, .. }) => println!("{id} has to come again later"),
+    /// }
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The procedure, when there is no room.
+    pub fn try_submit<R: Procedure + 'static>(&self, procedure: R) -> Result<Submission<R::Output>, R> {
+        match self.service() {
+            Ok(service) => service.try_submit(procedure),
+            Err(error) => Ok(Submission::refused(error)),
+        }
+    }
+
+    fn service(&self) -> Result<&Service<P>, Error> {
+        let Submitting { options, service, starting } = &self.submitting;
+        if let Some(service) = service.get() {
+            return Ok(service);
+        }
+        let _alone = starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(service) = service.get() {
+            return Ok(service);
+        }
+        let worker = || self.pool.take(&self.protocol);
+        let started = Service::start(&self.protocol, options, Arc::new(SystemClock::new()), worker)?;
+        Ok(service.get_or_init(|| started))
+    }
+}

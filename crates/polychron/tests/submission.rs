@@ -1,0 +1,193 @@
+//! Submitting through the face; what every protocol must show of it is in the conformance tests.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake};
+
+use polychron::protocols::bohm::Bohm;
+use polychron::protocols::hekaton::Hekaton;
+use polychron::protocols::maflingo::Maflingo;
+use polychron::schema::{Key, KeyScratch};
+use polychron::{
+    Access, Database, Declare, DefaultProtocol, Error, Interactive, Operations, Options, PROTOCOLS, Procedure,
+    Protocol, ProtocolVisitor, Row, Stop, Table, Transaction, for_protocol,
+};
+
+#[derive(Row, Clone, Debug, PartialEq)]
+#[row(name = "account")]
+struct Account {
+    #[key]
+    id: u64,
+    balance: i64,
+}
+
+struct Open(Table<Account>, u64);
+
+impl Procedure for Open {
+    type Output = u64;
+
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Stop> {
+        transaction.insert(&self.0, &Account { id: self.1, balance: 0 })?;
+        Ok(self.1)
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        declaration.key(self.0.id(), self.1.encode(&mut KeyScratch::new()), Access::Insert);
+    }
+}
+
+/// Reads an account, waits for a word where it has somebody to hear it from, and writes what it read and one more.
+struct Add {
+    accounts: Table<Account>,
+    id: u64,
+    hears: Option<(Sender<()>, Receiver<()>)>,
+}
+
+impl Procedure for Add {
+    type Output = i64;
+
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<i64, Stop> {
+        let balance = transaction.get(&self.accounts, self.id)?.map_or(0, |row| row.balance());
+        if let Some((says, hears)) = &self.hears {
+            says.send(()).expect("the test waits for it");
+            hears.recv().expect("the test answers");
+        }
+        transaction.update(&self.accounts, self.id, |row| row.set_balance(balance + 1))?;
+        Ok(balance + 1)
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        declaration.key(self.accounts.id(), self.id.encode(&mut KeyScratch::new()), Access::Update);
+    }
+}
+
+fn open<P: Protocol>(change: impl FnOnce(&mut Options<P::Options>)) -> (Database<P>, Table<Account>) {
+    let mut options = Options { protocol: P::Options::default(), common: Default::default() };
+    options.common.memory.huge_pages = false;
+    options.common.submissions.threads = 2;
+    change(&mut options);
+    let database = Database::<P>::open_with(options).unwrap();
+    let accounts = database.create_table::<Account>().unwrap();
+    (database, accounts)
+}
+
+struct Woken(Mutex<Sender<()>>);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.lock().unwrap().send(()).expect("the executor waits for it");
+    }
+}
+
+/// Runs a task to its end on this thread.
+fn block_on<O>(task: impl Future<Output = O>) -> O {
+    let mut task = std::pin::pin!(task);
+    let (sender, woken) = channel();
+    let waker = Arc::new(Woken(Mutex::new(sender))).into();
+    loop {
+        match task.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => woken.recv().unwrap(),
+        }
+    }
+}
+
+#[test]
+fn every_protocol_takes_submissions() {
+    struct Submit;
+
+    impl ProtocolVisitor for Submit {
+        type Output = ();
+
+        fn visit<P: Protocol>(self) {
+            let (database, accounts) = open::<P>(|_| ());
+            let opened: Vec<_> = (0..20).map(|id| database.submit(Open(accounts, id))).collect();
+            assert!((0..20).zip(opened).all(|(id, submission)| submission.wait().unwrap() == id));
+            let sum: Result<i64, Error> = block_on(async {
+                let added: Vec<_> = (0..20).map(|id| database.submit(Add { accounts, id, hears: None })).collect();
+                let mut sum = 0;
+                for submission in added {
+                    sum += submission.await?;
+                }
+                Ok(sum)
+            });
+            assert_eq!(sum.unwrap(), 20, "{}", P::NAME);
+            let again = database.try_submit(Open(accounts, 3)).ok().expect("there is room").wait();
+            assert!(matches!(again, Err(Error::Duplicate { .. })), "{}: {again:?}", P::NAME);
+        }
+    }
+
+    for protocol in PROTOCOLS {
+        for_protocol(protocol.name, Submit).unwrap();
+    }
+}
+
+/// A transaction that reads, waits until another one has written, and writes: its only attempt fails.
+fn conflicts_are_answered<P: Protocol<Worker: Interactive>>() {
+    let (database, accounts) = open::<P>(|options| options.common.retry.attempts = 1);
+    database.execute(&mut Open(accounts, 1)).unwrap();
+    let ((says, said), (answers, hears)) = (channel(), channel());
+    let slow = database.submit(Add { accounts, id: 1, hears: Some((says, hears)) });
+    said.recv().unwrap();
+    let add = |row: &mut AccountMut<'_>| row.set_balance(row.balance() + 10);
+    while database.transact(|transaction| transaction.update(&accounts, 1, add)).is_err() {}
+    answers.send(()).unwrap();
+    let answer = slow.wait();
+    assert!(matches!(answer, Err(Error::Conflicts { attempts: 1, .. })), "{}: {answer:?}", P::NAME);
+    assert_eq!(database.submit(Add { accounts, id: 1, hears: None }).wait().unwrap(), 11);
+}
+
+#[test]
+fn conflicts_that_exhaust_their_attempts_are_answered() {
+    conflicts_are_answered::<DefaultProtocol>();
+    conflicts_are_answered::<Maflingo>();
+    conflicts_are_answered::<Hekaton>();
+}
+
+#[test]
+fn threads_take_the_slots_that_there_are() {
+    let (database, accounts) = open::<DefaultProtocol>(|options| {
+        options.common.memory.max_workers = 3;
+        options.common.submissions.threads = 8;
+    });
+    let mut sessions: Vec<_> = std::iter::from_fn(|| database.session().ok()).collect();
+    let refused = database.submit(Open(accounts, 1)).wait();
+    assert!(matches!(refused, Err(Error::TooManyWorkers { .. })), "{refused:?}");
+    let refused = block_on(database.try_submit(Open(accounts, 1)).ok().expect("it is not about room"));
+    assert!(matches!(refused, Err(Error::TooManyWorkers { .. })), "{refused:?}");
+    // It is tried again, and one thread is enough.
+    sessions.pop();
+    assert_eq!(database.submit(Open(accounts, 1)).wait().unwrap(), 1);
+    assert!(database.session().is_err(), "the slot is in use");
+    assert_eq!(sessions[0].execute(&mut Add { accounts, id: 1, hears: None }).unwrap(), 1);
+}
+
+/// Also where the protocol has threads of its own, which must not go before the submissions do.
+#[test]
+fn a_dropped_database_answers_what_is_under_way() {
+    fn drops<P: Protocol>(change: impl FnOnce(&mut Options<P::Options>)) {
+        let (database, accounts) = open::<P>(change);
+        database.execute(&mut Open(accounts, 1)).unwrap();
+        let ((says, said), (answers, hears)) = (channel(), channel());
+        let first = database.submit(Add { accounts, id: 1, hears: Some((says, hears)) });
+        said.recv().unwrap();
+        let added: Vec<_> = (0..50).map(|_| database.submit(Add { accounts, id: 1, hears: None })).collect();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| block_on(first));
+            let dropping = scope.spawn(move || drop(database));
+            answers.send(()).unwrap();
+            dropping.join().unwrap();
+            let mut balances: Vec<_> = added.into_iter().map(|submission| submission.wait().unwrap()).collect();
+            balances.push(waiting.join().unwrap().unwrap());
+            balances.sort_unstable();
+            assert_eq!(balances, (1..=51).collect::<Vec<_>>(), "{}", P::NAME);
+        });
+    }
+
+    // One thread: with two the others would conflict with the first, and have it begin again.
+    drops::<DefaultProtocol>(|options| options.common.submissions.threads = 1);
+    drops::<Bohm>(|_| ());
+    drops::<Bohm>(|options| {
+        (options.protocol.concurrency_control_threads, options.protocol.execution_threads) = (1, 1);
+    });
+}

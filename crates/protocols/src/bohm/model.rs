@@ -1,0 +1,543 @@
+//! Every interleaving of two threads in BOHM's words, under loom: the state of a transaction, the log of batches and its low watermark,
+//! chains that are added to at both ends, lists of intents, and snapshots beside collection.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use polychron_memory::{Guard, Memory, Options};
+use polychron_sync::atomic::{AtomicUsize, Ordering};
+use polychron_sync::model::explore;
+use polychron_sync::thread;
+
+use crate::model::{Witness, beside};
+
+use super::moment::Moment;
+use super::pipeline::{Pipeline, RING};
+use super::planned::{Parcel, Parcels, Planned, Progress};
+use super::protocol::Snapshots;
+use super::version::{Head, State, Version};
+
+/// Runs threads beside each other on one thing, and then `after`.
+fn each<T: Send + Sync + 'static, const N: usize>(thing: Arc<T>, works: [fn(&T); N], after: fn(&T)) {
+    let threads = works.map(|work| {
+        let thing = Arc::clone(&thing);
+        thread::spawn(move || work(&thing))
+    });
+    threads.into_iter().for_each(|thread| thread.join().expect("no thread panics"));
+    after(&thing);
+}
+
+/// Runs two of them.
+fn both<T: Send + Sync + 'static>(thing: T, left: fn(&T), right: fn(&T), after: fn(&T)) {
+    each(Arc::new(thing), [left, right], after);
+}
+
+/// The moment of the only transaction of a batch.
+fn moment(batch: u64) -> Moment {
+    Moment::new(batch, 0)
+}
+
+/// A transaction that nobody has executed yet.
+fn planned(moment: Moment) -> Planned {
+    let planned = Planned::new(NonNull::dangling(), 0);
+    planned.set_moment(moment, false);
+    planned
+}
+
+/// A transaction, and what is done in its runs.
+struct Run {
+    planned: Planned,
+    done: Witness,
+}
+
+impl Run {
+    fn new() -> Self {
+        Self { planned: planned(moment(1)), done: Witness::default() }
+    }
+
+    /// Has it executed, by this thread or another one. The first `attempts` of this thread are handed back.
+    fn settle(&self, mut attempts: u32) {
+        while self.planned.progress(moment(1)) != Progress::Complete {
+            if !self.planned.claim(moment(1)) {
+                thread::yield_now();
+                continue;
+            }
+            self.done.write();
+            if attempts == 0 {
+                self.planned.complete(moment(1));
+            } else {
+                attempts -= 1;
+                self.planned.hand_back(moment(1));
+            }
+        }
+        assert!((1..4).contains(&self.done.read()));
+    }
+}
+
+/// One of two threads executes a transaction, and the other one finds what it did.
+#[test]
+fn a_transaction_is_executed_once() {
+    let settle = |run: &Run| run.settle(0);
+    explore(3, move || both(Run::new(), settle, settle, |run| assert_eq!(run.done.read(), 1)));
+}
+
+/// Who executes a transaction finds what an attempt left that was handed back.
+#[test]
+fn what_is_handed_back_is_found() {
+    explore(3, || both(Run::new(), |run| run.settle(1), |run| run.settle(0), |run| assert!(run.done.read() <= 2)));
+}
+
+/// Who comes too late to a transaction finds that its memory serves another one, and does not execute that.
+#[test]
+fn memory_that_serves_again_is_not_mistaken() {
+    explore(3, || {
+        both(
+            Run::new(),
+            |run| {
+                run.settle(0);
+                run.planned.set_moment(moment(2), false);
+            },
+            |run| {
+                if run.planned.claim(moment(1)) {
+                    run.done.write();
+                    run.planned.complete(moment(1));
+                }
+            },
+            |run| assert_eq!((run.done.read(), run.planned.progress(moment(2))), (1, Progress::Unprocessed)),
+        );
+    });
+}
+
+/// A placeholder, its transaction, and the row that loom sees.
+#[derive(Clone, Copy)]
+struct Placeholder {
+    version: Version,
+    run: &'static Run,
+}
+
+impl Placeholder {
+    fn new(guard: &Guard<'_>) -> Self {
+        let run = Box::leak(Box::new(Run::new()));
+        let version = Version::allocate(moment(1), NonNull::from(&run.planned), 2, guard);
+        Self { version: version.expect("memory is there"), run }
+    }
+
+    /// Reads the row, as who needs it: executes the transaction, or waits for it.
+    fn read(self, guard: &Guard<'_>) {
+        while let State::Pending(_) = self.version.state() {
+            if !self.run.planned.claim(moment(1)) {
+                thread::yield_now();
+                continue;
+            }
+            self.run.done.write();
+            // SAFETY: the transaction was claimed.
+            unsafe {
+                self.version.put(&[7, 8], guard).expect("the row has room");
+                self.version.finish(true);
+            }
+            self.run.planned.complete(moment(1));
+        }
+        assert_eq!((self.version.state(), self.run.done.read()), (State::Row, 1));
+        // SAFETY: it has a row.
+        assert_eq!(unsafe { self.version.words() }, [7, 8]);
+    }
+
+    fn free(self) {
+        // SAFETY: it was leaked when it was made, and no thread is left that knows it.
+        drop(unsafe { Box::from_raw(std::ptr::from_ref(self.run).cast_mut()) });
+    }
+}
+
+/// A version is filled once, and who reads it finds the row, as soon as its state says so.
+#[test]
+fn a_version_is_filled_once() {
+    explore(3, || beside(Placeholder::new, |p, guard| p.read(guard), |p, guard| p.read(guard), |p, _| p.free()));
+}
+
+/// A log, and for each batch what is done with it.
+struct Log {
+    pipeline: Pipeline,
+    planned: [Witness; 2],
+    /// Of each batch its transactions, two at most.
+    executed: Vec<[Witness; 2]>,
+    parcels: Vec<Arc<Parcel>>,
+}
+
+impl Log {
+    /// A log with a closed batch for each number: so many transactions.
+    fn new(partitions: usize, counts: &[usize]) -> Self {
+        let pipeline = Pipeline::new(1, partitions);
+        let parcels = counts.iter().map(|&count| parcel(count)).collect();
+        let executed = counts.iter().map(|_| Default::default()).collect();
+        Self { pipeline, planned: Default::default(), executed, parcels }
+    }
+
+    /// Hands the parcel of a batch in, and closes the batch.
+    fn close(&self, batch: u64) {
+        self.pipeline.hand_in(&self.parcels[batch as usize - 1]);
+        // The client of the batch before learns of its end earlier than the log.
+        while !self.pipeline.sequence() {
+            thread::yield_now();
+        }
+        assert_eq!(self.pipeline.sequenced(), batch);
+    }
+
+    /// Executes a chunk, if there is one.
+    fn execute(&self) -> bool {
+        let Some(chunk) = self.pipeline.claim() else { return false };
+        self.planned.iter().for_each(|witness| _ = witness.read());
+        self.pipeline.for_each(chunk, |parcel, place, moment| {
+            let planned = parcel.planned(place);
+            assert!(planned.claim(moment), "a transaction is in one chunk");
+            self.executed[moment.batch() as usize - 1][place].write();
+            planned.complete(moment);
+        });
+        self.pipeline.end_execution(chunk);
+        true
+    }
+
+    /// Waits until a parcel is back.
+    fn await_parcel(&self, batch: u64) {
+        // Acquire: as clients do.
+        while self.parcels[batch as usize - 1].remaining.load(Ordering::Acquire) > 0 {
+            if !self.execute() {
+                thread::yield_now();
+            }
+        }
+        self.assert_executed(batch);
+    }
+
+    fn assert_executed(&self, batch: u64) {
+        let count = self.parcels[batch as usize - 1].content().count;
+        self.executed[batch as usize - 1][..count].iter().for_each(|executed| assert_eq!(executed.read(), 1));
+    }
+}
+
+fn parcel(count: usize) -> Arc<Parcel> {
+    let parcel = Parcels::default().take();
+    for _ in 0..count {
+        // SAFETY: the parcel is new.
+        unsafe { parcel.add(0) };
+    }
+    parcel
+}
+
+/// Two threads plan a partition each. Who executes, finds all placeholders; who has handed the transactions in, what was executed.
+#[test]
+fn a_batch_is_known_when_it_is_planned() {
+    fn work(log: &Log, partition: usize) {
+        log.planned[partition].write();
+        log.pipeline.end_planning(1);
+        log.await_parcel(1);
+    }
+    explore(2, || {
+        let log = Log::new(2, &[1]);
+        log.close(1);
+        both(log, |log| work(log, 0), |log| work(log, 1), |log| assert_eq!(log.pipeline.finished(), 1));
+    });
+}
+
+/// Who looks for work while the place of a batch comes to serve another one takes nothing of either that others have.
+#[test]
+fn chunks_belong_to_one_batch() {
+    explore(2, || {
+        let counts: Vec<usize> = (0..=RING as usize).map(|behind| if behind < RING as usize { 1 } else { 2 }).collect();
+        let log = Log::new(1, &counts);
+        log.close(1);
+        log.pipeline.end_planning(1);
+        both(
+            log,
+            |log| {
+                log.await_parcel(1);
+                for batch in 2..=log.parcels.len() as u64 {
+                    log.close(batch);
+                    log.pipeline.end_planning(batch);
+                    log.await_parcel(batch);
+                }
+            },
+            |log| drop(log.execute()),
+            |log| (1..=log.parcels.len() as u64).for_each(|batch| log.assert_executed(batch)),
+        );
+    });
+}
+
+/// Two threads share a batch: who finds it finished finds what both did.
+#[test]
+fn what_is_finished_was_executed() {
+    fn work(log: &Log) {
+        while log.execute() {}
+        if log.pipeline.finished() == 1 {
+            log.assert_executed(1);
+        }
+    }
+    explore(3, || {
+        let log = Log::new(1, &[2]);
+        log.close(1);
+        log.pipeline.end_planning(1);
+        both(log, work, work, |log| assert_eq!(log.pipeline.finished(), 1));
+    });
+}
+
+/// Two threads come to the end of a batch each: the low watermark is behind both.
+#[test]
+fn the_watermark_stops_before_nothing() {
+    explore(3, || {
+        let log = Log::new(1, &[1, 1]);
+        for batch in [1, 2] {
+            log.close(batch);
+            log.pipeline.end_planning(batch);
+        }
+        let execute = |log: &Log| assert!(log.execute());
+        both(log, execute, execute, |log| assert_eq!(log.pipeline.finished(), 2, "the batches are complete"));
+    });
+}
+
+/// A log whose last batch is about to end, the snapshots that are open, and a version that this batch supersedes.
+struct Reading {
+    log: Log,
+    snapshots: Snapshots,
+    superseded: Witness,
+}
+
+impl Reading {
+    fn read(&self) {
+        let batch = self.snapshots.open(0, &self.log.pipeline);
+        if batch == 0 {
+            self.superseded.read();
+        }
+        self.snapshots.close(0);
+    }
+
+    /// Gives the version back if nobody wants it.
+    fn collect(&self) {
+        if self.snapshots.watermark(self.log.pipeline.finished()) >= 1 {
+            self.superseded.write();
+        }
+    }
+}
+
+/// A version is given back only when no snapshot sees it, and none will.
+#[test]
+fn snapshots_keep_what_they_see() {
+    explore(3, || {
+        let log = Log::new(1, &[1]);
+        log.close(1);
+        log.pipeline.end_planning(1);
+        let reading = Reading { log, snapshots: Snapshots::new(1), superseded: Witness::default() };
+        both(
+            reading,
+            |reading| {
+                assert!(reading.log.execute());
+                reading.collect();
+            },
+            |reading| {
+                reading.read();
+                reading.read();
+            },
+            |reading| assert_eq!(reading.snapshots.watermark(1), 1, "no snapshot is open"),
+        );
+    });
+}
+
+/// A chain that threads add to, and what its versions hold.
+#[derive(Clone, Copy)]
+struct Row {
+    head: &'static Head,
+    /// Of the batches 1 to 3.
+    versions: [Version; 3],
+    /// What is done before a version is put there.
+    filled: &'static [Witness; 3],
+    superseded: &'static [AtomicUsize; 3],
+}
+
+impl Row {
+    /// A chain with the version of batch 1.
+    fn new(guard: &Guard<'_>) -> Self {
+        let version = |batch| {
+            let version = Version::allocate(moment(batch), NonNull::dangling(), 1, guard);
+            version.expect("memory is there")
+        };
+        let row = Self {
+            head: Box::leak(Box::new(Head::new())),
+            versions: [1, 2, 3].map(version),
+            filled: Box::leak(Box::default()),
+            superseded: Box::leak(Box::default()),
+        };
+        row.push(1);
+        row
+    }
+
+    fn fill(self, batch: usize) -> Version {
+        let version = self.versions[batch - 1];
+        self.filled[batch - 1].write();
+        version
+    }
+
+    fn supersede(self, version: Option<Version>) {
+        let Some(version) = version else { return };
+        let batch = version.begin().batch() as usize;
+        assert_eq!(self.superseded[batch - 1].fetch_add(1, Ordering::Relaxed), 0, "it is superseded once");
+    }
+
+    /// Puts a placeholder on top, as who plans.
+    fn push(self, batch: usize) {
+        let below = self.head.push(self.fill(batch)).expect("nobody closes the chain");
+        self.supersede(below);
+    }
+
+    /// Puts a version where it belongs, as who executes. `false`: the chain is closed.
+    fn insert(self, batch: usize) -> bool {
+        let version = self.fill(batch);
+        // SAFETY: it is this thread's.
+        unsafe { version.finish(true) };
+        let Ok(superseded) = self.head.insert(version) else { return false };
+        if let Some((version, since)) = superseded {
+            assert!(version.begin() < since);
+            self.supersede(Some(version));
+        }
+        true
+    }
+
+    /// The batches of the versions, newest first, of which what they hold is seen.
+    fn batches(self) -> Vec<usize> {
+        let mut batches = Vec::new();
+        let mut next = self.head.newest();
+        while let Some(version) = next {
+            let batch = version.begin().batch() as usize;
+            assert!(self.filled[batch - 1].read() == 1 && batches.last().is_none_or(|&last| last > batch));
+            batches.push(batch);
+            next = version.previous();
+        }
+        batches
+    }
+
+    fn free(self) {
+        // SAFETY: they were leaked when they were made, and no thread is left that knows them.
+        unsafe {
+            drop(Box::from_raw(std::ptr::from_ref(self.head).cast_mut()));
+            drop(Box::from_raw(std::ptr::from_ref(self.filled).cast_mut()));
+            drop(Box::from_raw(std::ptr::from_ref(self.superseded).cast_mut()));
+        }
+    }
+}
+
+/// A version that was not planned is put where it belongs, whatever comes on top meanwhile, and each version is superseded once.
+#[test]
+fn late_versions_find_their_place() {
+    explore(3, || {
+        beside(
+            Row::new,
+            |row, _| assert!(row.insert(2)),
+            |row, _| row.push(3),
+            |row, _| {
+                assert_eq!(row.batches(), [3, 2, 1]);
+                let superseded = row.superseded.each_ref().map(|count| count.load(Ordering::Relaxed));
+                assert_eq!(superseded, [1, 1, 0]);
+                row.free();
+            },
+        );
+    });
+}
+
+/// Who walks a chain finds its versions whole and in their order, while others come on top and between.
+#[test]
+fn readers_find_versions_in_their_order() {
+    explore(3, || {
+        beside(
+            Row::new,
+            |row, _| {
+                row.push(3);
+                assert!(row.insert(2));
+            },
+            |row, _| {
+                let batches = row.batches();
+                assert!([&[1][..], &[3, 1], &[3, 2, 1]].contains(&&*batches), "{batches:?}");
+                assert_eq!(row.head.at(moment(1)), Some(row.versions[0]));
+            },
+            |row, _| row.free(),
+        );
+    });
+}
+
+/// A chain is closed, or a version is put into it.
+#[test]
+fn a_closed_chain_takes_no_version() {
+    explore(3, || {
+        beside(
+            |guard| (Row::new(guard), &*Box::leak(Box::new(AtomicUsize::new(0)))),
+            |(row, closed), _| _ = closed.fetch_add(row.head.close(row.versions[0]).into(), Ordering::Relaxed),
+            |(row, closed), _| {
+                let is_in = row.insert(2);
+                assert!(is_in || row.head.newest().is_none());
+                closed.fetch_add(2 * usize::from(is_in), Ordering::Relaxed);
+            },
+            |(row, closed), _| {
+                // SAFETY: it was leaked above, and no thread is left that knows it.
+                let closed = unsafe { Box::from_raw(std::ptr::from_ref(closed).cast_mut()) };
+                assert!([1, 2].contains(&closed.load(Ordering::Relaxed)), "one of them, and not both");
+                row.free();
+            },
+        );
+    });
+}
+
+/// A list of intents, of batches 1 and 2, and what the runs of their transactions did.
+struct Intents {
+    head: Head,
+    runs: [Run; 2],
+}
+
+// SAFETY: the versions of the list stay for the whole model.
+unsafe impl Send for Intents {}
+// SAFETY: as above.
+unsafe impl Sync for Intents {}
+
+impl Intents {
+    fn new(guard: &Guard<'_>) -> Arc<Self> {
+        let run = |batch| Run { planned: planned(moment(batch)), done: Witness::default() };
+        let intents = Arc::new(Self { head: Head::new(), runs: [run(1), run(2)] });
+        for (batch, run) in (1..).zip(&intents.runs) {
+            let version = Version::allocate(moment(batch), NonNull::from(&run.planned), 0, guard);
+            intents.head.push(version.expect("memory is there")).expect("the list is open");
+        }
+        intents
+    }
+
+    /// Executes the transaction of a batch, as a reader that needs it does.
+    fn execute(&self, batch: u64) {
+        let run = &self.runs[batch as usize - 1];
+        if run.planned.claim(moment(batch)) {
+            run.done.write();
+            let intent = self.head.at(moment(batch)).expect("it was put there");
+            // SAFETY: the transaction was claimed.
+            unsafe { intent.finish(false) };
+            run.planned.complete(moment(batch));
+        }
+        while run.planned.progress(moment(batch)) != Progress::Complete {
+            thread::yield_now();
+        }
+    }
+
+    /// Waits for all before a batch, and finds what they did.
+    fn read(&self, batch: u64) {
+        let waited = self.head.await_pending(moment(batch), 0, |_, at| {
+            self.execute(at.batch());
+            Ok(())
+        });
+        waited.expect("nobody gives up");
+        self.runs[..batch as usize - 1].iter().for_each(|run| assert_eq!(run.done.read(), 1));
+    }
+}
+
+/// Who finds an intent that says that all below it are complete has seen what those did, though it waited for none of them itself.
+#[test]
+fn who_waited_for_all_says_so_for_others() {
+    explore(1, || {
+        let memory = Memory::new(Options { max_workers: 1, ..Options::tiny() }).expect("sound options");
+        let local = memory.register().expect("a slot is free");
+        let guard = local.pin();
+        let intents = Intents::new(&guard);
+        each(Arc::clone(&intents), [|list| list.execute(1), |list| list.read(3), |list| list.read(3)], |_| ());
+        drop(guard);
+    });
+}

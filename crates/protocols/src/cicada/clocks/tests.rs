@@ -1,0 +1,141 @@
+//! Who is slow holds the others back, and nothing that is compared comes to lie half the clock's numbers apart (`docs/protocols/cicada.md`,
+//! *wrapping around*): whoever is paused wherever, and however long.
+
+use polychron_base::sizes::scaled;
+
+use super::*;
+
+const BITS: u32 = 24;
+const NUMBERS: u64 = 1 << BITS;
+
+fn clocks(change: impl FnOnce(&mut Options)) -> Clocks {
+    let mut options = Options { clock_bits: Some(BITS), ..Options::default() };
+    change(&mut options);
+    let shape = Shape::new(options.clock_bits, options.worker_bits).expect("it fits");
+    Clocks::new(&options, shape, 4)
+}
+
+fn loose(options: &mut Options) {
+    options.consistency = Consistency::Loose;
+}
+
+/// So few numbers that they are drawn one by one.
+fn counted(options: &mut Options) {
+    (options.central_clock, options.clock_bits) = (true, Some(12));
+}
+
+/// Goes on as a round of renewal does, until the worker can begin.
+fn begin_at_last(clocks: &Clocks, slot: usize, local: &mut LocalClock) -> Timestamp {
+    for _ in 0..10_000 {
+        if let Some(timestamp) = clocks.begin(slot, local) {
+            return timestamp;
+        }
+        assert!(clocks.lead());
+        if !clocks.is_admitted(local) {
+            clocks.set_renewed(clocks.bound());
+        }
+    }
+    panic!("nothing holds the worker back, and it cannot begin");
+}
+
+/// By how many sixty-fourths of the numbers time leaps, and whether the next transaction has looked at the time before.
+fn leaps() -> impl Iterator<Item = (u64, bool)> {
+    (1..60).step_by(60 / scaled(60, 4)).flat_map(|part| [(part, false), (part, true)])
+}
+
+/// Time goes on while a transaction runs: in one leap, before or behind the moment at which the next one looks at the time.
+#[test]
+fn nobody_gets_far_ahead_of_a_transaction_that_runs() {
+    for change in [(|_| ()) as fn(&mut Options), loose] {
+        for (parts, looked_before) in leaps() {
+            let clocks = clocks(change);
+            let (mut slow, mut quick) = (clocks.join(2), clocks.join(3));
+            clocks.advance(&mut slow, 2);
+            let oldest = begin_at_last(&clocks, 2, &mut slow);
+            if looked_before {
+                clocks.advance(&mut quick, 3);
+            }
+            // The leader may come by at any time.
+            for _ in 0..4 {
+                clocks.pass_time(NUMBERS / 64 * parts);
+                clocks.set_renewed(clocks.bound());
+                assert!(clocks.lead());
+            }
+            if !looked_before {
+                clocks.advance(&mut quick, 3);
+            }
+            if let Some(timestamp) = clocks.begin(3, &mut quick) {
+                assert!(timestamp.is_after(oldest), "leaps of {parts} sixty-fourths turn the order around");
+                assert!(quick.adjusted - slow.adjusted < NUMBERS / 2);
+                clocks.end(3);
+            }
+            assert!(!clocks.min_wts().is_after(oldest), "H1");
+            clocks.end(2);
+            let timestamp = begin_at_last(&clocks, 3, &mut quick);
+            assert!(quick.adjusted > slow.adjusted);
+            clocks.end(3);
+            // The horizons follow, however far the time has gone.
+            let follows = (0..1000).any(|_| {
+                clocks.pass_time(NUMBERS / 64);
+                clocks.set_renewed(clocks.bound());
+                clocks.lead() && clocks.min_rts().is_after(timestamp)
+            });
+            assert!(follows, "the horizons stand still");
+        }
+    }
+}
+
+/// The leader stops in the middle of its work, and nobody else can lead.
+#[test]
+fn a_leader_that_is_paused_holds_everybody_back() {
+    for change in [(|_| ()) as fn(&mut Options), loose, counted] {
+        let clocks = clocks(change);
+        let (mut slow, mut quick) = (clocks.join(2), clocks.join(3));
+        let oldest = begin_at_last(&clocks, 2, &mut slow);
+        clocks.leading.store(true, Ordering::Relaxed);
+        let mut begun = 0u64;
+        loop {
+            assert!(!clocks.lead(), "somebody leads");
+            clocks.pass_time(clocks.shape.clock_numbers() / 128);
+            clocks.advance(&mut quick, 3);
+            let Some(timestamp) = clocks.begin(3, &mut quick) else { break };
+            assert!(timestamp.is_after(oldest), "the order has turned around behind {begun} transactions");
+            assert!(quick.adjusted - slow.adjusted < clocks.shape.clock_numbers() / 4);
+            clocks.end(3);
+            begun += 1;
+        }
+        assert!(begun > 10, "{begun}");
+        clocks.leading.store(false, Ordering::Relaxed);
+        clocks.end(2);
+        assert!(begin_at_last(&clocks, 3, &mut quick).is_after(oldest));
+    }
+}
+
+/// A round's transactions have room where others wait for it, and what was granted to them is granted to nobody else.
+#[test]
+fn a_round_goes_on_where_others_wait() {
+    let clocks = clocks(loose);
+    let mut local = clocks.join(2);
+    clocks.pass_time(NUMBERS);
+    local.time = clocks.limit();
+    assert!(clocks.begin(2, &mut local).is_none());
+    assert_eq!(clocks.slots[2].floor.load(Ordering::Relaxed), NONE, "who does not begin holds nothing back");
+    let time = local.fall_back(clocks.bound());
+    assert!(time > local.time);
+    let in_round = clocks.begin_in_round(2, &mut local);
+    clocks.end(2);
+    local.catch_up(time);
+    assert!(clocks.begin(2, &mut local).is_none());
+    clocks.set_renewed(local.adjusted);
+    assert!(begin_at_last(&clocks, 2, &mut local).is_after(in_round));
+}
+
+/// What a worker follows is what another one has drawn, so that garbage does not lead past the limit.
+#[test]
+fn nobody_follows_past_the_limit() {
+    let clocks = clocks(|_| ());
+    let mut local = clocks.join(2);
+    clocks.follow(&mut local, u64::MAX);
+    assert!(local.adjusted < clocks.limit());
+    begin_at_last(&clocks, 2, &mut local);
+}

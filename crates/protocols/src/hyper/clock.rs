@@ -1,0 +1,168 @@
+//! The counter of all times, which moments are still read, and the list of what has committed.
+//!
+//! Start times and commit times are values of one counter, ids of transactions lie above all of them. A commit time is drawn, and becomes
+//! the latest, under the lock of the list; so who reads the counter finds every commit up to there whole.
+
+use std::collections::VecDeque;
+use std::sync::PoisonError;
+
+use polychron_engine::mutations::{left_out, pass};
+use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use polychron_sync::{CachePadded, Mutex, MutexGuard, publish};
+
+use super::steps::{Point, Step};
+use super::undo::{Buffer, FIRST_ID};
+
+/// The word of a slot that reads nothing.
+const IDLE: u64 = u64::MAX;
+
+/// A transaction that has committed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Committed {
+    pub(super) at: u64,
+    pub(super) buffer: Buffer,
+}
+
+/// What has committed and may still be undone by somebody.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// In the order of their commits.
+    pub(super) recent: VecDeque<Committed>,
+    /// Those of which single images have been taken out: only snapshots need them.
+    pub(super) kept: VecDeque<Committed>,
+    /// How many were kept when dead ones were last looked for.
+    pub(super) swept: usize,
+}
+
+impl History {
+    /// What has committed after a moment, oldest first.
+    pub(super) fn since(&self, moment: u64) -> impl Iterator<Item = Committed> {
+        let first = self.recent.partition_point(|committed| committed.at <= moment);
+        self.recent.range(first..).copied()
+    }
+}
+
+/// The moments at which something is read, or may be from now on.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// From here on all of them.
+    pub(super) from: u64,
+    /// Before that, these.
+    pub(super) single: Vec<u64>,
+}
+
+impl Held {
+    /// The oldest of them.
+    #[inline]
+    pub(super) fn oldest(&self) -> u64 {
+        self.single.iter().copied().min().map_or(self.from, |single| single.min(self.from))
+    }
+
+    /// The latest that lies before a moment, if any does.
+    pub(super) fn latest_before(&self, moment: u64) -> Option<u64> {
+        if self.from < moment {
+            return Some(moment - 1);
+        }
+        self.single.iter().copied().filter(|&single| single < moment).max()
+    }
+}
+
+/// See the head of the module.
+#[derive(Debug)]
+pub(super) struct Clock {
+    latest: CachePadded<AtomicU64>,
+    /// For each worker the moment that it reads; the lowest bit says that it will read no other one.
+    reading: Box<[CachePadded<AtomicU64>]>,
+    used: AtomicUsize,
+    history: Mutex<History>,
+}
+
+impl Clock {
+    pub(super) fn new(slots: usize) -> Self {
+        Self {
+            latest: CachePadded::new(AtomicU64::new(1)),
+            reading: (0..slots).map(|_| CachePadded::new(AtomicU64::new(IDLE))).collect(),
+            used: AtomicUsize::new(0),
+            history: Mutex::default(),
+        }
+    }
+
+    /// A worker takes a slot.
+    pub(super) fn enter(&self, slot: usize) {
+        // SeqCst: whoever looks for readers after this worker has begun to read sees its slot, too; see `held`.
+        self.used.fetch_max(slot + 1, Ordering::SeqCst);
+    }
+
+    /// The id of a worker's next transaction.
+    #[inline]
+    pub(super) fn id(slot: usize, generation: u64) -> u64 {
+        FIRST_ID | (slot as u64) << 48 | generation & ((1 << 48) - 1)
+    }
+
+    /// The time of the latest commit. Acquire: pairs with the release in `commit`.
+    #[inline]
+    pub(super) fn latest(&self) -> u64 {
+        self.latest.load(Ordering::Acquire)
+    }
+
+    /// A transaction begins to read: it first makes known that it may read anything from `known` on, which is no later than the
+    /// latest commit, and then chooses.
+    #[inline]
+    pub(super) fn begin(&self, slot: usize, known: u64, snapshot: bool) -> u64 {
+        let reading = &*self.reading[slot];
+        if !left_out(Step::AnnounceStart) {
+            // Barrier: pairs with the one in `held`. Who does not see this word has read a latest commit that this one sees, too.
+            publish(reading, known << 1);
+        }
+        let start = self.latest();
+        pass(Point::Starting);
+        // Release: pairs with the acquire in `held`.
+        reading.store(start << 1 | u64::from(snapshot), Ordering::Release);
+        start
+    }
+
+    /// A transaction reads no more.
+    #[inline]
+    pub(super) fn end(&self, slot: usize) {
+        // Release: what it has read comes before; pairs with the acquire in `held`.
+        self.reading[slot].store(IDLE, Ordering::Release);
+    }
+
+    /// Finds out which moments are held.
+    pub(super) fn held(&self, held: &mut Held) {
+        held.single.clear();
+        held.from = self.latest.load(Ordering::SeqCst);
+        // Barrier: pairs with the one in `begin`.
+        fence(Ordering::SeqCst);
+        for slot in &self.reading[..self.used.load(Ordering::SeqCst)] {
+            let word = slot.load(Ordering::Acquire);
+            if word == IDLE || left_out(Step::AwaitReaders) {
+                continue;
+            }
+            if word & 1 == 0 {
+                held.from = held.from.min(word >> 1);
+            } else {
+                held.single.push(word >> 1);
+            }
+        }
+    }
+
+    /// The list, locked.
+    #[inline]
+    pub(super) fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Draws the commit time of a transaction whose validation has passed, commits it, and makes that known; under the lock.
+    #[inline]
+    pub(super) fn commit(&self, history: &mut History, buffer: Buffer, images: usize, log: impl FnOnce(u64)) -> u64 {
+        // Only who holds the lock writes it.
+        let at = self.latest.load(Ordering::Relaxed) + 1;
+        log(at);
+        buffer.commit(at, images);
+        history.recent.push_back(Committed { at, buffer });
+        // Release: pairs with the acquire in `latest`, so that who reads the time sees the stamp. SeqCst: see `held`.
+        self.latest.store(at, Ordering::SeqCst);
+        at
+    }
+}

@@ -1,0 +1,44 @@
+//! What this protocol counts besides: predicate logs and trees, and what has not been collected. A worker's counts are written by it
+//! alone; the next one in its slot goes on with them.
+
+use polychron_engine::{Figure, FigureValue};
+use polychron_sync::CachePadded;
+use polychron_sync::atomic::{AtomicU64, Ordering};
+
+use super::clock::Clock;
+
+macro_rules! counts {
+    ($($name:ident),*) => {
+        /// One worker's counts.
+        #[derive(Debug, Default)]
+        pub(super) struct Counts {
+            $(pub(super) $name: AtomicU64),*
+        }
+    };
+}
+
+counts!(logs, log_bytes, trees, tree_nodes, build_ns, compared);
+
+/// Adds to a count that only the calling thread writes.
+#[inline]
+pub(super) fn add(count: &AtomicU64, amount: u64) {
+    count.store(count.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
+}
+
+impl Counts {
+    /// All workers' counts together.
+    pub(super) fn figures(all: &[CachePadded<Self>], clock: &Clock) -> Vec<Figure> {
+        let sum = |count: fn(&Self) -> &AtomicU64| all.iter().map(|one| count(one).load(Ordering::Relaxed)).sum();
+        let history = clock.history();
+        let (trees, kept) = (sum(|one| &one.trees), history.recent.len() + history.kept.len());
+        let mean = |name, total, of| Figure { name, value: FigureValue::Mean(total, of) };
+        vec![
+            mean("predicate_log_bytes", sum(|one| &one.log_bytes), sum(|one| &one.logs)),
+            Figure { name: "predicate_trees", value: FigureValue::Count(trees) },
+            mean("predicate_tree_nodes", sum(|one| &one.tree_nodes), trees),
+            mean("predicate_tree_build_ns", sum(|one| &one.build_ns), trees),
+            Figure { name: "images_compared", value: FigureValue::Count(sum(|one| &one.compared)) },
+            Figure { name: "undo_buffers_kept", value: FigureValue::Level(kept as f64) },
+        ]
+    }
+}

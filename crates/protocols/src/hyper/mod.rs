@@ -1,0 +1,44 @@
+//! HyPer's multi-version concurrency control (Neumann, Mühlbauer, Kemper, *Fast Serializable Multi-Version Concurrency Control for
+//! Main-Memory Database Systems*, SIGMOD 2015).
+//!
+//! **Idea.** Rows are changed where they lie. What was there goes into the undo buffer of the transaction, and readers undo what is too new
+//! for them; so the newest state, which nearly everybody wants, is a plain array of words. A transaction logs not what it has read but what
+//! it has asked, as predicates; to commit, it tests what others have committed meanwhile, which their undo buffers tell, against them.
+//!
+//! **Serial order.** The order of the commit times; a transaction that writes nothing stands at its start, and so does a snapshot. Both
+//! lie within the call, so the order agrees with real time.
+//!
+//! `docs/protocols/hyper.md` lists the invariants, and where this differs from the paper and why. What predicates tell apart is the type
+//! parameter [`Level`]: columns, records, or nothing, which is snapshot isolation.
+
+mod clock;
+mod collect;
+mod commit;
+mod counts;
+mod entries;
+mod fill;
+mod level;
+mod options;
+mod predicates;
+mod protocol;
+mod rows;
+mod scan;
+mod steps;
+mod table;
+mod tail;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+mod transaction;
+mod tree;
+mod undo;
+mod view;
+mod worker;
+mod writes;
+
+pub use level::{ByColumn, ByRecord, Level, Snapshot};
+pub use options::{Backend, Options};
+pub use protocol::Hyper;
+#[doc(hidden)]
+pub use steps::{Point, Step};
+pub use transaction::HyperTransaction;
+pub use worker::HyperWorker;

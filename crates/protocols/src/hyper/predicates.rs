@@ -1,0 +1,358 @@
+//! The predicate log: what a transaction has asked of each relation, in place of what it was answered.
+//!
+//! * A *point* is a key that was looked up, whether or not there was a row: its summary, and the columns that were read.
+//! * A *path* is a range of an index, or a whole relation, with the typed restrictions of the scan, which must all hold; the columns that
+//!   were read; and for a smallest or largest value that value.
+//!
+//! Comparisons go by summaries of 64 bits: numbers keep their order, a short key is itself, everything else is hashed. What a summary
+//! cannot say is left out of a path, which then covers more.
+
+use std::ops::{Bound, Range};
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{IndexId, TableId};
+use polychron_engine::scan::Comparison;
+use polychron_engine::{Aggregate, Restriction};
+use polychron_schema::{ColumnSet, ColumnType, Layout, RowRef, Value, ValueRef};
+
+/// Points of a relation from which on they are coarsened into ranges: those whose summaries have the keys' order, and hashes, which
+/// coarsen badly.
+const COARSEN_ABOVE: usize = 1024;
+const COARSEN_HASHES_ABOVE: usize = 1 << 16;
+/// Into how many ranges.
+const RANGES: usize = 64;
+
+/// What stands for a key. Keys of up to 8 bytes keep their order.
+#[inline]
+pub(super) fn summary_of<K: EncodedKey>(key: K) -> u64 {
+    if key.len() <= 8 { key.slice(0) } else { key.hash() }
+}
+
+/// What stands for a value among those of its column: its order among numbers, or a hash that is good for equality only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Summary {
+    Ordered(u64),
+    Hashed(u64),
+}
+
+fn summary_of_value(column_type: ColumnType, value: ValueRef<'_>) -> Option<Summary> {
+    let signed = |value: i64| Summary::Ordered(value as u64 ^ 1 << 63);
+    Some(match (value, column_type) {
+        (ValueRef::Bool(value), _) => Summary::Ordered(value.into()),
+        (ValueRef::Integer(value), ColumnType::I8 | ColumnType::I16 | ColumnType::I32 | ColumnType::I64)
+        | (ValueRef::Timestamp(value), ColumnType::Timestamp) => signed(value),
+        (ValueRef::Date(value), ColumnType::Date) => signed(value.into()),
+        (ValueRef::Decimal { units, scale }, ColumnType::Decimal { scale: own }) if scale == own => signed(units),
+        (ValueRef::Unsigned(value), ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64) => {
+            Summary::Ordered(value)
+        }
+        // As in the total order of floating-point numbers.
+        (ValueRef::Float(value), ColumnType::F64) => {
+            let bits = value.to_bits();
+            Summary::Ordered(bits ^ if bits >> 63 == 0 { 1 << 63 } else { u64::MAX })
+        }
+        (ValueRef::String(value), _) => Summary::Hashed(value.as_bytes().hash()),
+        (ValueRef::Bytes(value), _) => Summary::Hashed(value.hash()),
+        _ => return None,
+    })
+}
+
+/// The summary of a row's column, or `None` for NULL and what has none.
+fn summary_of_column(layout: &Layout, row: RowRef<'_>, column: usize) -> Option<u64> {
+    let summary = summary_of_value(layout.columns()[column].column_type, row.value_ref(layout, column))?;
+    Some(match summary {
+        Summary::Ordered(summary) | Summary::Hashed(summary) => summary,
+    })
+}
+
+/// A key's bytes in the log.
+pub(super) type Span = Range<u32>;
+
+/// One condition of a path, on one attribute or on the key of an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Test {
+    /// The key of this index lies in a range.
+    Key { index: IndexId, lower: Bound<Span>, upper: Bound<Span> },
+    /// A column compares so with a constant.
+    Column { column: u16, comparison: Comparison, summary: u64 },
+}
+
+impl Test {
+    /// What a restriction says, if a summary can say it.
+    fn of(layout: &Layout, restriction: &Restriction) -> Option<Self> {
+        let column_type = layout.columns().get(restriction.column)?.column_type;
+        let (comparison, column) = (restriction.comparison, restriction.column as u16);
+        match summary_of_value(column_type, restriction.value.as_value_ref())? {
+            Summary::Ordered(summary) => Some(Self::Column { column, comparison, summary }),
+            Summary::Hashed(summary) if comparison == Comparison::Equal => {
+                Some(Self::Column { column, comparison, summary })
+            }
+            Summary::Hashed(_) => None,
+        }
+    }
+
+    /// Whether a row satisfies a condition on a column.
+    pub(super) fn holds_for(
+        column: u16,
+        comparison: Comparison,
+        summary: u64,
+        layout: &Layout,
+        row: RowRef<'_>,
+    ) -> bool {
+        summary_of_column(layout, row, column.into()).is_some_and(|value| comparison.holds(&value, &summary))
+    }
+}
+
+/// A smallest or largest value that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extremum {
+    pub(super) column: u16,
+    pub(super) is_max: bool,
+    /// What it was, if there was any.
+    pub(super) found: Option<u64>,
+}
+
+impl Extremum {
+    /// What an aggregate came to, where that has an order.
+    pub(super) fn of(layout: &Layout, wanted: Aggregate, answer: &Value) -> Option<Self> {
+        let (column, is_max) = match wanted {
+            Aggregate::Min(column) => (column, false),
+            Aggregate::Max(column) => (column, true),
+            _ => return None,
+        };
+        let column_type = layout.columns().get(column)?.column_type;
+        let found = match answer.as_value_ref() {
+            ValueRef::Null if has_order(column_type) => None,
+            value => match summary_of_value(column_type, value)? {
+                Summary::Ordered(summary) => Some(summary),
+                Summary::Hashed(_) => return None,
+            },
+        };
+        Some(Self { column: column as u16, is_max, found })
+    }
+
+    /// Whether the answer may be another one when this row comes.
+    pub(super) fn is_beaten_by(self, layout: &Layout, row: RowRef<'_>) -> bool {
+        let value = summary_of_column(layout, row, self.column.into());
+        value.is_some_and(|value| match self.found {
+            None => true,
+            Some(found) if self.is_max => value > found,
+            Some(found) => value < found,
+        })
+    }
+
+    /// Whether the answer may be another one when this row goes.
+    pub(super) fn rests_on(self, layout: &Layout, row: RowRef<'_>) -> bool {
+        self.found.is_some() && summary_of_column(layout, row, self.column.into()) == self.found
+    }
+}
+
+fn has_order(column_type: ColumnType) -> bool {
+    !matches!(
+        column_type,
+        ColumnType::String { .. }
+            | ColumnType::Bytes { .. }
+            | ColumnType::FixedString { .. }
+            | ColumnType::FixedBytes { .. }
+    )
+}
+
+/// A key that was looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Point {
+    pub(super) summary: u64,
+    pub(super) columns: ColumnSet,
+}
+
+/// Keys that were looked up, coarsened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Coarse {
+    pub(super) first: u64,
+    pub(super) last: u64,
+    pub(super) columns: ColumnSet,
+}
+
+/// A range with restrictions.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    /// Its conditions, among those of the relation.
+    pub(super) tests: Range<u32>,
+    pub(super) columns: ColumnSet,
+    pub(super) extremum: Option<Extremum>,
+}
+
+/// What was asked of one relation.
+#[derive(Debug, Default)]
+pub(super) struct RelationLog {
+    pub(super) points: Vec<Point>,
+    pub(super) coarse: Vec<Coarse>,
+    pub(super) paths: Vec<Path>,
+    pub(super) tests: Vec<Test>,
+    keys: Vec<u8>,
+    /// Whether some keys were too long to be their own summaries.
+    has_hashes: bool,
+}
+
+impl RelationLog {
+    fn is_empty(&self) -> bool {
+        self.points.is_empty() && self.coarse.is_empty() && self.paths.is_empty()
+    }
+
+    fn clear(&mut self) {
+        self.points.clear();
+        self.coarse.clear();
+        self.paths.clear();
+        self.tests.clear();
+        self.keys.clear();
+        self.has_hashes = false;
+    }
+
+    fn bytes(&self) -> usize {
+        self.points.len() * size_of::<Point>()
+            + self.coarse.len() * size_of::<Coarse>()
+            + self.paths.len() * size_of::<Path>()
+            + self.tests.len() * size_of::<Test>()
+            + self.keys.len()
+    }
+
+    fn keep_bound(&mut self, bound: Bound<&[u8]>) -> Bound<Span> {
+        bound.map(|key| {
+            let start = self.keys.len() as u32;
+            self.keys.extend_from_slice(key);
+            start..self.keys.len() as u32
+        })
+    }
+
+    /// A bound that was kept.
+    pub(super) fn bound(&self, bound: &Bound<Span>) -> Bound<&[u8]> {
+        bound.as_ref().map(|span| &self.keys[span.start as usize..span.end as usize])
+    }
+
+    /// Puts points together to a few ranges, apart where their summaries lie farthest from each other.
+    #[cold]
+    fn coarsen(&mut self) {
+        self.coarse.extend(self.points.drain(..).map(|Point { summary, columns }| Coarse {
+            first: summary,
+            last: summary,
+            columns,
+        }));
+        self.coarse.sort_unstable_by_key(|range| range.first);
+        let gap = |last: &Coarse, next: &Coarse| next.first.saturating_sub(last.last);
+        let mut gaps: Vec<u64> = self.coarse.windows(2).map(|pair| gap(&pair[0], &pair[1])).collect();
+        gaps.sort_unstable_by(|one, other| other.cmp(one));
+        // Larger gaps than this one divide, and as many of its own size as there are ranges left.
+        let least = gaps.get(RANGES - 2).copied().unwrap_or(0);
+        let mut left = RANGES - 1 - gaps.iter().take_while(|gap| **gap > least).count();
+        let mut kept: Vec<Coarse> = Vec::with_capacity(RANGES);
+        for &range in &self.coarse {
+            let between = kept.last().map_or(u64::MAX, |last| gap(last, &range));
+            let divides = between > least || between == least && least > 0 && left > 0;
+            if between == least && divides {
+                left -= 1;
+            }
+            match kept.last_mut() {
+                Some(last) if !divides => {
+                    last.last = last.last.max(range.last);
+                    last.columns = last.columns.union(range.columns);
+                }
+                _ => kept.push(range),
+            }
+        }
+        self.coarse = kept;
+    }
+}
+
+/// The log of one transaction.
+#[derive(Debug, Default)]
+pub(super) struct PredicateLog {
+    relations: Vec<RelationLog>,
+    touched: Vec<TableId>,
+}
+
+impl PredicateLog {
+    #[inline]
+    fn relation_mut(&mut self, table: TableId) -> &mut RelationLog {
+        if self.relations.get(table.position()).is_none_or(RelationLog::is_empty) {
+            self.touch(table);
+        }
+        &mut self.relations[table.position()]
+    }
+
+    fn touch(&mut self, table: TableId) {
+        if self.relations.len() <= table.position() {
+            self.relations.resize_with(table.position() + 1, RelationLog::default);
+        }
+        self.touched.push(table);
+    }
+
+    /// The relations of which anything was asked.
+    pub(super) fn touched(&self) -> &[TableId] {
+        &self.touched
+    }
+
+    /// What was asked of a relation.
+    #[inline]
+    pub(super) fn relation(&self, table: TableId) -> Option<&RelationLog> {
+        self.relations.get(table.position()).filter(|relation| !relation.is_empty())
+    }
+
+    /// A key was looked up.
+    #[inline]
+    pub(super) fn point<K: EncodedKey>(&mut self, table: TableId, key: K, columns: ColumnSet) {
+        self.point_of(table, summary_of(key), key.len() > 8, columns);
+    }
+
+    /// As [`PredicateLog::point`], of a key's summary.
+    #[inline]
+    pub(super) fn point_of(&mut self, table: TableId, summary: u64, is_hash: bool, columns: ColumnSet) {
+        let relation = self.relation_mut(table);
+        relation.has_hashes |= is_hash;
+        if let Some(last) = relation.points.last_mut()
+            && last.summary == summary
+        {
+            last.columns = last.columns.union(columns);
+            return;
+        }
+        relation.points.push(Point { summary, columns });
+        let most = if relation.has_hashes { COARSEN_HASHES_ABOVE } else { COARSEN_ABOVE };
+        if relation.points.len() > most {
+            relation.coarsen();
+        }
+    }
+
+    /// A range was visited, or asked for its smallest or largest value.
+    #[allow(clippy::too_many_arguments, reason = "they are what a path is made of")]
+    pub(super) fn path(
+        &mut self,
+        table: TableId,
+        layout: &Layout,
+        index: IndexId,
+        (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
+        restrictions: &[Restriction],
+        columns: ColumnSet,
+        extremum: Option<Extremum>,
+    ) {
+        let relation = self.relation_mut(table);
+        let start = relation.tests.len() as u32;
+        if (lower, upper) != (Bound::Unbounded, Bound::Unbounded) {
+            let (lower, upper) = (relation.keep_bound(lower), relation.keep_bound(upper));
+            relation.tests.push(Test::Key { index, lower, upper });
+        }
+        relation.tests.extend(restrictions.iter().filter_map(|restriction| Test::of(layout, restriction)));
+        let tests = start..relation.tests.len() as u32;
+        relation.paths.push(Path { tests, columns, extremum });
+    }
+
+    /// Bytes of all that was logged.
+    pub(super) fn bytes(&self) -> usize {
+        self.touched.iter().map(|table| self.relations[table.position()].bytes()).sum()
+    }
+
+    /// Forgets everything, and keeps the memory.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        for table in self.touched.drain(..) {
+            self.relations[table.position()].clear();
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The database as a whole: tables, workers, the clock.
+
+use std::sync::Arc;
+
+use polychron_base::clock::SystemClock;
+use polychron_base::{Error, IndexId, TableId};
+use polychron_engine::catalog::Catalog;
+use polychron_engine::redo::{NoRedo, Redo};
+use polychron_engine::statistics::Registry;
+use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
+use polychron_engine::{Common, IndexDefinition, Isolation, Protocol, Statistics, TableDefinition, Versions};
+use polychron_memory::{Memory, OWN_SLOTS};
+use polychron_sync::{CachePadded, Mutex};
+
+use super::clock::Clock;
+use super::counts::Counts;
+use super::level::{ByColumn, Level};
+use super::options::Options;
+use super::table::{HyperTable, Relation};
+use super::worker::HyperWorker;
+
+/// What all workers share.
+#[derive(Debug)]
+pub(super) struct Shared<L: Level, R: Redo> {
+    pub(super) memory: Arc<Memory>,
+    pub(super) common: Common,
+    pub(super) options: Options,
+    pub(super) catalog: Catalog<HyperTable>,
+    pub(super) counters: Registry,
+    /// For each slot.
+    pub(super) counts: Box<[CachePadded<Counts>]>,
+    pub(super) clock: Clock,
+    pub(super) keeper: Arc<Keeper>,
+    /// Held while an index is filled.
+    pub(super) filling: Mutex<()>,
+    /// For how long trees take to build.
+    pub(super) time: SystemClock,
+    pub(super) redo: R,
+    level: std::marker::PhantomData<L>,
+}
+
+/// The protocol. See the module.
+#[derive(Debug)]
+pub struct Hyper<L: Level = ByColumn, R: Redo = NoRedo> {
+    pub(super) shared: Arc<Shared<L, R>>,
+}
+
+impl<L: Level, R: Redo> Hyper<L, R> {
+    /// Opens a database whose commits hand their changes to `redo`.
+    ///
+    /// # Errors
+    /// As [`Protocol::open`].
+    pub fn open_with(options: Options, common: Common, redo: R) -> Result<Arc<Self>, Error> {
+        let slots = common.memory.max_workers + OWN_SLOTS;
+        let memory = Memory::new(common.memory.clone())?;
+        let shared = Arc::new(Shared {
+            keeper: Arc::new(Keeper::new(&memory)?),
+            memory,
+            common,
+            options,
+            catalog: Catalog::default(),
+            counters: Registry::default(),
+            counts: (0..slots).map(|_| CachePadded::default()).collect(),
+            clock: Clock::new(slots),
+            filling: Mutex::default(),
+            time: SystemClock::new(),
+            redo,
+            level: std::marker::PhantomData,
+        });
+        Ok(Arc::new(Self { shared }))
+    }
+
+    fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Relation, Error> {
+        Relation::new(definition, blueprint, ready, self.shared.options.backend, &self.shared.keeper)
+    }
+
+    /// Gives back the memory of what was dropped.
+    fn give_back(&self) {
+        let epochs = self.shared.memory.epochs();
+        self.shared.keeper.give_back(&self.shared.catalog, epochs, || _ = epochs.advance());
+    }
+}
+
+impl<L: Level, R: Redo> Drop for Hyper<L, R> {
+    fn drop(&mut self) {
+        self.shared.keeper.close();
+    }
+}
+
+impl<L: Level, R: Redo + Default> Protocol for Hyper<L, R> {
+    const NAME: &'static str = L::NAME;
+    const SUMMARY: &'static str = L::SUMMARY;
+    const ISOLATION: Isolation = L::ISOLATION;
+
+    type Options = Options;
+    type Worker = HyperWorker<L, R>;
+
+    fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
+        Self::open_with(options, common, R::default())
+    }
+
+    fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
+        options.set(name, value).map_err(Error::Options)
+    }
+
+    fn memory(&self) -> &Arc<Memory> {
+        &self.shared.memory
+    }
+
+    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
+        StoreTable::create(&self.shared.catalog, &definition, |definition, blueprint| {
+            self.make(definition, blueprint, true)
+        })
+    }
+
+    fn drop_table(&self, table: TableId) -> Result<(), Error> {
+        self.shared.catalog.remove(table).map(drop)?;
+        self.give_back();
+        Ok(())
+    }
+
+    fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+        let make = |definition: &TableDefinition, blueprint: &Blueprint| self.make(definition, blueprint, false);
+        let (index, store) = StoreTable::add_index(&self.shared.catalog, table, &definition, make)?;
+        match super::fill::fill(self, table, index) {
+            Ok(moment) => {
+                store.set_ready_from(moment);
+                Ok(index)
+            }
+            Err(error) => {
+                // The index goes with its last user, and its memory is given back then.
+                drop(store);
+                self.drop_index(table, index)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
+        StoreTable::remove_index(&self.shared.catalog, table, index)?;
+        self.give_back();
+        Ok(())
+    }
+
+    fn find_table(&self, name: &str) -> Option<TableId> {
+        self.shared.catalog.find(name)
+    }
+
+    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
+        self.shared.catalog.definition(table)
+    }
+
+    fn worker(self: &Arc<Self>) -> Result<HyperWorker<L, R>, Error> {
+        HyperWorker::new(&self.shared)
+    }
+
+    fn statistics(&self) -> Statistics {
+        let figures = Counts::figures(&self.shared.counts, &self.shared.clock);
+        Statistics { memory: Some(self.shared.memory.statistics()), figures, ..self.shared.counters.sum() }
+    }
+
+    fn versions(&self) -> Option<Versions> {
+        Some(super::fill::count_versions(&self.shared))
+    }
+}

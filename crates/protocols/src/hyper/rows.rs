@@ -1,0 +1,429 @@
+//! Where rows lie: pages of slots, each slot the same few words, and the rule for touching them.
+//!
+//! ```text
+//!  slot   state │ version │ tail │ word 0 │ word 1 │ …
+//!  state  count of changes │ closed │ absent │ latched
+//! ```
+//!
+//! A page has its slots one behind the other ([`Backend::Rows`]), or the same word of all its slots ([`Backend::Columns`]): two
+//! strides are all that tells the backends apart. The words are the fixed part of a row; what is behind it, if anything, is the *tail*,
+//! an allocation of its own that never changes.
+//!
+//! Words are read and written as atomics. Who writes a slot holds its latch, for a few instructions; who reads looks at the state before
+//! and after, and reads again when it has changed (`docs/protocols/hyper.md`, H1).
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::{OnceLock, PoisonError};
+
+use polychron_index::Handle;
+use polychron_memory::{Epochs, Guard, OutOfMemory};
+use polychron_sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+use polychron_sync::{Backoff, MODELLED, Mutex, load_words, store_words};
+
+use super::options::Backend;
+use super::tail::Tail;
+use super::undo::Undo;
+
+const STATE: usize = 0;
+const VERSION: usize = 1;
+const TAIL: usize = 2;
+/// Words before the row's.
+const HEADER: usize = 3;
+
+const LATCHED: u64 = 1;
+const ABSENT: u64 = 2;
+const CLOSED: u64 = 4;
+const CHANGE: u64 = 8;
+
+/// Slots of a page at most: few under a model checker, for which each word is an object.
+const MOST_SLOTS: usize = if MODELLED { 4 } else { 1024 };
+/// Bytes of a page at most, unless one slot needs more.
+const MOST_BYTES: usize = 256 << 10;
+/// Pages that the first piece of the directory leads to; each further piece leads to twice as many.
+const FIRST: usize = 16;
+const PIECES: usize = 28;
+
+type Word = AtomicU64;
+type Piece = OnceLock<Box<[AtomicPtr<Word>]>>;
+
+/// The rows of one index's records.
+pub(super) struct Rows {
+    /// Words of a row's fixed part.
+    words: usize,
+    slots: usize,
+    slot_stride: usize,
+    word_stride: usize,
+    directory: [Piece; PIECES],
+    places: Mutex<Places>,
+}
+
+/// Which slots are free.
+#[derive(Default)]
+struct Places {
+    /// Slots from here on were never used.
+    next: u64,
+    /// Slots that were given back, with the epoch whose guards may still find them.
+    waiting: VecDeque<(u64, u64)>,
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Rows").field("words", &self.words).field("slots", &self.slots).finish_non_exhaustive()
+    }
+}
+
+impl Rows {
+    /// No rows yet, of so many words each.
+    pub(super) fn new(words: usize, backend: Backend) -> Self {
+        let mut slots = MOST_SLOTS;
+        while slots > 1 && (words + HEADER) * slots * 8 > MOST_BYTES {
+            slots /= 2;
+        }
+        let (slot_stride, word_stride) = match backend {
+            Backend::Rows => (words + HEADER, 1),
+            Backend::Columns => (1, slots),
+        };
+        let directory = std::array::from_fn(|_| OnceLock::new());
+        Self { words, slots, slot_stride, word_stride, directory, places: Mutex::default() }
+    }
+
+    /// Words of a row's fixed part.
+    #[inline]
+    pub(super) fn words(&self) -> usize {
+        self.words
+    }
+
+    fn page_bytes(&self) -> usize {
+        (self.words + HEADER) * self.slots * size_of::<Word>()
+    }
+
+    #[inline]
+    fn piece_of(page: usize) -> (usize, usize) {
+        let piece = (page + FIRST).ilog2() as usize - FIRST.ilog2() as usize;
+        (piece, page + FIRST - (FIRST << piece))
+    }
+
+    /// The record of an id.
+    ///
+    /// # Safety
+    /// The id came from [`Rows::allocate`] of these rows.
+    #[inline]
+    pub(super) unsafe fn record(&self, id: u64) -> Record<'_> {
+        let (page, slot) = ((id / self.slots as u64) as usize, (id % self.slots as u64) as usize);
+        let (piece, at) = Self::piece_of(page);
+        let page = self.directory[piece].get().map_or(std::ptr::null_mut(), |pages| {
+            // Acquire: pairs with the release in `add_page`, so that the page's words are made.
+            pages[at].load(Ordering::Acquire)
+        });
+        debug_assert!(!page.is_null(), "an id has a page");
+        // SAFETY: the caller promises that the id has a slot, so its page is there, and long enough.
+        let first = unsafe { NonNull::new_unchecked(page.add(slot * self.slot_stride)) };
+        Record { first, id, rows: self }
+    }
+
+    /// The record behind an index's handle.
+    ///
+    /// # Safety
+    /// The handle came from [`Record::handle`] of these rows, through an index, under a guard that lives as long as the record is used.
+    #[inline]
+    pub(super) unsafe fn behind(&self, handle: Handle) -> Record<'_> {
+        // SAFETY: a handle is an id plus one.
+        unsafe { self.record(handle.get() - 1) }
+    }
+
+    /// A slot that nobody else has: absent, without versions.
+    pub(super) fn allocate(&self, epochs: &Epochs, guard: &Guard<'_>) -> Result<Record<'_>, OutOfMemory> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let ready = places.waiting.pop_front_if(|(epoch, _)| *epoch <= epochs.readonly());
+        if let Some((_, id)) = ready {
+            drop(places);
+            // SAFETY: the id was in use before.
+            let record = unsafe { self.record(id) };
+            record.reopen();
+            return Ok(record);
+        }
+        let id = places.next;
+        if id.is_multiple_of(self.slots as u64) {
+            self.add_page((id / self.slots as u64) as usize, guard)?;
+        }
+        places.next += 1;
+        // SAFETY: the page is there.
+        Ok(unsafe { self.record(id) })
+    }
+
+    /// Under the lock of the places.
+    fn add_page(&self, page: usize, guard: &Guard<'_>) -> Result<(), OutOfMemory> {
+        let (piece, at) = Self::piece_of(page);
+        let refused = OutOfMemory { requested: self.page_bytes() };
+        let pages = self
+            .directory
+            .get(piece)
+            .ok_or(refused)?
+            .get_or_init(|| (0..FIRST << piece).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect());
+        let words = guard.allocate(self.page_bytes())?.cast::<Word>();
+        for word in 0..(self.words + HEADER) * self.slots {
+            // SAFETY: the page has so many words, and is ours alone.
+            unsafe { words.add(word).write(AtomicU64::new(0)) };
+        }
+        for slot in 0..self.slots {
+            // SAFETY: as above.
+            unsafe { words.add(slot * self.slot_stride).write(AtomicU64::new(ABSENT)) };
+        }
+        // Release: pairs with the acquire in `record`.
+        pages[at].store(words.as_ptr(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Gives a slot back that is closed and has left its index: it serves again when no guard of the present is left.
+    pub(super) fn give_back(&self, record: Record<'_>, epochs: &Epochs) {
+        // Barrier: pairs with the one in a worker's pin. Who pins behind it does not find the record in the index.
+        fence(Ordering::SeqCst);
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.waiting.push_back((epochs.current(), record.id));
+    }
+
+    /// Gives a slot back that nobody else has seen.
+    pub(super) fn give_back_unseen(&self, record: Record<'_>) {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).waiting.push_front((0, record.id));
+    }
+
+    /// How many slots were ever used.
+    pub(super) fn len(&self) -> u64 {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).next
+    }
+
+    /// Visits every slot that was ever used.
+    pub(super) fn for_each(&self, mut visit: impl FnMut(Record<'_>)) {
+        for id in 0..self.len() {
+            // SAFETY: slots below `next` have pages.
+            visit(unsafe { self.record(id) });
+        }
+    }
+
+    /// Retires all pages, and the tails of the rows in them.
+    ///
+    /// # Safety
+    /// Who pins from now on finds none of the records; called once, and nothing else afterwards.
+    pub(super) unsafe fn retire(&self, guard: &Guard<'_>) {
+        self.for_each(|record| {
+            if let Some(tail) = Tail::at(record.word(TAIL).load(Ordering::Relaxed)) {
+                // SAFETY: the tail is the slot's own, and nobody finds the slot from now on.
+                unsafe { tail.retire(guard) };
+            }
+        });
+        for pages in self.directory.iter().filter_map(OnceLock::get) {
+            for page in pages {
+                if let Some(page) = NonNull::new(page.load(Ordering::Relaxed)) {
+                    // SAFETY: as the caller promises.
+                    unsafe { guard.retire(page.cast(), self.page_bytes()) };
+                }
+            }
+        }
+    }
+}
+
+/// A slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record<'t> {
+    first: NonNull<Word>,
+    id: u64,
+    rows: &'t Rows,
+}
+
+/// What stood in a slot at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InPlace {
+    /// Whether there is a row.
+    pub(super) present: bool,
+    /// Whether the slot serves no key any more.
+    pub(super) closed: bool,
+    /// The newest before-image.
+    pub(super) version: Option<Undo>,
+    /// What is behind the fixed part.
+    pub(super) tail: Option<Tail>,
+}
+
+impl<'t> Record<'t> {
+    /// Its number among its index's records.
+    #[inline]
+    pub(super) fn id(self) -> u64 {
+        self.id
+    }
+
+    /// What the index holds for it.
+    #[inline]
+    pub(super) fn handle(self) -> Handle {
+        Handle::MIN.saturating_add(self.id)
+    }
+
+    /// The rows that it is among.
+    #[inline]
+    pub(super) fn rows(self) -> &'t Rows {
+        self.rows
+    }
+
+    #[inline]
+    fn word(self, word: usize) -> &'t Word {
+        // SAFETY: the slot has so many words, and its page stays as long as the rows are lent.
+        unsafe { self.first.add(word * self.rows.word_stride).as_ref() }
+    }
+
+    /// The row's words when they lie one behind the other.
+    #[inline]
+    fn adjacent(self, range: Range<usize>) -> &'t [Word] {
+        debug_assert!(self.rows.word_stride == 1 && range.end <= self.rows.words);
+        // SAFETY: as in `word`.
+        unsafe { std::slice::from_raw_parts(self.first.add(HEADER + range.start).as_ptr(), range.len()) }
+    }
+
+    /// Starts bringing the slot into the cache.
+    #[inline]
+    pub(super) fn prefetch(self) {
+        polychron_sync::prefetch_read(self.first.as_ptr());
+    }
+
+    /// Copies words of the row out, with the rest of what stands there at the same moment.
+    #[inline]
+    pub(super) fn read(self, range: Range<usize>, out: &mut [u64]) -> InPlace {
+        let mut backoff = Backoff::new();
+        loop {
+            // Acquire: pairs with the release in `unlatch`.
+            let before = self.word(STATE).load(Ordering::Acquire);
+            if before & LATCHED == 0 {
+                // Acquire, like the words': pairs with the releases of `Latched`, so that a later value makes the second look see it.
+                let version = self.word(VERSION).load(Ordering::Acquire);
+                let tail = self.word(TAIL).load(Ordering::Acquire);
+                if self.rows.word_stride == 1 {
+                    load_words(self.adjacent(range.clone()), &mut out[range.clone()]);
+                } else {
+                    for word in range.clone() {
+                        // As above.
+                        out[word] = self.word(HEADER + word).load(Ordering::Acquire);
+                    }
+                }
+                if self.word(STATE).load(Ordering::Relaxed) == before {
+                    return InPlace {
+                        present: before & ABSENT == 0,
+                        closed: before & CLOSED != 0,
+                        version: Undo::at(version),
+                        tail: Tail::at(tail),
+                    };
+                }
+            }
+            backoff.wait();
+        }
+    }
+
+    /// Takes the latch.
+    #[inline]
+    pub(super) fn latch(self) -> Latched<'t> {
+        let mut backoff = Backoff::new();
+        loop {
+            let state = self.word(STATE).load(Ordering::Relaxed);
+            if state & LATCHED == 0 {
+                // Acquire: pairs with the release of the one before. The stores that follow are releases, so none is seen before it.
+                let taken =
+                    self.word(STATE).compare_exchange(state, state | LATCHED, Ordering::Acquire, Ordering::Relaxed);
+                if taken.is_ok() {
+                    return Latched { record: self, state };
+                }
+            }
+            backoff.wait();
+        }
+    }
+
+    /// Makes a slot that was given back new.
+    fn reopen(self) {
+        let mut latched = self.latch();
+        latched.set_version(None);
+        latched.set_tail(None);
+        latched.set_closed(false);
+        latched.set_present(false);
+    }
+}
+
+/// A slot whose latch is held.
+#[derive(Debug)]
+pub(super) struct Latched<'t> {
+    record: Record<'t>,
+    /// What will stand in the state.
+    state: u64,
+}
+
+impl Latched<'_> {
+    /// The newest before-image.
+    #[inline]
+    pub(super) fn version(&self) -> Option<Undo> {
+        Undo::at(self.record.word(VERSION).load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(super) fn set_version(&mut self, version: Option<Undo>) {
+        // Release: pairs with the acquire in `read`.
+        self.record.word(VERSION).store(version.map_or(0, Undo::address), Ordering::Release);
+    }
+
+    /// What is behind the fixed part.
+    #[inline]
+    pub(super) fn tail(&self) -> Option<Tail> {
+        Tail::at(self.record.word(TAIL).load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(super) fn set_tail(&mut self, tail: Option<Tail>) {
+        // Release: as above.
+        self.record.word(TAIL).store(tail.map_or(0, Tail::address), Ordering::Release);
+    }
+
+    /// A word of the row.
+    #[inline]
+    pub(super) fn load(&self, word: usize) -> u64 {
+        self.record.word(HEADER + word).load(Ordering::Relaxed)
+    }
+
+    /// Writes words of the row from `start` on.
+    #[inline]
+    pub(super) fn store(&mut self, start: usize, words: &[u64]) {
+        if self.record.rows.word_stride == 1 {
+            store_words(self.record.adjacent(start..start + words.len()), words);
+            return;
+        }
+        for (word, value) in words.iter().enumerate() {
+            // Release: pairs with the acquire in `read`.
+            self.record.word(HEADER + start + word).store(*value, Ordering::Release);
+        }
+    }
+
+    /// Whether there is a row.
+    #[inline]
+    pub(super) fn is_present(&self) -> bool {
+        self.state & ABSENT == 0
+    }
+
+    #[inline]
+    pub(super) fn set_present(&mut self, present: bool) {
+        self.state = if present { self.state & !ABSENT } else { self.state | ABSENT };
+    }
+
+    /// Whether the slot serves no key any more.
+    #[inline]
+    pub(super) fn is_closed(&self) -> bool {
+        self.state & CLOSED != 0
+    }
+
+    #[inline]
+    pub(super) fn set_closed(&mut self, closed: bool) {
+        self.state = if closed { self.state | CLOSED } else { self.state & !CLOSED };
+    }
+}
+
+impl Drop for Latched<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: pairs with the acquires in `read` and `latch`.
+        self.record.word(STATE).store(self.state.wrapping_add(CHANGE), Ordering::Release);
+    }
+}

@@ -1,0 +1,204 @@
+//! Scans. What was asked is logged when the scan is over: the range as far as it was visited, its restrictions, and the columns read.
+
+use std::ops::{Bound, ControlFlow};
+
+use polychron_base::{Error, IndexId, Stop};
+use polychron_engine::mutations::left_out;
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::Batch;
+use polychron_engine::{Aggregate, Direction, Projection, Scan, aggregate};
+use polychron_schema::{ColumnSet, ColumnSpan, Layout, RowRef, Value};
+
+use super::level::Level;
+use super::predicates::Extremum;
+use super::rows::Record;
+use super::steps::Step;
+use super::table::{HyperTable, Relation};
+use super::transaction::HyperTransaction;
+use super::view::view;
+
+/// Entries that are collected at first, however few are wanted: some may show no row.
+const LEAST: usize = 4;
+
+/// A scan under way.
+struct Visit<'s> {
+    scan: &'s Scan<'s>,
+    /// What is to be brought of each row.
+    projection: Projection,
+    left: usize,
+}
+
+impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
+    /// Visits the rows of a range of any index.
+    pub(super) fn visit_rows(
+        &mut self,
+        scan: &Scan<'_>,
+        table: &'w HyperTable,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        let store: &'w Relation = table.store(scan.index)?;
+        // Every transaction reads the past.
+        if !store.is_ready_at(self.start) && !left_out(Step::AwaitIndexes) {
+            return Err(Error::NoSuchIndex(table.id, scan.index).into());
+        }
+        store.scanned(scan)?;
+        if scan.limit == 0 {
+            return Ok(());
+        }
+        let projection = with_restricted(scan, &table.layout);
+        let mut visit = Visit { scan, projection, left: scan.limit };
+        let mut batch = std::mem::take(&mut self.state.buffers.batch);
+        let outcome = self.visit_batches(table, store, &mut visit, &mut batch, visitor);
+        self.state.buffers.batch = batch;
+        outcome
+    }
+
+    /// Logs a range, up to the key at which the visit stopped.
+    fn log_range(&mut self, table: &HyperTable, store: &Relation, scan: &Scan<'_>, stopped_at: Option<&[u8]>) {
+        if !self.logs() || left_out(Step::LogRanges) {
+            return;
+        }
+        let bounds = match (stopped_at, scan.direction) {
+            (None, _) => (scan.lower, scan.upper),
+            (Some(key), Direction::Forward) => (scan.lower, Bound::Included(key)),
+            (Some(key), Direction::Backward) => (Bound::Included(key), scan.upper),
+        };
+        // The order of the visit tells of the index's columns.
+        let columns = scan.projection.columns.union(store.extractor.columns());
+        let (index, restrictions) = (scan.index, scan.restrictions);
+        self.state.log.path(table.id, &table.layout, index, bounds, restrictions, columns, None);
+    }
+
+    fn visit_batches(
+        &mut self,
+        table: &'w HyperTable,
+        store: &'w Relation,
+        visit: &mut Visit<'_>,
+        batch: &mut Batch,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        batch.begin(visit.scan.limit.max(LEAST), self.logs());
+        loop {
+            if self.snapshot {
+                // Between batches a snapshot renews its guard; within one it holds handles that only the guard keeps.
+                self.until_renewal = 1;
+                self.step()?;
+            }
+            let more = batch.fill(store.index(), visit.scan, &self.guard);
+            for ahead in 0..Batch::AHEAD {
+                fetch(store, batch, ahead);
+            }
+            for position in 0..batch.len() {
+                fetch(store, batch, position + Batch::AHEAD);
+                let Some(handle) = batch.get(position) else { break };
+                // SAFETY: the handle was found under this transaction's guard.
+                let record = unsafe { store.record(handle) };
+                if self.visit_record(table, store, record, visit, visitor)?.is_break() {
+                    if self.logs() {
+                        self.log_range(table, store, visit.scan, Some(batch.key(position)));
+                    }
+                    return Ok(());
+                }
+            }
+            if !more {
+                self.log_range(table, store, visit.scan, None);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Visits the row of an entry, if it shows one.
+    #[inline]
+    fn visit_record(
+        &mut self,
+        table: &'w HyperTable,
+        store: &'w Relation,
+        record: Record<'w>,
+        visit: &mut Visit<'_>,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, Stop> {
+        if self.doomed {
+            return Err(Stop::conflict());
+        }
+        let mut row = record;
+        if store.place().index != IndexId::PRIMARY {
+            let mut leads_to = [0];
+            if !view(record, 0..1, &mut leads_to, self.start, self.id).present {
+                return Ok(ControlFlow::Continue(()));
+            }
+            // SAFETY: an entry that is visible has the number of a row of the primary index that is.
+            row = unsafe { table.primary.rows.record(leads_to[0]) };
+        }
+        if !self.see(row, &visit.projection).present {
+            debug_assert!(store.place().index == IndexId::PRIMARY, "an entry leads to a row");
+            return Ok(ControlFlow::Continue(()));
+        }
+        let row = self.state.buffers.row.as_row();
+        if !visit.scan.restrictions.iter().all(|restriction| restriction.holds(&table.layout, row)) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        visit.left -= 1;
+        let flow = visitor(row);
+        Ok(if visit.left == 0 { ControlFlow::Break(()) } else { flow })
+    }
+
+    /// Visits all rows of a table in the order in which they lie.
+    pub(super) fn visit_table(
+        &mut self,
+        table: &'w HyperTable,
+        projection: &Projection,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        if self.logs() && !left_out(Step::LogRanges) {
+            let everything = (Bound::Unbounded, Bound::Unbounded);
+            let columns = projection.columns;
+            self.state.log.path(table.id, &table.layout, IndexId::PRIMARY, everything, &[], columns, None);
+        }
+        for number in 0..table.primary.rows.len() {
+            self.step()?;
+            // SAFETY: slots below the length have pages.
+            let record = unsafe { table.primary.rows.record(number) };
+            if self.see(record, projection).present && visitor(self.state.buffers.row.as_row()).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts, sums, or finds an extreme value of a range, and logs the question: so a smallest value conflicts only with what lowers it,
+    /// and with what takes it away.
+    pub(super) fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
+        if !self.logs() || scan.limit != usize::MAX {
+            return aggregate::over_rows(self, scan, wanted);
+        }
+        self.silent = true;
+        let answer = aggregate::over_rows(self, scan, wanted);
+        self.silent = false;
+        let answer = answer?;
+        let table = self.table(scan.table)?;
+        let extremum = Extremum::of(&table.layout, wanted, &answer);
+        if left_out(Step::LogExtremes) {
+            return Ok(answer);
+        }
+        let columns = wanted.column().map_or(ColumnSet::EMPTY, |column| ColumnSet::single(column as u16));
+        let bounds = (scan.lower, scan.upper);
+        self.state.log.path(table.id, &table.layout, scan.index, bounds, scan.restrictions, columns, extremum);
+        Ok(answer)
+    }
+}
+
+#[inline]
+fn fetch(store: &Relation, batch: &Batch, position: usize) {
+    if let Some(handle) = batch.get(position) {
+        // SAFETY: the handle was found under the transaction's guard.
+        unsafe { store.record(handle) }.prefetch();
+    }
+}
+
+/// The columns that are wanted, with those that restrictions look at.
+fn with_restricted(scan: &Scan<'_>, layout: &Layout) -> Projection {
+    scan.restrictions.iter().fold(scan.projection, |projection, restriction| {
+        let column = &layout.columns()[restriction.column];
+        projection.with(ColumnSpan { index: restriction.column as u16, slot: column.slot })
+    })
+}

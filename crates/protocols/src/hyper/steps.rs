@@ -1,0 +1,66 @@
+//! The steps that keep transactions apart, each of which tests leave out to show what it is for, and the points at which
+//! they step in. `docs/mutation-proof.md` says what goes wrong without each.
+
+use polychron_engine::named;
+
+named! {
+    /// A step that can be left out.
+    pub enum Step {
+        /// What a running transaction has written is undone for others.
+        UndoUncommitted,
+        /// What was committed after the start is undone.
+        UndoLater,
+        /// A row that another transaction is writing is not written.
+        RefuseBeingWritten,
+        /// A row that was written since the start is not written.
+        RefuseWrittenLater,
+        /// A key that is looked up is logged.
+        LogPoints,
+        /// A range that is visited is logged.
+        LogRanges,
+        /// A smallest or largest value that is asked for is logged.
+        LogExtremes,
+        /// A key in which a duplicate stands is logged.
+        LogDuplicates,
+        /// What was committed meanwhile is compared with the points.
+        ComparePoints,
+        /// It is compared with the paths.
+        ComparePaths,
+        /// A row that went, or changed, is compared as it was.
+        CompareBefore,
+        /// A row that came, or changed, is compared as it is.
+        CompareAfter,
+        /// What is committed between the first comparison and the commit section is compared, too.
+        CompareInSection,
+        /// A write that is taken back leaves a read.
+        ReadsOfUndone,
+        /// After a conflict every call conflicts.
+        StayDoomed,
+        /// Who writes a table knows all its indexes.
+        KnowAllIndexes,
+        /// An index is not used at moments before its filling.
+        AwaitIndexes,
+        /// A row whose entry is made by the filling is written by it, too.
+        LockFilledRows,
+        /// An image stays as long as somebody reads a moment at which it is undone.
+        AwaitReaders,
+        /// A transaction makes known that it will read before it chooses what.
+        AnnounceStart,
+        /// An operation that fails on its way is undone.
+        UndoOperations,
+        /// A unique secondary key that is taken is a duplicate.
+        RefuseDuplicates,
+    }
+}
+
+named! {
+    /// A point at which a test steps in.
+    pub enum Point {
+        /// A transaction has read the latest commit, and has not said that it reads it.
+        Starting,
+        /// A transaction has looked at the catalog, and has not begun.
+        Beginning,
+        /// The first comparison has passed, and the commit section has not begun.
+        Compared,
+    }
+}

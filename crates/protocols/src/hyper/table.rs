@@ -1,0 +1,117 @@
+//! What tables are made of: each index leads to the numbers of records, which lie in the rows of that index. Those of a secondary index
+//! are one word, the number of a record of the primary one.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use polychron_base::Error;
+use polychron_base::key::Key16;
+use polychron_base::{IndexId, TableId};
+use polychron_engine::stores::{Blueprint, Keeper, Keyed, Place, Prefetched, Records, Store, StoreTable};
+use polychron_index::{AnyIndex, Handle};
+use polychron_memory::Guard;
+use polychron_schema::{KeyExtractor, TableDefinition};
+
+use super::options::Backend;
+use super::rows::{Record, Rows};
+
+/// A table.
+pub(super) type HyperTable = StoreTable<Relation>;
+
+/// The records that handles stand for lie in pages, which go as a whole.
+#[derive(Debug)]
+pub(super) enum RowNumbers {}
+
+impl Records for RowNumbers {
+    const HEADER_BYTES: usize = 24;
+
+    unsafe fn retire(_: Handle, _: &Guard<'_>) {}
+}
+
+/// One index, and the rows that it leads to.
+#[derive(Debug)]
+pub(super) struct Relation {
+    store: Store<RowNumbers>,
+    pub(super) rows: Rows,
+    keeper: Arc<Keeper>,
+}
+
+impl Deref for Relation {
+    type Target = Store<RowNumbers>;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.store
+    }
+}
+
+impl Keyed for Relation {
+    #[inline]
+    fn extractor(&self) -> &KeyExtractor {
+        &self.store.extractor
+    }
+}
+
+impl Relation {
+    pub(super) fn new(
+        definition: &TableDefinition,
+        blueprint: &Blueprint,
+        ready: bool,
+        backend: Backend,
+        keeper: &Arc<Keeper>,
+    ) -> Result<Self, Error> {
+        let words = match blueprint.place.index {
+            IndexId::PRIMARY => definition.layout()?.shape().fixed_bytes as usize / 8,
+            _ => 1,
+        };
+        let store = keeper.with_guard(|guard| Store::new(blueprint, ready, keeper, guard))?;
+        Ok(Self { store, rows: Rows::new(words, backend), keeper: Arc::clone(keeper) })
+    }
+
+    /// The record behind a handle of the index.
+    ///
+    /// # Safety
+    /// The index gave it under a guard that lives as long as the record is used.
+    #[inline]
+    pub(super) unsafe fn record(&self, handle: Handle) -> Record<'_> {
+        // SAFETY: the caller promises the same; all handles of the index are numbers of these rows.
+        unsafe { self.rows.behind(handle) }
+    }
+
+    /// Where it stands.
+    #[inline]
+    pub(super) fn place(&self) -> Place {
+        self.store.place
+    }
+}
+
+impl Drop for Relation {
+    /// When the whole database goes, its memory goes at once.
+    fn drop(&mut self) {
+        if !self.keeper.is_closing() {
+            // SAFETY: the relation goes with its last user, and running transactions that had it keep their epoch.
+            self.keeper.with_guard(|guard| unsafe { self.rows.retire(guard) });
+        }
+    }
+}
+
+/// What a worker sees of the catalog.
+pub(super) struct Located<'t>(pub(super) &'t [Option<Arc<HyperTable>>]);
+
+impl Prefetched for Located<'_> {
+    const HAS_MORE: bool = true;
+
+    /// A handle is no address, so the record is fetched by [`Prefetched::fetch_more`].
+    #[inline]
+    fn locate(&self, table: TableId, _: &Key16) -> Option<(&AnyIndex, usize)> {
+        Some((self.0.get(table.position())?.as_deref()?.primary.index(), 0))
+    }
+
+    #[inline]
+    fn fetch_more(&self, table: TableId, handle: Handle) {
+        if let Some(table) = self.0.get(table.position()).and_then(Option::as_deref) {
+            // SAFETY: the index gave the handle under the guard of whoever gathers.
+            unsafe { table.primary.record(handle) }.prefetch();
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! What only this protocol promises: which conflicts predicates tell apart, and how much undo memory is kept.
+
+use std::sync::Arc;
+
+use polychron_engine::scan::Comparison;
+use polychron_engine::{
+    Aggregate, Commit, Common, FigureValue, Insertion, Interactive, Mode, Operations, Protocol, Restriction, Scan,
+    Stop, Table, Transaction, Worker,
+};
+use polychron_schema::{ColumnSet, Row, Value};
+
+use super::predicates::PredicateLog;
+use super::{Backend, ByColumn, ByRecord, Hyper, HyperTransaction, HyperWorker, Level, Options};
+
+#[derive(Row, Clone, Copy, Debug, PartialEq)]
+#[index(name = "by_owner", columns(owner))]
+struct Account {
+    #[key]
+    id: u64,
+    owner: u32,
+    balance: i64,
+    credit: Option<i64>,
+}
+
+type Tx<'w, L> = HyperTransaction<'w, L, polychron_engine::redo::NoRedo>;
+
+struct Bank<L: Level> {
+    database: Arc<Hyper<L>>,
+    accounts: Table<Account>,
+}
+
+fn account(id: u64) -> Account {
+    Account { id, owner: id as u32 % 4, balance: 100 + id as i64, credit: None }
+}
+
+impl<L: Level> Bank<L> {
+    /// Accounts 0 to 9.
+    fn new(backend: Backend) -> Self {
+        let memory = polychron_memory::Options { epoch_interval: None, ..polychron_memory::Options::tiny() };
+        let database = Hyper::<L>::open(Options { backend }, Common { memory, ..Common::default() }).unwrap();
+        let accounts = Table::from_id(database.create_table(Account::definition()).unwrap());
+        let bank = Self { database, accounts };
+        assert!(bank.once(|t| (0..10).try_for_each(|id| t.insert(&accounts, &account(id)))));
+        bank
+    }
+
+    fn worker(&self) -> HyperWorker<L> {
+        self.database.worker().unwrap()
+    }
+
+    fn once(&self, body: impl FnOnce(&mut Tx<'_, L>) -> Result<(), Stop>) -> bool {
+        let mut worker = self.worker();
+        let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
+        body(&mut transaction).is_ok() && transaction.commit().is_ok()
+    }
+
+    /// Whether a transaction commits that asks something, when another one does something before it writes elsewhere.
+    fn stands(
+        &self,
+        ask: impl FnOnce(&mut Tx<'_, L>) -> Result<(), Stop>,
+        other: impl FnOnce(&mut Tx<'_, L>) -> Result<(), Stop>,
+    ) -> bool {
+        self.once(|t| {
+            ask(t)?;
+            assert!(self.once(other), "nobody is in the other's way");
+            t.insert(&self.accounts, &Account { owner: 99, balance: 50, ..account(1000) })
+        })
+    }
+
+    fn ask(&self, wanted: Aggregate) -> impl FnOnce(&mut Tx<'_, L>) -> Result<(), Stop> {
+        let table = self.accounts.id();
+        move |t| t.aggregate(&Scan::all(table), wanted).map(drop)
+    }
+
+    fn insert(&self, id: u64, balance: i64) -> impl FnOnce(&mut Tx<'_, L>) -> Result<(), Stop> {
+        let accounts = self.accounts;
+        move |t| t.insert(&accounts, &Account { balance, ..account(id) })
+    }
+
+    fn figure(&self, name: &str) -> f64 {
+        let figures = self.database.statistics().figures;
+        match figures.iter().find(|figure| figure.name == name).expect("it is counted").value {
+            FigureValue::Count(count) => count as f64,
+            FigureValue::Mean(sum, of) => sum as f64 / of.max(1) as f64,
+            FigureValue::Level(level) => level,
+            FigureValue::Course(_) => unreachable!("there is none"),
+        }
+    }
+}
+
+#[test]
+fn columns_are_told_apart_or_not() {
+    fn stands<L: Level>(change: impl FnOnce(&mut Tx<'_, L>, Table<Account>) -> Result<bool, Stop>) -> bool {
+        let bank = Bank::<L>::new(Backend::Columns);
+        let accounts = bank.accounts;
+        let balance = |t: &mut Tx<'_, L>| t.get_columns(&accounts, 1, Account::BALANCE).map(drop);
+        bank.stands(balance, |t| change(t, accounts).map(drop))
+    }
+    assert!(stands::<ByColumn>(|t, accounts| t.update(&accounts, 1, |row| row.set_credit(Some(5)))));
+    assert!(!stands::<ByRecord>(|t, accounts| t.update(&accounts, 1, |row| row.set_credit(Some(5)))));
+    assert!(!stands::<ByColumn>(|t, accounts| t.update(&accounts, 1, |row| row.set_balance(5))));
+    assert!(stands::<ByRecord>(|t, accounts| t.update(&accounts, 2, |row| row.set_balance(5))));
+}
+
+#[test]
+fn extremes_are_protected_and_no_more() {
+    let least = Aggregate::Min(2);
+    let open = || Bank::<ByColumn>::new(Backend::Rows);
+    let bank = open();
+    assert!(bank.stands(bank.ask(least), bank.insert(20, 100)), "an equal one changes nothing");
+    let bank = open();
+    assert!(!bank.stands(bank.ask(least), bank.insert(20, 99)));
+    let bank = open();
+    let accounts = bank.accounts;
+    assert!(bank.stands(bank.ask(least), |t| t.delete(&accounts, 5).map(drop)));
+    let bank = open();
+    let accounts = bank.accounts;
+    assert!(!bank.stands(bank.ask(least), |t| t.delete(&accounts, 0).map(drop)));
+    let bank = open();
+    assert!(!bank.stands(bank.ask(Aggregate::Max(2)), bank.insert(20, 500)));
+    let bank = open();
+    assert!(bank.stands(bank.ask(Aggregate::Max(2)), bank.insert(20, 5)));
+    // There is no greatest credit: whoever comes with one changes the answer.
+    let bank = open();
+    assert!(bank.stands(bank.ask(Aggregate::Max(3)), bank.insert(20, 5)));
+    let bank = open();
+    let accounts = bank.accounts;
+    let credit = |t: &mut Tx<'_, ByColumn>| t.update(&accounts, 5, |row| row.set_credit(Some(1))).map(drop);
+    assert!(!bank.stands(bank.ask(Aggregate::Max(3)), credit));
+}
+
+#[test]
+fn restrictions_narrow_what_is_protected() {
+    let open = || Bank::<ByColumn>::new(Backend::Columns);
+    let rich = [Restriction { column: 2, comparison: Comparison::AtLeast, value: Value::Integer(1000) }];
+    let look = |bank: &Bank<ByColumn>, t: &mut Tx<'_, ByColumn>| {
+        let scan = Scan { restrictions: &rich, ..Scan::all(bank.accounts.id()) };
+        t.scan_rows(&scan, &mut |_| unreachable!("nobody is rich"))
+    };
+    let bank = open();
+    assert!(bank.stands(|t| look(&bank, t), bank.insert(20, 999)));
+    let bank = open();
+    assert!(!bank.stands(|t| look(&bank, t), bank.insert(20, 1000)));
+    let bank = open();
+    let accounts = bank.accounts;
+    let update = |to: i64| move |t: &mut Tx<'_, ByColumn>| t.update(&accounts, 3, |row| row.set_balance(to)).map(drop);
+    assert!(bank.stands(|t| look(&bank, t), update(7)));
+    let bank = open();
+    let accounts = bank.accounts;
+    let update = |to: i64| move |t: &mut Tx<'_, ByColumn>| t.update(&accounts, 3, |row| row.set_balance(to)).map(drop);
+    assert!(!bank.stands(|t| look(&bank, t), update(1007)));
+}
+
+#[test]
+fn a_range_is_protected_as_far_as_it_was_visited() {
+    let open = || Bank::<ByColumn>::new(Backend::Rows);
+    let two = |bank: &Bank<ByColumn>, t: &mut Tx<'_, ByColumn>| {
+        let scan = Scan { limit: 2, ..Scan::all(bank.accounts.id()) };
+        t.scan_rows(&scan, &mut |_| std::ops::ControlFlow::Continue(()))
+    };
+    let bank = open();
+    let accounts = bank.accounts;
+    assert!(bank.stands(|t| two(&bank, t), |t| t.delete(&accounts, 5).map(drop)));
+    let bank = open();
+    let accounts = bank.accounts;
+    assert!(!bank.stands(|t| two(&bank, t), |t| t.delete(&accounts, 1).map(drop)));
+}
+
+#[test]
+fn secondary_ranges_are_protected_by_what_rows_were_and_are() {
+    let open = || Bank::<ByColumn>::new(Backend::Rows);
+    let move_to = |accounts: Table<Account>, id, owner| {
+        move |t: &mut Tx<'_, ByColumn>| t.update(&accounts, id, |row| row.set_owner(owner)).map(drop)
+    };
+    for (id, owner, stands) in [(3, 2, false), (2, 3, false), (3, 1, true)] {
+        let bank = open();
+        let count = |t: &mut Tx<'_, ByColumn>| t.scan_by(&bank.accounts, Account::BY_OWNER, 2).count().map(drop);
+        assert_eq!(bank.stands(count, move_to(bank.accounts, id, owner)), stands, "{id} goes to {owner}");
+    }
+}
+
+#[test]
+fn the_three_cases_of_a_primary_key() {
+    let bank = Bank::<ByColumn>::new(Backend::Rows);
+    let accounts = bank.accounts;
+    let (mut left, mut right) = (bank.worker(), bank.worker());
+    let mut older = left.begin(Mode::ReadWrite).unwrap();
+    // In the snapshot.
+    assert_ne!(older.try_insert(&accounts, &account(1)).unwrap(), Insertion::Inserted);
+    // Uncommitted by another.
+    let mut other = right.begin(Mode::ReadWrite).unwrap();
+    other.insert(&accounts, &account(50)).unwrap();
+    let mut third = bank.worker();
+    let mut late = third.begin(Mode::ReadWrite).unwrap();
+    assert!(late.try_insert(&accounts, &account(50)).is_err_and(|stop| stop.is_conflict()));
+    drop(late);
+    other.commit().unwrap();
+    // Committed since the start.
+    assert!(older.try_insert(&accounts, &account(50)).is_err_and(|stop| stop.is_conflict()));
+}
+
+#[test]
+fn many_points_become_few_ranges() {
+    let mut log = PredicateLog::default();
+    let table = polychron_base::TableId(0);
+    for id in 0..5000 {
+        log.point_of(table, if id % 2 == 0 { id } else { 1 << 40 | id }, false, ColumnSet::EMPTY);
+    }
+    let relation = log.relation(table).unwrap();
+    assert!(relation.points.len() + relation.coarse.len() < 1200, "{} ranges", relation.coarse.len());
+    let covered = |id: u64| {
+        relation.points.iter().any(|point| point.summary == id)
+            || relation.coarse.iter().any(|range| range.first <= id && id <= range.last)
+    };
+    assert!((0..5000).all(|id| covered(if id % 2 == 0 { id } else { 1 << 40 | id })), "every key is covered");
+    assert!(!covered(1 << 30) && !covered(1 << 50), "what lies between the two heaps is not");
+}
+
+#[test]
+fn undo_buffers_go_at_once_or_when_nobody_needs_them() {
+    for backend in [Backend::Rows, Backend::Columns] {
+        let bank = Bank::<ByColumn>::new(backend);
+        let (accounts, mut writer, mut reader) = (bank.accounts, bank.worker(), bank.worker());
+        let mut update = |round: i64| {
+            let mut t = writer.begin(Mode::ReadWrite).unwrap();
+            t.update(&accounts, 1, |row| if round % 2 == 0 { row.set_balance(round) } else { row.set_credit(None) })
+                .unwrap();
+            t.commit().unwrap();
+        };
+        (0..100).for_each(&mut update);
+        assert!(bank.figure("undo_buffers_kept") <= 2.0);
+        let mut snapshot = reader.begin(Mode::Snapshot).unwrap();
+        let seen = snapshot.get(&accounts, 1).unwrap().map(|row| row.balance());
+        (100..1100).for_each(&mut update);
+        let kept = bank.database.versions().unwrap().records;
+        assert!(kept[4..].iter().all(|records| *records == 0), "{kept:?}");
+        assert_eq!(snapshot.get(&accounts, 1).unwrap().map(|row| row.balance()), seen);
+        drop(snapshot);
+        update(1100);
+        reader.tidy_up();
+        assert!(bank.figure("undo_buffers_kept") <= 2.0);
+    }
+}

@@ -1,0 +1,365 @@
+//! A running transaction: reads, savepoints, and how it ends. `writes.rs` changes records, `entries.rs` makes rows of them and keeps
+//! secondary indexes up; `commit.rs` validates and commits.
+
+use std::ops::ControlFlow;
+
+use polychron_base::error::KeyPreview;
+use polychron_base::key::EncodedKey;
+use polychron_base::{Abort, Error, Reason, Stop, TableId};
+use polychron_engine::catalog::Tables;
+use polychron_engine::mutations::left_out;
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::{Batch, Place, check_key, words_of};
+use polychron_engine::{Aggregate, Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_index::AnyIndex;
+use polychron_memory::Guard;
+use polychron_schema::{ColumnSet, RowBuffer, RowMut, RowRef, Value};
+
+use super::level::Level;
+use super::protocol::Shared;
+use super::rows::Record;
+use super::steps::Step;
+use super::table::{HyperTable, Located, Relation};
+use super::view::{Seen, view};
+use super::worker::State;
+
+/// Memory that operations use one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    /// The row that is read.
+    pub(super) row: RowBuffer,
+    /// The row that is being changed, or the other side of a change.
+    pub(super) other: RowBuffer,
+    /// Handles of a scan.
+    pub(super) batch: Batch,
+}
+
+/// After how many operations a snapshot leaves its epoch for the present one: often enough that a slow reader does not hold
+/// up the clock, seldom enough that the barrier costs nothing.
+const RENEW_EVERY: u32 = 64;
+
+/// A running transaction.
+#[derive(Debug)]
+pub struct HyperTransaction<'w, L: Level, R: Redo> {
+    pub(super) shared: &'w Shared<L, R>,
+    pub(super) state: &'w mut State,
+    pub(super) guard: Guard<'w>,
+    pub(super) id: u64,
+    /// The moment at which it reads.
+    pub(super) start: u64,
+    pub(super) snapshot: bool,
+    /// While an operation logs by itself what it asks, the scans that it makes do not.
+    pub(super) silent: bool,
+    /// The tables, once a snapshot has left the epoch in which it found them.
+    kept: Option<Tables<HyperTable>>,
+    /// After a conflict every call conflicts.
+    pub(super) doomed: bool,
+    ended: bool,
+    pub(super) until_renewal: u32,
+}
+
+impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
+    pub(super) fn new(shared: &'w Shared<L, R>, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
+        debug_assert!(state.writing.images().is_empty(), "the transaction before left something behind");
+        let snapshot = mode == Mode::Snapshot;
+        let start = shared.clock.begin(state.slot, state.known, snapshot);
+        if snapshot {
+            state.counters.snapshot(0);
+        }
+        state.known = start;
+        state.generation += 1;
+        state.fingers.clear();
+        let id = super::clock::Clock::id(state.slot, state.generation);
+        let until_renewal = RENEW_EVERY;
+        Self {
+            shared,
+            state,
+            guard,
+            id,
+            start,
+            snapshot,
+            silent: false,
+            kept: None,
+            doomed: false,
+            ended: false,
+            until_renewal,
+        }
+    }
+
+    #[inline]
+    pub(super) fn table(&self, id: TableId) -> Result<&'w HyperTable, Error> {
+        let table = polychron_engine::catalog::get(&self.state.tables, id)?;
+        // SAFETY: the worker's list of tables changes only between transactions, and stays for the guard's time or is kept,
+        // so the table outlives the transaction.
+        Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
+    }
+
+    /// Called at the start of every operation: conflicts stick.
+    #[inline]
+    pub(super) fn step(&mut self) -> Result<(), Stop> {
+        if self.doomed {
+            return Err(Stop::conflict());
+        }
+        if self.snapshot {
+            self.until_renewal -= 1;
+            if self.until_renewal == 0 {
+                self.renew();
+            }
+        }
+        Ok(())
+    }
+
+    /// A snapshot leaves its epoch for the present one, so that it holds back nothing but the images that it undoes.
+    #[cold]
+    pub(super) fn renew(&mut self) {
+        self.until_renewal = RENEW_EVERY;
+        self.state.fingers.clear();
+        self.kept.get_or_insert_with(|| self.state.tables.keep());
+        self.guard.refresh();
+    }
+
+    fn writable(&mut self) -> Result<(), Stop> {
+        if self.snapshot {
+            return Err(Error::ReadOnly.into());
+        }
+        self.step()
+    }
+
+    /// Whether what is read is logged.
+    #[inline]
+    pub(super) fn logs(&self) -> bool {
+        L::VALIDATES && !self.snapshot && !self.silent
+    }
+
+    /// Logs that a key was looked up in a primary index.
+    #[inline]
+    pub(super) fn log_point<K: EncodedKey>(&mut self, table: TableId, key: K, columns: ColumnSet) {
+        if self.logs() && !left_out(Step::LogPoints) {
+            self.state.log.point(table, key, columns);
+        }
+    }
+
+    /// The record of a key. No observation is logged.
+    #[inline]
+    pub(super) fn find<K: EncodedKey>(&mut self, store: &'w Relation, key: K) -> Option<Record<'w>> {
+        if self.state.hints.any() {
+            if self.state.hints.waits() {
+                let State { hints, tables, .. } = &mut *self.state;
+                hints.answer(&Located(tables), &self.guard);
+            }
+            let place = store.place();
+            if place.index == polychron_base::IndexId::PRIMARY
+                && let Some(handle) = self.state.hints.find(place.table, key)
+            {
+                // SAFETY: the handle was found under this transaction's guard, or under that of its batch.
+                let record = unsafe { store.record(handle) };
+                // One that was closed since may have been followed by another one.
+                if !record.read(0..0, &mut []).closed {
+                    return Some(record);
+                }
+            }
+        }
+        // SAFETY: fingers are cleared when the transaction begins and when its guard is renewed.
+        let handle = unsafe { self.state.fingers.find(store, key, &self.guard) }?;
+        // SAFETY: the handle was found under this transaction's guard.
+        Some(unsafe { store.record(handle) })
+    }
+
+    /// Brings what a record shows of some columns into the row buffer.
+    #[inline]
+    pub(super) fn see(&mut self, record: Record<'_>, projection: &Projection) -> Seen {
+        let words = record.rows().words();
+        let wanted = words_of(projection);
+        let range = wanted.start.min(words)..wanted.end.min(words);
+        let row = &mut self.state.buffers.row;
+        let seen = view(record, range, row.overwrite_words(words), self.start, self.id);
+        if wanted.end > words
+            && let Some(tail) = seen.tail
+        {
+            // It does not change, and the guard keeps it.
+            let tail = tail.words();
+            row.overwrite_words(words + tail.len())[words..].copy_from_slice(tail);
+        }
+        seen
+    }
+
+    /// Keeps why the transaction conflicts.
+    #[cold]
+    pub(super) fn conflict(&mut self, reason: Reason, place: Place, key: Option<&[u8]>) -> Stop {
+        let key = key.map(KeyPreview::new);
+        self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
+        self.doomed = !left_out(Step::StayDoomed);
+        Stop::conflict()
+    }
+
+    pub(super) fn end(&mut self) {
+        self.ended = true;
+        self.state.log.clear();
+        self.shared.clock.end(self.state.slot);
+    }
+}
+
+impl<L: Level, R: Redo> Commit for HyperTransaction<'_, L, R> {
+    fn commit(mut self) -> Result<(), Stop> {
+        if self.doomed {
+            return Err(Stop::conflict());
+        }
+        if self.state.writing.images().is_empty() {
+            // It has read one moment, at which it stands.
+            return Ok(());
+        }
+        self.commit_writes()?;
+        self.end();
+        self.collect();
+        Ok(())
+    }
+
+    fn roll_back(self) -> bool {
+        // Reads are of one moment, and so always consistent.
+        !self.doomed
+    }
+}
+
+impl<L: Level, R: Redo> Drop for HyperTransaction<'_, L, R> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.undo_to(0);
+            if let Some(buffer) = self.state.writing.leave() {
+                // SAFETY: all images were undone, so none is in a chain.
+                unsafe { buffer.retire(&self.guard) };
+            }
+            self.end();
+        }
+    }
+}
+
+impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
+    #[inline]
+    fn read_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        self.step()?;
+        let table = self.table(table)?;
+        self.log_point(table.id, key, projection.columns);
+        self.read(table, key, projection)
+    }
+
+    fn read_row_unvalidated<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        self.step()?;
+        let table = self.table(table)?;
+        self.read(table, key, projection)
+    }
+
+    #[inline]
+    fn update_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+        change: impl FnOnce(&mut RowMut<'_>),
+    ) -> Result<bool, Stop> {
+        self.writable()?;
+        let table = self.table(table)?;
+        self.change_row(table, key, projection, change)
+    }
+
+    #[inline]
+    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.writable()?;
+        check_key(key)?;
+        let table = self.table(table)?;
+        self.add_row(table, key, row)
+    }
+
+    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.writable()?;
+        check_key(key)?;
+        let table = self.table(table)?;
+        self.overwrite_row(table, key, row)
+    }
+
+    #[inline]
+    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+        self.writable()?;
+        let table = self.table(table)?;
+        self.remove_row(table, key)
+    }
+
+    fn scan_rows(
+        &mut self,
+        scan: &Scan<'_>,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.step()?;
+        let table = self.table(scan.table)?;
+        self.visit_rows(scan, table, visitor)
+    }
+
+    fn scan_table(
+        &mut self,
+        table: TableId,
+        projection: &Projection,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.step()?;
+        let table = self.table(table)?;
+        self.visit_table(table, projection, visitor)
+    }
+
+    fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
+        self.step()?;
+        self.aggregate_range(scan, wanted)
+    }
+
+    fn savepoint(&mut self) -> Savepoint {
+        Savepoint { position: self.state.writing.images().len() }
+    }
+
+    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+        self.step()?;
+        self.undo_to(savepoint.position);
+        Ok(())
+    }
+
+    /// Fetches the line at which a look-up in a hash index begins, and keeps the key; the look-ups follow together when the first row
+    /// is asked for.
+    #[inline]
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        let Ok(table) = self.table(table) else { return };
+        if self.state.hints.ask(table.id, key)
+            && let AnyIndex::Hash(index) = table.primary.index()
+        {
+            index.prefetch(key, &self.guard);
+        }
+    }
+
+    #[inline]
+    fn has_prefetched(&self) -> bool {
+        self.state.hints.has_declared()
+    }
+
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+        Ok(&self.table(table)?.definition)
+    }
+}
+
+impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
+    #[inline]
+    fn read<K: EncodedKey>(
+        &mut self,
+        table: &'w HyperTable,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        let Some(record) = self.find(&table.primary, key) else { return Ok(None) };
+        Ok(self.see(record, projection).present.then(|| self.state.buffers.row.as_row()))
+    }
+}

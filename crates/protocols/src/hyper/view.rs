@@ -1,0 +1,79 @@
+//! Version access: what a slot shows at a moment (§2.2 of the paper).
+
+use std::ops::Range;
+
+use polychron_engine::mutations::left_out;
+
+use super::rows::Record;
+use super::steps::Step;
+use super::tail::Tail;
+use super::undo::{FIRST_ID, Kind, Undo};
+
+/// What a slot shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// Whether there is a row.
+    pub(super) present: bool,
+    /// What is behind its fixed part.
+    pub(super) tail: Option<Tail>,
+    /// The newest image that the slot had.
+    pub(super) version: Option<Undo>,
+    /// Whether the slot serves no key any more.
+    pub(super) closed: bool,
+}
+
+/// Copies the words in place, and undoes whatever is newer than `moment` and not the reader's own, newest first, up to the first image that
+/// is neither: the paper's rule.
+#[inline]
+pub(super) fn view(record: Record<'_>, range: Range<usize>, out: &mut [u64], moment: u64, own: u64) -> Seen {
+    let at = record.read(range, out);
+    let mut seen = Seen { present: at.present, tail: at.tail, version: at.version, closed: at.closed };
+    let mut next = at.version;
+    while let Some(image) = next {
+        let stamp = image.stamp();
+        if is_visible(stamp, moment, own) {
+            break;
+        }
+        apply(image, out, &mut seen);
+        next = image.older();
+    }
+    seen
+}
+
+#[inline]
+fn is_visible(stamp: u64, moment: u64, own: u64) -> bool {
+    stamp <= moment
+        || stamp == own
+        || stamp >= FIRST_ID && left_out(Step::UndoUncommitted)
+        || stamp < FIRST_ID && left_out(Step::UndoLater)
+}
+
+/// Undoes one change. Who wants to know only whether there is a row brings no room for its words.
+#[inline]
+pub(super) fn apply(image: Undo, out: &mut [u64], seen: &mut Seen) {
+    seen.present = image.kind() != Kind::Insert;
+    for (first, words) in image.pieces() {
+        if let Some(place) = out.get_mut(first..first + words.len()) {
+            place.copy_from_slice(words);
+        }
+    }
+    if let Some(tail) = image.tail() {
+        seen.tail = tail;
+    }
+}
+
+/// Both sides of one change: `after` is filled with the row as the change left it, `before` as it was. `None` when the image is not in
+/// the slot's chain.
+pub(super) fn sides(record: Record<'_>, image: Undo, after: &mut [u64], before: &mut [u64]) -> Option<(Seen, Seen)> {
+    let at = record.read(0..after.len(), after);
+    let mut seen = Seen { present: at.present, tail: at.tail, version: at.version, closed: at.closed };
+    let mut next = at.version?;
+    while next != image {
+        apply(next, after, &mut seen);
+        next = next.older()?;
+    }
+    before.copy_from_slice(after);
+    let mut past = seen;
+    apply(image, before, &mut past);
+    Some((seen, past))
+}

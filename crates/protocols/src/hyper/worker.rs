@@ -1,0 +1,259 @@
+//! A worker: a slot in the clock and in the epochs, pools, and the memory that its transactions use one after the other.
+
+use std::sync::Arc;
+
+use polychron_base::{Abort, Error};
+use polychron_engine::catalog::Seen;
+use polychron_engine::mutations::pass;
+use polychron_engine::options::Retry;
+use polychron_engine::redo::{NoRedo, Redo};
+use polychron_engine::stores::{Fingers, GROUP, Hints};
+use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
+use polychron_memory::Local;
+use polychron_sync::spin_hint;
+
+use super::clock::Held;
+use super::collect::{Collector, Site};
+use super::commit::Validation;
+use super::level::{ByColumn, Level};
+use super::predicates::PredicateLog;
+use super::protocol::Shared;
+use super::steps::Point;
+use super::table::{HyperTable, Located};
+use super::transaction::{Buffers, HyperTransaction};
+use super::undo::Writing;
+
+/// One thread's way into the database.
+#[derive(Debug)]
+pub struct HyperWorker<L: Level = ByColumn, R: Redo = NoRedo> {
+    local: Local,
+    state: State,
+    shared: Arc<Shared<L, R>>,
+}
+
+/// What a worker keeps from one transaction to the next.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) log: PredicateLog,
+    pub(super) writing: Writing,
+    pub(super) validation: Validation,
+    pub(super) held: Held,
+    pub(super) buffers: Buffers,
+    pub(super) hints: Hints,
+    pub(super) fingers: Fingers,
+    pub(super) collector: Collector,
+    pub(super) tables: Seen<HyperTable>,
+    pub(super) slot: usize,
+    /// The latest commit that this worker has met.
+    pub(super) known: u64,
+    /// Which of the worker's transactions runs.
+    pub(super) generation: u64,
+    pub(super) last_abort: Option<Abort>,
+    pub(super) counters: Arc<Counters>,
+    backoff_seed: u64,
+}
+
+impl<L: Level, R: Redo> HyperWorker<L, R> {
+    pub(super) fn new(shared: &Arc<Shared<L, R>>) -> Result<Self, Error> {
+        Ok(Self::over(shared.memory.register()?, shared))
+    }
+
+    /// A worker for the database's own transactions.
+    pub(super) fn own(shared: &Arc<Shared<L, R>>) -> Result<Self, Error> {
+        Ok(Self::over(shared.memory.register_own()?, shared))
+    }
+
+    fn over(local: Local, shared: &Arc<Shared<L, R>>) -> Self {
+        let slot = local.worker_id().position();
+        shared.clock.enter(slot);
+        let state = State {
+            log: PredicateLog::default(),
+            writing: Writing::default(),
+            validation: Validation::default(),
+            held: Held::default(),
+            buffers: Buffers::default(),
+            hints: Hints::default(),
+            fingers: Fingers::default(),
+            collector: Collector::default(),
+            tables: Seen::default(),
+            slot,
+            known: 0,
+            generation: 0,
+            last_abort: None,
+            counters: shared.counters.register(),
+            backoff_seed: slot as u64 + 1,
+        };
+        Self { local, state, shared: Arc::clone(shared) }
+    }
+
+    #[inline]
+    fn session(&mut self) -> Session<'_, L, R> {
+        Session { local: &self.local, state: &mut self.state, shared: &self.shared, in_batch: false }
+    }
+}
+
+impl<L: Level, R: Redo> Worker for HyperWorker<L, R> {
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        drive::execute(self, Mode::ReadWrite, procedure)
+    }
+
+    fn execute_batch<P: Procedure>(
+        &mut self,
+        procedures: &mut [P],
+        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+    ) {
+        let Session { local, state, shared, .. } = self.session();
+        for (index, group) in procedures.chunks_mut(GROUP).enumerate() {
+            // Held until the group is done: hints are addresses.
+            let guard = local.pin();
+            // SAFETY: the guard stays until the group is done, and the group's transactions do not renew it.
+            unsafe { state.tables.renew(&shared.catalog) };
+            state.hints.gather(&Located(&state.tables), group, &guard);
+            for (position, procedure) in group.iter_mut().enumerate() {
+                state.hints.put_in_force(position);
+                let mut session = Session { local, state, shared, in_batch: true };
+                let outcome = drive::execute(&mut session, Mode::ReadWrite, procedure);
+                done(index * GROUP + position, outcome);
+            }
+            state.hints.clear();
+        }
+    }
+
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        drive::execute(self, Mode::Snapshot, procedure)
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.state.counters
+    }
+
+    fn tidy_up(&mut self) {
+        let guard = self.local.pin();
+        let State { collector, tables, held, .. } = &mut self.state;
+        // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
+        unsafe { tables.renew(&self.shared.catalog) };
+        let clock = &self.shared.clock;
+        loop {
+            clock.held(held);
+            let mut history = clock.history();
+            let taken = collector.take_ready(held, &mut history);
+            if !taken {
+                collector.sweep(&mut history);
+            }
+            drop(history);
+            let epochs = self.shared.memory.epochs();
+            collector.work(held, &Site { clock, tables, epochs, guard: &guard });
+            if !taken {
+                break;
+            }
+        }
+        drop(guard);
+        // What was collected just now waits for the end of this epoch, and this worker may be idle from now on.
+        self.local.collect();
+        self.shared.memory.epochs().advance();
+        self.local.collect();
+    }
+}
+
+impl<L: Level, R: Redo> Interactive for HyperWorker<L, R> {
+    type Transaction<'w> = HyperTransaction<'w, L, R>;
+
+    #[inline]
+    fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
+        Ok(self.session().begin_transaction(mode))
+    }
+
+    fn last_abort(&self) -> Option<Abort> {
+        self.state.last_abort
+    }
+
+    fn back_off(&mut self, attempts: u64) {
+        self.session().wait(attempts);
+    }
+
+    fn retry(&self) -> &Retry {
+        &self.shared.common.retry
+    }
+}
+
+/// A worker's parts, borrowed one by one: a batch holds a guard of its own while the session runs transactions.
+struct Session<'w, L: Level, R: Redo> {
+    local: &'w Local,
+    state: &'w mut State,
+    shared: &'w Shared<L, R>,
+    /// Whether a batch keeps the epoch, and the hints that were found in it, from one transaction to the next.
+    in_batch: bool,
+}
+
+impl<'w, L: Level, R: Redo> Session<'w, L, R> {
+    #[inline]
+    fn begin_transaction(self, mode: Mode) -> HyperTransaction<'w, L, R> {
+        let Session { local, state, shared, in_batch } = self;
+        if in_batch {
+            state.hints.rewind();
+        } else {
+            // A batch that a panic ended may have left some.
+            state.hints.clear();
+        }
+        // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
+        let guard = local.pin();
+        // SAFETY: the transaction holds the guard, and keeps the list before it renews the guard.
+        unsafe { state.tables.renew(&shared.catalog) };
+        pass(Point::Beginning);
+        HyperTransaction::new(shared, state, guard, mode)
+    }
+
+    /// Waits for a random time below a bound that doubles with each conflict in a row, so that two transactions that
+    /// met once do not meet again in step.
+    fn wait(&mut self, attempts: u64) {
+        let state = &mut *self.state;
+        state.backoff_seed ^= state.backoff_seed << 13;
+        state.backoff_seed ^= state.backoff_seed >> 7;
+        state.backoff_seed ^= state.backoff_seed << 17;
+        // A spin hint takes some 40 ns on common processors; the bound is a matter of scale, not of precision.
+        let longest = self.shared.common.retry.backoff_max_us.saturating_mul(25).max(1);
+        let bound = (1u64 << attempts.min(20)).min(longest);
+        for _ in 0..state.backoff_seed % bound {
+            spin_hint();
+        }
+        if attempts > 8 {
+            // The other side may be waiting for this processor.
+            polychron_sync::thread::yield_now();
+        }
+    }
+}
+
+impl<L: Level, R: Redo> drive::Driven for Session<'_, L, R> {
+    type Transaction<'t>
+        = HyperTransaction<'t, L, R>
+    where
+        Self: 't;
+
+    #[inline]
+    fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
+        let Session { local, state, shared, in_batch } = self;
+        Ok(Session { local, state, shared, in_batch: *in_batch }.begin_transaction(mode))
+    }
+
+    fn last_abort(&self) -> Option<Abort> {
+        self.state.last_abort
+    }
+
+    fn back_off(&mut self, attempts: u64) {
+        self.wait(attempts);
+    }
+
+    fn retry(&self) -> &Retry {
+        &self.shared.common.retry
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.state.counters
+    }
+}
+
+impl<L: Level, R: Redo> Drop for HyperWorker<L, R> {
+    fn drop(&mut self) {
+        self.shared.counters.leave(&self.state.counters);
+    }
+}

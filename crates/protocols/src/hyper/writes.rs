@@ -1,0 +1,359 @@
+//! Changes of records: each leaves an image of what was there in the transaction's undo buffer, under the latch of the slot.
+
+use std::ops::Range;
+
+use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
+use polychron_base::{Error, IndexId, Reason, Stop};
+use polychron_engine::mutations::left_out;
+use polychron_engine::redo::Redo;
+use polychron_index::Inserted;
+use polychron_schema::ColumnSet;
+
+use super::level::Level;
+use super::predicates::summary_of;
+use super::rows::{Latched, Record};
+use super::steps::Step;
+use super::table::Relation;
+use super::tail::Tail;
+use super::transaction::HyperTransaction;
+use super::undo::{Draft, FIRST_ID, Kind, Undo, Writing, piece_head};
+use super::view::view;
+
+/// What a row is to be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewRow<'a> {
+    pub(super) words: &'a [u64],
+    /// The columns that change.
+    pub(super) columns: ColumnSet,
+    /// Whether what is behind the fixed part changes, too.
+    pub(super) whole: bool,
+}
+
+/// Why a slot cannot be written.
+enum Refusal {
+    /// Its record has left its index, or is about to.
+    Closed,
+    /// Another transaction has written it, or is writing it.
+    Conflict(Reason),
+}
+
+impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
+    /// Whether the newest image lets this transaction write: there is none, or it is its own, or was committed before the start. What
+    /// stands in place is then what the transaction sees.
+    #[inline]
+    pub(super) fn check_version(&self, version: Option<Undo>) -> Result<(), Reason> {
+        let Some(stamp) = version.map(Undo::stamp) else { return Ok(()) };
+        if stamp <= self.start || stamp == self.id {
+            Ok(())
+        } else if stamp >= FIRST_ID {
+            if left_out(Step::RefuseBeingWritten) { Ok(()) } else { Err(Reason::BeingWritten) }
+        } else if left_out(Step::RefuseWrittenLater) {
+            Ok(())
+        } else {
+            Err(Reason::WrittenLater)
+        }
+    }
+
+    #[inline]
+    fn latch(&self, record: Record<'w>) -> Result<Latched<'w>, Refusal> {
+        let latched = record.latch();
+        if latched.is_closed() {
+            return Err(Refusal::Closed);
+        }
+        self.check_version(latched.version()).map_err(Refusal::Conflict)?;
+        Ok(latched)
+    }
+
+    #[cold]
+    pub(super) fn refuse<K: EncodedKey>(&mut self, reason: Reason, store: &Relation, key: K) -> Stop {
+        let mut bytes = [0; MAX_KEY_BYTES];
+        let length = key.write_to(&mut bytes);
+        self.conflict(reason, store.place(), Some(&bytes[..length]))
+    }
+
+    #[cold]
+    fn refused<K: EncodedKey>(&mut self, refusal: Refusal, store: &Relation, key: K) -> Stop {
+        match refusal {
+            // It was deleted by somebody who committed since.
+            Refusal::Closed => self.refuse(Reason::WrittenLater, store, key),
+            Refusal::Conflict(reason) => self.refuse(reason, store, key),
+        }
+    }
+
+    /// Overwrites pieces of a row that the transaction sees, and, where the whole row changes, what is behind its fixed part.
+    pub(super) fn overwrite<K: EncodedKey>(
+        &mut self,
+        store: &'w Relation,
+        record: Record<'w>,
+        key: K,
+        NewRow { words: row, columns, whole }: NewRow<'_>,
+        pieces: impl Iterator<Item = Range<usize>> + Clone,
+    ) -> Result<(), Stop> {
+        let tail = if whole { Tail::new(&row[store.rows.words()..], &self.guard).map_err(Error::from)? } else { None };
+        let draft = Draft {
+            kind: Kind::Update,
+            place: store.place(),
+            row: record.id(),
+            summary: summary_of(key),
+            columns,
+            piece_words: pieces.clone().map(|piece| 1 + piece.len()).sum(),
+            has_tail: whole,
+        };
+        let image = self.draft(draft, key, tail)?;
+        let mut latched = match self.latch(record) {
+            Ok(latched) => latched,
+            Err(refusal) => {
+                self.discard(tail);
+                return Err(self.refused(refusal, store, key));
+            }
+        };
+        // SAFETY: nobody else has the image yet.
+        let mut room = unsafe { image.pieces_mut() };
+        for piece in pieces {
+            room = keep_piece(room, &latched, piece.clone());
+            latched.store(piece.start, &row[piece]);
+        }
+        if whole {
+            // SAFETY: as above.
+            unsafe { Writing::set_tail(image, latched.tail()) };
+            latched.set_tail(tail);
+        }
+        self.push(latched, image);
+        Ok(())
+    }
+
+    /// Deletes a row that the transaction sees. Needs memory for its image only, and may draw on what is put aside.
+    pub(super) fn erase<K: EncodedKey>(&mut self, store: &'w Relation, record: Record<'w>, key: K) -> Result<(), Stop> {
+        let words = store.rows.words();
+        let draft = Draft {
+            kind: Kind::Delete,
+            place: store.place(),
+            row: record.id(),
+            summary: summary_of(key),
+            columns: ColumnSet::ALL,
+            piece_words: 1 + words,
+            has_tail: true,
+        };
+        let (writing, id) = (&mut self.state.writing, self.id);
+        let image = self.guard.with_reserve(|guard| writing.draft(id, draft, key, guard)).map_err(Error::from)?;
+        let mut latched = match self.latch(record) {
+            Ok(latched) => latched,
+            Err(refusal) => return Err(self.refused(refusal, store, key)),
+        };
+        // SAFETY: nobody else has the image yet.
+        unsafe {
+            keep_piece(image.pieces_mut(), &latched, 0..words);
+            Writing::set_tail(image, latched.tail());
+        }
+        latched.set_tail(None);
+        latched.set_present(false);
+        self.push(latched, image);
+        Ok(())
+    }
+
+    /// Inserts a row under a key that shows none. `None`: it shows one.
+    #[inline]
+    pub(super) fn insert_record<K: EncodedKey>(
+        &mut self,
+        store: &'w Relation,
+        key: K,
+        row: &[u64],
+    ) -> Result<Option<Record<'w>>, Stop> {
+        let (fixed, rest) = row.split_at(store.rows.words());
+        let tail = Tail::new(rest, &self.guard).map_err(Error::from)?;
+        let outcome = self.insert_with(store, key, fixed, tail);
+        if !matches!(outcome, Ok(Some(_))) {
+            self.discard(tail);
+        }
+        outcome
+    }
+
+    fn insert_with<K: EncodedKey>(
+        &mut self,
+        store: &'w Relation,
+        key: K,
+        fixed: &[u64],
+        tail: Option<Tail>,
+    ) -> Result<Option<Record<'w>>, Stop> {
+        loop {
+            let epochs = self.shared.memory.epochs();
+            let fresh = store.rows.allocate(epochs, &self.guard).map_err(Error::from)?;
+            let image = match self.draft(insertion(store, fresh, key), key, None) {
+                Ok(image) => image,
+                Err(stop) => {
+                    store.rows.give_back_unseen(fresh);
+                    return Err(stop);
+                }
+            };
+            fill(&mut fresh.latch(), fixed, tail, image);
+            // SAFETY: as in `find`.
+            let inserted = unsafe { self.state.fingers.insert(store, key, fresh.handle(), &mut (), &self.guard) };
+            if matches!(inserted, Ok(Inserted::New)) {
+                self.state.writing.keep(image);
+                return Ok(Some(fresh));
+            }
+            clear(&mut fresh.latch());
+            // Who goes along the slots of the table may have come by.
+            self.state.writing.waste(image);
+            store.rows.give_back_unseen(fresh);
+            let Inserted::Existing(existing) = inserted.map_err(Error::from)? else { continue };
+            let Some(handle) = existing.handle else { continue };
+            // SAFETY: the handle was found under this transaction's guard.
+            let record = unsafe { store.record(handle) };
+            let seen = view(record, 0..0, &mut [], self.start, self.id);
+            if seen.closed {
+                // Who closed it is about to take it out; either may come first.
+                store.index().remove(key, handle, &self.guard);
+            } else if seen.present {
+                return Ok(None);
+            } else if self.revive(store, record, key, fixed, tail)? {
+                return Ok(Some(record));
+            }
+        }
+    }
+
+    /// Puts a row where the transaction sees none. `false`: the record serves no key any more.
+    fn revive<K: EncodedKey>(
+        &mut self,
+        store: &'w Relation,
+        record: Record<'w>,
+        key: K,
+        fixed: &[u64],
+        tail: Option<Tail>,
+    ) -> Result<bool, Stop> {
+        let image = self.draft(insertion(store, record, key), key, None)?;
+        let mut latched = match self.latch(record) {
+            Ok(latched) => latched,
+            Err(Refusal::Closed) => return Ok(false),
+            // Either it was inserted since the start, or it is being inserted.
+            Err(Refusal::Conflict(_)) => return Err(self.refuse(Reason::InsertedFirst, store, key)),
+        };
+        image.set_older(latched.version());
+        fill(&mut latched, fixed, tail, image);
+        drop(latched);
+        self.state.writing.keep(image);
+        Ok(true)
+    }
+
+    /// Room for an image; when there is none, the new tail is given back.
+    #[inline]
+    fn draft<K: EncodedKey>(&mut self, draft: Draft, key: K, tail: Option<Tail>) -> Result<Undo, Stop> {
+        let image = self.state.writing.draft(self.id, draft, key, &self.guard);
+        image.map_err(|error| {
+            self.discard(tail);
+            Error::from(error).into()
+        })
+    }
+
+    /// Puts an image in front of a slot's chain.
+    #[inline]
+    fn push(&mut self, mut latched: Latched<'_>, image: Undo) {
+        image.set_older(latched.version());
+        latched.set_version(Some(image));
+        drop(latched);
+        self.state.writing.keep(image);
+    }
+
+    /// Gives back a tail that came into no slot.
+    fn discard(&self, tail: Option<Tail>) {
+        if let Some(tail) = tail {
+            // SAFETY: nobody has found it.
+            unsafe { tail.retire(&self.guard) };
+        }
+    }
+
+    /// Undoes the changes from `from` on, newest first. What they told of the present goes on being protected, for the transaction may go
+    /// on.
+    pub(super) fn undo_to(&mut self, from: usize) {
+        while let Some(image) = self.state.writing.pop(from) {
+            if self.logs() && !self.doomed && !left_out(Step::ReadsOfUndone) {
+                self.log_undone(image);
+            }
+            let place = image.place();
+            let store = self.table(place.table).and_then(|table| table.store(place.index));
+            // The transaction has had the table since before it wrote it.
+            let Ok(store) = store else { continue };
+            // SAFETY: the image is of a slot of these rows.
+            self.undo(store, unsafe { store.rows.record(image.row()) }, image);
+        }
+    }
+
+    /// A row that was changed was read, and a key that was inserted was seen to be absent.
+    fn log_undone(&mut self, image: Undo) {
+        let place = image.place();
+        if place.index == IndexId::PRIMARY {
+            self.state.log.point_of(place.table, image.summary(), true, ColumnSet::ALL);
+        } else if image.kind() == Kind::Insert
+            && let Ok(table) = self.table(place.table)
+        {
+            self.log_key(table, place.index, image.key());
+        }
+    }
+
+    fn undo(&self, store: &Relation, record: Record<'_>, image: Undo) {
+        let mut latched = record.latch();
+        debug_assert!(latched.version() == Some(image), "own images are undone newest first");
+        for (first, words) in image.pieces() {
+            latched.store(first, words);
+        }
+        let gone = latched.tail();
+        if image.kind() == Kind::Insert {
+            latched.set_tail(None);
+            self.discard(gone);
+        } else if let Some(tail) = image.tail() {
+            if image.kind() == Kind::Update {
+                self.discard(gone);
+            }
+            image.own_tail(false);
+            latched.set_tail(tail);
+        }
+        latched.set_present(image.kind() != Kind::Insert);
+        let older = image.older();
+        latched.set_version(older);
+        if image.kind() == Kind::Insert && older.is_none() {
+            latched.set_closed(true);
+            drop(latched);
+            store.index().remove(image.key(), record.handle(), &self.guard);
+            store.rows.give_back(record, self.shared.memory.epochs());
+        }
+    }
+}
+
+/// What an insertion's image is made of: before it, there was nothing to be kept.
+#[inline]
+fn insertion<K: EncodedKey>(store: &Relation, record: Record<'_>, key: K) -> Draft {
+    Draft {
+        kind: Kind::Insert,
+        place: store.place(),
+        row: record.id(),
+        summary: summary_of(key),
+        columns: ColumnSet::ALL,
+        piece_words: 0,
+        has_tail: false,
+    }
+}
+
+#[inline]
+fn fill(latched: &mut Latched<'_>, fixed: &[u64], tail: Option<Tail>, image: Undo) {
+    latched.store(0, fixed);
+    latched.set_tail(tail);
+    latched.set_present(true);
+    latched.set_version(Some(image));
+}
+
+fn clear(latched: &mut Latched<'_>) {
+    latched.set_version(None);
+    latched.set_tail(None);
+    latched.set_present(false);
+}
+
+/// Keeps some words of a slot, and answers with the room that is left.
+#[inline]
+fn keep_piece<'a>(room: &'a mut [u64], latched: &Latched<'_>, piece: Range<usize>) -> &'a mut [u64] {
+    let (here, rest) = room.split_at_mut(1 + piece.len());
+    here[0] = piece_head(piece.start, piece.len());
+    for (place, word) in here[1..].iter_mut().zip(piece) {
+        *place = latched.load(word);
+    }
+    rest
+}

@@ -1,0 +1,26 @@
+//! The steps of lazy transactions, each of which tests leave out to show what it is for.
+//! `docs/mutation-proof.md` says what goes wrong without each.
+
+use polychron_engine::named;
+
+named! {
+    /// A step that can be left out.
+    pub enum Step {
+        /// Conditions that nobody holds are looked at again at the commit.
+        CheckConditions,
+        /// A future of a column that is going to be written is what will be written.
+        ReadOwnFutures,
+        /// What is going to be written is written before it is read.
+        SettleBeforeReads,
+        /// Columns that are still to be read are read before their row is written.
+        SettleBeforeWrites,
+        /// What is going to be written is written before a range is scanned.
+        SettleBeforeScans,
+        /// What is going to be written is written before a savepoint.
+        SettleBeforeSavepoints,
+        /// What was going to be written since a savepoint is forgotten with it.
+        ForgetUndone,
+        /// A failure at the commit that may come from reads that never stood together is none.
+        ValidateFailures,
+    }
+}

@@ -1,0 +1,77 @@
+//! A worker: one of the protocol beneath, and an arena.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use polychron_base::{Abort, Error};
+use polychron_engine::lazy::Beneath;
+use polychron_engine::options::Retry;
+use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
+
+use super::arena::Arena;
+use super::moment::Moment;
+use super::transaction::LazyTransaction;
+
+/// One thread's way into the database.
+pub struct LazyWorker<B: Beneath, M: Moment> {
+    inner: B::Worker,
+    arena: Arena,
+    /// Whether the next transaction is another attempt.
+    again: bool,
+    moment: PhantomData<M>,
+}
+
+impl<B: Beneath, M: Moment> LazyWorker<B, M> {
+    pub(super) fn new(inner: B::Worker) -> Self {
+        Self { inner, arena: Arena::default(), again: false, moment: PhantomData }
+    }
+}
+
+impl<B: Beneath, M: Moment> fmt::Debug for LazyWorker<B, M> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("LazyWorker").field("arena", &self.arena).finish_non_exhaustive()
+    }
+}
+
+impl<B: Beneath, M: Moment> Worker for LazyWorker<B, M> {
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        drive::execute(self, Mode::ReadWrite, procedure)
+    }
+
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        drive::execute(self, Mode::Snapshot, procedure)
+    }
+
+    fn counters(&self) -> &Counters {
+        self.inner.counters()
+    }
+
+    fn tidy_up(&mut self) {
+        self.inner.tidy_up();
+    }
+}
+
+impl<B: Beneath, M: Moment> Interactive for LazyWorker<B, M> {
+    type Transaction<'w> = LazyTransaction<'w, B>;
+
+    #[inline]
+    fn begin(&mut self, mode: Mode) -> Result<LazyTransaction<'_, B>, Error> {
+        let speculates = !std::mem::take(&mut self.again);
+        self.arena.clear();
+        let late = M::LATE && mode == Mode::ReadWrite;
+        Ok(LazyTransaction { inner: self.inner.begin(mode)?, arena: &mut self.arena, late, speculates })
+    }
+
+    fn last_abort(&self) -> Option<Abort> {
+        self.inner.last_abort()
+    }
+
+    fn back_off(&mut self, attempts: u64) {
+        self.again = true;
+        self.inner.back_off(attempts);
+    }
+
+    fn retry(&self) -> &Retry {
+        self.inner.retry()
+    }
+}

@@ -1,0 +1,27 @@
+//! Beneath a layer that leaves futures open: at the commit all rows are locked, by age. Conditions are held from the test on.
+
+use polychron_base::{Reason, Stop, TableId};
+use polychron_engine::lazy::{Beneath, Condition, Inner};
+
+use super::options::Conditional;
+use super::protocol::Locking;
+
+impl Beneath for Locking<Conditional> {
+    const HOLDS_CONDITIONS: bool = true;
+
+    fn observe(
+        transaction: &mut Inner<'_, Self>,
+        condition: &Condition,
+        _scratch: &mut Vec<u64>,
+    ) -> Result<bool, Stop> {
+        transaction.hold_condition(condition)
+    }
+
+    fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Stop> {
+        transaction.lock_row(table, key, written)
+    }
+
+    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Stop {
+        transaction.end_in_conflict(reason, table)
+    }
+}

@@ -1,0 +1,247 @@
+//! Condition locks (Figure 4 of *Lazy state determination*): who was told whether a condition over some rows is true holds a request
+//! with the condition at each of their names, and others may write the rows as long as the answer stays the same.
+//!
+//! * A condition is tested under shared locks of all rows that it depends on, which then become condition locks. So whoever
+//!   writes one of the rows has locked it before, and the condition was tested on what it wrote; or locks it later, and finds
+//!   the condition.
+//! * Conditions stand in nobody's way when locks are asked for. Who has written looks for them before it commits, when its
+//!   rows are in place and it still has them exclusively, so that no condition is added to them meanwhile. One that
+//!   would be answered differently now must go first: its holder is wounded if it is younger, and waited for if not.
+//! * A condition over several rows is evaluated with the others locked shared, for the writer (§3.3.4).
+//!
+//! A condition that is in a list does not change, and stays where it is until its holder has taken it out.
+
+use std::ptr::NonNull;
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{Stop, TableId};
+use polychron_engine::futures::{FutureColumn, FutureError, Scalar};
+use polychron_engine::lazy::Condition;
+use polychron_engine::mutations::left_out;
+use polychron_engine::stores::Place;
+use polychron_schema::RowRef;
+use polychron_sync::Backoff;
+
+use super::held::{CHUNK, Lock};
+use super::locks::{Answer, LockTable, Request};
+use super::options::Policy;
+use super::steps::Step;
+use super::table::name_of;
+use super::transaction::LockingTransaction;
+use super::wounds::{Patience, Wounds};
+
+/// A condition of another transaction, copied to be evaluated.
+#[derive(Debug, Default)]
+struct Met {
+    /// Where the other keeps it; only compared.
+    address: usize,
+    condition: Condition,
+}
+
+/// The condition locks of a worker's running transaction, and what it needs to look at those of others.
+#[derive(Debug, Default)]
+pub(super) struct Conditions {
+    /// The names of the requests, in their order; some may still be shared locks.
+    names: Vec<u64>,
+    requests: Vec<Box<[Request]>>,
+    /// Conditions that are held, and behind them those that were.
+    #[allow(clippy::vec_box, reason = "others point to them, so they must not move")]
+    kept: Vec<Box<Condition>>,
+    in_use: usize,
+    met: Vec<Met>,
+    values: Vec<Scalar>,
+}
+
+impl Conditions {
+    fn request(&self, position: usize) -> &Request {
+        &self.requests[position / CHUNK][position % CHUNK]
+    }
+
+    /// Locks a name shared, for a test. `false`: it cannot be had.
+    fn take(&mut self, table: &LockTable, name: u64, own: &Wounds) -> bool {
+        let position = self.names.len();
+        if position == CHUNK * self.requests.len() {
+            self.requests.push((0..CHUNK).map(|_| Request::default()).collect());
+        }
+        let request = self.request(position);
+        let lock = Lock { name, exclusive: false };
+        // SAFETY: the request is behind those that are in lists; it is taken out before it is used again.
+        let taken = match unsafe { table.ask(request, lock, own.asker(), Patience::Wound) } {
+            Answer::Granted => true,
+            // SAFETY: the request is in the table.
+            Answer::Queued => unsafe { table.wait_by_age(request, name, own) },
+            Answer::Refused | Answer::Own => false,
+        };
+        if taken {
+            self.names.push(name);
+        }
+        taken
+    }
+
+    /// Gives all back.
+    #[inline]
+    pub(super) fn release(&mut self, table: &LockTable) {
+        self.release_from(0, table);
+        self.in_use = 0;
+    }
+
+    fn release_from(&mut self, first: usize, table: &LockTable) {
+        for (position, &name) in self.names.iter().enumerate().skip(first) {
+            // SAFETY: the request is in the table.
+            unsafe { table.release(self.request(position), name) };
+        }
+        self.names.truncate(first);
+    }
+}
+
+impl<P: Policy> LockingTransaction<'_, P> {
+    /// Tells whether a condition is true, and sees to it that it stays so.
+    pub(crate) fn hold_condition(&mut self, condition: &Condition) -> Result<bool, Stop> {
+        self.alive()?;
+        let first = self.state.conditions.names.len();
+        for (table, key) in condition.sources() {
+            self.lock_source(first, table, key)?;
+        }
+        let mut values = std::mem::take(&mut self.state.conditions.values);
+        let truth = condition.evaluate(&mut values, |table, key, column| self.look(table, key, column));
+        self.state.conditions.values = values;
+        let truth = match truth {
+            Ok(truth) => truth,
+            Err(stop) => return Err(self.keep_seen(first, condition).err().unwrap_or(stop)),
+        };
+        let Conditions { names, requests, kept, in_use, .. } = &mut self.state.conditions;
+        if *in_use == kept.len() {
+            kept.push(Box::default());
+        }
+        kept[*in_use].copy_from(condition);
+        kept[*in_use].truth = truth;
+        let address = NonNull::from(&*kept[*in_use]);
+        *in_use += 1;
+        for (position, &name) in names.iter().enumerate().skip(first) {
+            let request = &requests[position / CHUNK][position % CHUNK];
+            if left_out(Step::HoldConditions) {
+                continue;
+            }
+            // SAFETY: the request is granted; the condition stays until `release`.
+            unsafe { self.shared.locks.become_condition(request, name, address) };
+        }
+        if left_out(Step::HoldConditions) {
+            self.state.conditions.release_from(first, &self.shared.locks);
+        }
+        Ok(truth)
+    }
+
+    /// A condition has no value. The procedure may go on, so what was seen of its rows stays locked as if it had been read.
+    #[cold]
+    fn keep_seen(&mut self, first: usize, condition: &Condition) -> Result<(), Stop> {
+        for (table, key) in condition.sources() {
+            let index = &self.table(table)?.primary;
+            self.lock(index, key, false)?;
+        }
+        self.state.conditions.release_from(first, &self.shared.locks);
+        Ok(())
+    }
+
+    /// Locks a row shared that a condition depends on, unless it is locked already.
+    fn lock_source(&mut self, first: usize, table: TableId, key: &[u8]) -> Result<(), Stop> {
+        let name = name_of(self.table(table)?.primary.store.place, key);
+        let known = self.state.conditions.names[first..].contains(&name);
+        if known || self.state.held.has(name) {
+            return Ok(());
+        }
+        let taken = !self.is_wounded() && {
+            let state = &mut *self.state;
+            state.conditions.take(&self.shared.locks, name, &state.held.own)
+        };
+        if taken { Ok(()) } else { Err(self.refuse(table, key)) }
+    }
+
+    /// A column of a row that is locked.
+    fn look(&mut self, table: TableId, key: &[u8], column: FutureColumn) -> Result<Scalar, Stop> {
+        let primary = &self.table(table)?.primary;
+        let record = self.find(primary, key).ok_or(FutureError::NoRow(table))?;
+        // SAFETY: the row is locked, and nothing is written here.
+        let row = RowRef::from_words(unsafe { record.words() });
+        Ok(column.load(row).ok_or(FutureError::Null(table))?)
+    }
+
+    #[cold]
+    fn refuse<K: EncodedKey>(&mut self, table: TableId, key: K) -> Stop {
+        let place = Place { table, index: polychron_base::IndexId::PRIMARY };
+        self.conflict(self.reason(), place, Some(polychron_base::error::KeyPreview::new(key)), None)
+    }
+
+    /// Locks a row exclusively that will be written, or shared that will be read.
+    pub(crate) fn lock_row(&mut self, table: TableId, key: &[u8], written: bool) -> Result<(), Stop> {
+        let table = self.table(table)?;
+        self.lock(&table.primary, key, written)
+    }
+
+    /// The transaction conflicts.
+    pub(crate) fn end_in_conflict(&mut self, reason: polychron_base::Reason, table: TableId) -> Stop {
+        let place = Place { table, index: polychron_base::IndexId::PRIMARY };
+        self.conflict(reason, place, None, None)
+    }
+
+    /// Waits until every condition of others is answered with what was written as it was answered before.
+    pub(super) fn respect_conditions(&mut self) -> Result<(), Stop> {
+        // Locks that are taken on the way are shared.
+        for position in 0..self.state.held.locks().len() {
+            let lock = self.state.held.locks()[position];
+            if lock.exclusive && !left_out(Step::RespectConditions) {
+                self.respect(lock.name)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn respect(&mut self, name: u64) -> Result<(), Stop> {
+        let mut met = std::mem::take(&mut self.state.conditions.met);
+        let mut count = 0;
+        self.shared.locks.conditions(name, self.state.held.own.asker(), |condition| {
+            if count == met.len() {
+                met.push(Met::default());
+            }
+            met[count].address = std::ptr::from_ref(condition).addr();
+            met[count].condition.copy_from(condition);
+            count += 1;
+        });
+        let outcome = met[..count]
+            .iter()
+            .try_for_each(|met| if self.keeps(&met.condition)? { Ok(()) } else { self.outlast(name, met) });
+        self.state.conditions.met = met;
+        outcome
+    }
+
+    /// Whether a condition is answered as it was, with the rows as they are.
+    fn keeps(&mut self, condition: &Condition) -> Result<bool, Stop> {
+        for (table, key) in condition.sources() {
+            let index = &self.table(table)?.primary;
+            if !self.state.held.has(name_of(index.store.place, key)) && !left_out(Step::LockOperands) {
+                self.lock(index, key, false)?;
+            }
+        }
+        let mut values = std::mem::take(&mut self.state.conditions.values);
+        let truth = condition.evaluate(&mut values, |table, key, column| self.look(table, key, column));
+        self.state.conditions.values = values;
+        // What has no value any more is no answer.
+        Ok(truth.is_ok_and(|truth| truth == condition.truth))
+    }
+
+    /// Waits until a condition is held no more.
+    fn outlast(&mut self, name: u64, met: &Met) -> Result<(), Stop> {
+        let mut backoff = Backoff::new();
+        loop {
+            match self.shared.locks.confront(name, met.address, self.state.held.own.asker()) {
+                Answer::Granted => return Ok(()),
+                Answer::Refused if !self.is_wounded() => backoff.wait(),
+                _ => break,
+            }
+        }
+        let source = met.condition.sources().find(|(table, key)| {
+            self.table(*table).is_ok_and(|table| name_of(table.primary.store.place, *key) == name)
+        });
+        let (table, key) = source.unwrap_or((TableId::default(), &[]));
+        Err(self.refuse(table, key))
+    }
+}

@@ -1,0 +1,234 @@
+//! A hot counter (*Lazy state determination*, §4.2): each transaction increments the counter that all clients share, or one of its
+//! client's own. The counters must add up to the increments that committed.
+
+mod assert;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use polychron_base::Error;
+use polychron_base::random::Random;
+use polychron_engine::{
+    Access, Declare, Futures, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker,
+};
+
+use crate::declare::declare_key;
+use crate::run::{Part, Totals, for_each_row, load_rows};
+use crate::{CheckError, Checked, Client, Transact, Workload};
+
+pub use assert::{Assert, AssertOptions};
+
+/// Counters; the first is the hot one.
+const COUNTERS: u64 = 1024;
+
+/// What the two workloads with a hot counter have in common.
+#[derive(Clone, Debug, clap::Args, serde::Serialize)]
+#[group(skip)]
+pub struct HotOptions {
+    /// Transactions on the hot counter, in percent; the others go to their client's own
+    #[arg(long, default_value_t = 100)]
+    pub hot: u64,
+
+    /// Read and write futures
+    #[arg(long)]
+    pub futures: bool,
+
+    /// Microseconds that a client waits for each answer it needs before it goes on, and once for the commit
+    #[arg(long, default_value_t = 0)]
+    pub round_trip_us: u64,
+}
+
+impl Default for HotOptions {
+    fn default() -> Self {
+        Self { hot: 100, futures: false, round_trip_us: 0 }
+    }
+}
+
+impl HotOptions {
+    fn validate(&self, threads: usize) -> Result<(), String> {
+        if self.hot > 100 {
+            return Err(format!("--hot is {}; it is a share in percent", self.hot));
+        }
+        if threads as u64 >= COUNTERS {
+            return Err(format!("there are counters for {} clients at most", COUNTERS - 1));
+        }
+        Ok(())
+    }
+
+    /// Waits as long as an answer takes.
+    #[inline]
+    fn round_trip(&self) {
+        if self.round_trip_us > 0 {
+            std::thread::sleep(Duration::from_micros(self.round_trip_us));
+        }
+    }
+}
+
+/// A counter.
+#[derive(Row, Clone, Debug)]
+#[row(name = "counter", primary = "hash")]
+pub struct Counter {
+    /// 0 is the hot one.
+    #[key]
+    pub key: u64,
+    /// Its value.
+    pub value: u64,
+}
+
+fn create_counters<P: Protocol>(database: &Arc<P>) -> Result<Table<Counter>, Error> {
+    let definition = Counter::definition().with_expected_rows(COUNTERS as usize);
+    Ok(Table::from_id(database.create_table(definition)?))
+}
+
+/// Draws keys for one client.
+#[derive(Debug)]
+struct Draw {
+    random: Random,
+    own: u64,
+    hot: u64,
+}
+
+impl Draw {
+    fn new(seed: u64, thread: usize, hot: u64) -> Self {
+        Self { random: Random::stream(seed, thread as u64), own: thread as u64 + 1, hot }
+    }
+
+    #[inline]
+    fn key(&mut self) -> u64 {
+        if self.hot == 100 || self.random.below(100) < self.hot { 0 } else { self.own }
+    }
+}
+
+/// A counter that must be there is not.
+#[derive(Debug, thiserror::Error)]
+#[error("the counter of key {0} is missing")]
+struct Missing(u64);
+
+/// The workload.
+#[derive(Debug)]
+pub struct HotKey {
+    options: HotOptions,
+    table: Table<Counter>,
+    totals: Totals<1>,
+}
+
+impl Workload for HotKey {
+    const NAME: &'static str = "hotkey";
+    const SUMMARY: &'static str =
+        "a hot counter: each transaction increments the one that all share, or its client's own";
+    const KINDS: &'static [&'static str] = &["increment"];
+
+    type Options = HotOptions;
+    type Client = HotClient;
+
+    fn validate(options: &HotOptions, threads: usize) -> Result<(), String> {
+        options.validate(threads)
+    }
+
+    fn estimated_bytes(_options: &HotOptions) -> u64 {
+        COUNTERS * 96
+    }
+
+    fn create<P: Protocol>(options: &HotOptions, database: &Arc<P>) -> Result<Self, Error> {
+        Ok(Self { options: options.clone(), table: create_counters(database)?, totals: Totals::default() })
+    }
+
+    fn rows_to_load(&self) -> u64 {
+        COUNTERS
+    }
+
+    fn load_part<W: Worker>(
+        &self,
+        worker: &mut W,
+        part: usize,
+        parts: usize,
+        _seed: u64,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), Error> {
+        load_rows(worker, self.table.id(), COUNTERS, (part, parts), progress, |key, row| {
+            Counter { key, value: 0 }.encode(row).expect("two integers make a row");
+        })
+    }
+
+    fn client(&self, seed: u64, thread: usize, _threads: usize) -> HotClient {
+        let draw = Draw::new(seed, thread, self.options.hot);
+        HotClient { table: self.table, options: self.options.clone(), draw, part: self.totals.part() }
+    }
+
+    fn check<P: Protocol>(&self, database: &Arc<P>) -> Result<Checked, CheckError> {
+        let mut sum = 0_u64;
+        for_each_row(database, self.table.id(), COUNTERS, |_, row| sum += Counter::view(row).value())?;
+        let condition = "the counters add up to the increments that committed".to_owned();
+        let increments = self.totals.get(0);
+        if sum as i64 != increments {
+            let rows = format!("the sum over all counters is {sum}, the increments are {increments}");
+            return Err(CheckError::Broken { condition, rows });
+        }
+        Ok(Checked { conditions: vec![condition] })
+    }
+}
+
+/// Draws the transactions of one client.
+#[derive(Debug)]
+pub struct HotClient {
+    table: Table<Counter>,
+    options: HotOptions,
+    draw: Draw,
+    part: Part<1>,
+}
+
+impl Client for HotClient {
+    type Procedure = HotProcedure;
+
+    #[inline]
+    fn next(&mut self) -> HotProcedure {
+        HotProcedure { table: self.table, key: self.draw.key(), options: self.options.clone() }
+    }
+
+    #[inline]
+    fn finished(&mut self, _procedure: &HotProcedure) {
+        self.part.add(0, 1);
+    }
+}
+
+/// One transaction.
+#[derive(Clone, Debug)]
+pub struct HotProcedure {
+    table: Table<Counter>,
+    key: u64,
+    options: HotOptions,
+}
+
+impl Procedure for HotProcedure {
+    type Output = ();
+
+    #[inline]
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+        // The commit's messages stand before it: who waits for its answer holds nothing.
+        self.options.round_trip();
+        if self.options.futures {
+            let value = transaction.future(&self.table, self.key, Counter::VALUE)?;
+            if value.is_known() {
+                self.options.round_trip();
+            }
+            let value = transaction.add(value, 1)?;
+            return transaction.set_future(&self.table, self.key, Counter::VALUE, value);
+        }
+        let increment = |row: &mut CounterMut<'_>| row.set_value(row.value().wrapping_add(1));
+        if !transaction.update_columns(&self.table, self.key, Counter::VALUE, increment)? {
+            return Err(Missing(self.key).into());
+        }
+        self.options.round_trip();
+        Ok(())
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        declare_key(declaration, &self.table, self.key, Access::Update);
+    }
+}
+
+impl Transact for HotProcedure {
+    fn kind(&self) -> usize {
+        0
+    }
+}
