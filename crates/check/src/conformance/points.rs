@@ -2,7 +2,10 @@
 
 use polychron_base::error::Stopped;
 use polychron_base::{Error, IndexId, Stop};
-use polychron_engine::{Commit, Insertion, Interactive, Mode, Operations, Protocol, Worker};
+use polychron_engine::{
+    Access, Commit, Declare, Insertion, Interactive, Mode, Operations, Procedure, Protocol, Table, Transaction, Worker,
+};
+use polychron_schema::{Key, KeyScratch};
 
 use crate::Setup;
 use crate::rows::{Cell, Item, Person, person, set, value};
@@ -278,6 +281,47 @@ pub fn panics_are_reported_and_undone<P: Protocol<Worker: Interactive>>(setup: &
         assert_eq!(all(&mut worker, &table), [Item { id: 1, value: 10 }, Item { id: 2, value: 20 }]);
     }
     done(&mut worker, |transaction| set(transaction, &table, 2, 21));
+
+    let mut outcomes: Vec<_> = (0..3).map(|_| None).collect();
+    let mut procedures = [1, 2, 3].map(|id| Wild { table, id });
+    worker.execute_batch(&mut procedures, &mut |position, outcome| outcomes[position] = Some(outcome));
+    for (outcome, id) in outcomes.into_iter().zip(1..) {
+        match outcome.expect("each procedure is answered") {
+            Err(Error::Panicked(_)) if id == Wild::PANICS => {}
+            Ok(value) if id != Wild::PANICS => assert_eq!(value, [Some(10), None, None][id as usize - 1]),
+            outcome => panic!("{id}: {outcome:?}"),
+        }
+    }
+}
+
+/// Reads a row; one of them panics when it is asked what it will touch, and when it runs.
+struct Wild {
+    table: Table<Item>,
+    id: u64,
+}
+
+impl Wild {
+    const PANICS: u64 = 2;
+
+    fn perhaps_panic(&self) {
+        assert!(self.id != Self::PANICS, "what {} touches is not told", self.id);
+    }
+}
+
+impl Procedure for Wild {
+    type Output = Option<i64>;
+
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Option<i64>, Stop> {
+        self.perhaps_panic();
+        value(transaction, &self.table, self.id)
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        self.perhaps_panic();
+        declaration.partition(self.id);
+        let mut scratch = KeyScratch::new();
+        declaration.key(self.table.id(), self.id.encode(&mut scratch), Access::Read);
+    }
 }
 
 /// A procedure's own error ends it and comes back as it was.

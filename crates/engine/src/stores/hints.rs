@@ -8,6 +8,8 @@
 //! Keys are known because the procedures of a batch declare them ([`Hints::gather`]), or because a running transaction asks for
 //! some at once ([`Hints::ask`], and [`Hints::answer`] before the first of them is read).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use polychron_base::TableId;
 use polychron_base::key::{EncodedKey, Key16};
 use polychron_index::ordered::{Cursor, OrderedIndex, Step};
@@ -138,7 +140,9 @@ impl Hints {
     pub fn gather<T: Prefetched + ?Sized, P: Procedure>(&mut self, tables: &T, group: &[P], guard: &Guard<'_>) {
         self.clear();
         for procedure in group {
-            procedure.declare(&mut Gathering { all: &mut self.all, tables, guard });
+            // One that panics here, and goes on to panic when it runs, is reported there. What it named is no more than a hint.
+            let mut gathering = Gathering { all: &mut self.all, tables, guard };
+            let _named = catch_unwind(AssertUnwindSafe(|| procedure.declare(&mut gathering)));
             self.ends.push(self.all.len());
         }
         self.answer(tables, guard);
