@@ -12,7 +12,8 @@ use polychron_sync::atomic::Ordering;
 
 use super::execution::{Outcome, take_turn};
 use super::moment::Moment;
-use super::planned::{Naming, Parcel, Ran};
+use super::naming::Naming;
+use super::planned::{Parcel, Ran};
 use super::protocol::Bohm;
 use super::transaction::BohmTransaction;
 use super::worker::BohmWorker;

@@ -14,6 +14,7 @@ mod executors;
 #[cfg(all(test, loom))]
 mod model;
 mod moment;
+mod naming;
 mod options;
 mod pipeline;
 mod plan;

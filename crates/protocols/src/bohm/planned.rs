@@ -8,15 +8,12 @@ use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
-use hashbrown::HashTable;
-use polychron_base::TableId;
 use polychron_base::key::{EncodedKey, Key16};
-use polychron_engine::{Access, Declare};
 use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::moment::Moment;
-use super::table::{BohmStore, BohmTable, Front};
+use super::table::BohmStore;
 use super::transaction::BohmTransaction;
 use super::version::{Chain, Version};
 
@@ -35,9 +32,6 @@ pub(super) struct Lead {
 
 /// Entries of a transaction whose versions are fetched before it begins.
 pub(super) const FETCHED: u32 = 24;
-
-/// Entries that are looked at one after the other; where there are more, a table is made of them.
-pub(super) const FEW: usize = 16;
 
 /// What a key is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -483,147 +477,5 @@ impl Parcels {
 
     pub(super) fn put_back(&self, parcel: Arc<Parcel>) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(parcel);
-    }
-}
-
-/// Receives what a procedure declares.
-pub(super) struct Naming<'n> {
-    pub(super) parcel: &'n Parcel,
-    pub(super) tables: &'n [Option<Arc<BohmTable>>],
-    pub(super) owner: u32,
-    pub(super) partitions: usize,
-    pub(super) reads: bool,
-    pub(super) has_more: bool,
-    /// The entries of the transaction, where there are many.
-    pub(super) known: &'n mut ByKey,
-}
-
-/// Entries by their keys: their positions, as far as they were added.
-#[derive(Debug, Default)]
-pub(super) struct ByKey {
-    positions: HashTable<u32>,
-    /// Entries that were looked at.
-    pub(super) seen: usize,
-}
-
-impl ByKey {
-    /// Adds an entry if it stands for a key.
-    pub(super) fn add(&mut self, position: u32, entry: &Entry, hash_at: impl Fn(u32) -> u64) {
-        self.seen += 1;
-        if entry.is_written() || entry.want == Want::Read {
-            self.positions.insert_unique(entry.hash, position, |&other| hash_at(other));
-        }
-    }
-
-    /// The entry with this hash that is the right one.
-    pub(super) fn find(&self, hash: u64, is_right: impl Fn(u32) -> bool) -> Option<u32> {
-        self.positions.find(hash, |&position| is_right(position)).copied()
-    }
-
-    pub(super) fn clear(&mut self) {
-        if self.seen > 0 {
-            self.positions.clear();
-            self.seen = 0;
-        }
-    }
-}
-
-impl Naming<'_> {
-    /// Adds an entry; the caller of all this is the client that is filling the parcel.
-    fn add(&mut self, mut entry: Entry) {
-        entry.partition = (entry.hash % self.partitions as u64) as u16;
-        // SAFETY: a parcel that is being filled is its client's.
-        let content = unsafe { self.parcel.content_mut() };
-        let entries = content.entries.get_mut();
-        if let Some(sorted) = content.sorted.get_mut(usize::from(entry.partition)) {
-            sorted.push(entries.len() as u32);
-        }
-        entries.push(entry);
-    }
-
-    /// The entries of the transaction so far, and what is known of them.
-    fn own(&mut self) -> (&mut [Entry], &mut ByKey) {
-        // SAFETY: as in `add`.
-        let content = unsafe { self.parcel.content_mut() };
-        // SAFETY: as above.
-        let first = unsafe { self.parcel.planned(self.owner as usize).body() }.first;
-        (&mut content.entries.get_mut()[first as usize..], self.known)
-    }
-
-    /// Says that the transaction may write anything.
-    pub(super) fn everything(&mut self) {
-        self.add(Entry::new(std::ptr::null(), Key16::new(0, 0), 0, Want::Everything, self.owner));
-    }
-
-    /// Names a key that will be read or written.
-    fn name<K: EncodedKey>(&mut self, table: &BohmTable, key: K, want: Want) {
-        let store = Arc::as_ptr(&table.primary);
-        let hash = key.hash();
-        match self.find(store, hash, key) {
-            Some(entry) if entry.want == Want::Write || want == Want::Read => {}
-            Some(entry) => entry.want = want,
-            None => self.add(Entry::new(store, key, hash, want, self.owner)),
-        }
-    }
-
-    /// The entry that stands for a key.
-    #[inline]
-    fn find<K: EncodedKey>(&mut self, store: *const BohmStore, hash: u64, key: K) -> Option<&mut Entry> {
-        let (own, known) = self.own();
-        if own.len() <= FEW {
-            return own.iter_mut().find(|entry| entry.is_of(store, hash, key));
-        }
-        for position in known.seen..own.len() {
-            known.add(position as u32, &own[position], |other| own[other as usize].hash);
-        }
-        let found = known.find(hash, |position| own[position as usize].is_of(store, hash, key))?;
-        Some(&mut own[found as usize])
-    }
-
-    /// Names a key that will be written, and the indexes whose entries that may change.
-    pub(super) fn write<K: EncodedKey>(&mut self, table: &BohmTable, key: K) {
-        self.name(table, key, Want::Write);
-        self.intend(table);
-    }
-
-    /// Names the indexes whose entries may change with rows of the table.
-    fn intend(&mut self, table: &BohmTable) {
-        for secondary in table.secondaries() {
-            let store = Arc::as_ptr(secondary);
-            if !self.own().0.iter().any(|entry| entry.store == store && entry.want == Want::Entries) {
-                self.add(Entry::new(store, Key16::new(0, 0), secondary.hash(), Want::Entries, self.owner));
-            }
-        }
-    }
-}
-
-impl Declare for Naming<'_> {
-    #[inline]
-    fn key<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access) {
-        let Some(Some(table)) = self.tables.get(table.position()) else { return };
-        match access {
-            Access::Read if !self.reads => {}
-            Access::Read => self.name(table, key, Want::Read),
-            Access::Update => self.name(table, key, Want::Update),
-            Access::Write | Access::Insert => self.write(table, key),
-        }
-    }
-
-    fn prefix<K: EncodedKey>(&mut self, table: TableId, prefix: K, access: Access) {
-        let Some(Some(table)) = self.tables.get(table.position()) else { return };
-        let want = match access {
-            Access::Read => return,
-            Access::Update => Want::FrontUpdate,
-            Access::Write | Access::Insert => Want::Front,
-        };
-        let front = Front::of(prefix);
-        self.add(Entry::new(Arc::as_ptr(&table.primary), front, front.hash(), want, self.owner));
-        if want == Want::Front {
-            self.intend(table);
-        }
-    }
-
-    fn unknown(&mut self) {
-        self.has_more = true;
     }
 }

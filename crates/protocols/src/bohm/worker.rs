@@ -13,8 +13,9 @@ use polychron_schema::KeyScratch;
 use polychron_sync::atomic::Ordering;
 
 use super::execution::Hand;
+use super::naming::{ByKey, Naming};
 use super::options::Unknown;
-use super::planned::{ByKey, Naming, Parcel, Ran, RunProcedure};
+use super::planned::{Parcel, Ran, RunProcedure};
 use super::protocol::Shared;
 use super::transaction::BohmTransaction;
 
