@@ -42,6 +42,8 @@ const CHANGE: u64 = 8;
 const MOST_SLOTS: usize = if MODELLED { 4 } else { 1024 };
 /// Bytes of a page at most, unless one slot needs more.
 const MOST_BYTES: usize = 256 << 10;
+/// Lines of a slot that are fetched ahead: those that point accesses mostly want of a long row.
+const MOST_LINES: usize = 6;
 /// Pages that the first piece of the directory leads to; each further piece leads to twice as many.
 const FIRST: usize = 16;
 const PIECES: usize = 28;
@@ -53,6 +55,7 @@ type Piece = OnceLock<Box<[AtomicPtr<Word>]>>;
 pub(super) struct Rows {
     /// Words of a row's fixed part.
     words: usize,
+    /// Slots of a page, a power of two.
     slots: usize,
     slot_stride: usize,
     word_stride: usize,
@@ -112,7 +115,7 @@ impl Rows {
     /// The id came from [`Rows::allocate`] of these rows.
     #[inline]
     pub(super) unsafe fn record(&self, id: u64) -> Record<'_> {
-        let (page, slot) = ((id / self.slots as u64) as usize, (id % self.slots as u64) as usize);
+        let (page, slot) = ((id >> self.slots.trailing_zeros()) as usize, id as usize & (self.slots - 1));
         let (piece, at) = Self::piece_of(page);
         let page = self.directory[piece].get().map_or(std::ptr::null_mut(), |pages| {
             // Acquire: pairs with the release in `add_page`, so that the page's words are made.
@@ -279,10 +282,14 @@ impl<'t> Record<'t> {
         unsafe { std::slice::from_raw_parts(self.first.add(HEADER + range.start).as_ptr(), range.len()) }
     }
 
-    /// Starts bringing the slot into the cache.
+    /// Starts bringing the slot into the cache: where its words lie one behind the other, with the first lines of the row.
     #[inline]
     pub(super) fn prefetch(self) {
-        polychron_sync::prefetch_read(self.first.as_ptr());
+        let start: *const u8 = self.first.as_ptr().cast_const().cast();
+        let bytes = if self.rows.word_stride == 1 { self.rows.slot_stride * size_of::<Word>() } else { 1 };
+        for line in 0..bytes.div_ceil(64).min(MOST_LINES) {
+            polychron_sync::prefetch_read(start.wrapping_add(64 * line));
+        }
     }
 
     /// Copies words of the row out, with the rest of what stands there at the same moment.

@@ -30,6 +30,8 @@ pub(super) struct Buffers {
     pub(super) row: RowBuffer,
     /// The row that is being changed, or the other side of a change.
     pub(super) other: RowBuffer,
+    /// A row all of which is wanted while the two others are in use.
+    pub(super) whole: RowBuffer,
     /// Handles of a scan.
     pub(super) batch: Batch,
 }
