@@ -18,11 +18,12 @@ use std::marker::PhantomData;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Stop, TableId};
 use polychron_schema::{
-    Column, ColumnSpan, ColumnType, ColumnValue, Date, Decimal, Key, KeyRef, KeyScratch, Row, RowRef, Timestamp,
+    Column, ColumnSet, ColumnSpan, ColumnType, ColumnValue, Date, Decimal, Key, KeyRef, KeyScratch, Row, RowRef,
+    Timestamp,
 };
 
 use crate::scan::Comparison;
-use crate::{Table, Transaction};
+use crate::{Table, Transaction, foreign_keys};
 
 /// The bits of a column's value, extended to 64 by its sign; truth values are 0 and 1, decimals their units.
 pub type Scalar = u64;
@@ -228,7 +229,7 @@ pub(crate) fn write_now<T: Transaction + ?Sized, K: EncodedKey>(
 ) -> Result<(), Stop> {
     let value = transaction.resolve_future(value)?;
     let projection = polychron_schema::Projection::of(&[column.span]);
-    let found = transaction.update_row(table, key, &projection, |row| column.store(row, value))?;
+    let found = foreign_keys::update_row(transaction, table, key, &projection, |row| column.store(row, value))?;
     if found { Ok(()) } else { Err(FutureError::NoRow(table).into()) }
 }
 
@@ -382,7 +383,12 @@ pub trait Futures: Transaction {
     ) -> Result<(), Stop> {
         key.check().map_err(Error::from)?;
         let mut scratch = KeyScratch::new();
-        self.write_future(table.id(), key.encode(&mut scratch), place_of(column), value.into().operand)
+        let (key, column, value) = (key.encode(&mut scratch), place_of(column), value.into().operand);
+        if foreign_keys::concerns(self, table.id(), ColumnSet::single(column.span.index))? {
+            // Whether there is a parent can be told only of a value that is known.
+            return write_now(self, table.id(), key, column, value);
+        }
+        self.write_future(table.id(), key, column, value)
     }
 
     /// `left + right`.

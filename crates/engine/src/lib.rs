@@ -15,6 +15,7 @@ pub mod batch;
 pub mod catalog;
 mod distribution;
 pub mod drive;
+pub mod foreign_keys;
 pub mod futures;
 pub mod lazy;
 #[doc(hidden)]
@@ -42,6 +43,7 @@ use futures::{Expression, FutureColumn, FutureError, Operand, Scalar};
 pub use aggregate::Aggregate;
 pub use batch::{ColumnBatch, ColumnValues, ColumnVector};
 pub use distribution::Distribution;
+pub use foreign_keys::Constraints;
 pub use futures::{Future, FutureValue, Futures};
 pub use options::Common;
 pub use scan::{Direction, Restriction, Scan};
@@ -509,4 +511,13 @@ pub trait Transaction {
 
     /// The definition of a table, for dynamic access to rows.
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop>;
+
+    /// The foreign keys that lead from a table and to it. The methods of this trait do not look at them; see [`foreign_keys`].
+    fn constraints(&self, _table: TableId) -> Result<&Constraints, Stop> {
+        Ok(Constraints::NONE)
+    }
+
+    /// From here on, or up to here, reads stay as they were until the commit, or the transaction conflicts, whatever its level of
+    /// isolation: for what a foreign key rests on. Nothing to do where all reads do.
+    fn protect_reads(&mut self, _protect: bool) {}
 }

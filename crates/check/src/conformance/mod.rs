@@ -5,6 +5,7 @@ pub mod background;
 pub mod batches;
 pub mod changes;
 pub mod differential;
+pub mod foreign_keys;
 pub mod futures;
 pub mod histories;
 pub mod limits;

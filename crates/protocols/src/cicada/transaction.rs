@@ -10,7 +10,9 @@ use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place, check_key};
-use polychron_engine::{Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_engine::{
+    Commit, Constraints, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction,
+};
 use polychron_index::AnyIndex;
 use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowMut, RowRef};
@@ -445,6 +447,11 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
         Ok(&self.table(table)?.definition)
+    }
+
+    #[inline]
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+        Ok(&self.table(table)?.constraints)
     }
 }
 

@@ -28,7 +28,7 @@ impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
         let end = transactions.prepare(self.id, || pass(Point::Drawn));
         self.state.known = end;
         pass(Point::Preparing);
-        if L::VALIDATES {
+        if L::VALIDATES || self.has_protected {
             self.validate(end)?;
         }
         pass(Point::Validated);

@@ -9,7 +9,9 @@ use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place, check_key};
-use polychron_engine::{Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_engine::{
+    Commit, Constraints, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction,
+};
 use polychron_index::{AnyIndex, Inserted, Lookup};
 use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowMut, RowRef};
@@ -49,6 +51,9 @@ pub struct HekatonTransaction<'w, L: Level, R: Redo> {
     /// The moment at which it reads.
     pub(super) moment: u64,
     pub(super) snapshot: bool,
+    /// Whether reads are protected even if the level does not, now and before.
+    protects: bool,
+    pub(super) has_protected: bool,
     /// The transaction on which this one was made to depend last.
     depends_on: Option<TransactionId>,
     /// The tables, once a snapshot has left the epoch in which it found them.
@@ -94,6 +99,8 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
             id,
             moment,
             snapshot,
+            protects: false,
+            has_protected: false,
             depends_on: None,
             kept: None,
             doomed: false,
@@ -172,8 +179,8 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
     }
 
     #[inline]
-    fn tracks(&self) -> bool {
-        L::VALIDATES && !self.snapshot
+    pub(super) fn tracks(&self) -> bool {
+        (L::VALIDATES || self.protects) && !self.snapshot
     }
 
     #[inline]
@@ -583,5 +590,15 @@ impl<L: Level, R: Redo> Transaction for HekatonTransaction<'_, L, R> {
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
         Ok(&self.table(table)?.definition)
+    }
+
+    #[inline]
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+        Ok(&self.table(table)?.constraints)
+    }
+
+    fn protect_reads(&mut self, protect: bool) {
+        self.protects = protect && !left_out(Step::ProtectParents);
+        self.has_protected |= self.protects;
     }
 }

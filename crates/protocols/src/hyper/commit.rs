@@ -39,7 +39,7 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
         self.know_all_indexes()?;
         self.state.validation.built = false;
         let mut compared = self.start;
-        if L::VALIDATES && self.shared.clock.latest() != compared {
+        if self.has_logged() && self.shared.clock.latest() != compared {
             compared = self.list_since(compared, None);
             self.compare_others()?;
         }
@@ -48,7 +48,7 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
         self.state.writing.seal();
         let shared = self.shared;
         let mut history = shared.clock.history();
-        if L::VALIDATES && shared.clock.latest() != compared && !left_out(Step::CompareInSection) {
+        if self.has_logged() && shared.clock.latest() != compared && !left_out(Step::CompareInSection) {
             self.list_since(compared, Some(&history));
             self.compare_others()?;
         }

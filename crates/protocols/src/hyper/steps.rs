@@ -46,6 +46,8 @@ named! {
         AwaitReaders,
         /// A transaction makes known that it will read before it chooses what.
         AnnounceStart,
+        /// What a foreign key rests on is validated under snapshot isolation, too.
+        ProtectParents,
         /// An operation that fails on its way is undone.
         UndoOperations,
         /// A unique secondary key that is taken is a duplicate.

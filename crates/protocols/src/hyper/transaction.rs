@@ -10,7 +10,9 @@ use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place, check_key, words_of};
-use polychron_engine::{Aggregate, Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_engine::{
+    Aggregate, Commit, Constraints, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction,
+};
 use polychron_index::AnyIndex;
 use polychron_memory::Guard;
 use polychron_schema::{ColumnSet, RowBuffer, RowMut, RowRef, Value};
@@ -20,6 +22,7 @@ use super::protocol::Shared;
 use super::rows::Record;
 use super::steps::Step;
 use super::table::{HyperTable, Located, Relation};
+use super::undo::Kind;
 use super::view::{Seen, view};
 use super::worker::State;
 
@@ -50,6 +53,8 @@ pub struct HyperTransaction<'w, L: Level, R: Redo> {
     /// The moment at which it reads.
     pub(super) start: u64,
     pub(super) snapshot: bool,
+    /// Whether reads are logged even if the level does not validate them.
+    protects: bool,
     /// While an operation logs by itself what it asks, the scans that it makes do not.
     pub(super) silent: bool,
     /// The tables, once a snapshot has left the epoch in which it found them.
@@ -80,6 +85,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             id,
             start,
             snapshot,
+            protects: false,
             silent: false,
             kept: None,
             doomed: false,
@@ -127,10 +133,16 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         self.step()
     }
 
+    /// Whether there is anything to validate.
+    #[inline]
+    pub(super) fn has_logged(&self) -> bool {
+        L::VALIDATES || !self.state.log.touched().is_empty()
+    }
+
     /// Whether what is read is logged.
     #[inline]
     pub(super) fn logs(&self) -> bool {
-        L::VALIDATES && !self.snapshot && !self.silent
+        (L::VALIDATES || self.protects) && !self.snapshot && !self.silent
     }
 
     /// Logs that a key was looked up in a primary index.
@@ -351,6 +363,16 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
         Ok(&self.table(table)?.definition)
     }
+
+    #[inline]
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+        Ok(&self.table(table)?.constraints)
+    }
+
+    #[inline]
+    fn protect_reads(&mut self, protect: bool) {
+        self.protects = protect && !left_out(Step::ProtectParents);
+    }
 }
 
 impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
@@ -362,6 +384,15 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Stop> {
         let Some(record) = self.find(&table.primary, key) else { return Ok(None) };
-        Ok(self.see(record, projection).present.then(|| self.state.buffers.row.as_row()))
+        let seen = self.see(record, projection);
+        if self.protects
+            && let Some(image) = seen.version
+            && image.kind() == Kind::Delete
+            && let Err(reason) = self.check_version(seen.version)
+        {
+            // Another transaction is about to delete the parent of a row, and will hardly be undone (§2.5 of the paper).
+            return Err(self.refuse(reason, &table.primary, key));
+        }
+        Ok(seen.present.then(|| self.state.buffers.row.as_row()))
     }
 }

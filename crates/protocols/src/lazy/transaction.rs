@@ -13,7 +13,7 @@ use polychron_engine::futures::{Expression, FutureColumn, FutureError, Operand, 
 use polychron_engine::lazy::{Beneath, Inner};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
-    Aggregate, ColumnBatch, Commit, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction,
+    Aggregate, ColumnBatch, Commit, Constraints, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction,
 };
 use polychron_schema::{RowMut, RowRef, Value};
 
@@ -255,5 +255,13 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
         self.inner.definition(table)
+    }
+
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+        self.inner.constraints(table)
+    }
+
+    fn protect_reads(&mut self, protect: bool) {
+        self.inner.protect_reads(protect);
     }
 }

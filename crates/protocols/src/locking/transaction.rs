@@ -7,7 +7,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{Batch, check_key, check_row};
-use polychron_engine::{Commit, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_engine::{Commit, Constraints, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction};
 use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowMut, RowRef};
 
@@ -219,5 +219,10 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
         Ok(&self.table(table)?.definition)
+    }
+
+    #[inline]
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+        Ok(&self.table(table)?.constraints)
     }
 }
