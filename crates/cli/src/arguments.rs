@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use polychron::{DefaultProtocol, Protocol, Submissions};
 use polychron_workloads::hotkey::{AssertOptions, HotOptions};
 use polychron_workloads::increment::IncrementOptions;
+use polychron_workloads::modify::ModifyOptions;
 use polychron_workloads::scan::ScanOptions;
 use polychron_workloads::smallbank::SmallBankOptions;
 use polychron_workloads::tatp::TatpOptions;
@@ -138,6 +139,8 @@ pub(crate) enum WorkloadCommand {
     Assert(Workload<AssertOptions>),
     /// Sums over a whole table on snapshots, beside threads that change it
     Scan(Workload<ScanOptions>),
+    /// Insertions, updates, and deletions with an insertion, of rows of ten integers
+    Modify(Workload<ModifyOptions>),
     /// The short transactions of a bank
     Smallbank(Workload<SmallBankOptions>),
     /// A mobile network's register of subscribers

@@ -11,6 +11,7 @@ use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::Workload;
 use polychron_workloads::hotkey::{Assert, HotKey};
 use polychron_workloads::increment::Increment;
+use polychron_workloads::modify::Modify;
 use polychron_workloads::run::{self, Observer, Report, Settings, available_bytes};
 use polychron_workloads::scan::Scan;
 use polychron_workloads::smallbank::SmallBank;
@@ -31,6 +32,7 @@ const WORKLOADS: &[(&str, &str)] = &[
     (HotKey::NAME, HotKey::SUMMARY),
     (Assert::NAME, Assert::SUMMARY),
     (Scan::NAME, Scan::SUMMARY),
+    (Modify::NAME, Modify::SUMMARY),
     (SmallBank::NAME, SmallBank::SUMMARY),
     (Tatp::NAME, Tatp::SUMMARY),
 ];
@@ -58,6 +60,7 @@ pub(crate) fn run(bench: Bench) -> ExitCode {
         WorkloadCommand::Tpcc(given) => bench_workload::<Tpcc>(&given.common, given.options),
         WorkloadCommand::Ycsb(given) => bench_workload::<Ycsb>(&given.common, given.options.into()),
         WorkloadCommand::Increment(given) => bench_workload::<Increment>(&given.common, given.options),
+        WorkloadCommand::Modify(given) => bench_workload::<Modify>(&given.common, given.options),
         WorkloadCommand::Hotkey(given) => bench_workload::<HotKey>(&given.common, given.options),
         WorkloadCommand::Assert(given) => bench_workload::<Assert>(&given.common, given.options),
         WorkloadCommand::Scan(given) => bench_workload::<Scan>(&given.common, given.options),

@@ -3,6 +3,7 @@
 mod declare;
 pub mod hotkey;
 pub mod increment;
+pub mod modify;
 pub mod run;
 pub mod scan;
 pub mod smallbank;
