@@ -199,6 +199,11 @@ pub(crate) struct Common {
     #[arg(long, requires = "submit", default_value_t = Submissions::default().batch_time_us)]
     pub(crate) batch_time_us: u64,
 
+    /// Keep so many transactions of a thread open at a time, which take turns at every operation (tpcc under protocols whose operations do
+    /// not wait for other transactions)
+    #[arg(long, default_value_t = 1, conflicts_with_all = ["submit", "batch", "pregenerate"])]
+    pub(crate) interleave: usize,
+
     /// Draw so many transactions a thread beforehand, and go through them again and again
     #[arg(long, default_value_t = 0)]
     pub(crate) pregenerate: usize,

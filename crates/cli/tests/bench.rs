@@ -33,6 +33,7 @@ const TINY: &[&[&str]] = &[
     &["hotkey", "--round-trip-us", "100"],
     &["assert", "--initial", "5", "--futures", "--speculate", "--round-trip-us", "20"],
     &["assert", "--hot", "50"],
+    &["modify", "--records", "300"],
     &["scan", "--records", "300", "--writers", "1"],
     &["scan", "--records", "400", "--record-size", "27", "--whole-rows"],
     &["smallbank", "--customers", "10", "--spin-us", "5"],
@@ -139,7 +140,7 @@ fn list_names_workloads_and_protocols() {
     let output = polychron(&["bench", "list"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success());
-    for name in ["tpcc", "ycsb", "increment", "hotkey", "assert", "scan", "smallbank", "tatp"]
+    for name in ["tpcc", "ycsb", "increment", "hotkey", "assert", "modify", "scan", "smallbank", "tatp"]
         .into_iter()
         .chain(PROTOCOLS.iter().map(|it| it.name))
     {

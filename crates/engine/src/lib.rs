@@ -63,6 +63,10 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// What transactions are promised of each other. Everything but what is there for comparison is serializable.
     const ISOLATION: Isolation = Isolation::Serializable;
 
+    /// Whether transactions of several workers can be open in one thread, none of whose operations waits for another one to end. Only
+    /// benchmarks ask.
+    const INTERLEAVES: bool = false;
+
     /// The protocol's own knobs.
     type Options: Clone + std::fmt::Debug + Default + Send + Sync + 'static;
     /// What a thread executes procedures with.

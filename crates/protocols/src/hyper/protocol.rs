@@ -91,6 +91,7 @@ impl<L: Level, R: Redo + Default> Protocol for Hyper<L, R> {
     const NAME: &'static str = L::NAME;
     const SUMMARY: &'static str = L::SUMMARY;
     const ISOLATION: Isolation = L::ISOLATION;
+    const INTERLEAVES: bool = true;
 
     type Options = Options;
     type Worker = HyperWorker<L, R>;

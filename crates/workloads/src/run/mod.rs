@@ -1,6 +1,7 @@
 //! Running a workload on a protocol: load, warm up, measure, check.
 
 mod client;
+mod interleaved;
 mod keyed;
 mod machine;
 mod report;
@@ -50,6 +51,8 @@ pub struct Settings {
     pub submit: usize,
     /// For how long a batch of what is submitted is kept open while a thread is free, in microseconds.
     pub batch_time_us: u64,
+    /// So many transactions of a thread are open at a time and take turns; 1 executes one after the other.
+    pub interleave: usize,
     /// So many transactions are drawn beforehand by each thread, which then goes through them again and again; 0 draws
     /// each when it is wanted.
     pub pregenerate: usize,
@@ -71,6 +74,7 @@ impl Default for Settings {
             batch: 1,
             submit: 0,
             batch_time_us: Submissions::default().batch_time_us,
+            interleave: 1,
             pregenerate: 0,
             pin: false,
             prefault_bytes: 0,
@@ -294,14 +298,15 @@ fn measure<P: Protocol, W: Workload>(
     observer: &dyn Observer,
 ) -> Result<Measured, RunError> {
     let threads = settings.threads;
-    let workers = (0..threads).map(|_| database.worker()).collect::<Result<Vec<_>, _>>().map_err(RunError::Worker)?;
+    let of_a_thread = |_| (0..settings.interleave).map(|_| database.worker()).collect::<Result<Vec<_>, _>>();
+    let workers = (0..threads).map(of_a_thread).collect::<Result<Vec<_>, _>>().map_err(RunError::Worker)?;
     let service = submitting::start(database, settings).map_err(RunError::Worker)?;
     let tallies: Vec<CachePadded<Tally>> = (0..threads).map(|_| CachePadded::default()).collect();
     let phase = Phase::default();
     let failure: Mutex<Option<Failure>> = Mutex::new(None);
     std::thread::scope(|scope| {
         let running: Vec<_> = (workers.into_iter().enumerate())
-            .map(|(thread, mut worker)| {
+            .map(|(thread, mut workers)| {
                 let (tally, phase, failure, service) = (&*tallies[thread], &phase, &failure, service.as_ref());
                 // The name tells profilers the run from the loading and the checks.
                 let named = std::thread::Builder::new().name(format!("client-{thread}"));
@@ -311,9 +316,14 @@ fn measure<P: Protocol, W: Workload>(
                     }
                     let client = workload.client(settings.seed, thread, threads);
                     let client = Loop::new(client, W::KINDS.len(), (tally, phase), settings, P::ISOLATION);
+                    let worker = &mut workers[0];
                     let ended = match service {
-                        None => client.run(&mut worker),
-                        Some(service) => client.submit(&mut worker, service),
+                        // Of constants, so that only what can be interleaved is compiled for it.
+                        None if P::INTERLEAVES && W::INTERLEAVES && settings.interleave > 1 => {
+                            client.interleave(&mut workers)
+                        }
+                        None => client.run(worker),
+                        Some(service) => client.submit(worker, service),
                     };
                     ended.map_err(|failed| {
                         failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failed);

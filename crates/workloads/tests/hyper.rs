@@ -1,0 +1,65 @@
+//! What HyPer's paper says of its workloads, on HyPer's MVCC.
+
+use std::sync::Arc;
+
+use polychron_engine::{Commit, Common, FigureValue, Interactive, Mode, Procedure, Protocol, Worker};
+use polychron_protocols::hyper::{Hyper, Snapshot};
+use polychron_sync::atomic::AtomicBool;
+use polychron_workloads::run::{self, Settings, Unobserved};
+use polychron_workloads::tpcc::procedures::TopCustomer;
+use polychron_workloads::tpcc::{Scale, Tpcc, TpccOptions, Transactions};
+use polychron_workloads::{Client, Workload};
+
+fn options() -> TpccOptions {
+    TpccOptions { scale: Scale::tiny(), top_customer_percent: 20, ..TpccOptions::default() }
+}
+
+/// Transactions of one thread take turns, conflict, and leave the database whole.
+#[test]
+fn transactions_are_interleaved() {
+    fn passes<P: Protocol>() {
+        let database = P::open(P::Options::default(), Common::default()).unwrap();
+        let settings =
+            Settings { threads: 1, interleave: 6, warmup_seconds: 0.02, seconds: 0.2, ..Settings::default() };
+        let stop = AtomicBool::new(false);
+        let report = run::run::<P, Tpcc>(&database, &options(), &settings, &stop, &Unobserved).unwrap();
+        assert!(report.completed > 0 && report.passed(), "{report:?}");
+        // The six have three districts, so hardly a dozen of them do not meet.
+        assert!(report.completed < 1000 || !report.aborts.is_empty(), "{report:?}");
+    }
+    passes::<Hyper>();
+    passes::<Hyper<Snapshot>>();
+}
+
+/// §4.4: who asks a district's three thousand customers for the highest balance leaves less than 100 bytes.
+#[test]
+fn the_predicate_log_of_top_customer_is_small() {
+    let database = Hyper::<polychron_protocols::hyper::ByColumn>::open(Default::default(), Common::default()).unwrap();
+    // One district of the size that the specification gives it.
+    let scale = Scale { districts: 1, customers: 3000, orders: 3000, ..Scale::tiny() };
+    let options = TpccOptions { scale, transactions: Transactions::Np, top_customer_percent: 0, ..options() };
+    let workload = Tpcc::create(&options, &database).unwrap();
+    let (mut asking, mut writing) = (database.worker().unwrap(), database.worker().unwrap());
+    workload.load_part(&mut asking, 0, 1, 1, &|_| ()).unwrap();
+    let before = predicate_logs(&database);
+    let mut transaction = asking.begin(Mode::ReadWrite).unwrap();
+    let mut top = TopCustomer { tables: *workload.tables(), warehouse: 1, district: 1, top: None };
+    top.run(&mut transaction).unwrap();
+    assert!(top.top.is_some());
+    // Somebody commits meanwhile, so that there is something to validate.
+    writing.execute(&mut workload.client(1, 0, 1).next()).unwrap();
+    let _ = transaction.commit();
+    let after = predicate_logs(&database);
+    let (bytes, logs) = (after.0 - before.0, after.1 - before.1);
+    assert_eq!(logs, 1);
+    assert!((1..100).contains(&bytes), "{bytes} bytes");
+}
+
+/// Bytes of all predicate logs that were validated, and how many there were.
+fn predicate_logs(database: &Arc<Hyper>) -> (u64, u64) {
+    let figures = database.statistics().figures;
+    match figures.iter().find(|figure| figure.name == "predicate_log_bytes").expect("it is counted").value {
+        FigureValue::Mean(bytes, logs) => (bytes, logs),
+        _ => unreachable!("it is a mean"),
+    }
+}
