@@ -11,9 +11,12 @@ use polychron_figures::{Drawn, Ended, PAPERS, Paper, Runner, Settings, Work, pag
 use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::Workload;
 use polychron_workloads::increment::Increment;
+use polychron_workloads::modify::Modify;
 use polychron_workloads::run::{self, Report, Unobserved};
 use polychron_workloads::scan::Scan;
 use polychron_workloads::smallbank::SmallBank;
+use polychron_workloads::tatp::Tatp;
+use polychron_workloads::tpcc::Tpcc;
 use polychron_workloads::ycsb::Ycsb;
 
 use crate::arguments::{Figures, protocol_options};
@@ -52,6 +55,9 @@ impl Runner for Listed {
             Work::Scan(given) => run_on::<Scan>(protocol, options, given, settings, stop),
             Work::Ycsb(given) => run_on::<Ycsb>(protocol, options, given, settings, stop),
             Work::SmallBank(given) => run_on::<SmallBank>(protocol, options, given, settings, stop),
+            Work::Tpcc(given) => run_on::<Tpcc>(protocol, options, given, settings, stop),
+            Work::Tatp(given) => run_on::<Tatp>(protocol, options, given, settings, stop),
+            Work::Modify(given) => run_on::<Modify>(protocol, options, given, settings, stop),
         }
     }
 }

@@ -2,9 +2,12 @@
 
 use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::increment::IncrementOptions;
+use polychron_workloads::modify::ModifyOptions;
 use polychron_workloads::run::{Report, Settings};
 use polychron_workloads::scan::ScanOptions;
 use polychron_workloads::smallbank::SmallBankOptions;
+use polychron_workloads::tatp::TatpOptions;
+use polychron_workloads::tpcc::TpccOptions;
 use polychron_workloads::ycsb::YcsbOptions;
 
 /// A workload with its options.
@@ -15,6 +18,9 @@ pub enum Work {
     Scan(ScanOptions),
     Ycsb(YcsbOptions),
     SmallBank(SmallBankOptions),
+    Tpcc(TpccOptions),
+    Tatp(TatpOptions),
+    Modify(ModifyOptions),
 }
 
 /// Turns a protocol's name into runs of it. Who has the list has this, and each workload is compiled for each protocol once.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use polychron_engine::{Commit, Common, FigureValue, Interactive, Mode, Procedure, Protocol, Worker};
+use polychron_engine::{Commit, Common, Figure, FigureValue, Interactive, Mode, Procedure, Protocol, Worker};
 use polychron_protocols::hyper::{Hyper, Snapshot};
 use polychron_sync::atomic::AtomicBool;
+use polychron_workloads::modify::{Modify, ModifyOptions, Operation};
 use polychron_workloads::run::{self, Settings, Unobserved};
 use polychron_workloads::tpcc::procedures::TopCustomer;
 use polychron_workloads::tpcc::{Scale, Tpcc, TpccOptions, Transactions};
@@ -29,6 +30,26 @@ fn transactions_are_interleaved() {
     }
     passes::<Hyper>();
     passes::<Hyper<Snapshot>>();
+}
+
+/// Whoever updates rows goes on beside a snapshot that stays open, which shows the same at its end; what it costs is counted.
+#[test]
+fn updates_go_on_beside_an_open_snapshot() {
+    for operation in [Operation::Update, Operation::Mixed] {
+        let database =
+            Hyper::<polychron_protocols::hyper::ByColumn>::open(Default::default(), Common::default()).unwrap();
+        let options = ModifyOptions { records: 50, operation, readers: 1, read_seconds: 0.1, ..Default::default() };
+        let settings = Settings { threads: 2, warmup_seconds: 0.02, seconds: 0.4, ..Settings::default() };
+        let stop = AtomicBool::new(false);
+        let report = run::run::<_, Modify>(&database, &options, &settings, &stop, &Unobserved).unwrap();
+        assert!(report.completed > 0 && report.passed(), "{report:?}");
+        let figure = |name: &str| match database.statistics().figures.iter().find(|figure| figure.name == name) {
+            Some(Figure { value: FigureValue::Level(level), .. }) => *level,
+            _ => panic!("{name} is a level"),
+        };
+        assert!(figure("undo_bytes_at_most") > 0.0 && figure("undo_bytes") <= figure("undo_bytes_at_most"));
+        assert_eq!(figure("commits_since_oldest_read"), 0.0, "nobody reads");
+    }
 }
 
 /// §4.4: who asks a district's three thousand customers for the highest balance leaves less than 100 bytes.

@@ -52,10 +52,7 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
             self.list_since(compared, Some(&history));
             self.compare_others()?;
         }
-        let buffer = self.state.writing.buffer().expect("who has written has a buffer");
-        let images = self.state.writing.images().len();
-        let this = &*self;
-        shared.clock.commit(&mut history, buffer, images, |at| this.log_changes(at));
+        shared.clock.commit(&mut history, &self.state.writing, |at| self.log_changes(at));
         self.state.writing.leave();
         self.state.collector.take_ready(&self.state.held, &mut history);
         Ok(())

@@ -323,6 +323,8 @@ pub(super) struct Writing {
     free: usize,
     left: usize,
     chunk_bytes: usize,
+    /// Bytes of all chunks.
+    bytes: usize,
     /// All images that stand, oldest first.
     images: Vec<Undo>,
 }
@@ -339,12 +341,19 @@ impl Writing {
         self.buffer
     }
 
+    /// Bytes of the buffer.
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Forgets the buffer, which others see to from now on, or which was never seen.
     #[inline]
     pub(super) fn leave(&mut self) -> Option<Buffer> {
         self.images.clear();
         self.images.shrink_to(1 << 14);
         self.left = 0;
+        self.bytes = 0;
         self.buffer.take()
     }
 
@@ -465,6 +474,7 @@ impl Writing {
             }
         }
         self.chunk_bytes = bytes;
+        self.bytes += bytes;
         self.free = chunk.as_ptr().expose_provenance() + start;
         self.left = bytes - start;
         Ok(())

@@ -36,11 +36,25 @@ pub struct ModifyOptions {
     /// The primary index
     #[arg(long, value_enum, default_value_t = IndexChoice::Hash)]
     pub index: IndexChoice,
+
+    /// Threads that read snapshots in place of changing rows, and visit all rows
+    #[arg(long, default_value_t = 0)]
+    pub readers: usize,
+
+    /// Seconds for which each snapshot stays open, between a visit of all rows at its beginning and one at its end; 0 visits them once
+    #[arg(long, default_value_t = 0.0)]
+    pub read_seconds: f64,
 }
 
 impl Default for ModifyOptions {
     fn default() -> Self {
-        Self { records: 1_000_000, operation: Operation::Mixed, index: IndexChoice::Hash }
+        Self {
+            records: 1_000_000,
+            operation: Operation::Mixed,
+            index: IndexChoice::Hash,
+            readers: 0,
+            read_seconds: 0.0,
+        }
     }
 }
 
@@ -81,6 +95,12 @@ impl Workload for Modify {
         if options.records < threads as u64 {
             return Err(format!("--records is less than {threads}, and every thread needs a row of its own"));
         }
+        if options.readers >= threads {
+            return Err(format!("--readers is {}, and one of {threads} threads changes rows", options.readers));
+        }
+        if !options.read_seconds.is_finite() || options.read_seconds < 0.0 {
+            return Err(format!("--read-seconds is {}, which is no time", options.read_seconds));
+        }
         Ok(())
     }
 
@@ -113,16 +133,20 @@ impl Workload for Modify {
     }
 
     fn client(&self, seed: u64, thread: usize, threads: usize) -> ModifyClient {
+        let threads = threads - self.options.readers;
+        let read = (thread >= threads).then_some(self.options.read_seconds);
         // Relaxed: every client of a run says the same.
         self.threads.store(threads as u64, Ordering::Relaxed);
         let (thread, threads) = (thread as u64, threads as u64);
-        let loaded = (self.options.records - thread).div_ceil(threads);
-        let deletes = matches!(self.options.operation, Operation::DeleteAndInsert | Operation::Mixed);
+        let loaded = (self.options.records.saturating_sub(thread)).div_ceil(threads);
+        let deletes = read.is_none() && matches!(self.options.operation, Operation::DeleteAndInsert | Operation::Mixed);
         ModifyClient {
             table: self.table,
             operation: self.options.operation,
+            read,
             thread,
             threads,
+            records: self.options.records,
             loaded,
             present: if deletes { (0..loaded).collect() } else { Vec::new() },
             next: loaded,
@@ -162,9 +186,12 @@ impl Workload for Modify {
 pub struct ModifyClient {
     table: Table<Tuple>,
     operation: Operation,
+    /// For how many seconds a reader's snapshots stay open.
+    read: Option<f64>,
     thread: u64,
     threads: u64,
-    /// How many of its rows were loaded.
+    /// How many rows were loaded, and how many of them are its own.
+    records: u64,
     loaded: u64,
     /// The rows that are there and are not being deleted, by their number among the client's own; only where rows are deleted.
     present: Vec<u64>,
@@ -211,6 +238,10 @@ impl Client for ModifyClient {
 
     #[inline]
     fn next(&mut self) -> ModifyProcedure {
+        if let Some(seconds) = self.read {
+            let key = self.random.below(self.records);
+            return ModifyProcedure { table: self.table, task: Task::Read { key, seconds }, was_there: true };
+        }
         let operation = match self.operation {
             Operation::Mixed => {
                 [Operation::Insert, Operation::Update, Operation::DeleteAndInsert][self.random.below(3) as usize]
@@ -228,7 +259,9 @@ impl Client for ModifyClient {
     #[inline]
     fn finished(&mut self, procedure: &ModifyProcedure) {
         // Of a batch, an update may have run behind the deletion of its row.
-        self.part.add(procedure.task.kind(), i64::from(procedure.was_there));
+        if self.read.is_none() {
+            self.part.add(procedure.task.kind(), i64::from(procedure.was_there));
+        }
         let deletes = matches!(self.operation, Operation::DeleteAndInsert | Operation::Mixed);
         if let Task::Insert { key } | Task::DeleteAndInsert { inserted: key, .. } = procedure.task
             && deletes

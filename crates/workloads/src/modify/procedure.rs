@@ -1,6 +1,9 @@
 //! The rows, and the transactions.
 
-use polychron_engine::{Access, Declare, Operations, Procedure, Row, Stop, Table, Transaction};
+use std::time::Duration;
+
+use polychron_base::clock::{Clock, SystemClock};
+use polychron_engine::{Access, Declare, Mode, Operations, Procedure, Row, Stop, Table, Transaction};
 
 use crate::Transact;
 use crate::declare::declare_key;
@@ -34,10 +37,11 @@ impl Tuple {
 }
 
 /// Names of the kinds, and their positions.
-pub(super) const KINDS: &[&str] = &["insert", "update", "delete-and-insert"];
+pub(super) const KINDS: &[&str] = &["insert", "update", "delete-and-insert", "read"];
 pub(super) const INSERT: usize = 0;
 pub(super) const UPDATE: usize = 1;
 pub(super) const DELETE_AND_INSERT: usize = 2;
+const READ: usize = 3;
 
 /// What a transaction does.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +49,7 @@ pub(super) enum Task {
     Insert { key: u64 },
     Update { key: u64 },
     DeleteAndInsert { deleted: u64, inserted: u64 },
+    Read { key: u64, seconds: f64 },
 }
 
 impl Task {
@@ -53,6 +58,7 @@ impl Task {
             Self::Insert { .. } => INSERT,
             Self::Update { .. } => UPDATE,
             Self::DeleteAndInsert { .. } => DELETE_AND_INSERT,
+            Self::Read { .. } => READ,
         }
     }
 }
@@ -64,6 +70,41 @@ pub struct ModifyProcedure {
     pub(super) task: Task,
     /// Whether the row was there that was to be updated.
     pub(super) was_there: bool,
+}
+
+/// A snapshot did not stay as it was.
+#[derive(Debug, thiserror::Error)]
+#[error("a snapshot showed {0:?} rows and changes, and later {1:?}")]
+struct Moved((u64, u64), (u64, u64));
+
+/// How long a reader does nothing between two rows: so its snapshot stays open and costs no time.
+const PAUSE: Duration = Duration::from_millis(1);
+
+impl ModifyProcedure {
+    /// Rows, and their changes.
+    fn visit<T: Transaction>(&self, transaction: &mut T) -> Result<(u64, u64), Stop> {
+        let mut found = (0, 0);
+        transaction.visit_all(&self.table, |row| {
+            found.0 += 1;
+            found.1 += u64::from(row.changes());
+        })?;
+        Ok(found)
+    }
+
+    /// Visits all rows, keeps the snapshot open, and visits them again.
+    fn read<T: Transaction>(&self, transaction: &mut T, key: u64, seconds: f64) -> Result<(), Stop> {
+        let before = self.visit(transaction)?;
+        if seconds == 0.0 {
+            return Ok(());
+        }
+        let clock = SystemClock::new();
+        while (clock.now_ns() as f64) < seconds * 1e9 {
+            transaction.get_columns(&self.table, key, Tuple::CHANGES)?;
+            std::thread::sleep(PAUSE);
+        }
+        let after = self.visit(transaction)?;
+        if before == after { Ok(()) } else { Err(Moved(before, after).into()) }
+    }
 }
 
 /// A row that must be there is not.
@@ -90,6 +131,7 @@ impl Procedure for ModifyProcedure {
                 }
                 transaction.insert(&self.table, &Tuple::new(inserted))
             }
+            Task::Read { key, seconds } => self.read(transaction, key, seconds),
         }
     }
 
@@ -101,6 +143,7 @@ impl Procedure for ModifyProcedure {
                 declare_key(declaration, &self.table, deleted, Access::Write);
                 declare_key(declaration, &self.table, inserted, Access::Insert);
             }
+            Task::Read { key, .. } => declare_key(declaration, &self.table, key, Access::Read),
         }
     }
 }
@@ -108,5 +151,9 @@ impl Procedure for ModifyProcedure {
 impl Transact for ModifyProcedure {
     fn kind(&self) -> usize {
         self.task.kind()
+    }
+
+    fn mode(&self) -> Mode {
+        if matches!(self.task, Task::Read { .. }) { Mode::Snapshot } else { Mode::ReadWrite }
     }
 }
