@@ -12,6 +12,7 @@ use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::Workload;
 use polychron_workloads::increment::Increment;
 use polychron_workloads::run::{self, Report, Unobserved};
+use polychron_workloads::scan::Scan;
 use polychron_workloads::smallbank::SmallBank;
 use polychron_workloads::ycsb::Ycsb;
 
@@ -48,6 +49,7 @@ impl Runner for Listed {
     ) -> Result<Report, String> {
         match work {
             Work::Increment(given) => run_on::<Increment>(protocol, options, given, settings, stop),
+            Work::Scan(given) => run_on::<Scan>(protocol, options, given, settings, stop),
             Work::Ycsb(given) => run_on::<Ycsb>(protocol, options, given, settings, stop),
             Work::SmallBank(given) => run_on::<SmallBank>(protocol, options, given, settings, stop),
         }

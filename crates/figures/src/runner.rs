@@ -3,6 +3,7 @@
 use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::increment::IncrementOptions;
 use polychron_workloads::run::{Report, Settings};
+use polychron_workloads::scan::ScanOptions;
 use polychron_workloads::smallbank::SmallBankOptions;
 use polychron_workloads::ycsb::YcsbOptions;
 
@@ -11,6 +12,7 @@ use polychron_workloads::ycsb::YcsbOptions;
 #[allow(missing_docs, reason = "the workloads by name")]
 pub enum Work {
     Increment(IncrementOptions),
+    Scan(ScanOptions),
     Ycsb(YcsbOptions),
     SmallBank(SmallBankOptions),
 }
