@@ -51,7 +51,7 @@ fn hekaton() -> Setup<Hekaton> {
 
 /// HyPer's MVCC at its levels that have a serial order.
 fn hyper<L: hyper::Level>(backend: hyper::Backend) -> Setup<Hyper<L>> {
-    Setup::new(hyper::Options { backend }, |database| {
+    Setup::new(hyper::Options { backend, ..Default::default() }, |database| {
         polychron_engine::Protocol::memory(&**database).epochs().advance();
     })
 }

@@ -40,7 +40,7 @@ pub use polychron_schema::{IndexDefinition, Projection, Row, RowBuffer, RowMut, 
 use futures::{Expression, FutureColumn, FutureError, Operand, Scalar};
 
 pub use aggregate::Aggregate;
-pub use batch::{ColumnBatch, ColumnValues, ColumnVector};
+pub use batch::{ColumnBatch, ColumnVector};
 pub use distribution::Distribution;
 pub use futures::{Future, FutureValue, Futures};
 pub use options::Common;
@@ -436,18 +436,23 @@ pub trait Transaction {
     /// Visits the rows of a range as column batches of up to [`batch::ROWS`] rows, in any order of rows. The columns, by
     /// position, must be numbers, dates or truth values; `scan.projection` and `scan.direction` are not looked at.
     ///
+    /// `look` makes something of a batch, and `keep` gets it when the rows stood still meanwhile. Otherwise `look` is asked again of the
+    /// same rows, and what it made of them before is dropped: it may have seen rows of different moments. So what `look` writes
+    /// elsewhere must be overwritten when it is asked again, and what is to last belongs into `keep`, which is called once for each batch.
+    ///
     /// The default gathers rows into buffers. A protocol that stores columns lends them where no row of the batch has more
     /// than one version.
     ///
     /// # Errors
     /// [`batch::NotNumeric`] where a column cannot come as a slice, beside what a scan may end with.
-    fn scan_columns(
+    fn scan_columns<O>(
         &mut self,
         scan: &Scan<'_>,
         columns: &[usize],
-        visitor: &mut impl FnMut(&ColumnBatch<'_>) -> ControlFlow<()>,
+        look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
+        keep: &mut impl FnMut(O) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
-        batch::over_rows(self, scan, columns, visitor)
+        batch::over_rows(self, scan, columns, look, keep)
     }
 
     /// Reads a column as a future; see [`Futures::future`]. This and the five methods below are what a protocol overrides to

@@ -57,8 +57,8 @@
 //! ```
 //! use std::ops::ControlFlow;
 //!
-//! use polychron::schema::Value;
-//! use polychron::{Aggregate, ColumnValues, Comparison, Database, Operations, Options, Restriction, Row, Scan, Transaction};
+//! use polychron::schema::{Value, ValueRef};
+//! use polychron::{Aggregate, Comparison, Database, Operations, Options, Restriction, Row, Scan, Transaction};
 //! # #[derive(Row)] struct Item { #[key] id: u64, stock: i64 }
 //!
 //! let database = Database::open(Options::default())?;
@@ -70,12 +70,16 @@
 //!     let scan = Scan { restrictions: &late, ..Scan::all(items.id()) };
 //!     let sum = transaction.aggregate(&scan, Aggregate::Sum(stock))?;
 //!     let mut values = 0;
-//!     transaction.scan_columns(&scan, &[stock], &mut |batch| {
-//!         if let ColumnValues::I64(stocks) = batch.columns[0].values {
-//!             values += batch.positions().filter(|&position| stocks[position] == 5).count();
-//!         }
-//!         ControlFlow::Continue(())
-//!     })?;
+//!     transaction.scan_columns(
+//!         &scan,
+//!         &[stock],
+//!         // May be asked again of the same rows, when others have changed them meanwhile.
+//!         &mut |batch| batch.positions().filter(|&row| batch.columns[0].value(row) == ValueRef::Integer(5)).count(),
+//!         &mut |of_batch| {
+//!             values += of_batch;
+//!             ControlFlow::Continue(())
+//!         },
+//!     )?;
 //!     Ok((sum, values))
 //! })?;
 //! assert_eq!((sum, values), (Value::Integer(20), 4));
@@ -96,10 +100,10 @@ pub use polychron_engine::options::{Retry, Submissions};
 pub use polychron_engine::scan::Comparison;
 pub use polychron_engine::typed::{Mapped, Range};
 pub use polychron_engine::{
-    Abort, Access, Aggregate, ColumnBatch, ColumnValues, ColumnVector, Commit, Common, Declare, Direction, Error,
-    Figure, FigureValue, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Mode, Operations,
-    Procedure, Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Stop, Submission, Table, TableId,
-    Transaction, Versions, Worker,
+    Abort, Access, Aggregate, ColumnBatch, ColumnVector, Commit, Common, Declare, Direction, Error, Figure,
+    FigureValue, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Mode, Operations, Procedure,
+    Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Stop, Submission, Table, TableId, Transaction,
+    Versions, Worker,
 };
 pub use polychron_memory::{MemoryStatistics, Options as MemoryOptions, Pressure};
 pub use polychron_protocols as protocols;

@@ -17,7 +17,7 @@ macro_rules! counts {
     };
 }
 
-counts!(logs, log_bytes, trees, tree_nodes, build_ns, compared);
+counts!(logs, log_bytes, trees, tree_nodes, build_ns, compared, lent, gathered, rebuilt, moved);
 
 /// Adds to a count that only the calling thread writes.
 #[inline]
@@ -38,6 +38,10 @@ impl Counts {
             mean("predicate_tree_nodes", sum(|one| &one.tree_nodes), trees),
             mean("predicate_tree_build_ns", sum(|one| &one.build_ns), trees),
             Figure { name: "images_compared", value: FigureValue::Count(sum(|one| &one.compared)) },
+            Figure { name: "records_lent", value: FigureValue::Count(sum(|one| &one.lent)) },
+            Figure { name: "records_gathered", value: FigureValue::Count(sum(|one| &one.gathered)) },
+            Figure { name: "records_rebuilt", value: FigureValue::Count(sum(|one| &one.rebuilt)) },
+            Figure { name: "stretches_that_moved", value: FigureValue::Count(sum(|one| &one.moved)) },
             Figure { name: "undo_buffers_kept", value: FigureValue::Level(kept as f64) },
         ]
     }

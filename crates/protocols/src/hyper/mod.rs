@@ -13,17 +13,20 @@
 
 mod clock;
 mod collect;
+mod columns;
 mod commit;
 mod counts;
 mod entries;
 mod fill;
 mod level;
 mod options;
+mod positions;
 mod predicates;
 mod protocol;
 mod rows;
 mod scan;
 mod steps;
+mod stretches;
 mod table;
 mod tail;
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -36,7 +39,7 @@ mod worker;
 mod writes;
 
 pub use level::{ByColumn, ByRecord, Level, Snapshot};
-pub use options::{Backend, Options};
+pub use options::{Backend, Images, Options};
 pub use protocol::Hyper;
 #[doc(hidden)]
 pub use steps::{Point, Step};

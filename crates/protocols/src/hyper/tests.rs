@@ -37,7 +37,9 @@ impl<L: Level> Bank<L> {
     /// Accounts 0 to 9.
     fn new(backend: Backend) -> Self {
         let memory = polychron_memory::Options { epoch_interval: None, ..polychron_memory::Options::tiny() };
-        let database = Hyper::<L>::open(Options { backend }, Common { memory, ..Common::default() }).unwrap();
+        let database =
+            Hyper::<L>::open(Options { backend, ..Options::default() }, Common { memory, ..Common::default() })
+                .unwrap();
         let accounts = Table::from_id(database.create_table(Account::definition()).unwrap());
         let bank = Self { database, accounts };
         assert!(bank.once(|t| (0..10).try_for_each(|id| t.insert(&accounts, &account(id)))));

@@ -10,11 +10,14 @@ use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place, check_key, words_of};
-use polychron_engine::{Aggregate, Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_engine::{
+    Aggregate, ColumnBatch, Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction, batch,
+};
 use polychron_index::AnyIndex;
 use polychron_memory::Guard;
 use polychron_schema::{ColumnSet, RowBuffer, RowMut, RowRef, Value};
 
+use super::columns::{ColumnBuffers, comes_in_stretches};
 use super::level::Level;
 use super::protocol::Shared;
 use super::rows::Record;
@@ -32,6 +35,8 @@ pub(super) struct Buffers {
     pub(super) other: RowBuffer,
     /// Handles of a scan.
     pub(super) batch: Batch,
+    /// Rows of a scan that are rebuilt.
+    pub(super) columns: ColumnBuffers,
 }
 
 /// After how many operations a snapshot leaves its epoch for the present one: often enough that a slow reader does not hold
@@ -317,6 +322,21 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
     fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
         self.step()?;
         self.aggregate_range(scan, wanted)
+    }
+
+    fn scan_columns<O>(
+        &mut self,
+        scan: &Scan<'_>,
+        columns: &[usize],
+        look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
+        keep: &mut impl FnMut(O) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.step()?;
+        let table = self.table(scan.table)?;
+        if !comes_in_stretches(scan, &table.layout, columns) {
+            return batch::over_rows(self, scan, columns, look, keep);
+        }
+        self.visit_stretches(table, scan, columns, look, keep)
     }
 
     fn savepoint(&mut self) -> Savepoint {

@@ -159,14 +159,15 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
         self.inner.aggregate(scan, wanted)
     }
 
-    fn scan_columns(
+    fn scan_columns<O>(
         &mut self,
         scan: &Scan<'_>,
         columns: &[usize],
-        visitor: &mut impl FnMut(&ColumnBatch<'_>) -> ControlFlow<()>,
+        look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
+        keep: &mut impl FnMut(O) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
         self.before_scan(scan.table)?;
-        self.inner.scan_columns(scan, columns, visitor)
+        self.inner.scan_columns(scan, columns, look, keep)
     }
 
     #[inline]
