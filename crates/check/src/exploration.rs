@@ -70,27 +70,34 @@ enum Says {
 }
 
 impl Plan {
-    /// Every fourth plan has futures.
+    /// Every fourth plan has futures, and every fourth one asks about columns.
     fn draw(seed: u64) -> Self {
         let mut random = Random::stream(21, seed);
         let futures = seed % 4 == 3;
+        let draw = match seed % 4 {
+            2 => Operation::draw_of_columns,
+            3 => Operation::draw_of_futures,
+            _ => Operation::draw,
+        };
         let rows = (0..KEYS).filter(|_| futures || random.below(2) == 0).map(|id| person(id, 1, id as u32)).collect();
-        let threads = (0..random.range_inclusive(2, 3)).map(|_| Client::draw(&mut random, futures)).collect();
+        let threads = (0..random.range_inclusive(2, 3)).map(|_| Client::draw(&mut random, draw)).collect();
         let (snapshots, ticks) = (random.below(3) as usize, random.below(3) as usize);
         Self { rows, threads, snapshots, ticks, submits: random.below(4) == 0 }
     }
 }
 
+/// Draws an operation over so many keys.
+type Draw = fn(&mut Random, u64) -> Operation;
+
 impl Client {
-    fn draw(random: &mut Random, futures: bool) -> Self {
-        let transactions = (0..random.range_inclusive(1, 2)).map(|_| Planned::draw(random, futures)).collect();
+    fn draw(random: &mut Random, draw: Draw) -> Self {
+        let transactions = (0..random.range_inclusive(1, 2)).map(|_| Planned::draw(random, draw)).collect();
         Self { transactions, together: random.below(2) == 0 }
     }
 }
 
 impl Planned {
-    fn draw(random: &mut Random, futures: bool) -> Self {
-        let draw = if futures { Operation::draw_of_futures } else { Operation::draw };
+    fn draw(random: &mut Random, draw: Draw) -> Self {
         let operations = (0..random.range_inclusive(1, 4)).map(|_| draw(random, KEYS)).collect();
         let says = match random.below(6) {
             0 | 1 => Says::Keys,

@@ -95,8 +95,8 @@ impl Form {
 
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri, polychron_slow))))]
     #[inline]
-    const fn is_identity(self) -> bool {
-        self.mask == u64::MAX && self.flip == 0 && !self.is_float
+    const fn is_whole_word(self) -> bool {
+        self.mask == u64::MAX && !self.is_float
     }
 }
 
@@ -233,9 +233,10 @@ mod tests {
         Form::float(),
     ];
 
-    /// Words of all magnitudes, the outermost ones among them.
-    fn words(random: &mut Random, len: usize) -> Vec<AtomicU64> {
+    /// Words of all magnitudes, the outermost ones among them, or numbers near zero.
+    fn words(random: &mut Random, len: usize, are_small: bool) -> Vec<AtomicU64> {
         let draw = |random: &mut Random| match random.below(8) {
+            _ if are_small => (random.next_u64().cast_signed() >> (12 + random.below(40))).cast_unsigned(),
             0 => 0,
             1 => u64::MAX,
             2 => 1 << 63,
@@ -255,8 +256,10 @@ mod tests {
     #[test]
     fn vectors_answer_what_numbers_do_one_by_one() {
         let mut random = Random::from_seed(7);
-        for len in (0..70).chain([127, 128, 129, 1000, 1024]) {
-            let words = words(&mut random, len);
+        for (len, are_small) in
+            (0..70).chain([127, 128, 129, 1000, 1024, 3000]).flat_map(|len| [(len, true), (len, false)])
+        {
+            let words = words(&mut random, len, are_small);
             let drawn: Vec<u64> = (0..len.div_ceil(64)).map(|_| random.next_u64()).collect();
             let (all, none) = (vec![u64::MAX; len.div_ceil(64)], vec![0; len.div_ceil(64)]);
             for form in FORMS {
@@ -307,7 +310,7 @@ mod tests {
     fn bits_of_words_are_gathered() {
         let mut random = Random::from_seed(9);
         for len in [1, 63, 64, 65, 200] {
-            let words = words(&mut random, len);
+            let words = words(&mut random, len, false);
             let mut bits = vec![0; len.div_ceil(64)];
             bits_of(&words, 5, &mut bits);
             for (position, word) in words.iter().enumerate() {

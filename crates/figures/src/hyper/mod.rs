@@ -25,4 +25,20 @@ const fn lines(
     Plan { id, title, claim, kind: Kind::Lines, x_name, draw }
 }
 
-const PLANS: &[Plan] = &[lines("7", "Scans of a column", "backend", scans::CLEAN, scans::clean)];
+const DIRTY: &str = "dirty records, %";
+
+const PLANS: &[Plan] = &[
+    lines("7", "Scans of a column with versions", DIRTY, scans::VERSIONS, scans::versions),
+    lines("8", "Scans with and without VersionedPositions", DIRTY, scans::SYNOPSES, scans::synopses),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::PAPER;
+
+    #[test]
+    fn every_figure_of_the_paper_is_planned_once() {
+        let ids: Vec<_> = PAPER.ids().collect();
+        assert_eq!(ids, ["7", "8"]);
+    }
+}

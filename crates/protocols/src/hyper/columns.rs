@@ -10,19 +10,20 @@ use polychron_engine::redo::Redo;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{Restriction, Scan};
 use polychron_schema::{ColumnSet, Layout, Value};
-use polychron_sync::vectors;
+use polychron_sync::atomic::{Ordering, fence};
+use polychron_sync::{MODELLED, vectors};
 
 use super::counts::add;
 use super::level::Level;
 use super::rows::{Record, Word};
 use super::steps::Step;
-use super::stretches::{Looked, Stretch, Unit};
+use super::stretches::{Looked, Run, Stretch, Unit};
 use super::table::HyperTable;
 use super::transaction::HyperTransaction;
 use super::view::view;
 
 /// Shorter stretches are copied to the rows around them: a batch of their own would cost more.
-const LEAST_LENT: usize = 32;
+const LEAST_LENT: usize = if MODELLED { 1 } else { 32 };
 
 /// A wanted or restricted column: its place, and which of the wanted words hold its numbers and its NULL bit.
 #[derive(Clone, Copy, Debug)]
@@ -225,6 +226,20 @@ impl<F, K> Visitor<'_, F, K> {
 }
 
 impl ColumnBuffers {
+    /// Copies plain rows behind those that were gathered, and keeps them if they stood still.
+    #[inline]
+    fn copy(&mut self, unit: Unit<'_>, range: Range<usize>, stood_still: impl FnOnce() -> bool) -> bool {
+        let before = self.gathered();
+        for (&word, rows) in self.question.words.iter().zip(&mut self.rows) {
+            unit.gather(word, range.clone(), rows);
+        }
+        let stood_still = stood_still();
+        if !stood_still {
+            self.rows.iter_mut().for_each(|rows| rows.truncate(before));
+        }
+        stood_still
+    }
+
     fn gathered(&self) -> usize {
         self.rows.first().map_or(0, Vec::len)
     }
@@ -319,16 +334,43 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             if is_plain && self.show_plain(unit, &range, buffers, visitor)? {
                 continue;
             }
-            for position in range {
-                self.rebuild(unit.record(position), buffers);
-                if buffers.gathered() == ROWS {
-                    visitor.flush(buffers)?;
-                }
-            }
+            self.show_special(unit, range, buffers, visitor)?;
         }
         if has_special {
             unit.correct(&buffers.looked);
         }
+        ControlFlow::Continue(())
+    }
+
+    /// Rebuilds the rows of a stretch that are versioned, and copies the others, run by run.
+    fn show_special<O, F, K>(
+        &mut self,
+        unit: Unit<'w>,
+        range: Range<usize>,
+        buffers: &mut ColumnBuffers,
+        visitor: &mut Visitor<'_, F, K>,
+    ) -> ControlFlow<()>
+    where
+        F: FnMut(&ColumnBatch<'_>) -> O,
+        K: FnMut(O) -> ControlFlow<()>,
+    {
+        let (mut run, mut at, mut copied) = (Run::default(), range.start, 0);
+        while at < range.end {
+            if buffers.gathered() == ROWS {
+                visitor.flush(buffers)?;
+            }
+            let len = unit.run(at, (range.end - at).min(ROWS - buffers.gathered()), &mut run);
+            if len > 0 && buffers.copy(unit, at..at + len, || unit.run_stood_still(at, len, &run)) {
+                copied += len;
+                at += len;
+            } else {
+                copied += usize::from(self.rebuild(unit.record(at), buffers));
+                at += 1;
+            }
+        }
+        let counts = &self.shared.counts[self.state.slot];
+        add(&counts.gathered, copied as u64);
+        add(&counts.rebuilt, (range.len() - copied) as u64);
         ControlFlow::Continue(())
     }
 
@@ -363,30 +405,37 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         if buffers.gathered() + range.len() > ROWS {
             visitor.flush(buffers)?;
         }
-        let ColumnBuffers { question, looked, rows, .. } = &mut *buffers;
-        let before = rows[0].len();
-        for (&word, rows) in question.words.iter().zip(rows.iter_mut()) {
-            unit.gather(word, range.clone(), rows);
-        }
-        let stood_still = unit.stood_still(looked, range);
-        if stood_still {
-            add(&counts.gathered, range.len() as u64);
-        } else {
-            add(&counts.moved, 1);
-            rows.iter_mut().for_each(|rows| rows.truncate(before));
-        }
+        let looked = std::mem::take(&mut buffers.looked);
+        let stood_still = buffers.copy(unit, range.clone(), || unit.stood_still(&looked, range));
+        buffers.looked = looked;
+        add(
+            if stood_still { &counts.gathered } else { &counts.moved },
+            if stood_still { range.len() as u64 } else { 1 },
+        );
         ControlFlow::Continue(stood_still)
     }
 
-    /// Puts what a slot shows behind the rows that were gathered.
+    /// Puts what a slot shows behind the rows that were gathered; whether that was what stands in it.
     #[inline]
-    fn rebuild(&mut self, record: Record<'w>, buffers: &mut ColumnBuffers) {
+    fn rebuild(&mut self, record: Record<'w>, buffers: &mut ColumnBuffers) -> bool {
         let ColumnBuffers { question, rows, row, hull, .. } = buffers;
+        let state = record.state();
+        if Record::is_plain_state(state) {
+            for (&word, rows) in question.words.iter().zip(rows.iter_mut()) {
+                rows.push(Word::new(record.row_word(word)));
+            }
+            // Acquire: as in `Unit::run_stood_still`.
+            fence(Ordering::Acquire);
+            if record.state_is(state) {
+                return true;
+            }
+            rows.iter_mut().for_each(|rows| _ = rows.pop());
+        }
         if view(record, hull.clone(), row, self.start, self.id).present {
             for (&word, rows) in question.words.iter().zip(rows) {
                 rows.push(Word::new(row[word]));
             }
         }
-        add(&self.shared.counts[self.state.slot].rebuilt, 1);
+        false
     }
 }

@@ -19,12 +19,16 @@ mod counts;
 mod entries;
 mod fill;
 mod level;
+#[cfg(all(test, loom))]
+mod model;
 mod options;
 mod positions;
 mod predicates;
 mod protocol;
 mod rows;
 mod scan;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod scan_tests;
 mod steps;
 mod stretches;
 mod table;

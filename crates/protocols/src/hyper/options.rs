@@ -18,7 +18,7 @@ impl Default for Options {
     }
 }
 
-/// What of a record is kept, and written, when columns of it change.
+/// What of a record is kept when columns of it change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Images {
     /// The words that change.

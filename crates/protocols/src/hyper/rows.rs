@@ -444,8 +444,26 @@ impl<'t> Record<'t> {
     /// Whether the slot shows one row to everybody, and nobody is about to write it.
     #[inline]
     pub(super) fn is_plain(self) -> bool {
+        Self::is_plain_state(self.state())
+    }
+
+    /// The state of the slot, which differs whenever something in it does.
+    #[inline]
+    pub(super) fn state(self) -> u64 {
         // Acquire: pairs with the release in `unlatch`.
-        self.word(STATE).load(Ordering::Acquire) & (SPECIAL | LATCHED) == 0
+        self.word(STATE).load(Ordering::Acquire)
+    }
+
+    /// See [`Record::is_plain`].
+    #[inline]
+    pub(super) fn is_plain_state(state: u64) -> bool {
+        state & (SPECIAL | LATCHED) == 0
+    }
+
+    /// Whether the state is what it was; the caller has put an acquiring fence between its reads and this.
+    #[inline]
+    pub(super) fn state_is(self, state: u64) -> bool {
+        self.word(STATE).load(Ordering::Relaxed) == state
     }
 
     /// Makes a slot that was given back new.

@@ -15,6 +15,14 @@ use super::steps::{Point, Step};
 /// Intervals of a unit at most: those of the smallest synopses.
 const MOST_INTERVALS: usize = ROWS / 16;
 
+/// Words of a cache line, and how many lines of the next unit are fetched: the processor guesses the others, and more of them cost more
+/// than they bring.
+const WORDS_OF_LINE: usize = 8;
+const LINES_AHEAD: usize = 8;
+
+/// Slots of a run at most.
+const RUN: usize = 64;
+
 /// Some slots of a page, at most [`ROWS`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unit<'t> {
@@ -47,6 +55,16 @@ pub(super) enum Stretch {
     Plain(Range<usize>),
     /// Some may be versioned, or have no row.
     Special(Range<usize>),
+}
+
+/// The states of slots one behind the other.
+#[derive(Debug)]
+pub(super) struct Run([u64; RUN]);
+
+impl Default for Run {
+    fn default() -> Self {
+        Self([0; RUN])
+    }
 }
 
 impl Rows {
@@ -108,12 +126,11 @@ impl<'t> Unit<'t> {
         }
     }
 
-    /// Brings the beginning of a word's column near.
+    /// Brings the beginning of a word's column near: pages lie anywhere, and the processor does not guess where.
     #[inline]
     pub(super) fn prefetch(&self, word: usize) {
-        for line in 0..4 {
-            let position = (8 * line).min(self.len - 1);
-            polychron_sync::prefetch_read(self.record(position).row_word_at(word));
+        for line in self.lend(word, 0..self.len).unwrap_or_default().chunks(WORDS_OF_LINE).take(LINES_AHEAD) {
+            polychron_sync::prefetch_read(line.as_ptr());
         }
     }
 
@@ -172,12 +189,31 @@ impl<'t> Unit<'t> {
         }
         // Acquire: who has read a word that was written since sees that the interval was widened before.
         fence(Ordering::Acquire);
-        let [Some((base, _)), Some((first, _)), Some((last, _))] =
-            [0, range.start, range.end - 1].map(|at| self.group(at))
-        else {
-            return false;
-        };
+        let Some(group) = self.rows.group() else { return false };
+        let [base, first, last] = [0, range.start, range.end - 1].map(|position| (self.start() + position) >> group);
         (first..=last).all(|group| self.positions[group].is(looked.intervals[group - base]))
+    }
+
+    /// How many slots from a position on are plain, at most so many and no more than a run has, and what their states are. This is how the
+    /// next versioned slot is found inside of an interval; without synopses slots are looked at one by one.
+    #[inline]
+    pub(super) fn run(&self, from: usize, most: usize, states: &mut Run) -> usize {
+        let most = if self.rows.group().is_some() { most.min(RUN) } else { 0 };
+        for (place, state) in states.0[..most].iter_mut().enumerate() {
+            *state = self.record(from + place).state();
+            if !Record::is_plain_state(*state) {
+                return place;
+            }
+        }
+        most
+    }
+
+    /// Whether the slots of a run have stood still since.
+    #[inline]
+    pub(super) fn run_stood_still(&self, from: usize, len: usize, states: &Run) -> bool {
+        // Acquire: who has read a word that was written since sees the latch behind it.
+        fence(Ordering::Acquire);
+        states.0[..len].iter().enumerate().all(|(place, state)| self.record(from + place).state_is(*state))
     }
 
     /// Corrects the intervals that hold plain slots at their ends.

@@ -56,9 +56,9 @@ fn splat(word: u64) -> __m256i {
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn lanes(vector: __m256i) -> [i64; 4] {
-    // SAFETY: both are 32 bytes without invalid values.
-    unsafe { core::mem::transmute(vector) }
+fn lanes(vectors: [__m256i; 4]) -> [i64; 16] {
+    // SAFETY: both are 128 bytes without invalid values.
+    unsafe { core::mem::transmute(vectors) }
 }
 
 /// What turns words into numbers.
@@ -81,12 +81,16 @@ impl Decoder {
     /// As [`Form::ordered`].
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn ordered<const IDENTITY: bool>(self, words: __m256i) -> __m256i {
-        if IDENTITY {
-            return words;
-        }
+    fn ordered(self, words: __m256i) -> __m256i {
         let number = _mm256_and_si256(_mm256_srl_epi64(words, self.shift), self.mask);
         _mm256_sub_epi64(_mm256_xor_si256(number, self.flip), self.base)
+    }
+
+    /// The same, with less work where the words are the numbers, but for their highest bit.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn numbers<const WHOLE: bool>(self, words: __m256i) -> __m256i {
+        if WHOLE { _mm256_xor_si256(words, self.flip) } else { self.ordered(words) }
     }
 }
 
@@ -107,45 +111,63 @@ fn bits_of_block(mask: &[u64], block: usize) -> u64 {
 
 #[target_feature(enable = "avx2")]
 pub(super) fn sum(words: &[AtomicU64], form: Form, mask: Option<&[u64]>) -> i128 {
-    match (mask, form.is_identity()) {
-        (None, true) => sum_of::<true, false>(words, form, &[]),
-        (None, false) => sum_of::<false, false>(words, form, &[]),
-        (Some(mask), true) => sum_of::<true, true>(words, form, mask),
-        (Some(mask), false) => sum_of::<false, true>(words, form, mask),
+    let (mut total, mut rest) = (0, mask);
+    for words in words.chunks(SMALL_SUM) {
+        let mask = rest.map(|mask| &mask[..words.len().div_ceil(64)]);
+        total += match (mask, form.is_whole_word()) {
+            (None, true) => sum_of::<true, false>(words, form, &[]),
+            (None, false) => sum_of::<false, false>(words, form, &[]),
+            (Some(mask), true) => sum_of::<true, true>(words, form, mask),
+            (Some(mask), false) => sum_of::<false, true>(words, form, mask),
+        };
+        rest = rest.map(|mask| mask.get(SMALL_SUM / 64..).unwrap_or_default());
     }
+    total
 }
 
-/// Adds up the lower and the upper halves of the numbers, which fits whatever they are.
+/// So many numbers of up to [`SMALL`] bits add up to one of 64.
+const SMALL_SUM: usize = 1 << 10;
+const SMALL: u32 = 53;
+
+/// Adds up to [`SMALL_SUM`] numbers in 64 bits, which fits if all of them are small, as most are; and if some are not, adds them again.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn sum_of<const IDENTITY: bool, const MASKED: bool>(words: &[AtomicU64], form: Form, mask: &[u64]) -> i128 {
+fn sum_of<const WHOLE: bool, const MASKED: bool>(words: &[AtomicU64], form: Form, mask: &[u64]) -> i128 {
     let decoder = Decoder::new(form);
-    let (low_half, sign) = (splat(u64::from(u32::MAX)), splat(1 << 63));
-    let mut low = [_mm256_setzero_si256(); 4];
-    let mut high = low;
+    // Small signed numbers are so moved between 0 and 2^53; narrow ones, and those without sign, are small where they are. The order of the
+    // latter, which turns their highest bit, is made up for at the end.
+    let moved = if WHOLE && form.bias == 0 { 1 << (SMALL - 1) } else { 0 };
+    let more = splat(moved);
+    let (mut sums, mut seen) = ([_mm256_setzero_si256(); 4], [_mm256_setzero_si256(); 4]);
     let (blocks, rest) = words.as_chunks::<BLOCK>();
     for (block, words) in blocks.iter().enumerate() {
         let loaded = load(words);
         let bits = if MASKED { bits_of_block(mask, block) } else { 0 };
         for quarter in 0..4 {
-            let mut number = decoder.ordered::<IDENTITY>(loaded[quarter]);
+            let mut number = if WHOLE { loaded[quarter] } else { decoder.ordered(loaded[quarter]) };
             if MASKED {
                 number = _mm256_and_si256(number, chosen(bits, quarter));
             }
-            low[quarter] = _mm256_add_epi64(low[quarter], _mm256_and_si256(number, low_half));
-            // Without a sign, so that it can be shifted; what that adds is taken off below.
-            let upper = _mm256_srli_epi64::<32>(_mm256_xor_si256(number, sign));
-            high[quarter] = _mm256_add_epi64(high[quarter], upper);
+            if WHOLE {
+                number = _mm256_add_epi64(number, more);
+                seen[quarter] = _mm256_or_si256(seen[quarter], number);
+            }
+            sums[quarter] = _mm256_add_epi64(sums[quarter], number);
         }
     }
-    let total = |vectors: [__m256i; 4]| {
-        let halves = [_mm256_add_epi64(vectors[0], vectors[1]), _mm256_add_epi64(vectors[2], vectors[3])];
-        lanes(_mm256_add_epi64(halves[0], halves[1])).into_iter().map(|lane| i128::from(lane.cast_unsigned())).sum()
-    };
-    let (low, high): (i128, i128) = (total(low), total(high));
     let done = BLOCK * blocks.len();
-    (high << 32) + low - ((done as i128) << 63)
-        + tail(rest, mask, MASKED, done, |rest, mask| portable::sum(rest, form, mask))
+    let seen = lanes(seen).into_iter().fold(0, |seen, lane| seen | lane);
+    if seen.cast_unsigned() >> SMALL != 0 {
+        return portable::sum(words, form, MASKED.then_some(mask));
+    }
+    let sum: i64 = lanes(sums).into_iter().fold(0, i64::wrapping_add);
+    let counted = match MASKED {
+        false => done,
+        true => (0..done).step_by(64).map(|first| part_of(mask, first, done).count_ones() as usize).sum(),
+    };
+    let turned = if WHOLE { counted as i128 * form.bias() } else { 0 };
+    let sum = i128::from(sum) - i128::from(moved) * done as i128 - turned;
+    sum + tail(rest, mask, MASKED, done, |rest, mask| portable::sum(rest, form, mask))
 }
 
 /// What the portable path makes of the words behind the last block.
@@ -166,7 +188,7 @@ fn tail<O>(
 
 #[target_feature(enable = "avx2")]
 pub(super) fn largest(words: &[AtomicU64], form: Form, mask: Option<&[u64]>, turn: i64) -> i64 {
-    match (mask, form.is_identity()) {
+    match (mask, form.is_whole_word()) {
         (None, true) => largest_of::<true, false>(words, form, &[], turn),
         (None, false) => largest_of::<false, false>(words, form, &[], turn),
         (Some(mask), true) => largest_of::<true, true>(words, form, mask, turn),
@@ -176,12 +198,7 @@ pub(super) fn largest(words: &[AtomicU64], form: Form, mask: Option<&[u64]>, tur
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn largest_of<const IDENTITY: bool, const MASKED: bool>(
-    words: &[AtomicU64],
-    form: Form,
-    mask: &[u64],
-    turn: i64,
-) -> i64 {
+fn largest_of<const WHOLE: bool, const MASKED: bool>(words: &[AtomicU64], form: Form, mask: &[u64], turn: i64) -> i64 {
     let decoder = Decoder::new(form);
     let (turned, least) = (_mm256_set1_epi64x(turn), _mm256_set1_epi64x(i64::MIN));
     let mut most = [least; 4];
@@ -190,7 +207,7 @@ fn largest_of<const IDENTITY: bool, const MASKED: bool>(
         let loaded = load(words);
         let bits = if MASKED { bits_of_block(mask, block) } else { 0 };
         for quarter in 0..4 {
-            let mut number = _mm256_xor_si256(decoder.ordered::<IDENTITY>(loaded[quarter]), turned);
+            let mut number = _mm256_xor_si256(decoder.numbers::<WHOLE>(loaded[quarter]), turned);
             if MASKED {
                 number = _mm256_blendv_epi8(least, number, chosen(bits, quarter));
             }
@@ -198,14 +215,14 @@ fn largest_of<const IDENTITY: bool, const MASKED: bool>(
             most[quarter] = _mm256_blendv_epi8(most[quarter], number, is_more);
         }
     }
-    let found = most.into_iter().flat_map(|vector| lanes(vector)).max().unwrap_or(i64::MIN);
+    let found = lanes(most).into_iter().fold(i64::MIN, i64::max);
     let done = BLOCK * blocks.len();
     found.max(tail(rest, mask, MASKED, done, |rest, mask| portable::largest(rest, form, mask, turn)))
 }
 
 #[target_feature(enable = "avx2")]
 pub(super) fn within(words: &[AtomicU64], form: Form, least: i64, most: i64, bits: &mut [u64]) {
-    if form.is_identity() {
+    if form.is_whole_word() {
         within_of::<true>(words, form, least, most, bits);
     } else {
         within_of::<false>(words, form, least, most, bits);
@@ -214,7 +231,7 @@ pub(super) fn within(words: &[AtomicU64], form: Form, least: i64, most: i64, bit
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn within_of<const IDENTITY: bool>(words: &[AtomicU64], form: Form, least: i64, most: i64, bits: &mut [u64]) {
+fn within_of<const WHOLE: bool>(words: &[AtomicU64], form: Form, least: i64, most: i64, bits: &mut [u64]) {
     let decoder = Decoder::new(form);
     let (first, last) = (_mm256_set1_epi64x(least), _mm256_set1_epi64x(most));
     for (chunk, bits) in words.chunks(64).zip(bits) {
@@ -223,7 +240,7 @@ fn within_of<const IDENTITY: bool>(words: &[AtomicU64], form: Form, least: i64, 
         for (block, words) in blocks.iter().enumerate() {
             let loaded = load(words);
             for (quarter, words) in loaded.into_iter().enumerate() {
-                let number = decoder.ordered::<IDENTITY>(words);
+                let number = decoder.numbers::<WHOLE>(words);
                 let out = _mm256_or_si256(_mm256_cmpgt_epi64(first, number), _mm256_cmpgt_epi64(number, last));
                 let lanes = _mm256_movemask_pd(_mm256_castsi256_pd(out)).cast_unsigned();
                 outside |= u64::from(lanes) << (BLOCK * block + 4 * quarter);
