@@ -33,7 +33,7 @@ const TINY: &[&[&str]] = &[
     &["hotkey", "--round-trip-us", "100"],
     &["assert", "--initial", "5", "--futures", "--speculate", "--round-trip-us", "20"],
     &["assert", "--hot", "50"],
-    &["scan", "--records", "300", "--writers", "1"],
+    &["scan", "--records", "300", "--writers", "1", "--ask", "columns", "--plain"],
     &["scan", "--records", "400", "--record-size", "27", "--whole-rows"],
     &["smallbank", "--customers", "10", "--spin-us", "5"],
     &["smallbank", "--customers", "100", "--index", "ordered", "--submit", "20", "--batch", "8"],
@@ -60,6 +60,35 @@ fn tiny_run(workload: &[&str], protocol: &str, json: &Path) -> Output {
         json,
     ];
     polychron(&[&["bench"], workload, &common].concat())
+}
+
+/// Rows are changed while a transaction is open: scans see what it sees, or what came after.
+#[test]
+fn scans_see_the_moment_that_they_ask_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("report.json");
+    let run = |protocol: &str, more: &[&str]| {
+        let workload = ["bench", "scan", "--records", "3000", "--ask", "sum", "--dirty", "40", "--versions", "3"];
+        let common = ["--threads", "1", "--seconds", "0.3", "--warmup", "0.05", "--json", json.to_str().unwrap()];
+        polychron(&[&workload[..], more, &["--protocol", protocol], &common].concat())
+    };
+    for backend in ["backend=columns", "backend=rows"] {
+        for (moment, is_past) in [("oldest", true), ("newest", false)] {
+            let output = run("hyper", &["--moment", moment, "--protocol-option", backend]);
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+            let figures = &report["figures"];
+            assert!(figures["rows scanned a second, one thread"].as_u64() > Some(0), "{figures}");
+            assert_eq!(figures["scans that saw the state before the changes"].as_u64() > Some(0), is_past, "{figures}");
+        }
+    }
+    // Where one transaction waits for another one there is an end to it, and a reason.
+    let output = run("serial", &[]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(1) && text.contains("--dirty changes rows while a transaction is open"),
+        "{text}"
+    );
 }
 
 /// Multi-version indexes of both kinds.
@@ -190,6 +219,14 @@ fn bad_input_gets_one_line_and_code_2() {
         (&["bench", "scan", "--records", "1"], "--records"),
         (&["bench", "scan", "--record-size", "7"], "--record-size"),
         (&["bench", "scan", "--threads", "2", "--writers", "2"], "--writers"),
+        (&["bench", "scan", "--threads", "2", "--dirty", "5"], "--dirty goes with --threads 1"),
+        (&["bench", "scan", "--records", "10", "--dirty", "11", "--threads", "1"], "--dirty is 11"),
+        (&["bench", "scan", "--versions", "0"], "--versions"),
+        (&["bench", "scan", "--ask", "sum", "--whole-rows"], "--whole-rows"),
+        (
+            &["bench", "scan", "--protocol", "hyper", "--protocol-option", "synopsis=100"],
+            "`synopsis` is `none` or a power of two from 16 to 65536",
+        ),
         (&["bench", "smallbank", "--customers", "1"], "--customers"),
         (&["bench", "tatp", "--subscribers", "0"], "--subscribers"),
     ];

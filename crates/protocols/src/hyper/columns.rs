@@ -13,6 +13,7 @@ use polychron_schema::{ColumnSet, Layout, Value};
 use polychron_sync::atomic::{Ordering, fence};
 use polychron_sync::{MODELLED, vectors};
 
+use super::ahead;
 use super::counts::add;
 use super::level::Level;
 use super::rows::{Record, Word};
@@ -293,8 +294,14 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     {
         let rows = &table.primary.rows;
         let (mut first, end) = (0, rows.len());
-        while first < end {
+        for number in 0_usize.. {
+            if first >= end {
+                break;
+            }
             self.step()?;
+            if number.is_multiple_of(ahead::UNITS) {
+                ahead::fetch(rows, first, end, |stamp| stamp <= self.start || stamp == self.id);
+            }
             let unit = rows.unit(first, end);
             first = unit.end();
             if first < end {

@@ -11,6 +11,7 @@
 //! `docs/protocols/hyper.md` lists the invariants, and where this differs from the paper and why. What predicates tell apart is the type
 //! parameter [`Level`]: columns, records, or nothing, which is snapshot isolation.
 
+mod ahead;
 mod clock;
 mod collect;
 mod columns;

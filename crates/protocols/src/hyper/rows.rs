@@ -418,12 +418,6 @@ impl<'t> Record<'t> {
         }
     }
 
-    /// Where a word of the row lies.
-    #[inline]
-    pub(super) fn row_word_at(self, word: usize) -> *const Word {
-        self.word(HEADER + word)
-    }
-
     /// A word of the row, by a relaxed load: who asks finds out whether the row stood still.
     #[inline]
     pub(super) fn row_word(self, word: usize) -> u64 {
@@ -445,6 +439,20 @@ impl<'t> Record<'t> {
     #[inline]
     pub(super) fn is_plain(self) -> bool {
         Self::is_plain_state(self.state())
+    }
+
+    /// Starts bringing the state and the version into the cache.
+    #[inline]
+    pub(super) fn prefetch_version(self) {
+        self.prefetch();
+        polychron_sync::prefetch_read(self.word(VERSION));
+    }
+
+    /// The newest before-image, which the caller's guard keeps.
+    #[inline]
+    pub(super) fn version(self) -> Option<Undo> {
+        // Acquire: pairs with the release in `set_version`, so that the image is made.
+        Undo::at(self.word(VERSION).load(Ordering::Acquire))
     }
 
     /// The state of the slot, which differs whenever something in it does.

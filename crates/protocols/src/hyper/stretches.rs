@@ -153,14 +153,37 @@ impl<'t> Unit<'t> {
         pass(Point::Lending);
     }
 
+    /// Visits the first and the last record of each interval that is not empty: where there are few, these are the versioned ones.
+    #[inline]
+    pub(super) fn for_each_end(&self, mut visit: impl FnMut(Record<'t>)) {
+        let (Some((first, _)), Some((last, _)), Some(size)) =
+            (self.group(0), self.group(self.len - 1), self.rows.group())
+        else {
+            return;
+        };
+        for group in first..=last {
+            let range = self.place(group, size, self.positions[group].load().range());
+            if !range.is_empty() {
+                visit(self.record(range.start));
+            }
+            if range.len() > 1 {
+                visit(self.record(range.end - 1));
+            }
+        }
+    }
+
+    /// Positions of a group, as positions of the unit: a unit may begin inside of a group, and end in one.
+    #[inline]
+    fn place(&self, group: usize, size: u32, range: Range<usize>) -> Range<usize> {
+        let place = |position: usize| ((group << size) + position).saturating_sub(self.start()).min(self.len);
+        place(range.start)..place(range.end)
+    }
+
     /// The slots in a group's interval, as positions of the unit.
     #[inline]
     fn special(&self, looked: &Looked, group: usize, size: u32) -> Range<usize> {
         let (first, _) = self.group(0).unwrap_or_default();
-        let range = looked.intervals[group - first].range();
-        // A unit may begin inside of a group, and end in one.
-        let place = |position: usize| ((group << size) + position).saturating_sub(self.start()).min(self.len);
-        place(range.start)..place(range.end)
+        self.place(group, size, looked.intervals[group - first].range())
     }
 
     /// The stretch from a position on.

@@ -115,6 +115,14 @@ impl Undo {
         unsafe { self.0.as_ref() }
     }
 
+    /// Starts bringing it into the cache.
+    #[inline]
+    pub(super) fn prefetch(self) {
+        let start = self.0.as_ptr().cast::<u8>();
+        polychron_sync::prefetch_read(start);
+        polychron_sync::prefetch_read(start.wrapping_add(64));
+    }
+
     /// The buffer that it is in.
     #[inline]
     pub(super) fn buffer(self) -> Buffer {
@@ -257,6 +265,12 @@ impl Buffer {
     fn body(&self) -> &Body {
         // SAFETY: whoever has a buffer keeps it alive.
         unsafe { self.0.as_ref() }
+    }
+
+    /// Starts bringing its stamp into the cache.
+    #[inline]
+    pub(super) fn prefetch(self) {
+        polychron_sync::prefetch_read(self.0.as_ptr());
     }
 
     /// See [`Undo::stamp`].
