@@ -64,13 +64,16 @@ pub(crate) enum Operation {
     Resolve(u64),
 }
 
+/// Id, team, code and number of a row.
+pub(crate) type Numbers = (u64, u16, Option<u32>, i64);
+
 /// What an operation answers.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
     Row(Option<Person>),
     Rows(Vec<Person>),
-    /// Id, team, code and number of each row, in the order of the ids.
-    Columns(Vec<(u64, u16, Option<u32>, i64)>),
+    /// In the order of the ids.
+    Columns(Vec<Numbers>),
     Value(Value),
     Flag(bool),
     Number(i64),

@@ -265,11 +265,9 @@ mod tests {
             for form in FORMS {
                 for mask in [None, Some(&drawn[..]), Some(&all), Some(&none)] {
                     let numbers = plain(&words, form, mask);
-                    assert_eq!(
-                        sum(&words, form, mask),
-                        numbers.iter().copied().map(i128::from).sum(),
-                        "{form:?} {len}"
-                    );
+                    let total: i128 = numbers.iter().copied().map(i128::from).sum();
+                    let sums = [sum(&words, form, mask), portable::sum(&words, form, mask)];
+                    assert_eq!(sums, [total; 2], "{form:?} {len}");
                     assert_eq!(extreme(&words, form, mask, true), numbers.iter().copied().max(), "{form:?} {len}");
                     assert_eq!(extreme(&words, form, mask, false), numbers.iter().copied().min(), "{form:?} {len}");
                 }
@@ -277,6 +275,9 @@ mod tests {
                 for (least, most) in ends.iter().flat_map(|least| ends.map(|most| (*least, most))) {
                     let mut bits = vec![u64::MAX; len.div_ceil(64)];
                     within(&words, form, least, most, &mut bits);
+                    let mut portably = vec![u64::MAX; len.div_ceil(64)];
+                    portable::within(&words, form, least, most, &mut portably);
+                    assert_eq!(bits, portably, "{form:?} {len}");
                     let numbers = plain(&words, form, None);
                     for (position, word) in bits.iter().enumerate() {
                         let inside = |bit: &usize| numbers.get(64 * position + bit);

@@ -14,7 +14,7 @@ use polychron_engine::{
 use polychron_schema::Value;
 
 use crate::Setup;
-use crate::model::{Answer, Model, Operation, Trace, explained, story};
+use crate::model::{Answer, Model, Numbers, Operation, Trace, explained, story};
 use crate::party::Party;
 use crate::rows::{Person, person};
 use crate::setup::{Tx, all, begin, persons, snapshot};
@@ -85,11 +85,7 @@ fn of_team(team: Option<u16>) -> Vec<Restriction> {
 }
 
 /// The numbers of the rows, in the order of their ids.
-fn columns<T: Transaction>(
-    t: &mut T,
-    table: &Table<Person>,
-    team: Option<u16>,
-) -> Result<Vec<(u64, u16, Option<u32>, i64)>, Stop> {
+fn columns<T: Transaction>(t: &mut T, table: &Table<Person>, team: Option<u16>) -> Result<Vec<Numbers>, Stop> {
     let restrictions = of_team(team);
     let scan = Scan { restrictions: &restrictions, ..Scan::all(table.id()) };
     let wanted = [Person::ID.index, Person::TEAM.index, Person::CODE.index, Person::NUMBER.index].map(usize::from);

@@ -50,13 +50,13 @@ struct Lab {
     readings: Table<Reading>,
 }
 
-/// Both backends, and synopses from the smallest to none.
+/// Both backends, and synopses from the smallest to none, there with whole records as images.
 fn variants() -> impl Iterator<Item = Options> {
     let synopses = [Some(16), Some(64), Some(1024), Some(1 << 16), None];
     let backends = [Backend::Columns, Backend::Rows];
-    backends
-        .into_iter()
-        .flat_map(move |backend| synopses.map(|synopsis| Options { backend, synopsis, images: Images::default() }))
+    let images = |synopsis: Option<u32>| if synopsis.is_none() { Images::Records } else { Images::Columns };
+    let of_backend = move |backend| synopses.map(|synopsis| Options { backend, synopsis, images: images(synopsis) });
+    backends.into_iter().flat_map(of_backend)
 }
 
 impl Lab {
