@@ -18,7 +18,7 @@ use polychron_protocols::maflingo::{GlobalTid, LocalTid};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
-use setups::{lazy_2pl, lazy_occ, maflingo};
+use setups::{lazy_2pl, lazy_cicada, lazy_occ, maflingo};
 
 /// Cicada whose horizons move, and whose garbage goes, so often that it happens in the middle of such small histories.
 fn cicada(change: impl FnOnce(&mut cicada::Options)) -> Setup<Cicada> {
@@ -118,6 +118,7 @@ explore! {
     locking_wound_wait_has_a_serial_order: locked::<WoundWait>();
     lazy_occ_has_a_serial_order: lazy_occ::<AtCommit>();
     lazy_2pl_has_a_serial_order: lazy_2pl();
+    lazy_cicada_has_a_serial_order: lazy_cicada();
     partitioned_store_has_a_serial_order: partitioned();
     serial_has_a_serial_order: serial();
 }

@@ -48,6 +48,22 @@ fn phantoms_are_found() {
     assert!(found.iter().any(|it| it.anomaly == Anomaly::G2), "{found:?}");
 }
 
+/// Condition locks that nobody looks at, conditions that are not held, and conditions that are not looked at again.
+#[test]
+fn conditions_that_change_are_found() {
+    use polychron_protocols::{lazy, locking};
+    fn shows<P: polychron_engine::Protocol<Worker: polychron_engine::Interactive>>(setup: &Setup<P>) -> bool {
+        let is_of_a_condition = |it: Explanation| it.story.iter().any(|line| line.contains("was told that"));
+        (0..20).any(|seed| find_anomaly(setup, seed, 240).is_some_and(is_of_a_condition))
+    }
+    for step in [locking::Step::RespectConditions, locking::Step::HoldConditions] {
+        let _careless = polychron_engine::mutations::leave_out(step);
+        assert!(shows(&setups::lazy_2pl()), "{step:?}");
+    }
+    let _careless = polychron_engine::mutations::leave_out(lazy::Step::CheckConditions);
+    assert!(shows(&setups::lazy_occ::<lazy::AtCommit>()));
+}
+
 fn snapshot_isolation() -> Setup<Hekaton<hekaton::Snapshot>> {
     Setup::new(hekaton::Options::default(), |database| {
         polychron_engine::Protocol::memory(&**database).epochs().advance();

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use polychron_base::error::Stopped;
 use polychron_base::{Abort, Error, Stop};
 
+use crate::futures::{self, Outcome, Resolved};
 use crate::options::Retry;
 use crate::{Commit, Counters, Interactive, Mode, Procedure};
 
@@ -69,7 +70,7 @@ impl<W: Interactive> Driven for W {
 /// # Errors
 /// As [`crate::Worker::execute`].
 pub fn execute<W: Driven, P: Procedure>(worker: &mut W, mode: Mode, procedure: &mut P) -> Result<P::Output, Error> {
-    transact(worker, mode, &mut |transaction| procedure.run(transaction))
+    until_committed(worker, mode, &mut Running(procedure))
 }
 
 /// Runs `body` in transactions until one commits.
@@ -81,6 +82,69 @@ pub fn transact<W: Driven, O>(
     mode: Mode,
     body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
 ) -> Result<O, Error> {
+    until_committed(worker, mode, body)
+}
+
+/// As [`transact`], and gives the values of the futures in the answer.
+///
+/// # Errors
+/// As there. A future of the answer that has no value, or is another transaction's, is an error although the transaction has
+/// committed.
+pub fn transact_resolved<W: Driven, O: Outcome>(
+    worker: &mut W,
+    body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
+) -> Result<O::Values, Error> {
+    let output = transact(worker, Mode::ReadWrite, body)?;
+    output.resolve(&Resolved::now()).map_err(|error| Error::Procedure(Box::new(error)))
+}
+
+/// What is run in transactions, and told when one has committed.
+trait Body<W: Driven> {
+    type Output;
+
+    fn run(&mut self, transaction: &mut W::Transaction<'_>) -> Result<Self::Output, Stop>;
+
+    fn committed(&mut self, output: Self::Output) -> Result<Self::Output, Error> {
+        Ok(output)
+    }
+}
+
+impl<W: Driven, O, F: FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>> Body<W> for F {
+    type Output = O;
+
+    #[inline]
+    fn run(&mut self, transaction: &mut W::Transaction<'_>) -> Result<O, Stop> {
+        self(transaction)
+    }
+}
+
+struct Running<'p, P>(&'p mut P);
+
+impl<W: Driven, P: Procedure> Body<W> for Running<'_, P> {
+    type Output = P::Output;
+
+    #[inline]
+    fn run(&mut self, transaction: &mut W::Transaction<'_>) -> Result<P::Output, Stop> {
+        self.0.run(transaction)
+    }
+
+    #[inline]
+    fn committed(&mut self, output: P::Output) -> Result<P::Output, Error> {
+        tell_committed(self.0, output)
+    }
+}
+
+/// Tells a procedure that it has committed.
+///
+/// # Errors
+/// [`Error::Panicked`]. It has committed nevertheless.
+#[inline]
+pub fn tell_committed<P: Procedure>(procedure: &mut P, mut output: P::Output) -> Result<P::Output, Error> {
+    let told = catch_unwind(AssertUnwindSafe(|| procedure.committed(&mut output, &Resolved::now())));
+    told.map(|()| output).map_err(|panic| Error::Panicked(panic_text(&*panic)))
+}
+
+fn until_committed<W: Driven, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> Result<B::Output, Error> {
     let mut attempts = 0;
     loop {
         match attempt(worker, mode, body) {
@@ -110,24 +174,24 @@ enum Attempt<O> {
 }
 
 #[inline]
-fn attempt<W: Driven, O>(
-    worker: &mut W,
-    mode: Mode,
-    body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
-) -> Attempt<O> {
+fn attempt<W: Driven, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> Attempt<B::Output> {
+    let _scope = futures::Attempt::begin();
     let mut transaction = match worker.begin(mode) {
         Ok(transaction) => transaction,
         Err(error) => return Attempt::Failed(error),
     };
     // The transaction is rolled back after a panic and never looked at again, so nothing half done can be observed.
-    let result = catch_unwind(AssertUnwindSafe(|| body(&mut transaction)));
+    let result = catch_unwind(AssertUnwindSafe(|| body.run(&mut transaction)));
     let failure = match result {
         Ok(Ok(output)) => match transaction.commit() {
             Ok(()) => {
                 if mode == Mode::ReadWrite {
                     worker.counters().committed();
                 }
-                return Attempt::Committed(output);
+                return match body.committed(output) {
+                    Ok(output) => Attempt::Committed(output),
+                    Err(error) => Attempt::Failed(error),
+                };
             }
             Err(stop) => match stop.into_parts() {
                 Stopped::Conflict => return Attempt::Conflict,

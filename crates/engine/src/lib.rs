@@ -37,12 +37,12 @@ use polychron_memory::Memory;
 use polychron_schema::Value;
 pub use polychron_schema::{IndexDefinition, Projection, Row, RowBuffer, RowMut, RowRef, TableDefinition};
 
-use futures::{Expression, FutureColumn, FutureError, Operand, Scalar};
+use futures::{Assigned, FutureColumn, FutureError, OpenKey, Operand, Resolved, Scalar, Scope};
 
 pub use aggregate::Aggregate;
 pub use batch::{ColumnBatch, ColumnValues, ColumnVector};
 pub use distribution::Distribution;
-pub use futures::{Future, FutureValue, Futures};
+pub use futures::{Becomes, Future, FutureValue, Futures};
 pub use options::Common;
 pub use scan::{Direction, Restriction, Scan};
 pub use statistics::{Counters, Figure, FigureValue, Statistics, Versions};
@@ -286,6 +286,11 @@ pub trait Procedure: Send {
     /// Conflicts are passed through with `?`; any other error rolls the transaction back and is not retried.
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Self::Output, Stop>;
 
+    /// The transaction has committed: the futures of its run have their values, which are learnt here for nothing. A panic here is
+    /// answered as [`Error::Panicked`]; the transaction has committed nevertheless.
+    #[inline]
+    fn committed(&mut self, _output: &mut Self::Output, _resolved: &Resolved) {}
+
     /// Names what [`Procedure::run`] will touch: every row that it may write, and the rows that it is known to read.
     ///
     /// Planned protocols (BOHM, two-phase locking in a global order, partitioned stores) run by it; others use it to
@@ -450,15 +455,23 @@ pub trait Transaction {
         batch::over_rows(self, scan, columns, visitor)
     }
 
-    /// Reads a column as a future; see [`Futures::future`]. This and the five methods below are what a protocol overrides to
-    /// leave futures open; the defaults resolve at once.
-    fn read_future<K: EncodedKey>(&mut self, table: TableId, key: K, column: FutureColumn) -> Result<Operand, Stop> {
-        futures::read_now(self, table, key, column)
+    /// Which transaction this is, for the futures that belong to it. One that leaves futures open has a
+    /// [`Workbench`](futures::Workbench), and is known by its scope.
+    #[inline]
+    fn future_scope(&self) -> Scope {
+        Scope::of_attempt()
     }
 
-    /// Makes a future of others.
-    fn combine_futures(&mut self, expression: Expression) -> Result<Operand, Stop> {
-        Ok(Operand::Known(expression.evaluate(|_| Err(FutureError::Foreign))?))
+    /// Reads columns of a row as futures; see [`Futures::future`]. This and the methods below are what a protocol overrides to
+    /// leave futures open; the defaults resolve at once.
+    fn read_futures<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        columns: &[FutureColumn],
+        futures: &mut [Operand],
+    ) -> Result<(), Stop> {
+        futures::read_now(self, table, key, columns, futures)
     }
 
     /// Whether a condition is true now; it stays so until the commit, or the transaction conflicts.
@@ -472,15 +485,27 @@ pub trait Transaction {
         self.test_future(condition)
     }
 
-    /// Makes a future the value of a column of an existing row; see [`Futures::set_future`].
-    fn write_future<K: EncodedKey>(
+    /// Makes futures the values of columns of an existing row; see [`Futures::set_futures`].
+    fn write_futures<K: EncodedKey>(&mut self, table: TableId, key: K, columns: &Assigned) -> Result<(), Stop> {
+        futures::write_now(self, table, key, columns)
+    }
+
+    /// As [`Transaction::write_futures`], under a key that may be open itself.
+    fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Stop> {
+        let mut bytes = Vec::new();
+        let key = futures::close_key(self, key, &mut bytes)?;
+        self.write_futures(table, key, columns)
+    }
+
+    /// Inserts a row of which columns may be open, also in its key; see [`Futures::insert_future`].
+    fn insert_futures(
         &mut self,
         table: TableId,
-        key: K,
-        column: FutureColumn,
-        value: Operand,
+        key: &OpenKey,
+        row: RowRef<'_>,
+        columns: &Assigned,
     ) -> Result<(), Stop> {
-        futures::write_now(self, table, key, column, value)
+        futures::insert_now(self, table, key, row, columns)
     }
 
     /// The value of a future.

@@ -260,7 +260,7 @@ fn index_id<R, K>(index: Index<R, K>) -> IndexId {
 impl<T: Transaction + ?Sized> Operations for T {}
 
 /// Lends the bytes of a row, built in a buffer that the thread keeps.
-fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> Result<O, Stop>) -> Result<O, Stop> {
+pub(crate) fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> Result<O, Stop>) -> Result<O, Stop> {
     thread_local! {
         static BUFFER: std::cell::Cell<RowBuffer> = const { std::cell::Cell::new(RowBuffer::new()) };
     }

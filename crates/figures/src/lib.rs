@@ -6,6 +6,7 @@
 mod bohm;
 mod cicada;
 mod figure;
+mod lazy;
 mod measure;
 mod page;
 mod plot;
@@ -21,7 +22,7 @@ pub use runner::{Runner, Work};
 use measure::Bench;
 
 /// The papers whose figures can be drawn.
-pub const PAPERS: &[Paper] = &[cicada::PAPER, bohm::PAPER];
+pub const PAPERS: &[Paper] = &[cicada::PAPER, bohm::PAPER, lazy::PAPER];
 
 /// A paper.
 #[derive(Debug)]

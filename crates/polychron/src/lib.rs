@@ -31,23 +31,22 @@
 //! commit ([`Futures`]).
 //!
 //! ```
-//! use polychron::{Comparison, Database, Futures, Operations, Options, Row};
+//! use polychron::{Database, Futures, Operations, Options, Row};
 //! # #[derive(Row)] struct Item { #[key] id: u64, stock: i64 }
 //!
 //! let database = Database::open(Options::default())?;
 //! let items = database.create_table::<Item>()?;
 //! database.transact(|transaction| transaction.insert(&items, &Item { id: 1, stock: 5 }))?;
-//! let taken = database.transact(|transaction| {
+//! let left = database.transact_resolved(|transaction| {
 //!     let stock = transaction.future(&items, 1, Item::STOCK)?;
-//!     let enough = transaction.compare(stock, Comparison::AtLeast, 3)?;
-//!     if !transaction.is_true(enough)? {
-//!         return Ok(false);
+//!     if !transaction.is_true(stock.at_least(3))? {
+//!         return Ok(None);
 //!     }
-//!     let left = transaction.subtract(stock, 3)?;
+//!     let left = stock - 3;
 //!     transaction.set_future(&items, 1, Item::STOCK, left)?;
-//!     Ok(true)
+//!     Ok(Some(left))
 //! })?;
-//! assert!(taken);
+//! assert_eq!(left, Some(2));
 //! # Ok::<(), polychron::Error>(())
 //! ```
 //!
@@ -88,18 +87,20 @@ extern crate self as polychron;
 mod database;
 mod list;
 mod pool;
+mod resolving;
 mod submitting;
 
 pub use database::{Database, Options, Session, TransactionOf};
 pub use list::{DefaultProtocol, PROTOCOLS, ProtocolInfo, ProtocolVisitor, UnknownProtocol, for_protocol};
+pub use polychron_engine::futures::{FutureError, Outcome, Resolved};
 pub use polychron_engine::options::{Retry, Submissions};
 pub use polychron_engine::scan::Comparison;
 pub use polychron_engine::typed::{Mapped, Range};
 pub use polychron_engine::{
-    Abort, Access, Aggregate, ColumnBatch, ColumnValues, ColumnVector, Commit, Common, Declare, Direction, Error,
-    Figure, FigureValue, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Mode, Operations,
-    Procedure, Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Stop, Submission, Table, TableId,
-    Transaction, Versions, Worker,
+    Abort, Access, Aggregate, Becomes, ColumnBatch, ColumnValues, ColumnVector, Commit, Common, Declare, Direction,
+    Error, Figure, FigureValue, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Mode,
+    Operations, Procedure, Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Stop, Submission, Table,
+    TableId, Transaction, Versions, Worker,
 };
 pub use polychron_memory::{MemoryStatistics, Options as MemoryOptions, Pressure};
 pub use polychron_protocols as protocols;

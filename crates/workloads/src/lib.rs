@@ -3,6 +3,7 @@
 mod declare;
 pub mod hotkey;
 pub mod increment;
+pub mod round_trip;
 pub mod run;
 pub mod scan;
 pub mod smallbank;

@@ -6,7 +6,6 @@
 use polychron_base::IndexId;
 use polychron_base::error::Stopped;
 use polychron_base::random::Random;
-use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Error, Futures, Insertion, Interactive, Isolation, Mode, Operations, Protocol, Savepoint, Stop, Table, Transaction,
     Worker,
@@ -76,7 +75,7 @@ fn apply_later<T: Transaction>(t: &mut T, table: &Table<Person>, operation: &Ope
     Ok(match operation {
         Operation::Ask { id, at_least, assumed } => {
             let number = t.future(table, *id, Person::NUMBER)?;
-            let condition = t.compare(number, Comparison::AtLeast, *at_least)?;
+            let condition = number.at_least(*at_least);
             Answer::Flag(match assumed {
                 Some(assumed) => t.is_true_assuming(condition, *assumed)?,
                 None => t.is_true(condition)?,
@@ -85,19 +84,16 @@ fn apply_later<T: Transaction>(t: &mut T, table: &Table<Person>, operation: &Ope
         Operation::AskOrder(left, right) => {
             let left = t.future(table, *left, Person::NUMBER)?;
             let right = t.future(table, *right, Person::NUMBER)?;
-            let condition = t.compare(left, Comparison::Greater, right)?;
-            Answer::Flag(t.is_true(condition)?)
+            Answer::Flag(t.is_true(left.greater_than(right))?)
         }
         Operation::AddLater(id, more) => {
             let number = t.future(table, *id, Person::NUMBER)?;
-            let number = t.add(number, *more)?;
-            t.set_future(table, *id, Person::NUMBER, number)?;
+            t.set_future(table, *id, Person::NUMBER, number + *more)?;
             Answer::Flag(true)
         }
         Operation::NumberLater(from, to) => {
             let number = t.future(table, *from, Person::NUMBER)?;
-            let number = t.add(number, 1)?;
-            t.set_future(table, *to, Person::NUMBER, number)?;
+            t.set_future(table, *to, Person::NUMBER, number + 1)?;
             Answer::Flag(true)
         }
         Operation::TeamLater(from, to) => {
