@@ -41,6 +41,8 @@ const TINY: &[&[&str]] = &[
     &["tpcc", "--scale", "tiny", "--warehouses", "2", "--read-only-percent", "10", "--top-customer-percent", "5"],
     &["tpcc", "--scale", "tiny", "--index", "ordered", "--snapshots", "--batch", "4"],
     &["tpcc", "--scale", "tiny", "--snapshots", "--submit", "1"],
+    &["tpcc", "--scale", "tiny", "--warehouses", "2", "--futures"],
+    &["tpcc", "--scale", "tiny", "--transactions", "np", "--futures", "--round-trip-us", "5"],
 ];
 
 fn tiny_run(workload: &[&str], protocol: &str, json: &Path) -> Output {
