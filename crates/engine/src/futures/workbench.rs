@@ -9,9 +9,12 @@ use std::marker::PhantomData;
 use super::expression::{Expression, Operand, Scalar};
 use crate::lazy::Nodes;
 
-/// Which transaction a future belongs to: a number that the thread gives once. 0 is none.
+/// Which transaction a future belongs to: a thread, and a number that it gives once. 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Scope(u32);
+pub struct Scope {
+    thread: u64,
+    number: u32,
+}
 
 #[derive(Debug)]
 struct Bench {
@@ -27,16 +30,18 @@ polychron_sync::thread_local! {
     static LATEST: Cell<u32> = const { Cell::new(0) };
 }
 polychron_sync::thread_local! {
-    static ATTEMPT: Cell<Scope> = const { Cell::new(Scope(0)) };
+    static ATTEMPT: Cell<Scope> = const { Cell::new(Scope::NONE) };
 }
 
 impl Scope {
+    const NONE: Self = Self { thread: 0, number: 0 };
+
     /// A number that this thread has not given for four thousand million transactions.
     #[inline]
     fn fresh() -> Self {
         LATEST.with(|latest| {
             latest.set(latest.get().checked_add(1).unwrap_or(1));
-            Self(latest.get())
+            Self { thread: polychron_sync::this_thread(), number: latest.get() }
         })
     }
 
@@ -49,9 +54,9 @@ impl Scope {
     /// The scope of what is made of values of both; `None` when they belong to different transactions.
     #[inline]
     pub(super) fn joined(self, other: Self) -> Option<Self> {
-        match (self.0, other.0) {
-            (0, _) => Some(other),
-            (_, 0) => Some(self),
+        match (self, other) {
+            (Self::NONE, _) => Some(other),
+            (_, Self::NONE) => Some(self),
             (one, two) => (one == two).then_some(self),
         }
     }
@@ -153,5 +158,38 @@ impl Drop for Attempt {
     #[inline]
     fn drop(&mut self) {
         ATTEMPT.with(|attempt| attempt.set(self.before));
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_of_transactions_and_threads_differ() {
+        let (one, two) = (Workbench::new(), Workbench::new());
+        assert_ne!(one.scope(), two.scope());
+        let number = one.scope().number;
+        let elsewhere = std::thread::spawn(|| (0..4).map(|_| Workbench::new().scope()).collect::<Vec<_>>());
+        let elsewhere = elsewhere.join().expect("no panic");
+        assert!(elsewhere.iter().any(|scope| scope.number == number) && !elsewhere.contains(&one.scope()));
+        let before = Scope::of_attempt();
+        {
+            let _outer = Attempt::begin();
+            let outer = Scope::of_attempt();
+            drop(Attempt::begin());
+            assert!(Scope::of_attempt() == outer && outer != before);
+        }
+        assert_eq!(Scope::of_attempt(), before);
+    }
+
+    #[test]
+    fn a_bench_is_used_again() {
+        let first = Workbench::new();
+        let old = first.scope();
+        drop(first);
+        assert_eq!(old.value(0), None);
+        let second = Workbench::new();
+        assert!(old.on_bench(|_| ()).is_none() && second.scope().on_bench(|_| ()).is_some());
     }
 }
