@@ -207,6 +207,12 @@ pub fn assumptions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         });
         assert_eq!(done(&mut worker, |t| value(t, &table, 1)), Some(expected));
     }
+    // Who gives up because of a wrong assumption is asked again.
+    let outcome = run(&mut worker, |t| {
+        let value = t.future(&table, 1, Item::VALUE)?;
+        if t.is_true_assuming(value.at_least(1000), true)? { Err(Stop::roll_back()) } else { Ok(()) }
+    });
+    assert!(outcome.is_ok(), "{outcome:?}");
 }
 
 /// Ordinary operations and futures of one row see each other, in their order.

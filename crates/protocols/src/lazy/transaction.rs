@@ -108,8 +108,14 @@ impl<B: Beneath> Commit for LazyTransaction<'_, B> {
         self.inner.commit()
     }
 
-    fn roll_back(self) -> bool {
-        self.inner.roll_back()
+    fn roll_back(mut self) -> bool {
+        // The procedure may give up because of what it was told, which nobody has held for it.
+        let stands = self.arena.told.is_empty()
+            || match self.with_nodes(|this| this.read_all(true)) {
+                Ok(()) => true,
+                Err(stop) => matches!(stop.into_parts(), Stopped::Failed(_)),
+            };
+        self.inner.roll_back() && stands
     }
 }
 
