@@ -2,6 +2,8 @@
 
 mod setups;
 
+// Where the protocols behind virtual calls are compiled.
+use polychron as _;
 use polychron_check::{Setup, conformance};
 use polychron_engine::Protocol;
 use polychron_protocols::hekaton::{self, Hekaton, Level};

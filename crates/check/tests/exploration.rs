@@ -7,7 +7,11 @@ mod setups;
 
 use std::time::Duration;
 
+// Where the protocols behind virtual calls are compiled.
+use polychron as _;
 use polychron_check::Setup;
+#[cfg(shuttle)]
+use polychron_engine::any::AnyProtocol;
 use polychron_protocols::bohm::{self, Bohm};
 use polychron_protocols::cicada::{self, Cicada};
 use polychron_protocols::hekaton::{self, Hekaton};
@@ -88,11 +92,11 @@ macro_rules! explore {
             #[cfg(shuttle)]
             {
                 let schedules = number("POLYCHRON_EXPLORE_SCHEDULES", 100) as usize;
-                let explored = polychron_check::exploration::explore(&$setup, first..first + seeds, schedules);
+                let explored = polychron_check::exploration::explore(&$setup.erased(), first..first + seeds, schedules);
                 eprintln!("{}: {explored} schedules of {seeds} plans", stringify!($name));
             }
             #[cfg(not(shuttle))]
-            polychron_check::exploration::run_freely(&$setup, first..first + 10 * seeds).unwrap();
+            polychron_check::exploration::run_freely(&$setup.erased(), first..first + 10 * seeds).unwrap();
         }
     )*};
 }
@@ -125,7 +129,7 @@ explore! {
 /// The search is not blind: with a step left out it finds what goes wrong. All threads of a schedule run on this one, so the step
 /// is left out in each.
 #[cfg(shuttle)]
-fn finds<P: polychron_engine::Protocol>(setup: &Setup<P>, step: impl polychron_engine::mutations::Named) {
+fn finds(setup: &Setup<AnyProtocol>, step: impl polychron_engine::mutations::Named) {
     let _careless = polychron_engine::mutations::leave_out(step);
     let search = std::panic::AssertUnwindSafe(|| polychron_check::exploration::explore(setup, 0..200, 100));
     let found = std::panic::catch_unwind(search);
@@ -141,7 +145,7 @@ macro_rules! find {
     ($($name:ident: $setup:expr, $step:expr;)*) => {$(
         #[test]
         fn $name() {
-            finds(&$setup, $step);
+            finds(&$setup.erased(), $step);
         }
     )*};
 }
@@ -171,5 +175,5 @@ find! {
 #[cfg(shuttle)]
 #[test]
 fn a_guess_sees_what_changes_below_it() {
-    assert_eq!(polychron_check::exploration::explore(&bohm(|_| ()), 2097..2098, 100), 100);
+    assert_eq!(polychron_check::exploration::explore(&bohm(|_| ()).erased(), 2097..2098, 100), 100);
 }

@@ -220,11 +220,17 @@ pub(crate) struct Common {
 /// The options of a protocol, with those changed that the command line gives.
 pub(crate) fn protocol_options<P: Protocol>(given: &[String]) -> Result<P::Options, String> {
     let mut options = P::Options::default();
-    for text in given {
-        let (name, value) = text.split_once('=').ok_or(format!("--protocol-option {text}: it is NAME=VALUE"))?;
-        P::set_option(&mut options, name, value).map_err(|error| format!("--protocol-option {text}: {error}"))?;
+    for (name, value) in knobs(given)? {
+        P::set_option(&mut options, name, value)
+            .map_err(|error| format!("--protocol-option {name}={value}: {error}"))?;
     }
     Ok(options)
+}
+
+/// Names and values of a protocol's own options.
+pub(crate) fn knobs(given: &[String]) -> Result<Vec<(&str, &str)>, String> {
+    let refusal = |text| format!("--protocol-option {text}: it is NAME=VALUE");
+    given.iter().map(|text| text.split_once('=').ok_or_else(|| refusal(text))).collect()
 }
 
 /// Answers a command line that cannot be parsed: help where it was asked for, otherwise one line.

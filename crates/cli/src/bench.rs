@@ -5,7 +5,7 @@ use std::io::{Seek, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use polychron::{PROTOCOLS, Protocol, ProtocolVisitor, for_protocol};
+use polychron::{Interactive, PROTOCOLS, Protocol, ProtocolVisitor, for_protocol};
 use polychron_engine::Common as Shared;
 use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::Workload;
@@ -110,7 +110,7 @@ pub(crate) struct Run<'a, W: Workload> {
 impl<W: Workload> ProtocolVisitor for Run<'_, W> {
     type Output = Result<Report, Refusal>;
 
-    fn visit<P: Protocol>(self) -> Self::Output {
+    fn visit<P: Protocol<Worker: Interactive>>(self) -> Self::Output {
         let options = protocol_options::<P>(self.protocol_options).map_err(Refusal::Input)?;
         let database = P::open(options, self.shared).map_err(|error| Refusal::Input(error.to_string()))?;
         // A protocol may have fewer slots than were asked for, so whether there are enough shows only here.

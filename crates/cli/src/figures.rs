@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use polychron::{Protocol, ProtocolVisitor, for_protocol};
+use polychron::{Interactive, Protocol, ProtocolVisitor, for_protocol};
 use polychron_engine::Common;
 use polychron_figures::{Drawn, Ended, PAPERS, Paper, Runner, Settings, Work, page};
 use polychron_sync::atomic::AtomicBool;
@@ -28,7 +28,7 @@ struct Options<'a>(&'a [String]);
 impl ProtocolVisitor for Options<'_> {
     type Output = Result<(), String>;
 
-    fn visit<P: Protocol>(self) -> Self::Output {
+    fn visit<P: Protocol<Worker: Interactive>>(self) -> Self::Output {
         protocol_options::<P>(self.0).map(|_| ())
     }
 }

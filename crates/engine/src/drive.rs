@@ -4,7 +4,9 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use polychron_base::error::Stopped;
+use polychron_base::random::Random;
 use polychron_base::{Abort, Error, Stop};
+use polychron_sync::{spin_hint, thread};
 
 use crate::options::Retry;
 use crate::{Commit, Counters, Interactive, Mode, Procedure};
@@ -145,6 +147,33 @@ fn attempt<W: Driven, O>(
     };
     // A procedure that failed on reads which never stood together deserves another try.
     if transaction.roll_back() { Attempt::Failed(failure) } else { Attempt::Conflict }
+}
+
+/// The waits of one worker between the attempts of a transaction, for protocols without a rule of their own.
+#[derive(Debug)]
+pub struct RandomWait {
+    random: Random,
+}
+
+impl RandomWait {
+    /// The waits of worker `worker`, which differ from those of all others.
+    pub fn new(worker: usize) -> Self {
+        Self { random: Random::stream(0xBAC0FF, worker as u64) }
+    }
+
+    /// Waits for a random time below a bound that doubles with each conflict in a row, so that two transactions that
+    /// met once do not meet again in step.
+    pub fn wait(&mut self, attempts: u64, retry: &Retry) {
+        // A spin hint takes some 40 ns on common processors; the bound is a matter of scale, not of precision.
+        let longest = retry.backoff_max_us.saturating_mul(25).max(1);
+        for _ in 0..self.random.below((1u64 << attempts.min(20)).min(longest)) {
+            spin_hint();
+        }
+        if attempts > 8 {
+            // The other side may be waiting for this processor.
+            thread::yield_now();
+        }
+    }
 }
 
 /// The text of a panic, as far as it has one.

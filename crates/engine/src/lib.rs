@@ -11,6 +11,7 @@
 //! `docs/decisions/0002-plug-point.md` walks each of the five designs through these traits.
 
 pub mod aggregate;
+pub mod any;
 pub mod batch;
 pub mod catalog;
 mod distribution;

@@ -91,7 +91,11 @@ mod pool;
 mod submitting;
 
 pub use database::{Database, Options, Session, TransactionOf};
+#[cfg(feature = "any")]
+pub use list::any_protocol;
 pub use list::{DefaultProtocol, PROTOCOLS, ProtocolInfo, ProtocolVisitor, UnknownProtocol, for_protocol};
+#[cfg(feature = "any")]
+pub use polychron_engine::any::{AnyOptions, AnyProtocol};
 pub use polychron_engine::options::{Retry, Submissions};
 pub use polychron_engine::scan::Comparison;
 pub use polychron_engine::typed::{Mapped, Range};

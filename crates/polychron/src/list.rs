@@ -1,6 +1,8 @@
 //! The list of protocols. It stands here once; the command line, the server and the tests go by it.
 
-use polychron_engine::Protocol;
+#[cfg(feature = "any")]
+use polychron_engine::{Error, any::AnyOptions};
+use polychron_engine::{Interactive, Isolation, Protocol};
 
 /// A protocol's name and what it is.
 ///
@@ -14,6 +16,8 @@ pub struct ProtocolInfo {
     pub name: &'static str,
     /// One line: what it is and when to take it.
     pub summary: &'static str,
+    /// What it promises transactions of each other.
+    pub isolation: Isolation,
 }
 
 /// Code that is compiled once for each protocol; see [`for_protocol`].
@@ -21,8 +25,8 @@ pub trait ProtocolVisitor {
     /// What it answers with.
     type Output;
 
-    /// Does its work with the protocol `P`.
-    fn visit<P: Protocol>(self) -> Self::Output;
+    /// Does its work with the protocol `P`. All that are listed can be driven step by step, if only one transaction at a time.
+    fn visit<P: Protocol<Worker: Interactive>>(self) -> Self::Output;
 }
 
 /// There is no protocol of this name.
@@ -49,18 +53,22 @@ macro_rules! protocols {
 
         /// Every protocol there is.
         pub const PROTOCOLS: &[ProtocolInfo] = &[
-            $(ProtocolInfo { name: <$protocol as Protocol>::NAME, summary: <$protocol as Protocol>::SUMMARY }),+
+            $(ProtocolInfo {
+                name: <$protocol as Protocol>::NAME,
+                summary: <$protocol as Protocol>::SUMMARY,
+                isolation: <$protocol as Protocol>::ISOLATION,
+            }),+
         ];
 
         /// Calls the visitor with the protocol of this name: the one place where a name becomes a type.
         ///
         /// ```
-        /// use polychron::{Options, Protocol, ProtocolVisitor, for_protocol};
+        /// use polychron::{Interactive, Options, Protocol, ProtocolVisitor, for_protocol};
         ///
         /// struct CountTables;
         /// impl ProtocolVisitor for CountTables {
         ///     type Output = bool;
-        ///     fn visit<P: Protocol>(self) -> bool {
+        ///     fn visit<P: Protocol<Worker: Interactive>>(self) -> bool {
         ///         let database = P::open(P::Options::default(), Default::default()).unwrap();
         ///         database.find_table("account").is_some()
         ///     }
@@ -80,6 +88,38 @@ macro_rules! protocols {
             Err(UnknownProtocol { name: name.to_owned() })
         }
     };
+}
+
+/// The protocol of this name with these knobs, each a name and a value, for [`polychron_engine::any`]. What it is compiled for is
+/// compiled in this crate, once for all that use it.
+///
+/// ```
+/// use polychron::{AnyProtocol, Protocol, any_protocol};
+///
+/// let database = AnyProtocol::open(any_protocol("cicada", &[("indexes", "multi-version")])?, Default::default())?;
+/// assert!(database.find_table("account").is_none());
+/// assert!(any_protocol("cicada", &[("indices", "many")]).is_err());
+/// assert!(any_protocol("parallel", &[]).is_err());
+/// # Ok::<(), polychron::Error>(())
+/// ```
+///
+/// # Errors
+/// [`polychron_engine::Error::Options`]: there is no protocol of this name, or it has no such knob.
+#[cfg(feature = "any")]
+pub fn any_protocol(name: &str, knobs: &[(&str, &str)]) -> Result<AnyOptions, Error> {
+    struct Erase<'a>(&'a [(&'a str, &'a str)]);
+
+    impl ProtocolVisitor for Erase<'_> {
+        type Output = Result<AnyOptions, Error>;
+
+        fn visit<P: Protocol<Worker: Interactive>>(self) -> Self::Output {
+            let mut options = P::Options::default();
+            self.0.iter().try_for_each(|(name, value)| P::set_option(&mut options, name, value))?;
+            Ok(AnyOptions::of::<P>(options))
+        }
+    }
+
+    for_protocol(name, Erase(knobs)).map_err(|unknown| Error::Options(unknown.to_string()))?
 }
 
 protocols! {
@@ -113,7 +153,7 @@ mod tests {
         struct Name;
         impl ProtocolVisitor for Name {
             type Output = &'static str;
-            fn visit<P: Protocol>(self) -> &'static str {
+            fn visit<P: Protocol<Worker: Interactive>>(self) -> &'static str {
                 P::NAME
             }
         }

@@ -99,7 +99,7 @@ fn every_protocol_takes_submissions() {
     impl ProtocolVisitor for Submit {
         type Output = ();
 
-        fn visit<P: Protocol>(self) {
+        fn visit<P: Protocol<Worker: Interactive>>(self) {
             let (database, accounts) = open::<P>(|_| ());
             let opened: Vec<_> = (0..20).map(|id| database.submit(Open(accounts, id))).collect();
             assert!((0..20).zip(opened).all(|(id, submission)| submission.wait().unwrap() == id));

@@ -225,7 +225,7 @@ fn find_anomaly_among<P: Protocol<Worker: Interactive>>(
 ///
 /// `POLYCHRON_CHECK_SEEDS` sets how many seeds are tried.
 pub fn interleaved<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    if !setup.interleaves || P::ISOLATION != Isolation::Serializable {
+    if !setup.interleaves || setup.isolation != Isolation::Serializable {
         return;
     }
     let seeds = std::env::var("POLYCHRON_CHECK_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(6);

@@ -52,7 +52,7 @@ pub fn one_by_one<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 
 /// Three transactions at a time, step by step in random turns: those that commit have a serial order.
 pub fn interleaved<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    if !setup.interleaves || P::ISOLATION != Isolation::Serializable {
+    if !setup.interleaves || setup.isolation != Isolation::Serializable {
         return;
     }
     for seed in 0..6 {
@@ -104,14 +104,14 @@ pub fn counters<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let values = done(&mut worker, |t| (0..3).map(|id| value(t, &table, id)).collect::<Result<Vec<_>, _>>());
     let [Some(counter), Some(one), Some(two)] = values[..] else { panic!("{values:?}") };
     assert_eq!(counter as u64, THREADS * rounds);
-    if P::ISOLATION == Isolation::Serializable {
+    if setup.isolation == Isolation::Serializable {
         assert!(one >= two, "{one} came before {two}");
     }
 }
 
 /// §3.3.4: a condition over two rows, each of which another transaction changes.
 pub fn conditions_over_two_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    if !setup.interleaves || P::ISOLATION != Isolation::Serializable {
+    if !setup.interleaves || setup.isolation != Isolation::Serializable {
         return;
     }
     for (id, changed) in [(1, 1), (2, 2), (1, 0), (2, 7)] {

@@ -83,7 +83,7 @@ macro_rules! conformance {
             $(
                 #[test]
                 fn $behaviour() {
-                    $crate::conformance::$group::$behaviour(&$setup);
+                    $crate::conformance::$group::$behaviour(&$setup.erased());
                 }
             )*
         }
