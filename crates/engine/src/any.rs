@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
-use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use polychron_base::key::EncodedKey;
@@ -24,10 +23,15 @@ mod object;
 
 use object::{Database, End, Hand, Held, Name, Opened, Reach, Unnamed};
 
-/// Opens databases of the protocol that the options name.
+/// A database of a protocol that its options, or who opened it, chose.
 pub struct AnyProtocol(Box<dyn Database>);
 
 impl AnyProtocol {
+    /// An open database of the protocol `P`.
+    pub fn over<P: Protocol<Worker: Interactive>>(database: &Arc<P>) -> Arc<Self> {
+        Arc::new(Self(Box::new(Opened(Arc::clone(database)))))
+    }
+
     /// The database beneath, if it is one of `P`.
     pub fn database<P: Protocol<Worker: Interactive>>(&self) -> Option<&Arc<P>> {
         let opened = self.0.as_any().downcast_ref::<Opened<P>>();
@@ -106,7 +110,7 @@ impl Protocol for AnyProtocol {
     }
 
     fn worker(self: &Arc<Self>) -> Result<AnyWorker, Error> {
-        Ok(AnyWorker(Kept::Own(self.0.worker()?)))
+        self.0.worker().map(AnyWorker)
     }
 
     fn statistics(&self) -> Statistics {
@@ -123,16 +127,7 @@ impl Protocol for AnyProtocol {
 }
 
 /// A worker of [`AnyProtocol`].
-pub struct AnyWorker(Kept);
-
-enum Kept {
-    Own(Box<dyn Hand>),
-    /// A worker that waits, inside its own `execute_batch_with`, for what it was lent for.
-    Lent(NonNull<dyn Hand>),
-}
-
-// SAFETY: `Hand` requires `Send`, and what is lent is borrowed exclusively for as long as it is lent.
-unsafe impl Send for Kept {}
+pub struct AnyWorker(Box<dyn Hand>);
 
 impl fmt::Debug for AnyWorker {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,70 +135,31 @@ impl fmt::Debug for AnyWorker {
     }
 }
 
-impl AnyWorker {
-    fn hand(&mut self) -> &mut dyn Hand {
-        match &mut self.0 {
-            Kept::Own(hand) => &mut **hand,
-            // SAFETY: `lend` made the pointer from an exclusive reference that outlives this worker.
-            Kept::Lent(hand) => unsafe { hand.as_mut() },
-        }
-    }
-
-    fn look(&self) -> &dyn Hand {
-        match &self.0 {
-            Kept::Own(hand) => &**hand,
-            // SAFETY: as in `hand`.
-            Kept::Lent(hand) => unsafe { hand.as_ref() },
-        }
-    }
-
-    /// Calls `use_it` with a worker that reaches `hand`.
-    fn lend(hand: &mut (dyn Hand + 'static), use_it: impl FnOnce(&mut Self)) {
-        let mut lent = Self(Kept::Lent(NonNull::from(hand)));
-        use_it(&mut lent);
-    }
-}
-
 impl Worker for AnyWorker {
     fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
         let output = Mutex::new(None);
-        self.hand().execute(&mut Held { procedure, output: &output })?;
+        self.0.execute(&mut Held { procedure, output: &output })?;
         Ok(taken(&output))
     }
 
+    // `execute_batch_with` is the default, one type after the other: what it calls has to get this worker.
     fn execute_batch<P: Procedure>(
         &mut self,
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
     ) {
-        Worker::execute_batch_with(self, procedures, done, |_| ());
-    }
-
-    fn execute_batch_with<P: Procedure>(
-        &mut self,
-        procedures: &mut [P],
-        done: &mut impl FnMut(usize, Result<P::Output, Error>),
-        others: impl FnOnce(&mut Self),
-    ) {
         let outputs: Vec<_> = procedures.iter().map(|_| Mutex::new(None)).collect();
-        let mut held: Vec<_> =
-            procedures.iter_mut().zip(&outputs).map(|(procedure, output)| Held { procedure, output }).collect();
+        let held = procedures.iter_mut().zip(&outputs).map(|(procedure, output)| Held { procedure, output });
+        let mut held: Vec<_> = held.collect();
         let mut unnamed: Vec<_> = held.iter_mut().map(|held| Unnamed(held)).collect();
-        let mut others = Some(others);
-        self.hand().execute_batch_with(
-            &mut unnamed,
-            &mut |position, outcome| done(position, outcome.map(|()| taken(&outputs[position]))),
-            &mut |hand| {
-                if let Some(others) = others.take() {
-                    Self::lend(hand, others);
-                }
-            },
-        );
+        self.0.execute_batch(&mut unnamed, &mut |position, outcome| {
+            done(position, outcome.map(|()| taken(&outputs[position])));
+        });
     }
 
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
         let output = Mutex::new(None);
-        self.hand().snapshot(&mut Held { procedure, output: &output })?;
+        self.0.snapshot(&mut Held { procedure, output: &output })?;
         Ok(taken(&output))
     }
 
@@ -215,16 +171,16 @@ impl Worker for AnyWorker {
         mut read: impl FnMut(Option<RowRef<'_>>) -> O + Send,
     ) -> Result<O, Error> {
         let mut output = None;
-        with_bytes(key, |key| self.hand().read_one(table, key, projection, &mut |row| output = Some(read(row))))?;
+        with_bytes(key, |key| self.0.read_one(table, key, projection, &mut |row| output = Some(read(row))))?;
         Ok(output.expect("a read that succeeds has looked at the row"))
     }
 
     fn counters(&self) -> &Counters {
-        self.look().counters()
+        self.0.counters()
     }
 
     fn tidy_up(&mut self) {
-        self.hand().tidy_up();
+        self.0.tidy_up();
     }
 }
 
@@ -238,19 +194,19 @@ impl Interactive for AnyWorker {
     type Transaction<'w> = AnyTransaction<'w>;
 
     fn begin(&mut self, mode: Mode) -> Result<AnyTransaction<'_>, Error> {
-        Ok(Erased(self.hand().begin(mode)?))
+        Ok(Erased(self.0.begin(mode)?))
     }
 
     fn last_abort(&self) -> Option<Abort> {
-        self.look().last_abort()
+        self.0.last_abort()
     }
 
     fn back_off(&mut self, attempts: u64) {
-        self.hand().back_off(attempts);
+        self.0.back_off(attempts);
     }
 
     fn retry(&self) -> &options::Retry {
-        self.look().retry()
+        self.0.retry()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Measuring the points of a figure.
 
-use polychron_engine::{Common, Protocol};
+use polychron_engine::{Common, Interactive, Protocol};
 use polychron_protocols::cicada::{self, Cicada};
 use polychron_protocols::maflingo::{self, Maflingo};
 use polychron_sync::atomic::{AtomicBool, Ordering};
@@ -108,7 +108,7 @@ impl Bench<'_> {
         measure(&Bench { settings: &settings, ..*self })
     }
 
-    fn run_on<P: Protocol, W: Workload>(
+    fn run_on<P: Protocol<Worker: Interactive>, W: Workload>(
         &self,
         protocol: P::Options,
         options: &W::Options,

@@ -87,12 +87,7 @@ impl<P: Protocol<Worker: Interactive>> Database for Opened<P> {
 /// [`Worker`] and [`Interactive`].
 pub(super) trait Hand: Send {
     fn execute(&mut self, procedure: &mut dyn Run) -> Result<(), Error>;
-    fn execute_batch_with(
-        &mut self,
-        procedures: &mut [Unnamed<'_>],
-        done: &mut dyn FnMut(usize, Result<(), Error>),
-        others: &mut dyn FnMut(&mut (dyn Hand + 'static)),
-    );
+    fn execute_batch(&mut self, procedures: &mut [Unnamed<'_>], done: &mut dyn FnMut(usize, Result<(), Error>));
     fn snapshot(&mut self, procedure: &mut dyn Run) -> Result<(), Error>;
     fn read_one(
         &mut self,
@@ -114,15 +109,8 @@ impl<W: Interactive + 'static> Hand for W {
         Worker::execute(self, &mut Unnamed(procedure))
     }
 
-    fn execute_batch_with(
-        &mut self,
-        procedures: &mut [Unnamed<'_>],
-        done: &mut dyn FnMut(usize, Result<(), Error>),
-        others: &mut dyn FnMut(&mut (dyn Hand + 'static)),
-    ) {
-        Worker::execute_batch_with(self, procedures, &mut |position, outcome| done(position, outcome), |worker| {
-            others(worker);
-        });
+    fn execute_batch(&mut self, procedures: &mut [Unnamed<'_>], done: &mut dyn FnMut(usize, Result<(), Error>)) {
+        Worker::execute_batch(self, procedures, &mut |position, outcome| done(position, outcome));
     }
 
     fn snapshot(&mut self, procedure: &mut dyn Run) -> Result<(), Error> {

@@ -8,9 +8,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
+use polychron_engine::options::Retry;
 use polychron_engine::{
-    Access, Common, Counters, Declare, Error, IndexDefinition, IndexId, Insertion, Procedure, Projection, Protocol,
-    RowMut, RowRef, Savepoint, Scan, Statistics, Stop, TableDefinition, TableId, Transaction, Worker,
+    Abort, Access, Common, Counters, Declare, Error, IndexDefinition, IndexId, Insertion, Interactive, Mode, Procedure,
+    Projection, Protocol, RowMut, RowRef, Savepoint, Scan, Statistics, Stop, TableDefinition, TableId, Transaction,
+    Worker,
 };
 use polychron_memory::Memory;
 use polychron_protocols::serial::{Options, Serial, SerialWorker};
@@ -220,6 +222,27 @@ impl Worker for WitnessWorker {
 
     fn counters(&self) -> &Counters {
         self.0.counters()
+    }
+}
+
+/// Of transactions that are driven step by step nothing is declared, so nothing is watched.
+impl Interactive for WitnessWorker {
+    type Transaction<'w> = <SerialWorker as Interactive>::Transaction<'w>;
+
+    fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
+        self.0.begin(mode)
+    }
+
+    fn last_abort(&self) -> Option<Abort> {
+        self.0.last_abort()
+    }
+
+    fn back_off(&mut self, attempts: u64) {
+        self.0.back_off(attempts);
+    }
+
+    fn retry(&self) -> &Retry {
+        self.0.retry()
     }
 }
 
