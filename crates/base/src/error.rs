@@ -169,6 +169,26 @@ pub enum Error {
         /// The unique index that holds the key already.
         index: IndexId,
     },
+    /// A foreign key of a row leads to no row.
+    #[error("{table} refers to key {key} of {parent}, where there is none")]
+    NoParent {
+        /// The table of the row.
+        table: TableId,
+        /// The table that its foreign key leads to.
+        parent: TableId,
+        /// The parent's primary key.
+        key: KeyPreview,
+    },
+    /// A row that foreign keys of other rows lead to cannot go.
+    #[error("{child} refers to key {key} of {table}")]
+    HasChildren {
+        /// The table of the row.
+        table: TableId,
+        /// The table of a row that refers to it.
+        child: TableId,
+        /// The row's primary key.
+        key: KeyPreview,
+    },
     /// The memory limit is reached.
     #[error("out of memory: {requested} bytes were asked for")]
     OutOfMemory {

@@ -37,6 +37,8 @@ struct Plan {
     ticks: usize,
     /// Whether the threads submit their transactions, all of them at once.
     submits: bool,
+    /// Whether snapshots ask for the columns, too.
+    by_columns: bool,
 }
 
 /// What one thread does.
@@ -70,27 +72,34 @@ enum Says {
 }
 
 impl Plan {
-    /// Every fourth plan has futures.
+    /// Every fourth plan has futures, and every fourth one asks about columns.
     fn draw(seed: u64) -> Self {
         let mut random = Random::stream(21, seed);
         let futures = seed % 4 == 3;
+        let draw = match seed % 4 {
+            2 => Operation::draw_of_columns,
+            3 => Operation::draw_of_futures,
+            _ => Operation::draw,
+        };
         let rows = (0..KEYS).filter(|_| futures || random.below(2) == 0).map(|id| person(id, 1, id as u32)).collect();
-        let threads = (0..random.range_inclusive(2, 3)).map(|_| Client::draw(&mut random, futures)).collect();
+        let threads = (0..random.range_inclusive(2, 3)).map(|_| Client::draw(&mut random, draw)).collect();
         let (snapshots, ticks) = (random.below(3) as usize, random.below(3) as usize);
-        Self { rows, threads, snapshots, ticks, submits: random.below(4) == 0 }
+        Self { rows, threads, snapshots, ticks, submits: random.below(4) == 0, by_columns: seed % 4 == 2 }
     }
 }
 
+/// Draws an operation over so many keys.
+type Draw = fn(&mut Random, u64) -> Operation;
+
 impl Client {
-    fn draw(random: &mut Random, futures: bool) -> Self {
-        let transactions = (0..random.range_inclusive(1, 2)).map(|_| Planned::draw(random, futures)).collect();
+    fn draw(random: &mut Random, draw: Draw) -> Self {
+        let transactions = (0..random.range_inclusive(1, 2)).map(|_| Planned::draw(random, draw)).collect();
         Self { transactions, together: random.below(2) == 0 }
     }
 }
 
 impl Planned {
-    fn draw(random: &mut Random, futures: bool) -> Self {
-        let draw = if futures { Operation::draw_of_futures } else { Operation::draw };
+    fn draw(random: &mut Random, draw: Draw) -> Self {
         let operations = (0..random.range_inclusive(1, 4)).map(|_| draw(random, KEYS)).collect();
         let says = match random.below(6) {
             0 | 1 => Says::Keys,
@@ -226,15 +235,20 @@ impl Client {
 
 const EVERYTHING: Operation = Operation::Scan { from: 0, to: u64::MAX, backward: false, limit: usize::MAX };
 
-/// All rows as a snapshot sees them, by the primary key and by team.
-fn snapshot<W: Worker>(worker: &mut W, table: Table<Person>) -> Vec<Person> {
+/// All rows as a snapshot sees them, by the primary key and by team, and as columns.
+fn snapshot<W: Worker>(worker: &mut W, table: Table<Person>, by_columns: bool) -> Vec<Person> {
     let mut operations = vec![EVERYTHING];
+    operations.extend(by_columns.then_some(Operation::Columns { team: None }));
     operations.extend((0..3).map(|team| Operation::ByTeam { team, backward: false, limit: usize::MAX }));
     let plan = Planned { operations, ..Planned::default() };
     let trace = worker.snapshot(&mut Script::new(table, &plan)).expect("a snapshot neither conflicts nor fails");
-    let mut answers = trace.into_iter().map(|(_, answer)| rows_of(answer));
-    let rows = answers.next().expect("the scan was answered");
-    let mut by_team: Vec<Person> = answers.flatten().collect();
+    let mut answers = trace.into_iter().map(|(_, answer)| answer);
+    let rows = rows_of(answers.next().expect("the scan was answered"));
+    if by_columns {
+        let numbers = rows.iter().map(|row| (row.id, row.team, row.code, row.number)).collect();
+        assert_eq!(answers.next(), Some(Answer::Columns(numbers)), "one snapshot, two states");
+    }
+    let mut by_team: Vec<Person> = answers.flat_map(rows_of).collect();
     by_team.sort_by_key(|row| row.id);
     assert_eq!(rows, by_team, "one snapshot, two states");
     rows
@@ -258,7 +272,7 @@ fn open<P: Protocol>(setup: &Setup<P>, plan: &Plan) -> (Arc<P>, P::Worker, Table
     execute(&mut worker, table, &rows).expect("nobody is there to conflict with");
     setup.pass(&database, 2);
     // A snapshot may be a moment old.
-    while snapshot(&mut worker, table) != plan.rows {
+    while snapshot(&mut worker, table, plan.by_columns) != plan.rows {
         thread::yield_now();
     }
     (database, worker, table)
@@ -285,7 +299,7 @@ fn run<P: Protocol>(setup: &Setup<P>, plan: &Arc<Plan>) -> Result<(), String> {
         let (database, setup, ticks) = (Arc::clone(&database), setup.clone(), plan.ticks);
         thread::spawn(move || setup.pass(&database, ticks))
     };
-    let snapshots: Vec<_> = (0..plan.snapshots).map(|_| snapshot(&mut worker, table)).collect();
+    let snapshots: Vec<_> = (0..plan.snapshots).map(|_| snapshot(&mut worker, table, plan.by_columns)).collect();
     let threads: Vec<Vec<Trace>> =
         running.into_iter().flat_map(|thread| thread.join().expect("a thread ends well")).collect();
     clock.join().expect("time passes");

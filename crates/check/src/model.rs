@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use polychron_base::IndexId;
 use polychron_base::random::Random;
+use polychron_engine::Aggregate;
+use polychron_schema::Value;
 
 use crate::conformance::differential::BY_CODE;
 use crate::rows::Person;
@@ -31,6 +33,15 @@ pub(crate) enum Operation {
         limit: usize,
     },
     ByCode(Option<u32>),
+    /// The numbers of all rows, or of a team's, column by column.
+    Columns {
+        team: Option<u16>,
+    },
+    /// An answer over them.
+    Total {
+        team: Option<u16>,
+        wanted: Aggregate,
+    },
     /// So many keys will be asked for.
     Prefetch(u64, u64),
     Savepoint,
@@ -53,11 +64,17 @@ pub(crate) enum Operation {
     Resolve(u64),
 }
 
+/// Id, team, code and number of a row.
+pub(crate) type Numbers = (u64, u16, Option<u32>, i64);
+
 /// What an operation answers.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
     Row(Option<Person>),
     Rows(Vec<Person>),
+    /// In the order of the ids.
+    Columns(Vec<Numbers>),
+    Value(Value),
     Flag(bool),
     Number(i64),
     Duplicate(IndexId),
@@ -95,6 +112,24 @@ impl Operation {
 }
 
 impl Operation {
+    /// As [`Operation::draw`], with questions about columns in place of every other prefetch.
+    pub(crate) fn draw_of_columns(random: &mut Random, keys: u64) -> Self {
+        let (id, number) = match Self::draw(random, keys) {
+            Self::Prefetch(id, number) => (id, number),
+            other => return other,
+        };
+        let team = Some(((id + number) % 4) as u16).filter(|team| *team < 3);
+        let (code, amount) = (Person::CODE.index.into(), Person::NUMBER.index.into());
+        let wanted = [Aggregate::Rows, Aggregate::Sum(amount), Aggregate::Min(code)];
+        let others = [Aggregate::Count(code), Aggregate::Sum(amount), Aggregate::Max(amount)];
+        match number {
+            1 => Self::Columns { team },
+            3 => Self::Total { team, wanted: wanted[(id % 3) as usize] },
+            5 => Self::Total { team, wanted: others[(id % 3) as usize] },
+            _ => Self::Prefetch(id, number),
+        }
+    }
+
     /// A random operation, with futures above all, over keys that are all there.
     pub(crate) fn draw_of_futures(random: &mut Random, keys: u64) -> Self {
         let (id, other) = (random.below(keys), random.below(keys));
@@ -158,6 +193,24 @@ impl Model {
         self.put(row)
     }
 
+    /// The rows of a team, or all.
+    fn of_team(&self, team: Option<u16>) -> impl Iterator<Item = &Person> {
+        self.rows.values().filter(move |row| team.is_none_or(|team| row.team == team))
+    }
+
+    fn total(&self, team: Option<u16>, wanted: Aggregate) -> Value {
+        let rows = || self.of_team(team);
+        let codes = || rows().filter_map(|row| row.code);
+        match wanted {
+            Aggregate::Rows => Value::Unsigned(rows().count() as u64),
+            Aggregate::Count(_) => Value::Unsigned(codes().count() as u64),
+            Aggregate::Sum(_) if rows().next().is_none() => Value::Null,
+            Aggregate::Sum(_) => Value::Integer(rows().map(|row| row.number).sum()),
+            Aggregate::Min(_) => codes().min().map_or(Value::Null, |code| Value::Unsigned(code.into())),
+            Aggregate::Max(_) => rows().map(|row| row.number).max().map_or(Value::Null, Value::Integer),
+        }
+    }
+
     /// A row that is there.
     fn row(&self, id: u64) -> &Person {
         self.rows.get(&id).expect("the rows that futures are of are always there")
@@ -190,6 +243,10 @@ impl Model {
                 let rows: Vec<_> = self.rows.values().filter(|row| row.code == *code).collect();
                 Self::visit(rows.into_iter(), false, usize::MAX)
             }
+            Operation::Columns { team } => {
+                Answer::Columns(self.of_team(*team).map(|row| (row.id, row.team, row.code, row.number)).collect())
+            }
+            Operation::Total { team, wanted } => Answer::Value(self.total(*team, *wanted)),
             Operation::Prefetch(..) => Answer::Flag(true),
             Operation::Ask { id, at_least, .. } => Answer::Flag(self.row(*id).number >= *at_least),
             Operation::AskOrder(left, right) => Answer::Flag(self.row(*left).number > self.row(*right).number),

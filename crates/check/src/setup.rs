@@ -1,22 +1,30 @@
 //! How a protocol is opened for the tests, and what they do with it most often.
 
+use std::fmt;
 use std::sync::Arc;
 
 use polychron_base::{Error, Stop};
-use polychron_engine::{Common, Interactive, Mode, Operations, Protocol, Row, Table, drive};
+use polychron_engine::any::{AnyOptions, AnyProtocol};
+use polychron_engine::{Common, Interactive, Isolation, Mode, Operations, Protocol, Row, Table, drive};
 
 use crate::party::Party;
 use crate::rows::{Item, Person};
 
+/// Lets time pass in a database.
+type Tick<P> = Arc<dyn Fn(&Arc<P>) + Send + Sync>;
+
 /// How a protocol is tested.
-#[derive(Debug)]
 pub struct Setup<P: Protocol> {
     /// The protocol's options. Clocks should stand still where [`Setup::tick`] can move them.
     pub options: P::Options,
     /// The common options.
     pub common: Common,
+    /// The protocol's name.
+    pub name: &'static str,
+    /// What it promises.
+    pub isolation: Isolation,
     /// Lets time pass and background work be done, once.
-    pub tick: fn(&Arc<P>),
+    pub tick: Tick<P>,
     /// Whether two transactions can be open at the same time in one thread. Where they cannot, tests that need it pass
     /// without having shown anything.
     pub interleaves: bool,
@@ -35,9 +43,19 @@ pub struct Setup<P: Protocol> {
     pub strict: bool,
 }
 
+impl<P: Protocol> fmt::Debug for Setup<P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Setup")
+            .field("name", &self.name)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<P: Protocol> Clone for Setup<P> {
     fn clone(&self) -> Self {
-        Self { options: self.options.clone(), common: self.common.clone(), ..*self }
+        Self { options: self.options.clone(), common: self.common.clone(), tick: Arc::clone(&self.tick), ..*self }
     }
 }
 
@@ -57,7 +75,9 @@ impl<P: Protocol> Setup<P> {
         Self {
             options,
             common,
-            tick,
+            name: P::NAME,
+            isolation: P::ISOLATION,
+            tick: Arc::new(tick),
             interleaves: true,
             measures_memory: true,
             maintains_by_clock: false,
@@ -70,6 +90,27 @@ impl<P: Protocol> Setup<P> {
     /// The same for a protocol that runs one transaction at a time, or does not use the engine's memory for rows.
     pub fn alone(self) -> Self {
         Self { interleaves: false, measures_memory: false, ..self }
+    }
+
+    /// The same test of the same protocol behind virtual calls: what it runs is compiled once, and not once for each protocol.
+    pub fn erased(self) -> Setup<AnyProtocol>
+    where
+        P::Worker: Interactive,
+    {
+        let tick = self.tick;
+        Setup {
+            options: AnyOptions::by_hand::<P>(self.options),
+            common: self.common,
+            name: self.name,
+            isolation: self.isolation,
+            tick: Arc::new(move |any| tick(any.database().expect("the options open this protocol"))),
+            interleaves: self.interleaves,
+            measures_memory: self.measures_memory,
+            maintains_by_clock: self.maintains_by_clock,
+            kept_places_bytes: self.kept_places_bytes,
+            snapshots_lock: self.snapshots_lock,
+            strict: self.strict,
+        }
     }
 
     /// Opens an empty database.

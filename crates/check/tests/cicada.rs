@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+// Where the protocols behind virtual calls are compiled.
+use polychron as _;
 use polychron_check::conformance::{differential, phantoms};
 use polychron_check::{Setup, conformance};
 use polychron_engine::mutations::leave_out;
@@ -76,7 +78,7 @@ conformance!(
 /// A deletion takes the free place in its record's head.
 #[test]
 fn deletions_need_no_memory() {
-    polychron_check::conformance::limits::deletions_without_any_memory(&cicada());
+    polychron_check::conformance::limits::deletions_without_any_memory(&cicada().erased());
 }
 
 /// What threads do while the horizons move by themselves.
@@ -88,7 +90,7 @@ macro_rules! running {
 
             #[test]
             fn stress() {
-                let setup = with($change);
+                let setup = with($change).erased();
                 stress::bank(&setup);
                 stress::audited_by_snapshots(&setup);
                 stress::counters(&setup);
@@ -98,7 +100,7 @@ macro_rules! running {
 
             #[test]
             fn snapshots() {
-                let setup = with($change);
+                let setup = with($change).erased();
                 snapshots::are_consistent_under_writers(&setup);
                 snapshots::many_at_once(&setup);
                 snapshots::keep_deleted_rows(&setup);
@@ -108,7 +110,7 @@ macro_rules! running {
 
             #[test]
             fn interleavings() {
-                let setup = with($change);
+                let setup = with($change).erased();
                 differential::interleaved(&setup);
                 anomalies::read_only_anomaly_with_a_snapshot(&setup);
             }
@@ -142,6 +144,7 @@ fn is_needed_of_versions(step: Step) -> bool {
         // These would find most of what the step is for before it comes to it.
         (options.check_early, options.write_latest_only) = (false, false);
     });
+    let careless = careless.erased();
     let _without = leave_out(step);
     (0..30).any(|seed| differential::find_anomaly(&careless, seed, 400).is_some())
 }
@@ -162,5 +165,5 @@ fn versioned_nodes_need_the_validation_and_nothing_else() {
 #[test]
 fn versioned_absent_key_in_a_hash_table() {
     let _careless = leave_out(Step::NodesOfMisses);
-    assert!(phantoms::commits_absent_key_in_a_hash_table(&versioned()), "it is refused for another reason");
+    assert!(phantoms::commits_absent_key_in_a_hash_table(&versioned().erased()), "it is refused for another reason");
 }

@@ -2,6 +2,8 @@
 
 mod setups;
 
+// Where the protocols behind virtual calls are compiled.
+use polychron as _;
 use polychron_check::{Setup, conformance};
 use polychron_engine::Protocol;
 use polychron_protocols::hekaton::{self, Hekaton, Level};
@@ -82,5 +84,21 @@ conformance!(locking_wound_wait, locking::<WoundWait>());
 conformance!(lazy_occ, lazy_occ::<AtCommit>());
 conformance!(occ, lazy_occ::<AtOnce>());
 conformance!(lazy_2pl, lazy_2pl());
+
+/// What the layer of futures asks of Cicada; the rest is Cicada's, and the layer's over other protocols.
+mod lazy_cicada {
+    use polychron_check::conformance;
+
+    use super::setups::lazy_cicada;
+
+    conformance!(@group lazy_cicada(), futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
+        long_chains, assumptions, beside_ordinary_operations);
+    conformance!(@group lazy_cicada(), future_rows: keys, refusals, numbers, choices, foreign);
+    conformance!(@group lazy_cicada(), differential: one_by_one, interleaved);
+    conformance!(@group lazy_cicada(), histories: in_turns, on_threads);
+    conformance!(@group lazy_cicada(), changes: new_index_on_a_full_table, new_index_under_writers,
+        new_index_under_an_older_transaction);
+    conformance!(@group lazy_cicada(), stress: bank, counters);
+}
 
 conformance!(bohm, bohm());

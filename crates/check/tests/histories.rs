@@ -2,10 +2,13 @@
 
 mod setups;
 
+// Where the protocols behind virtual calls are compiled.
+use polychron as _;
 use polychron_check::Setup;
 use polychron_check::checker::{Anomaly, Explanation};
 use polychron_check::conformance::histories;
 use polychron_check::history::{find_anomaly, find_skew};
+use polychron_engine::any::AnyProtocol;
 use polychron_protocols::hekaton::{self, Hekaton};
 use polychron_protocols::hyper::{self, Hyper};
 use polychron_protocols::key_value::KeyValue;
@@ -18,25 +21,22 @@ fn partitioned_store() -> Setup<PartitionedStore> {
 
 #[test]
 fn partitioned_store_in_turns() {
-    histories::in_turns(&partitioned_store());
+    histories::in_turns(&partitioned_store().erased());
 }
 
 #[test]
 fn partitioned_store_on_threads() {
-    histories::on_threads(&partitioned_store());
+    histories::on_threads(&partitioned_store().erased());
 }
 
 /// Anomalies that one of many seeds shows.
-fn anomalies<P: polychron_engine::Protocol<Worker: polychron_engine::Interactive>>(
-    setup: &Setup<P>,
-    seeds: u64,
-) -> Vec<Explanation> {
+fn anomalies(setup: &Setup<AnyProtocol>, seeds: u64) -> Vec<Explanation> {
     (0..seeds).filter_map(|seed| find_anomaly(setup, seed, 240)).collect()
 }
 
 #[test]
 fn a_store_without_transactions_is_found_out() {
-    let found = anomalies(&Setup::<KeyValue>::new(Default::default(), |_| ()), 10);
+    let found = anomalies(&Setup::<KeyValue>::new(Default::default(), |_| ()).erased(), 10);
     assert_eq!(found.len(), 10, "every seed shows it");
 }
 
@@ -44,8 +44,24 @@ fn a_store_without_transactions_is_found_out() {
 #[test]
 fn phantoms_are_found() {
     let _careless = polychron_engine::mutations::leave_out(polychron_protocols::maflingo::Step::CompareNodes);
-    let found = anomalies(&setups::maflingo::<LocalTid>(), 10);
+    let found = anomalies(&setups::maflingo::<LocalTid>().erased(), 10);
     assert!(found.iter().any(|it| it.anomaly == Anomaly::G2), "{found:?}");
+}
+
+/// Condition locks that nobody looks at, conditions that are not held, and conditions that are not looked at again.
+#[test]
+fn conditions_that_change_are_found() {
+    use polychron_protocols::{lazy, locking};
+    fn shows<P: polychron_engine::Protocol<Worker: polychron_engine::Interactive>>(setup: &Setup<P>) -> bool {
+        let is_of_a_condition = |it: Explanation| it.story.iter().any(|line| line.contains("was told that"));
+        (0..20).any(|seed| find_anomaly(setup, seed, 240).is_some_and(is_of_a_condition))
+    }
+    for step in [locking::Step::RespectConditions, locking::Step::HoldConditions] {
+        let _careless = polychron_engine::mutations::leave_out(step);
+        assert!(shows(&setups::lazy_2pl()), "{step:?}");
+    }
+    let _careless = polychron_engine::mutations::leave_out(lazy::Step::CheckConditions);
+    assert!(shows(&setups::lazy_occ::<lazy::AtCommit>()));
 }
 
 fn snapshot_isolation() -> Setup<Hekaton<hekaton::Snapshot>> {
@@ -61,7 +77,7 @@ fn hyper_snapshot() -> Setup<Hyper<hyper::Snapshot>> {
 }
 
 /// Snapshot isolation shows write skew and phantoms, and nothing that it does not allow.
-fn shows_write_skew_alone<P: polychron_engine::Protocol<Worker: polychron_engine::Interactive>>(setup: &Setup<P>) {
+fn shows_write_skew_alone(setup: &Setup<AnyProtocol>) {
     let skews: Vec<_> = (0..6).filter_map(|seed| find_skew(setup, seed, 240)).collect();
     assert!(skews.iter().all(|it| matches!(it.anomaly, Anomaly::G2Item | Anomaly::G2)), "{skews:?}");
     assert!(skews.iter().any(|it| it.anomaly == Anomaly::G2Item), "{skews:?}");
@@ -71,18 +87,18 @@ fn shows_write_skew_alone<P: polychron_engine::Protocol<Worker: polychron_engine
 
 #[test]
 fn snapshot_isolation_shows_write_skew_alone() {
-    shows_write_skew_alone(&snapshot_isolation());
+    shows_write_skew_alone(&snapshot_isolation().erased());
 }
 
 #[test]
 fn hyper_snapshot_shows_write_skew_alone() {
-    shows_write_skew_alone(&hyper_snapshot());
+    shows_write_skew_alone(&hyper_snapshot().erased());
 }
 
 /// The same where the later of two writers goes on: updates are lost, in one form or another.
 #[test]
 fn rows_that_are_overwritten_under_snapshot_isolation_are_found() {
     let _careless = polychron_engine::mutations::leave_out(hekaton::Step::RefuseOverwritten);
-    let found = anomalies(&snapshot_isolation(), 6);
+    let found = anomalies(&snapshot_isolation().erased(), 6);
     assert!(found.iter().any(|it| it.anomaly < Anomaly::G2Item), "{found:?}");
 }

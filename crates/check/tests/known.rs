@@ -2,26 +2,29 @@
 
 mod setups;
 
+// Where the protocols behind virtual calls are compiled.
+use polychron as _;
 use polychron_check::Setup;
 use polychron_check::conformance::{changes, secondaries};
 use polychron_protocols::key_value::KeyValue;
 use polychron_protocols::maflingo::LocalTid;
+use polychron_protocols::serial::Serial;
 
 use setups::maflingo;
 
 #[test]
 fn unique_text() {
-    secondaries::unique_text(&maflingo::<LocalTid>());
+    secondaries::unique_text(&maflingo::<LocalTid>().erased());
 }
 
 #[test]
 fn shared_hash_look_up_in_serial() {
-    let setup = Setup::new(polychron_protocols::serial::Options::default(), |_| ()).alone();
-    secondaries::shared_hash_look_up::<polychron_protocols::serial::Serial>(&setup);
+    let setup = Setup::<Serial>::new(Default::default(), |_| ()).alone();
+    secondaries::shared_hash_look_up(&setup.erased());
 }
 
 #[test]
 fn new_index_under_an_older_procedure_of_key_value() {
     let options = polychron_protocols::key_value::Options::default();
-    changes::new_index_under_an_older_transaction(&Setup::<KeyValue>::new(options, |_| ()));
+    changes::new_index_under_an_older_transaction(&Setup::<KeyValue>::new(options, |_| ()).erased());
 }

@@ -4,6 +4,8 @@ mod setups;
 
 use std::sync::{Arc, Mutex};
 
+// Where the protocols behind virtual calls are compiled.
+use polychron as _;
 use polychron_check::conformance::{differential, phantoms};
 use polychron_engine::mutations::leave_out;
 use polychron_engine::redo::{Change, ExtendedTimestamp, Redo};
@@ -18,7 +20,7 @@ macro_rules! needs_the_node_set {
         #[test]
         fn $test() {
             let _careless = leave_out(Step::CompareNodes);
-            assert!(phantoms::$scenario(&maflingo::<LocalTid>()), "the scenario is refused for another reason, so it shows nothing");
+            assert!(phantoms::$scenario(&maflingo::<LocalTid>().erased()), "the scenario is refused for another reason, so it shows nothing");
         }
     )*};
 }
@@ -44,7 +46,7 @@ needs_the_node_set! {
 #[test]
 fn random_interleavings_need_the_node_set() {
     let _careless = leave_out(Step::CompareNodes);
-    let found = (0..20).any(|seed| differential::find_anomaly(&maflingo::<LocalTid>(), seed, 400).is_some());
+    let found = (0..20).any(|seed| differential::find_anomaly(&maflingo::<LocalTid>().erased(), seed, 400).is_some());
     assert!(found, "the search is blind");
 }
 
@@ -130,7 +132,7 @@ fn the_log_holds_every_change() {
 /// A hash index that several rows share a value of is looked up by equality, too.
 #[test]
 fn shared_hash_look_up() {
-    polychron_check::conformance::secondaries::shared_hash_look_up(&maflingo::<LocalTid>());
+    polychron_check::conformance::secondaries::shared_hash_look_up(&maflingo::<LocalTid>().erased());
 }
 
 /// While a read-write transaction stays open nothing that was retired is freed; but rows that are updated on and on leave

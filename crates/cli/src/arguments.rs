@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use polychron::{DefaultProtocol, Protocol, Submissions};
 use polychron_workloads::hotkey::{AssertOptions, HotOptions};
 use polychron_workloads::increment::IncrementOptions;
+use polychron_workloads::modify::ModifyOptions;
 use polychron_workloads::scan::ScanOptions;
 use polychron_workloads::smallbank::SmallBankOptions;
 use polychron_workloads::tatp::TatpOptions;
@@ -138,6 +139,8 @@ pub(crate) enum WorkloadCommand {
     Assert(Workload<AssertOptions>),
     /// Sums over a whole table on snapshots, beside threads that change it
     Scan(Workload<ScanOptions>),
+    /// Insertions, updates, and deletions with an insertion, of rows of ten integers
+    Modify(Workload<ModifyOptions>),
     /// The short transactions of a bank
     Smallbank(Workload<SmallBankOptions>),
     /// A mobile network's register of subscribers
@@ -196,6 +199,11 @@ pub(crate) struct Common {
     #[arg(long, requires = "submit", default_value_t = Submissions::default().batch_time_us)]
     pub(crate) batch_time_us: u64,
 
+    /// Keep so many transactions of a thread open at a time, which take turns at every operation (tpcc under protocols whose operations do
+    /// not wait for other transactions)
+    #[arg(long, default_value_t = 1, conflicts_with_all = ["submit", "batch", "pregenerate"])]
+    pub(crate) interleave: usize,
+
     /// Draw so many transactions a thread beforehand, and go through them again and again
     #[arg(long, default_value_t = 0)]
     pub(crate) pregenerate: usize,
@@ -220,11 +228,17 @@ pub(crate) struct Common {
 /// The options of a protocol, with those changed that the command line gives.
 pub(crate) fn protocol_options<P: Protocol>(given: &[String]) -> Result<P::Options, String> {
     let mut options = P::Options::default();
-    for text in given {
-        let (name, value) = text.split_once('=').ok_or(format!("--protocol-option {text}: it is NAME=VALUE"))?;
-        P::set_option(&mut options, name, value).map_err(|error| format!("--protocol-option {text}: {error}"))?;
+    for (name, value) in knobs(given)? {
+        P::set_option(&mut options, name, value)
+            .map_err(|error| format!("--protocol-option {name}={value}: {error}"))?;
     }
     Ok(options)
+}
+
+/// Names and values of a protocol's own options.
+pub(crate) fn knobs(given: &[String]) -> Result<Vec<(&str, &str)>, String> {
+    let refusal = |text| format!("--protocol-option {text}: it is NAME=VALUE");
+    given.iter().map(|text| text.split_once('=').ok_or_else(|| refusal(text))).collect()
 }
 
 /// Answers a command line that cannot be parsed: help where it was asked for, otherwise one line.

@@ -11,6 +11,7 @@ use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::Workload;
 use polychron_workloads::hotkey::{Assert, HotKey};
 use polychron_workloads::increment::Increment;
+use polychron_workloads::modify::Modify;
 use polychron_workloads::run::{self, Observer, Report, Settings, available_bytes};
 use polychron_workloads::scan::Scan;
 use polychron_workloads::smallbank::SmallBank;
@@ -31,6 +32,7 @@ const WORKLOADS: &[(&str, &str)] = &[
     (HotKey::NAME, HotKey::SUMMARY),
     (Assert::NAME, Assert::SUMMARY),
     (Scan::NAME, Scan::SUMMARY),
+    (Modify::NAME, Modify::SUMMARY),
     (SmallBank::NAME, SmallBank::SUMMARY),
     (Tatp::NAME, Tatp::SUMMARY),
 ];
@@ -58,6 +60,7 @@ pub(crate) fn run(bench: Bench) -> ExitCode {
         WorkloadCommand::Tpcc(given) => bench_workload::<Tpcc>(&given.common, given.options),
         WorkloadCommand::Ycsb(given) => bench_workload::<Ycsb>(&given.common, given.options.into()),
         WorkloadCommand::Increment(given) => bench_workload::<Increment>(&given.common, given.options),
+        WorkloadCommand::Modify(given) => bench_workload::<Modify>(&given.common, given.options),
         WorkloadCommand::Hotkey(given) => bench_workload::<HotKey>(&given.common, given.options),
         WorkloadCommand::Assert(given) => bench_workload::<Assert>(&given.common, given.options),
         WorkloadCommand::Scan(given) => bench_workload::<Scan>(&given.common, given.options),
@@ -111,10 +114,17 @@ impl<W: Workload> ProtocolVisitor for Run<'_, W> {
     type Output = Result<Report, Refusal>;
 
     fn visit<P: Protocol>(self) -> Self::Output {
+        let interleave = self.settings.interleave;
+        if interleave > 1 && !(P::INTERLEAVES && W::INTERLEAVES) {
+            let (workload, protocol) = (W::NAME, P::NAME);
+            let text = format!("--interleave is {interleave}, but {workload} under {protocol} cannot be interleaved");
+            return Err(Refusal::Input(text));
+        }
         let options = protocol_options::<P>(self.protocol_options).map_err(Refusal::Input)?;
         let database = P::open(options, self.shared).map_err(|error| Refusal::Input(error.to_string()))?;
         // A protocol may have fewer slots than were asked for, so whether there are enough shows only here.
-        let workers: Result<Vec<_>, _> = (0..self.settings.threads).map(|_| database.worker()).collect();
+        let wanted = self.settings.threads.saturating_mul(interleave);
+        let workers: Result<Vec<_>, _> = (0..wanted).map(|_| database.worker()).collect();
         workers.map_err(|error| Refusal::Input(format!("--threads is {}: {error}", self.settings.threads)))?;
         let report = run::run::<P, W>(&database, self.options, self.settings, self.stop, self.observer);
         report.map_err(|error| Refusal::Failure(error.to_string()))
@@ -158,6 +168,9 @@ fn settings(common: &Common) -> Result<Settings, String> {
     if common.batch == 0 {
         return Err("--batch is 0; 1 hands procedures over one by one".to_owned());
     }
+    if common.interleave == 0 {
+        return Err("--interleave is 0; 1 executes one transaction after the other".to_owned());
+    }
     let is_duration = |seconds: f64| seconds.is_finite() && (0.0..=1e6).contains(&seconds);
     if !is_duration(common.seconds) || common.seconds == 0.0 {
         return Err(format!("--seconds is {}; it lies above 0 and up to 1000000", common.seconds));
@@ -173,6 +186,7 @@ fn settings(common: &Common) -> Result<Settings, String> {
         batch: common.batch,
         submit: common.submit,
         batch_time_us: common.batch_time_us,
+        interleave: common.interleave,
         pregenerate: common.pregenerate,
         pin: common.pin,
         prefault_bytes: common.prefault.saturating_mul(1 << 20),
@@ -186,6 +200,8 @@ fn shared_options(common: &Common, settings: &Settings) -> Result<Shared, String
     let slots = shared.memory.max_workers;
     let (wanted, each) = if settings.submit > 0 {
         (settings.threads.saturating_mul(2), ", two for each")
+    } else if settings.interleave > 1 {
+        (settings.threads.saturating_mul(settings.interleave), ", --interleave for each")
     } else {
         (settings.threads, "")
     };

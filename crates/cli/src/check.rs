@@ -2,14 +2,15 @@
 
 use std::process::ExitCode;
 
-use polychron::{PROTOCOLS, Protocol, ProtocolVisitor, for_protocol};
+use polychron::{PROTOCOLS, Protocol, any_protocol};
 use polychron_base::clock::{Clock, SystemClock};
 use polychron_check::checker::{Aborts, Explanation, Verdict, check, examine_at};
 use polychron_check::history::{Outcome, Round, lines, run_round};
+use polychron_engine::any::AnyProtocol;
 use polychron_engine::{Common, Isolation};
 use polychron_sync::atomic::Ordering;
 
-use crate::arguments::{Check, protocol_options};
+use crate::arguments::{Check, knobs};
 use crate::interrupt;
 use crate::report::{columns, thousands};
 
@@ -111,7 +112,7 @@ fn check_protocols(given: &Check) -> Result<Finding, String> {
     }
     let names: Vec<&str> = match &given.protocol {
         Some(name) => vec![name],
-        None => PROTOCOLS.iter().map(|it| it.name).filter(|name| for_protocol(name, Promises) == Ok(true)).collect(),
+        None => PROTOCOLS.iter().filter(|it| it.isolation != Isolation::Nothing).map(|it| it.name).collect(),
     };
     interrupt::listen();
     let mut rows = Vec::new();
@@ -124,7 +125,7 @@ fn check_protocols(given: &Check) -> Result<Finding, String> {
             threads,
             strict: given.strict,
         };
-        let outcomes = for_protocol(name, run).map_err(|unknown| unknown.to_string())??;
+        let outcomes = run.run(name)?;
         rows.push(row(name, &outcomes));
         worst = worst.max(outcomes.finding());
         if let Some(seed) = outcomes.undecided_seed {
@@ -188,18 +189,7 @@ fn seconds(given: &Check) -> Result<f64, String> {
     }
 }
 
-/// Whether a protocol promises anything of transactions. One that does not is asked for a serial order when it is named.
-struct Promises;
-
-impl ProtocolVisitor for Promises {
-    type Output = bool;
-
-    fn visit<P: Protocol>(self) -> bool {
-        P::ISOLATION != Isolation::Nothing
-    }
-}
-
-/// Rounds of random transactions, once the protocol's name has become a type.
+/// Rounds of random transactions.
 struct Run<'a> {
     protocol_options: &'a [String],
     seconds: f64,
@@ -208,12 +198,14 @@ struct Run<'a> {
     strict: bool,
 }
 
-impl ProtocolVisitor for Run<'_> {
-    type Output = Result<Outcomes, String>;
-
-    fn visit<P: Protocol>(self) -> Self::Output {
-        let options = protocol_options::<P>(self.protocol_options)?;
-        let database = P::open(options, Common::default()).map_err(|error| error.to_string())?;
+impl Run<'_> {
+    /// Behind virtual calls: what takes the time is the check.
+    fn run(&self, name: &str) -> Result<Outcomes, String> {
+        let knobs = knobs(self.protocol_options)?;
+        let protocol = any_protocol(name, &knobs).map_err(|error| error.to_string())?;
+        // Names that are not listed were refused just now.
+        let isolation = PROTOCOLS.iter().find(|it| it.name == name).map_or(Isolation::Serializable, |it| it.isolation);
+        let database = AnyProtocol::open(protocol, Common::default()).map_err(|error| error.to_string())?;
         let clock = SystemClock::new();
         let end = clock.now_ns() + (self.seconds * 1e9) as u64;
         let mut outcomes = Outcomes::default();
@@ -225,7 +217,7 @@ impl ProtocolVisitor for Run<'_> {
             let history = run_round(&database, &round, &interrupt::STOP).map_err(|error| error.to_string())?;
             outcomes.rounds += 1;
             outcomes.committed += history.commits() as u64;
-            match examine_at(&history, self.strict, P::ISOLATION) {
+            match examine_at(&history, self.strict, isolation) {
                 (Verdict::Serializable(_), aborts) => {
                     let aborts = aborts.unwrap_or_default();
                     outcomes.aborts.all += aborts.all;
@@ -252,7 +244,7 @@ impl ProtocolVisitor for Run<'_> {
             if clock.now_ns() - told > 1_000_000_000 {
                 told = clock.now_ns();
                 let committed = thousands(outcomes.committed);
-                eprintln!("{}: {} rounds, {committed} transactions", P::NAME, outcomes.rounds);
+                eprintln!("{name}: {} rounds, {committed} transactions", outcomes.rounds);
             }
         }
         Ok(outcomes)

@@ -10,9 +10,14 @@ use polychron_engine::Common;
 use polychron_figures::{Drawn, Ended, PAPERS, Paper, Runner, Settings, Work, page};
 use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::Workload;
+use polychron_workloads::hotkey::{Assert, HotKey};
 use polychron_workloads::increment::Increment;
+use polychron_workloads::modify::Modify;
 use polychron_workloads::run::{self, Report, Unobserved};
+use polychron_workloads::scan::Scan;
 use polychron_workloads::smallbank::SmallBank;
+use polychron_workloads::tatp::Tatp;
+use polychron_workloads::tpcc::Tpcc;
 use polychron_workloads::ycsb::Ycsb;
 
 use crate::arguments::{Figures, protocol_options};
@@ -48,8 +53,14 @@ impl Runner for Listed {
     ) -> Result<Report, String> {
         match work {
             Work::Increment(given) => run_on::<Increment>(protocol, options, given, settings, stop),
+            Work::Scan(given) => run_on::<Scan>(protocol, options, given, settings, stop),
             Work::Ycsb(given) => run_on::<Ycsb>(protocol, options, given, settings, stop),
             Work::SmallBank(given) => run_on::<SmallBank>(protocol, options, given, settings, stop),
+            Work::Tpcc(given) => run_on::<Tpcc>(protocol, options, given, settings, stop),
+            Work::Tatp(given) => run_on::<Tatp>(protocol, options, given, settings, stop),
+            Work::Modify(given) => run_on::<Modify>(protocol, options, given, settings, stop),
+            Work::HotKey(given) => run_on::<HotKey>(protocol, options, given, settings, stop),
+            Work::Assert(given) => run_on::<Assert>(protocol, options, given, settings, stop),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use polychron_base::{Stop, TableId};
 use polychron_schema::{ColumnSpan, ColumnType, Layout, LayoutColumn, Projection, Value, ValueRef};
 
+use crate::batch::{ColumnBatch, Sum};
 use crate::{Scan, Transaction};
 
 /// What is wanted of a range. Columns are named by position; NULLs do not count, as in SQL.
@@ -94,6 +95,29 @@ pub fn over_rows<T: Transaction + ?Sized>(
     Ok(state.finish(&layout, column).ok_or(AggregateError::Overflow(scan.table, column))?)
 }
 
+/// As [`over_rows`], from the column batches of a range: for protocols that lend columns. The column must come in batches.
+///
+/// # Errors
+/// As [`Transaction::aggregate`], and [`crate::batch::NotNumeric`].
+pub fn over_columns<T: Transaction + ?Sized>(
+    transaction: &mut T,
+    scan: &Scan<'_>,
+    wanted: Aggregate,
+) -> Result<Value, Stop> {
+    let layout = transaction.definition(scan.table)?.layout().map_err(polychron_base::Error::from)?;
+    if let Some(column) = wanted.column() {
+        column_of(&layout, scan.table, column)?;
+    }
+    let mut state = State::new(&layout, wanted)?;
+    let column = wanted.column();
+    transaction.scan_columns(scan, column.as_slice(), &mut |batch| State::of(batch, wanted), &mut |part| {
+        state.merge(part);
+        ControlFlow::Continue(())
+    })?;
+    let column = column.unwrap_or_default();
+    Ok(state.finish(&layout, column).ok_or(AggregateError::Overflow(scan.table, column))?)
+}
+
 /// An aggregate under way.
 enum State {
     Rows(u64),
@@ -148,6 +172,36 @@ impl State {
             }
             Self::Min(least) => keep(least, value, |new, old| new < old),
             Self::Max(most) => keep(most, value, |new, old| new > old),
+        }
+    }
+
+    /// That of a batch with the column alone.
+    fn of(batch: &ColumnBatch<'_>, wanted: Aggregate) -> Self {
+        let extreme = |is_largest| Some(batch.extreme(0, is_largest).to_value()).filter(|value| !value.is_null());
+        match wanted {
+            Aggregate::Rows => Self::Rows(batch.count() as u64),
+            Aggregate::Count(_) => Self::Count(batch.count_values(0) as u64),
+            Aggregate::Min(_) => Self::Min(extreme(false)),
+            Aggregate::Max(_) => Self::Max(extreme(true)),
+            Aggregate::Sum(_) => match batch.sum(0) {
+                Some(Sum::Float(sum)) => Self::Float(Some(sum)),
+                Some(Sum::Whole(sum)) => Self::Whole(Some(sum)),
+                None => Self::Whole(None),
+            },
+        }
+    }
+
+    /// Adds that of other rows.
+    fn merge(&mut self, other: Self) {
+        match (self, other) {
+            (Self::Rows(count), Self::Rows(more)) | (Self::Count(count), Self::Count(more)) => *count += more,
+            (Self::Whole(sum), Self::Whole(Some(more))) => *sum = Some(sum.unwrap_or(0) + more),
+            (Self::Float(sum), Self::Float(Some(more))) => *sum = Some(sum.unwrap_or(0.0) + more),
+            (state @ (Self::Min(_) | Self::Max(_)), Self::Min(Some(value)) | Self::Max(Some(value))) => {
+                state.add(value.as_value_ref());
+            }
+            // Of no values.
+            _ => {}
         }
     }
 

@@ -1,10 +1,16 @@
-//! Column batches: many rows at once, a slice for each column, as analytical code wants them.
+//! Column batches: many rows at once, a slice of words for each column, as analytical code wants them.
+//!
+//! A protocol that changes rows where they lie lends its own memory, while others may write it. So the slices are of atomic words, whose loads
+//! are never torn; and who looks at a batch is told afterwards whether the rows stood still (see [`Transaction::scan_columns`]). The sums,
+//! extremes and comparisons here go along the slices by the machine's vectors.
 
 use std::fmt;
 use std::ops::ControlFlow;
 
 use polychron_base::Stop;
-use polychron_schema::{ColumnType, LayoutColumn, RowRef};
+use polychron_schema::{ColumnType, LayoutColumn, RowRef, Value, ValueRef};
+use polychron_sync::atomic::{AtomicU64, Ordering};
+use polychron_sync::vectors::{self, Form};
 
 use crate::aggregate::{column_of, projection_of};
 use crate::{Scan, Transaction};
@@ -12,40 +18,157 @@ use crate::{Scan, Transaction};
 /// Rows of a batch at most.
 pub const ROWS: usize = 1024;
 
+/// A bit for each row of a batch, from the lowest of the first word on.
+pub type Bits = [u64; ROWS / 64];
+
 /// Some rows of a range, column by column.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnBatch<'b> {
-    /// Length of the columns' slices.
+    /// Length of the columns' slices, 1 to [`ROWS`].
     pub rows: usize,
-    /// The positions of the rows that belong to the answer, ascending; `None` when all do. A protocol that lends its own
-    /// columns names here what the restrictions left, instead of copying it together.
-    pub selected: Option<&'b [u16]>,
+    /// A bit for each row, set where the row belongs to the answer; `None` when all do. A protocol that lends its own columns marks here
+    /// what the restrictions left, instead of copying it together.
+    pub selected: Option<&'b Bits>,
     /// The columns, in the order in which they were asked for.
     pub columns: &'b [ColumnVector<'b>],
 }
 
-impl ColumnBatch<'_> {
+/// A sum of a column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Sum {
+    /// Of integers, or of the units of decimals; other numbers as their bits have it.
+    Whole(i128),
+    /// Of floating-point numbers, one after the other.
+    Float(f64),
+}
+
+impl<'b> ColumnBatch<'b> {
     /// The positions of the rows that belong to the answer.
-    pub fn positions(&self) -> impl Iterator<Item = usize> + '_ {
-        let all = if self.selected.is_none() { 0..self.rows } else { 0..0 };
-        all.chain(self.selected.unwrap_or_default().iter().map(|&position| usize::from(position)))
+    pub fn positions(&self) -> impl Iterator<Item = usize> + use<'b> {
+        let selected = self.selected;
+        let is_selected =
+            move |position: &usize| selected.is_none_or(|bits| bits[position / 64] >> (position % 64) & 1 != 0);
+        (0..self.rows).filter(is_selected)
+    }
+
+    /// How many rows belong to the answer.
+    pub fn count(&self) -> usize {
+        self.selected.map_or(self.rows, count_ones)
+    }
+
+    /// How many of them have a value in a column, which is named by its position in the batch.
+    pub fn count_values(&self, column: usize) -> usize {
+        self.mask(column, &mut [0; ROWS / 64]).map_or(self.rows, count_ones)
+    }
+
+    /// The sum of a column's values; none where there are no values.
+    pub fn sum(&self, column: usize) -> Option<Sum> {
+        let (vector, mut scratch) = (&self.columns[column], [0; ROWS / 64]);
+        let mask = self.mask(column, &mut scratch);
+        let count = mask.map_or(self.rows, count_ones);
+        if count == 0 {
+            return None;
+        }
+        let form = vector.place.form;
+        if form.is_float() {
+            let values = self.positions().filter(|&position| !vector.is_null(position));
+            return Some(Sum::Float(values.map(|position| f64::from_bits(vector.bits(position))).sum()));
+        }
+        let ordered = vectors::sum(vector.words, form, mask.map(|bits| &bits[..]));
+        Some(Sum::Whole(ordered + count as i128 * form.bias()))
+    }
+
+    /// The smallest of a column's values, or the largest; NULL where there are none.
+    pub fn extreme(&self, column: usize, is_largest: bool) -> ValueRef<'static> {
+        let (vector, mut scratch) = (&self.columns[column], [0; ROWS / 64]);
+        let mask = self.mask(column, &mut scratch).map(|bits| &bits[..]);
+        let found = vectors::extreme(vector.words, vector.place.form, mask, is_largest);
+        found.map_or(ValueRef::Null, |number| vector.place.value(number))
+    }
+
+    /// The rows that belong to the answer and have a value in the column; `None` when all do.
+    fn mask<'s>(&self, column: usize, scratch: &'s mut Bits) -> Option<&'s Bits>
+    where
+        'b: 's,
+    {
+        let nulls = self.columns[column].nulls;
+        let Some(nulls) = nulls else { return self.selected };
+        let all = &[u64::MAX; ROWS / 64];
+        for (place, (nulls, selected)) in scratch.iter_mut().zip(nulls.iter().zip(self.selected.unwrap_or(all))) {
+            *place = selected & !nulls;
+        }
+        clear_behind(scratch, self.rows);
+        Some(scratch)
+    }
+}
+
+fn count_ones(bits: &Bits) -> usize {
+    bits.iter().map(|word| word.count_ones() as usize).sum()
+}
+
+/// Clears the bits from a position on.
+pub fn clear_behind(bits: &mut Bits, rows: usize) {
+    for (number, word) in bits.iter_mut().enumerate() {
+        let left = rows.saturating_sub(64 * number).min(64);
+        *word &= u64::MAX.checked_shr(64 - left as u32).unwrap_or(0);
     }
 }
 
 /// One column of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnVector<'b> {
-    /// The values; what stands in the place of a NULL means nothing.
-    pub values: ColumnValues<'b>,
-    /// A bit for each row, from the lowest of the first word on: set means NULL. Empty when the batch has none.
-    pub nulls: &'b [u64],
+    words: &'b [AtomicU64],
+    place: NumericColumn,
+    nulls: Option<&'b Bits>,
 }
 
-impl ColumnVector<'_> {
+impl<'b> ColumnVector<'b> {
+    /// A column whose numbers lie in these words as they do in the words of rows. In `nulls` a set bit means NULL; the bits behind the
+    /// last row are not looked at.
+    pub fn new(words: &'b [AtomicU64], place: NumericColumn, nulls: Option<&'b Bits>) -> Self {
+        Self { words, place, nulls }
+    }
+
+    /// The words in which the numbers lie.
+    #[inline]
+    pub fn words(&self) -> &'b [AtomicU64] {
+        self.words
+    }
+
+    /// Where in each word the number lies.
+    #[inline]
+    pub fn form(&self) -> Form {
+        self.place.form
+    }
+
+    /// The column's type.
+    #[inline]
+    pub fn column_type(&self) -> ColumnType {
+        self.place.column_type
+    }
+
     /// Whether the value at a position is NULL.
     #[inline]
     pub fn is_null(&self, position: usize) -> bool {
-        self.nulls.get(position / 64).is_some_and(|word| word >> (position % 64) & 1 != 0)
+        self.nulls.is_some_and(|bits| bits[position / 64] >> (position % 64) & 1 != 0)
+    }
+
+    /// The bits of the value at a position: a signed or an unsigned integer of 64 bits, or those of an `f64`. What stands in the place of
+    /// a NULL means nothing.
+    #[inline]
+    pub fn bits(&self, position: usize) -> u64 {
+        let form = self.place.form;
+        // Relaxed: who lends the words says afterwards whether they stood still.
+        form.bits(form.ordered(self.words[position].load(Ordering::Relaxed)))
+    }
+
+    /// The value at a position.
+    #[inline]
+    pub fn value(&self, position: usize) -> ValueRef<'static> {
+        if self.is_null(position) {
+            return ValueRef::Null;
+        }
+        self.place.value(self.place.form.ordered(self.words[position].load(Ordering::Relaxed)))
     }
 }
 
@@ -61,106 +184,136 @@ impl fmt::Display for NotNumeric {
 
 impl std::error::Error for NotNumeric {}
 
-macro_rules! numeric {
-    ($($variant:ident($type:ty), $bytes:literal, [$pattern:pat];)*) => {
-        /// The values of a column, in the width they have in the row: decimals as their units, dates in days, timestamps in
-        /// microseconds, truth values as 0 and 1.
-        #[derive(Clone, Copy, Debug, PartialEq)]
-        #[allow(missing_docs, reason = "the names say it")]
-        pub enum ColumnValues<'b> {
-            $($variant(&'b [$type]),)*
-        }
-
-        /// The values of a batch that is being gathered.
-        enum Gathered {
-            $($variant(Vec<$type>),)*
-        }
-
-        impl Gathered {
-            fn new(column_type: ColumnType) -> Result<Self, NotNumeric> {
-                match column_type {
-                    $($pattern => Ok(Self::$variant(Vec::with_capacity(ROWS))),)*
-                    other => Err(NotNumeric(other)),
-                }
-            }
-
-            fn push(&mut self, row: RowRef<'_>, offset: u32) {
-                match self {
-                    $(Self::$variant(values) => values.push(<$type>::from_le_bytes(row.load::<$bytes>(offset))),)*
-                }
-            }
-
-            fn clear(&mut self) {
-                match self {
-                    $(Self::$variant(values) => values.clear(),)*
-                }
-            }
-
-            fn lend(&self) -> ColumnValues<'_> {
-                match self {
-                    $(Self::$variant(values) => ColumnValues::$variant(values),)*
-                }
-            }
-        }
-    };
+/// Where the numbers of a column lie among the words of a row.
+#[derive(Clone, Copy, Debug)]
+pub struct NumericColumn {
+    /// Which word.
+    pub word: usize,
+    /// Where in it.
+    pub form: Form,
+    /// The word and its bit that say NULL, where the column can be that.
+    pub null: Option<(usize, u32)>,
+    column_type: ColumnType,
 }
 
-numeric! {
-    I8(i8), 1, [ColumnType::I8];
-    I16(i16), 2, [ColumnType::I16];
-    I32(i32), 4, [ColumnType::I32 | ColumnType::Date];
-    I64(i64), 8, [ColumnType::I64 | ColumnType::Timestamp | ColumnType::Decimal { .. }];
-    U8(u8), 1, [ColumnType::U8 | ColumnType::Bool];
-    U16(u16), 2, [ColumnType::U16];
-    U32(u32), 4, [ColumnType::U32];
-    U64(u64), 8, [ColumnType::U64];
-    F64(f64), 8, [ColumnType::F64];
+impl NumericColumn {
+    /// Finds the place.
+    ///
+    /// # Errors
+    /// Where it does not hold numbers.
+    pub fn new(column: &LayoutColumn) -> Result<Self, NotNumeric> {
+        use ColumnType as Type;
+        let (slot, column_type) = (column.slot, column.column_type);
+        let is_signed = match column_type {
+            Type::I8 | Type::I16 | Type::I32 | Type::I64 | Type::Date | Type::Timestamp | Type::Decimal { .. } => true,
+            Type::U8 | Type::U16 | Type::U32 | Type::U64 | Type::Bool => false,
+            Type::F64 => true,
+            other => return Err(NotNumeric(other)),
+        };
+        let from_lowest = |byte: u32, bytes: u32| if cfg!(target_endian = "big") { 8 - byte - bytes } else { byte };
+        let form = match column_type {
+            Type::F64 => Form::float(),
+            _ => Form::integer(from_lowest(slot.offset % 8, slot.width), slot.width, is_signed),
+        };
+        let bit = u32::from(slot.null_bit);
+        let null = slot.is_nullable().then(|| ((bit / 64) as usize, 8 * from_lowest(bit / 8 % 8, 1) + bit % 8));
+        Ok(Self { word: (slot.offset / 8) as usize, form, null, column_type })
+    }
+
+    /// The value for which an ordered number stands.
+    #[inline]
+    fn value(&self, number: i64) -> ValueRef<'static> {
+        let bits = self.form.bits(number);
+        match self.column_type {
+            ColumnType::Bool => ValueRef::Bool(bits != 0),
+            ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64 => ValueRef::Unsigned(bits),
+            ColumnType::F64 => ValueRef::Float(f64::from_bits(bits)),
+            ColumnType::Date => ValueRef::Date(number as i32),
+            ColumnType::Timestamp => ValueRef::Timestamp(number),
+            ColumnType::Decimal { scale } => ValueRef::Decimal { units: number, scale },
+            _ => ValueRef::Integer(number),
+        }
+    }
+
+    /// The ordered number for which a value stands, unless it is of another kind; it may lie beyond all numbers of the column.
+    pub fn number(&self, value: &Value) -> Option<i128> {
+        let whole = match (value, self.column_type) {
+            (Value::Integer(value), _) if !self.form.is_float() && self.holds_integers() => (*value).into(),
+            (Value::Unsigned(value), _) if self.holds_integers() => (*value).into(),
+            (Value::Bool(value), ColumnType::Bool) => i128::from(*value),
+            (Value::Date(value), ColumnType::Date) => (*value).into(),
+            (Value::Timestamp(value), ColumnType::Timestamp) => (*value).into(),
+            (Value::Decimal { units, scale }, ColumnType::Decimal { scale: own }) if *scale == own => (*units).into(),
+            (Value::Float(value), ColumnType::F64) => self.form.ordered(value.to_bits()).into(),
+            _ => return None,
+        };
+        Some(whole - self.form.bias())
+    }
+
+    fn holds_integers(&self) -> bool {
+        use ColumnType::{I8, I16, I32, I64, U8, U16, U32, U64};
+        matches!(self.column_type, I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64)
+    }
 }
 
 /// One column of a batch that is being gathered.
-struct Gathering<'l> {
-    column: &'l LayoutColumn,
-    values: Gathered,
-    nulls: [u64; ROWS / 64],
+struct Gathering {
+    place: NumericColumn,
+    words: Vec<AtomicU64>,
+    nulls: Bits,
     any_null: bool,
 }
 
-impl<'l> Gathering<'l> {
-    fn new(column: &'l LayoutColumn) -> Result<Self, NotNumeric> {
-        Ok(Self { column, values: Gathered::new(column.column_type)?, nulls: [0; ROWS / 64], any_null: false })
+impl Gathering {
+    fn new(column: &LayoutColumn) -> Result<Self, NotNumeric> {
+        let place = NumericColumn::new(column)?;
+        Ok(Self { place, words: Vec::with_capacity(ROWS), nulls: [0; ROWS / 64], any_null: false })
     }
 
     fn push(&mut self, row: RowRef<'_>, position: usize) {
-        self.values.push(row, self.column.slot.offset);
-        if row.is_null(self.column.slot) {
+        let word = |number: usize| u64::from_ne_bytes(row.load(8 * number as u32));
+        self.words.push(AtomicU64::new(word(self.place.word)));
+        if let Some((number, bit)) = self.place.null
+            && word(number) >> bit & 1 != 0
+        {
             self.nulls[position / 64] |= 1 << (position % 64);
             self.any_null = true;
         }
     }
 
     fn clear(&mut self) {
-        self.values.clear();
+        self.words.clear();
         self.nulls = [0; ROWS / 64];
         self.any_null = false;
     }
 
     fn lend(&self) -> ColumnVector<'_> {
-        ColumnVector { values: self.values.lend(), nulls: if self.any_null { &self.nulls } else { &[] } }
+        ColumnVector::new(&self.words, self.place, self.any_null.then_some(&self.nulls))
     }
 }
 
 /// The default of [`Transaction::scan_columns`].
-pub(crate) fn over_rows<T: Transaction + ?Sized>(
+///
+/// # Errors
+/// As there.
+pub fn over_rows<T: Transaction + ?Sized, O>(
     transaction: &mut T,
     scan: &Scan<'_>,
     columns: &[usize],
-    visitor: &mut impl FnMut(&ColumnBatch<'_>) -> ControlFlow<()>,
+    look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
+    keep: &mut impl FnMut(O) -> ControlFlow<()>,
 ) -> Result<(), Stop> {
     let layout = transaction.definition(scan.table)?.layout().map_err(polychron_base::Error::from)?;
     let mut gathering = Vec::with_capacity(columns.len());
     for &column in columns {
         gathering.push(Gathering::new(column_of(&layout, scan.table, column)?)?);
     }
+    let mut hand_over = |gathering: &mut [Gathering], rows| {
+        let columns: Vec<_> = gathering.iter().map(Gathering::lend).collect();
+        let flow = keep(look(&ColumnBatch { rows, selected: None, columns: &columns }));
+        gathering.iter_mut().for_each(Gathering::clear);
+        flow
+    };
     let projection = projection_of(&layout, columns);
     let (mut rows, mut flow) = (0, ControlFlow::Continue(()));
     transaction.scan_rows(&Scan { projection, ..scan.clone() }, &mut |row| {
@@ -169,25 +322,14 @@ pub(crate) fn over_rows<T: Transaction + ?Sized>(
         }
         rows += 1;
         if rows == ROWS {
-            flow = hand_over(&mut gathering, rows, visitor);
+            flow = hand_over(&mut gathering, rows);
             rows = 0;
         }
         flow
     })?;
     if rows > 0 {
         // The visit is over either way.
-        let _ = hand_over(&mut gathering, rows, visitor);
+        let _ = hand_over(&mut gathering, rows);
     }
     Ok(())
-}
-
-fn hand_over(
-    gathering: &mut [Gathering<'_>],
-    rows: usize,
-    visitor: &mut impl FnMut(&ColumnBatch<'_>) -> ControlFlow<()>,
-) -> ControlFlow<()> {
-    let columns: Vec<_> = gathering.iter().map(Gathering::lend).collect();
-    let flow = visitor(&ColumnBatch { rows, selected: None, columns: &columns });
-    gathering.iter_mut().for_each(Gathering::clear);
-    flow
 }

@@ -14,12 +14,18 @@ use polychron_schema::TableDefinition;
 use polychron_sync::atomic::{AtomicU64, Ordering, fence};
 use polychron_sync::{Mutex, MutexGuard};
 
+use crate::foreign_keys::Constraints;
 use crate::stores::Place;
 
 /// What the catalog must know of a protocol's table.
 pub trait Described {
     /// The table's definition, with the indexes it has.
     fn definition(&self) -> &Arc<TableDefinition>;
+
+    /// The foreign keys that lead from the table and to it.
+    fn constraints(&self) -> &Constraints {
+        Constraints::NONE
+    }
 }
 
 /// The tables at one moment, by id; dropped ones leave a hole.
@@ -139,14 +145,30 @@ impl<T: Described> Catalog<T> {
     /// # Errors
     /// [`Error::NameTaken`], or what `make` answers.
     pub fn create(&self, name: &str, make: impl FnOnce(TableId) -> Result<T, Error>) -> Result<TableId, Error> {
+        self.create_beside(name, |id, _| Ok((make(id)?, Vec::new())))
+    }
+
+    /// As [`Catalog::create`], of a table that changes others: `make` is shown the present tables, and answers also with what takes the
+    /// place of some.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create_beside(
+        &self,
+        name: &str,
+        make: impl FnOnce(TableId, &[Option<Arc<T>>]) -> Result<(T, Vec<(TableId, T)>), Error>,
+    ) -> Result<TableId, Error> {
         let mut lists = self.lists();
         if find(&lists.present, name).is_some() {
             return Err(Error::NameTaken(name.to_owned()));
         }
         let id = TableId(lists.present.len() as u32);
-        let table = Arc::new(make(id)?);
+        let (table, replaced) = make(id, &lists.present)?;
         let mut changed = lists.present.to_vec();
-        changed.push(Some(table));
+        changed.push(Some(Arc::new(table)));
+        for (other, table) in replaced {
+            changed[other.position()] = Some(Arc::new(table));
+        }
         self.publish(&mut lists, changed);
         Ok(id)
     }
@@ -168,10 +190,13 @@ impl<T: Described> Catalog<T> {
     /// Takes a table out and returns it.
     ///
     /// # Errors
-    /// [`Error::NoSuchTable`].
+    /// [`Error::NoSuchTable`], and [`Error::Definition`] when foreign keys of other tables lead to it.
     pub fn remove(&self, id: TableId) -> Result<Arc<T>, Error> {
         let mut lists = self.lists();
         let removed = Arc::clone(get(&lists.present, id)?);
+        removed
+            .constraints()
+            .check_removal(&removed.definition().name, id, |child| get(&lists.present, child).is_ok())?;
         let mut changed = lists.present.to_vec();
         changed[id.position()] = None;
         self.publish(&mut lists, changed);
@@ -233,6 +258,12 @@ impl<T: Described> Catalog<T> {
     }
 }
 
+/// The id of the table of this name.
+pub fn find<T: Described>(tables: &[Option<Arc<T>>], name: &str) -> Option<TableId> {
+    let named = |table: &Option<Arc<T>>| table.as_ref().is_some_and(|table| table.definition().name == name);
+    tables.iter().position(named).map(|position| TableId(position as u32))
+}
+
 /// The table of this id.
 ///
 /// # Errors
@@ -243,11 +274,6 @@ pub fn get<T>(tables: &[Option<Arc<T>>], id: TableId) -> Result<&Arc<T>, Error> 
         Some(Some(table)) => Ok(table),
         _ => Err(Error::NoSuchTable(id)),
     }
-}
-
-fn find<T: Described>(tables: &[Option<Arc<T>>], name: &str) -> Option<TableId> {
-    let named = |table: &Option<Arc<T>>| table.as_ref().is_some_and(|table| table.definition().name == name);
-    tables.iter().position(named).map(|position| TableId(position as u32))
 }
 
 #[cfg(test)]

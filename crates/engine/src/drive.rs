@@ -4,8 +4,11 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use polychron_base::error::Stopped;
+use polychron_base::random::Random;
 use polychron_base::{Abort, Error, Stop};
+use polychron_sync::{spin_hint, thread};
 
+use crate::futures::{self, Outcome, Resolved};
 use crate::options::Retry;
 use crate::{Commit, Counters, Interactive, Mode, Procedure};
 
@@ -69,7 +72,7 @@ impl<W: Interactive> Driven for W {
 /// # Errors
 /// As [`crate::Worker::execute`].
 pub fn execute<W: Driven, P: Procedure>(worker: &mut W, mode: Mode, procedure: &mut P) -> Result<P::Output, Error> {
-    transact(worker, mode, &mut |transaction| procedure.run(transaction))
+    until_committed(worker, mode, &mut Running(procedure))
 }
 
 /// Runs `body` in transactions until one commits.
@@ -81,6 +84,69 @@ pub fn transact<W: Driven, O>(
     mode: Mode,
     body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
 ) -> Result<O, Error> {
+    until_committed(worker, mode, body)
+}
+
+/// As [`transact`], and gives the values of the futures in the answer.
+///
+/// # Errors
+/// As there. A future of the answer that has no value, or is another transaction's, is an error although the transaction has
+/// committed.
+pub fn transact_resolved<W: Driven, O: Outcome>(
+    worker: &mut W,
+    body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
+) -> Result<O::Values, Error> {
+    let output = transact(worker, Mode::ReadWrite, body)?;
+    output.resolve(&Resolved::now()).map_err(|error| Error::Procedure(Box::new(error)))
+}
+
+/// What is run in transactions, and told when one has committed.
+trait Body<W: Driven> {
+    type Output;
+
+    fn run(&mut self, transaction: &mut W::Transaction<'_>) -> Result<Self::Output, Stop>;
+
+    fn committed(&mut self, output: Self::Output) -> Result<Self::Output, Error> {
+        Ok(output)
+    }
+}
+
+impl<W: Driven, O, F: FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>> Body<W> for F {
+    type Output = O;
+
+    #[inline]
+    fn run(&mut self, transaction: &mut W::Transaction<'_>) -> Result<O, Stop> {
+        self(transaction)
+    }
+}
+
+struct Running<'p, P>(&'p mut P);
+
+impl<W: Driven, P: Procedure> Body<W> for Running<'_, P> {
+    type Output = P::Output;
+
+    #[inline]
+    fn run(&mut self, transaction: &mut W::Transaction<'_>) -> Result<P::Output, Stop> {
+        self.0.run(transaction)
+    }
+
+    #[inline]
+    fn committed(&mut self, output: P::Output) -> Result<P::Output, Error> {
+        tell_committed(self.0, output)
+    }
+}
+
+/// Tells a procedure that it has committed.
+///
+/// # Errors
+/// [`Error::Panicked`]. It has committed nevertheless.
+#[inline]
+pub fn tell_committed<P: Procedure>(procedure: &mut P, mut output: P::Output) -> Result<P::Output, Error> {
+    let told = catch_unwind(AssertUnwindSafe(|| procedure.committed(&mut output, &Resolved::now())));
+    told.map(|()| output).map_err(|panic| Error::Panicked(panic_text(&*panic)))
+}
+
+fn until_committed<W: Driven, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> Result<B::Output, Error> {
     let mut attempts = 0;
     loop {
         match attempt(worker, mode, body) {
@@ -110,24 +176,24 @@ enum Attempt<O> {
 }
 
 #[inline]
-fn attempt<W: Driven, O>(
-    worker: &mut W,
-    mode: Mode,
-    body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
-) -> Attempt<O> {
+fn attempt<W: Driven, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> Attempt<B::Output> {
+    let _scope = futures::Attempt::begin();
     let mut transaction = match worker.begin(mode) {
         Ok(transaction) => transaction,
         Err(error) => return Attempt::Failed(error),
     };
     // The transaction is rolled back after a panic and never looked at again, so nothing half done can be observed.
-    let result = catch_unwind(AssertUnwindSafe(|| body(&mut transaction)));
+    let result = catch_unwind(AssertUnwindSafe(|| body.run(&mut transaction)));
     let failure = match result {
         Ok(Ok(output)) => match transaction.commit() {
             Ok(()) => {
                 if mode == Mode::ReadWrite {
                     worker.counters().committed();
                 }
-                return Attempt::Committed(output);
+                return match body.committed(output) {
+                    Ok(output) => Attempt::Committed(output),
+                    Err(error) => Attempt::Failed(error),
+                };
             }
             Err(stop) => match stop.into_parts() {
                 Stopped::Conflict => return Attempt::Conflict,
@@ -145,6 +211,33 @@ fn attempt<W: Driven, O>(
     };
     // A procedure that failed on reads which never stood together deserves another try.
     if transaction.roll_back() { Attempt::Failed(failure) } else { Attempt::Conflict }
+}
+
+/// The waits of one worker between the attempts of a transaction, for protocols without a rule of their own.
+#[derive(Debug)]
+pub struct RandomWait {
+    random: Random,
+}
+
+impl RandomWait {
+    /// The waits of worker `worker`, which differ from those of all others.
+    pub fn new(worker: usize) -> Self {
+        Self { random: Random::stream(0xBAC0FF, worker as u64) }
+    }
+
+    /// Waits for a random time below a bound that doubles with each conflict in a row, so that two transactions that
+    /// met once do not meet again in step.
+    pub fn wait(&mut self, attempts: u64, retry: &Retry) {
+        // A spin hint takes some 40 ns on common processors; the bound is a matter of scale, not of precision.
+        let longest = retry.backoff_max_us.saturating_mul(25).max(1);
+        for _ in 0..self.random.below((1u64 << attempts.min(20)).min(longest)) {
+            spin_hint();
+        }
+        if attempts > 8 {
+            // The other side may be waiting for this processor.
+            thread::yield_now();
+        }
+    }
 }
 
 /// The text of a panic, as far as it has one.

@@ -4,32 +4,33 @@
 use polychron_base::key::EncodedKey;
 use polychron_base::{Reason, Stop, TableId};
 
-use crate::futures::{Expression, FutureColumn, FutureError, Operand, Scalar};
-use crate::{Interactive, Protocol};
+use crate::futures::{Expression, FutureColumn, FutureError, Operand, Scalar, each_operand};
+use crate::{Interactive, Projection, Protocol, Transaction};
 
-/// A column of a row that is read late.
+/// A column that is read late.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
-    /// The row's table.
-    pub table: TableId,
-    key: Span,
+    /// Its row's place among the rows.
+    pub row: u32,
     /// The column.
     pub column: FutureColumn,
+    /// The row's column before it, as who adds them counts.
+    pub before: u32,
 }
 
-/// Where a key lies among the keys.
+/// A row of which columns are read, or written.
 #[derive(Clone, Copy, Debug)]
+pub struct RowPlace {
+    /// Its table.
+    pub table: TableId,
+    key: Span,
+}
+
+/// Where bytes lie.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Span {
     start: u32,
     length: u32,
-}
-
-impl Source {
-    /// Where the row's key lies.
-    #[inline]
-    pub fn span(&self) -> Span {
-        self.key
-    }
 }
 
 /// What a future is.
@@ -41,40 +42,57 @@ pub enum Node {
     Expression(Expression),
 }
 
-/// Nodes, each of which refers to earlier ones only, and the keys of the rows that they read.
+/// What nodes have come to. One that is an expression and has no value although its turn has come has failed.
+pub type Values = Vec<Option<Scalar>>;
+
+/// Nodes, each of which refers to earlier ones only, and the rows that they read.
 #[derive(Debug, Default)]
 pub struct Program {
     /// The nodes, earlier ones first.
     pub nodes: Vec<Node>,
-    keys: Vec<u8>,
+    /// The rows.
+    pub rows: Vec<RowPlace>,
+    bytes: Vec<u8>,
 }
 
 impl Program {
     /// Forgets everything.
+    #[inline]
     pub fn clear(&mut self) {
         self.nodes.clear();
-        self.keys.clear();
+        self.rows.clear();
+        self.bytes.clear();
     }
 
-    /// A key that was kept.
+    /// Bytes that were kept.
     #[inline]
-    pub fn key(&self, span: Span) -> &[u8] {
-        &self.keys[span.start as usize..][..span.length as usize]
+    pub fn bytes(&self, span: Span) -> &[u8] {
+        &self.bytes[span.start as usize..][..span.length as usize]
     }
 
-    /// The key of a column's row.
+    /// A row's table and key.
     #[inline]
-    pub fn key_of(&self, source: &Source) -> &[u8] {
-        self.key(source.key)
+    pub fn row(&self, row: u32) -> (TableId, &[u8]) {
+        let RowPlace { table, key } = self.rows[row as usize];
+        (table, self.bytes(key))
     }
 
-    /// Keeps a key.
+    /// Keeps bytes.
     #[inline]
-    pub fn keep_key<K: EncodedKey>(&mut self, key: K) -> Span {
-        let start = self.keys.len();
-        self.keys.resize(start + key.len(), 0);
-        key.write_to(&mut self.keys[start..]);
-        Span { start: start as u32, length: key.len() as u32 }
+    pub fn keep(&mut self, bytes: &[u8]) -> Span {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        Span { start: start as u32, length: bytes.len() as u32 }
+    }
+
+    /// Adds a row and answers its place.
+    #[inline]
+    pub fn push_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> u32 {
+        let start = self.bytes.len();
+        self.bytes.resize(start + key.len(), 0);
+        key.write_to(&mut self.bytes[start..]);
+        self.rows.push(RowPlace { table, key: Span { start: start as u32, length: key.len() as u32 } });
+        self.rows.len() as u32 - 1
     }
 
     /// Adds a node and answers its place.
@@ -84,26 +102,113 @@ impl Program {
         Operand::Pending(self.nodes.len() as u32 - 1)
     }
 
-    /// Adds a column.
+    /// The value of an expression; `None` where it has none, or what it is made of has none.
     #[inline]
-    pub fn push_column(&mut self, table: TableId, key: Span, column: FutureColumn) -> Operand {
-        self.push(Node::Column(Source { table, key, column }))
+    pub fn compute(expression: Expression, values: &[Option<Scalar>]) -> Option<Scalar> {
+        expression.evaluate(|place| values[place as usize].ok_or(FutureError::Foreign)).ok()
+    }
+
+    /// Marks what the nodes depend on that are marked, from the `first` one on and as far as they have no value.
+    pub fn mark_wanted(&self, wanted: &mut [bool], values: &[Option<Scalar>], first: usize) {
+        for place in (first..wanted.len()).rev() {
+            if !wanted[place] || values[place].is_some() {
+                continue;
+            }
+            if let Node::Expression(mut expression) = self.nodes[place] {
+                each_operand(&mut expression, |operand| {
+                    if let Operand::Pending(place) = operand {
+                        wanted[*place as usize] = true;
+                    }
+                });
+            }
+        }
+    }
+
+    /// Why an expression has no value: the first computation on the way to it that fails.
+    #[cold]
+    pub fn failure(&self, values: &[Option<Scalar>], place: u32) -> FutureError {
+        let mut at = place;
+        loop {
+            let Node::Expression(expression) = self.nodes[at as usize] else { return FutureError::Foreign };
+            let mut missing = None;
+            let outcome = expression.evaluate(|place| {
+                values[place as usize].ok_or_else(|| {
+                    missing = Some(place);
+                    FutureError::Foreign
+                })
+            });
+            match (outcome, missing) {
+                (_, Some(place)) => at = place,
+                (Err(error), None) => return error,
+                (Ok(_), None) => return FutureError::Foreign,
+            }
+        }
     }
 }
 
-/// Calls `visit` with the operands of an expression, which it may change.
-#[inline]
-pub fn each_operand(expression: &mut Expression, mut visit: impl FnMut(&mut Operand)) {
-    match expression {
-        Expression::Arithmetic { left, right, .. } | Expression::Compare { left, right, .. } => {
-            visit(left);
-            visit(right);
+/// A program with what its nodes have come to so far: what a transaction that leaves futures open has on its bench.
+#[derive(Debug, Default)]
+pub struct Nodes {
+    /// The nodes.
+    pub program: Program,
+    /// Their values.
+    pub values: Values,
+}
+
+impl Nodes {
+    /// Forgets everything.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.program.clear();
+        self.values.clear();
+    }
+
+    /// The value of an operand, if it is known.
+    ///
+    /// # Errors
+    /// [`FutureError::Foreign`].
+    #[inline]
+    pub fn value(&self, operand: Operand) -> Result<Option<Scalar>, FutureError> {
+        match operand {
+            Operand::Known(value) => Ok(Some(value)),
+            Operand::Pending(place) => self.values.get(place as usize).copied().ok_or(FutureError::Foreign),
         }
-        Expression::Choose { condition, then, otherwise } => {
-            visit(condition);
-            visit(then);
-            visit(otherwise);
+    }
+
+    /// Adds a column of a row.
+    #[inline]
+    pub fn column(&mut self, source: Source) -> Operand {
+        self.values.push(None);
+        self.program.push(Node::Column(source))
+    }
+
+    /// Adds what is made of others. Where all of them are known, so is it.
+    ///
+    /// # Errors
+    /// [`FutureError::Foreign`].
+    #[inline]
+    pub fn combine(&mut self, mut expression: Expression) -> Result<Operand, FutureError> {
+        let (mut open, mut foreign) = (false, false);
+        each_operand(&mut expression, |operand| match self.value(*operand) {
+            Ok(Some(value)) => *operand = Operand::Known(value),
+            Ok(None) => open = true,
+            Err(_) => foreign = true,
+        });
+        if foreign {
+            return Err(FutureError::Foreign);
         }
+        // One that fails is kept: it may be on the side of a choice that is not taken.
+        if !open && let Some(value) = Program::compute(expression, &[]) {
+            return Ok(Operand::Known(value));
+        }
+        self.values.push(None);
+        Ok(self.program.push(Node::Expression(expression)))
+    }
+
+    /// Why a node has no value.
+    #[cold]
+    pub fn failure(&self, place: u32) -> FutureError {
+        self.program.failure(&self.values, place)
     }
 }
 
@@ -115,8 +220,12 @@ pub struct Condition {
     root: Option<Operand>,
     /// What it was told to be.
     pub truth: bool,
-    /// Where each of the arena's nodes has come, plus one; 0 is nowhere.
+    /// Which of the arena's nodes it depends on.
+    wanted: Vec<bool>,
+    /// Where each of the arena's nodes has come.
     places: Vec<u32>,
+    /// Where its rows were in the arena.
+    origins: Vec<u32>,
 }
 
 impl Condition {
@@ -124,30 +233,22 @@ impl Condition {
     pub fn cut(&mut self, arena: &Program, values: &[Option<Scalar>], root: Operand) {
         self.program.clear();
         self.places.clear();
+        self.origins.clear();
         self.root = Some(root);
         let Operand::Pending(top) = root else { return };
+        self.wanted.clear();
+        self.wanted.resize(top as usize + 1, false);
+        self.wanted[top as usize] = true;
+        arena.mark_wanted(&mut self.wanted, values, 0);
         self.places.resize(top as usize + 1, 0);
-        self.places[top as usize] = 1;
-        for place in (0..=top as usize).rev() {
-            if self.places[place] == 0 || values[place].is_some() {
-                continue;
-            }
-            if let Node::Expression(mut expression) = arena.nodes[place] {
-                each_operand(&mut expression, |operand| {
-                    if let Operand::Pending(place) = operand {
-                        self.places[*place as usize] = 1;
-                    }
-                });
-            }
-        }
         for place in 0..=top as usize {
-            if self.places[place] == 0 || values[place].is_some() {
+            if !self.wanted[place] || values[place].is_some() {
                 continue;
             }
             let moved = match arena.nodes[place] {
                 Node::Column(source) => {
-                    let key = self.program.keep_key(arena.key_of(&source));
-                    self.program.push_column(source.table, key, source.column)
+                    let row = self.moved_row(arena, source.row);
+                    self.program.push(Node::Column(Source { row, ..source }))
                 }
                 Node::Expression(mut expression) => {
                     each_operand(&mut expression, |operand| *operand = self.moved(*operand, values));
@@ -155,10 +256,19 @@ impl Condition {
                 }
             };
             if let Operand::Pending(new) = moved {
-                self.places[place] = new + 1;
+                self.places[place] = new;
             }
         }
         self.root = Some(self.moved(root, values));
+    }
+
+    fn moved_row(&mut self, arena: &Program, row: u32) -> u32 {
+        if let Some(known) = self.origins.iter().position(|&origin| origin == row) {
+            return known as u32;
+        }
+        let (table, key) = arena.row(row);
+        self.origins.push(row);
+        self.program.push_row(table, key)
     }
 
     fn moved(&self, operand: Operand, values: &[Option<Scalar>]) -> Operand {
@@ -166,7 +276,7 @@ impl Condition {
             Operand::Known(_) => operand,
             Operand::Pending(place) => match values[place as usize] {
                 Some(value) => Operand::Known(value),
-                None => Operand::Pending(self.places[place as usize] - 1),
+                None => Operand::Pending(self.places[place as usize]),
             },
         }
     }
@@ -174,16 +284,14 @@ impl Condition {
     /// Makes this one a copy of another.
     pub fn copy_from(&mut self, other: &Self) {
         self.program.nodes.clone_from(&other.program.nodes);
-        self.program.keys.clone_from(&other.program.keys);
+        self.program.rows.clone_from(&other.program.rows);
+        self.program.bytes.clone_from(&other.program.bytes);
         (self.root, self.truth) = (other.root, other.truth);
     }
 
-    /// The columns that it depends on, with the keys of their rows.
-    pub fn sources(&self) -> impl Iterator<Item = (TableId, &[u8])> {
-        self.program.nodes.iter().filter_map(|node| match node {
-            Node::Column(source) => Some((source.table, self.program.key_of(source))),
-            Node::Expression(_) => None,
-        })
+    /// The rows that it depends on.
+    pub fn rows(&self) -> impl Iterator<Item = (TableId, &[u8])> {
+        (0..self.program.rows.len() as u32).map(|row| self.program.row(row))
     }
 
     /// Whether it is true when `read` tells the columns' values. `values` is room for them.
@@ -192,20 +300,26 @@ impl Condition {
     /// A [`FutureError`] where it has no value, or what `read` answers.
     pub fn evaluate(
         &self,
-        values: &mut Vec<Scalar>,
+        values: &mut Values,
         mut read: impl FnMut(TableId, &[u8], FutureColumn) -> Result<Scalar, Stop>,
     ) -> Result<bool, Stop> {
         values.clear();
         for node in &self.program.nodes {
-            let value = match node {
-                Node::Column(source) => read(source.table, self.program.key_of(source), source.column)?,
-                Node::Expression(expression) => expression.evaluate(|place| Ok(values[place as usize]))?,
+            let value = match *node {
+                Node::Column(Source { row, column, .. }) => {
+                    let (table, key) = self.program.row(row);
+                    Some(read(table, key, column)?)
+                }
+                Node::Expression(expression) => Program::compute(expression, values),
             };
             values.push(value);
         }
         match self.root {
             Some(Operand::Known(value)) => Ok(value != 0),
-            Some(Operand::Pending(place)) => Ok(values[place as usize] != 0),
+            Some(Operand::Pending(place)) => match values[place as usize] {
+                Some(value) => Ok(value != 0),
+                None => Err(self.program.failure(values, place).into()),
+            },
             None => Err(FutureError::Foreign.into()),
         }
     }
@@ -214,9 +328,48 @@ impl Condition {
 /// A running transaction of a protocol.
 pub type Inner<'w, B> = <<B as Protocol>::Worker as Interactive>::Transaction<'w>;
 
+/// A protocol's name on the command line, and its line in lists.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "as `Protocol` has them")]
+pub struct Names {
+    pub name: &'static str,
+    pub summary: &'static str,
+}
+
+/// Looks at a condition without protecting what is read, for a layer that looks again at the commit. What has no value ends the
+/// transaction, so that must come from reads that are protected.
+///
+/// # Errors
+/// As [`Beneath::observe`].
+pub fn look_unprotected<T: Transaction>(
+    transaction: &mut T,
+    condition: &Condition,
+    scratch: &mut Values,
+) -> Result<bool, Stop> {
+    let mut look = |protected: bool| {
+        condition.evaluate(scratch, |table, key, column| {
+            let projection = Projection::of(&[column.span]);
+            let row = if protected {
+                transaction.read_row(table, key, &projection)?
+            } else {
+                transaction.read_row_unvalidated(table, key, &projection)?
+            };
+            let row = row.ok_or(FutureError::NoRow(table))?;
+            Ok(column.load(row).ok_or(FutureError::Null(table))?)
+        })
+    };
+    look(false).or_else(|_| look(true))
+}
+
 /// A protocol that can be beneath such a layer. What a transaction of it has read stays, or the transaction conflicts; that is all that is
 /// relied on.
 pub trait Beneath: Protocol<Worker: Interactive> {
+    /// What it is called with such a layer.
+    const LATE: Names;
+
+    /// What it is called with a layer that resolves futures at once.
+    const AT_ONCE: Names;
+
     /// Whether [`Beneath::observe`] makes a condition stay what it is told to be. Where it does not, the layer looks at it again at
     /// the commit.
     const HOLDS_CONDITIONS: bool;
@@ -225,11 +378,16 @@ pub trait Beneath: Protocol<Worker: Interactive> {
     ///
     /// # Errors
     /// A conflict, or a [`FutureError`] where it has no value; what was read then stays.
-    fn observe(
-        transaction: &mut Inner<'_, Self>,
-        condition: &Condition,
-        scratch: &mut Vec<Scalar>,
-    ) -> Result<bool, Stop>;
+    fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, scratch: &mut Values) -> Result<bool, Stop>;
+
+    /// At the commit, before anything is claimed.
+    ///
+    /// # Errors
+    /// A conflict.
+    #[inline]
+    fn settling(_transaction: &mut Inner<'_, Self>) -> Result<(), Stop> {
+        Ok(())
+    }
 
     /// At the commit, before a row is looked at: keeps others from writing it until the end, where it can and must.
     ///

@@ -11,10 +11,12 @@
 //! `docs/decisions/0002-plug-point.md` walks each of the five designs through these traits.
 
 pub mod aggregate;
+pub mod any;
 pub mod batch;
 pub mod catalog;
 mod distribution;
 pub mod drive;
+pub mod foreign_keys;
 pub mod futures;
 pub mod lazy;
 #[doc(hidden)]
@@ -37,12 +39,13 @@ use polychron_memory::Memory;
 use polychron_schema::Value;
 pub use polychron_schema::{IndexDefinition, Projection, Row, RowBuffer, RowMut, RowRef, TableDefinition};
 
-use futures::{Expression, FutureColumn, FutureError, Operand, Scalar};
+use futures::{Assigned, FutureColumn, FutureError, OpenKey, Operand, Resolved, Scalar, Scope};
 
 pub use aggregate::Aggregate;
-pub use batch::{ColumnBatch, ColumnValues, ColumnVector};
+pub use batch::{ColumnBatch, ColumnVector};
 pub use distribution::Distribution;
-pub use futures::{Future, FutureValue, Futures};
+pub use foreign_keys::Constraints;
+pub use futures::{Becomes, Future, FutureValue, Futures};
 pub use options::Common;
 pub use scan::{Direction, Restriction, Scan};
 pub use statistics::{Counters, Figure, FigureValue, Statistics, Versions};
@@ -60,6 +63,10 @@ pub trait Protocol: Sized + Send + Sync + 'static {
 
     /// What transactions are promised of each other. Everything but what is there for comparison is serializable.
     const ISOLATION: Isolation = Isolation::Serializable;
+
+    /// Whether transactions of several workers can be open in one thread, none of whose operations waits for another one to end. Only
+    /// benchmarks ask.
+    const INTERLEAVES: bool = false;
 
     /// The protocol's own knobs.
     type Options: Clone + std::fmt::Debug + Default + Send + Sync + 'static;
@@ -286,6 +293,11 @@ pub trait Procedure: Send {
     /// Conflicts are passed through with `?`; any other error rolls the transaction back and is not retried.
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Self::Output, Stop>;
 
+    /// The transaction has committed: the futures of its run have their values, which are learnt here for nothing. A panic here is
+    /// answered as [`Error::Panicked`]; the transaction has committed nevertheless.
+    #[inline]
+    fn committed(&mut self, _output: &mut Self::Output, _resolved: &Resolved) {}
+
     /// Names what [`Procedure::run`] will touch: every row that it may write, and the rows that it is known to read.
     ///
     /// Planned protocols (BOHM, two-phase locking in a global order, partitioned stores) run by it; others use it to
@@ -436,29 +448,42 @@ pub trait Transaction {
     /// Visits the rows of a range as column batches of up to [`batch::ROWS`] rows, in any order of rows. The columns, by
     /// position, must be numbers, dates or truth values; `scan.projection` and `scan.direction` are not looked at.
     ///
+    /// `look` makes something of a batch, and `keep` gets it when the rows stood still meanwhile. Otherwise `look` is asked again of the
+    /// same rows, and what it made of them before is dropped: it may have seen rows of different moments. So what `look` writes
+    /// elsewhere must be overwritten when it is asked again, and what is to last belongs into `keep`, which is called once for each batch.
+    ///
     /// The default gathers rows into buffers. A protocol that stores columns lends them where no row of the batch has more
     /// than one version.
     ///
     /// # Errors
     /// [`batch::NotNumeric`] where a column cannot come as a slice, beside what a scan may end with.
-    fn scan_columns(
+    fn scan_columns<O>(
         &mut self,
         scan: &Scan<'_>,
         columns: &[usize],
-        visitor: &mut impl FnMut(&ColumnBatch<'_>) -> ControlFlow<()>,
+        look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
+        keep: &mut impl FnMut(O) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
-        batch::over_rows(self, scan, columns, visitor)
+        batch::over_rows(self, scan, columns, look, keep)
     }
 
-    /// Reads a column as a future; see [`Futures::future`]. This and the five methods below are what a protocol overrides to
+    /// Which transaction this is, for the futures that belong to it. One that leaves futures open has a
+    /// [`Workbench`](futures::Workbench), and is known by its scope.
+    #[inline]
+    fn future_scope(&self) -> Scope {
+        Scope::of_attempt()
+    }
+
+    /// Reads columns of a row as futures; see [`Futures::future`]. This and the methods below are what a protocol overrides to
     /// leave futures open; the defaults resolve at once.
-    fn read_future<K: EncodedKey>(&mut self, table: TableId, key: K, column: FutureColumn) -> Result<Operand, Stop> {
-        futures::read_now(self, table, key, column)
-    }
-
-    /// Makes a future of others.
-    fn combine_futures(&mut self, expression: Expression) -> Result<Operand, Stop> {
-        Ok(Operand::Known(expression.evaluate(|_| Err(FutureError::Foreign))?))
+    fn read_futures<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        columns: &[FutureColumn],
+        futures: &mut [Operand],
+    ) -> Result<(), Stop> {
+        futures::read_now(self, table, key, columns, futures)
     }
 
     /// Whether a condition is true now; it stays so until the commit, or the transaction conflicts.
@@ -472,15 +497,27 @@ pub trait Transaction {
         self.test_future(condition)
     }
 
-    /// Makes a future the value of a column of an existing row; see [`Futures::set_future`].
-    fn write_future<K: EncodedKey>(
+    /// Makes futures the values of columns of an existing row; see [`Futures::set_futures`].
+    fn write_futures<K: EncodedKey>(&mut self, table: TableId, key: K, columns: &Assigned) -> Result<(), Stop> {
+        futures::write_now(self, table, key, columns)
+    }
+
+    /// As [`Transaction::write_futures`], under a key that may be open itself.
+    fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Stop> {
+        let mut bytes = Vec::new();
+        let key = futures::close_key(self, key, &mut bytes)?;
+        self.write_futures(table, key, columns)
+    }
+
+    /// Inserts a row of which columns may be open, also in its key; see [`Futures::insert_future`].
+    fn insert_futures(
         &mut self,
         table: TableId,
-        key: K,
-        column: FutureColumn,
-        value: Operand,
+        key: &OpenKey,
+        row: RowRef<'_>,
+        columns: &Assigned,
     ) -> Result<(), Stop> {
-        futures::write_now(self, table, key, column, value)
+        futures::insert_now(self, table, key, row, columns)
     }
 
     /// The value of a future.
@@ -509,4 +546,13 @@ pub trait Transaction {
 
     /// The definition of a table, for dynamic access to rows.
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop>;
+
+    /// The foreign keys that lead from a table and to it. The methods of this trait do not look at them; see [`foreign_keys`].
+    fn constraints(&self, _table: TableId) -> Result<&Constraints, Stop> {
+        Ok(Constraints::NONE)
+    }
+
+    /// From here on, or up to here, reads stay as they were until the commit, or the transaction conflicts, whatever its level of
+    /// isolation: for what a foreign key rests on. Nothing to do where all reads do.
+    fn protect_reads(&mut self, _protect: bool) {}
 }

@@ -21,9 +21,14 @@ pub struct Retry {
     pub backoff_max_us: u64,
 }
 
+impl Retry {
+    /// Without end.
+    pub const DEFAULT: Self = Self { attempts: u64::MAX, backoff_max_us: 64 };
+}
+
 impl Default for Retry {
     fn default() -> Self {
-        Self { attempts: u64::MAX, backoff_max_us: 64 }
+        Self::DEFAULT
     }
 }
 

@@ -11,7 +11,7 @@ use polychron_schema::{
     Row, RowBuffer, RowRef,
 };
 
-use crate::{Direction, Insertion, Scan, Transaction};
+use crate::{Direction, Insertion, Scan, Transaction, foreign_keys};
 
 /// A table whose rows are `R`s. A handle: small, free to copy, the same for every protocol.
 pub struct Table<R> {
@@ -89,7 +89,7 @@ pub trait Operations: Transaction {
     ) -> Result<bool, Stop> {
         key.check().map_err(Error::from)?;
         let mut scratch = KeyScratch::new();
-        self.update_row(table.id, key.encode(&mut scratch), &Projection::ALL, |row| {
+        foreign_keys::update_row(self, table.id, key.encode(&mut scratch), &Projection::ALL, |row| {
             change(&mut R::from_row_mut(row.reborrow()))
         })
     }
@@ -106,7 +106,9 @@ pub trait Operations: Transaction {
         key.check().map_err(Error::from)?;
         let mut scratch = KeyScratch::new();
         let key = key.encode(&mut scratch);
-        self.update_row(table.id, key, &columns.projection(), |row| change(&mut R::from_row_mut(row.reborrow())))
+        foreign_keys::update_row(self, table.id, key, &columns.projection(), |row| {
+            change(&mut R::from_row_mut(row.reborrow()))
+        })
     }
 
     /// Inserts a row.
@@ -129,7 +131,7 @@ pub trait Operations: Transaction {
         key.check().map_err(Error::from)?;
         with_encoded(row, |bytes| {
             let mut scratch = KeyScratch::new();
-            self.insert_row(table.id, key.encode(&mut scratch), bytes)
+            foreign_keys::insert_row(self, table.id, key.encode(&mut scratch), bytes)
         })
     }
 
@@ -143,7 +145,7 @@ pub trait Operations: Transaction {
         key.check().map_err(Error::from)?;
         let outcome = with_encoded(row, |bytes| {
             let mut scratch = KeyScratch::new();
-            self.put_row(table.id, key.encode(&mut scratch), bytes)
+            foreign_keys::put_row(self, table.id, key.encode(&mut scratch), bytes)
         })?;
         match outcome {
             Insertion::Inserted => Ok(()),
@@ -156,7 +158,7 @@ pub trait Operations: Transaction {
     fn delete<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<bool, Stop> {
         key.check().map_err(Error::from)?;
         let mut scratch = KeyScratch::new();
-        self.delete_row(table.id, key.encode(&mut scratch))
+        foreign_keys::delete_row(self, table.id, key.encode(&mut scratch))
     }
 
     /// Starts bringing a row into the caches.
@@ -260,7 +262,7 @@ fn index_id<R, K>(index: Index<R, K>) -> IndexId {
 impl<T: Transaction + ?Sized> Operations for T {}
 
 /// Lends the bytes of a row, built in a buffer that the thread keeps.
-fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> Result<O, Stop>) -> Result<O, Stop> {
+pub(crate) fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> Result<O, Stop>) -> Result<O, Stop> {
     thread_local! {
         static BUFFER: std::cell::Cell<RowBuffer> = const { std::cell::Cell::new(RowBuffer::new()) };
     }

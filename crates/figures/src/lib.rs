@@ -6,6 +6,8 @@
 mod bohm;
 mod cicada;
 mod figure;
+mod hyper;
+mod lazy;
 mod measure;
 mod page;
 mod plot;
@@ -21,7 +23,7 @@ pub use runner::{Runner, Work};
 use measure::Bench;
 
 /// The papers whose figures can be drawn.
-pub const PAPERS: &[Paper] = &[cicada::PAPER, bohm::PAPER];
+pub const PAPERS: &[Paper] = &[cicada::PAPER, bohm::PAPER, hyper::PAPER, lazy::PAPER];
 
 /// A paper.
 #[derive(Debug)]

@@ -138,6 +138,20 @@ impl Bench<'_> {
         })
     }
 
+    /// As [`Bench::run_listed`], one by one, of so many transactions of each thread that are open at a time and take turns.
+    pub(crate) fn run_interleaved(
+        &self,
+        protocol: &str,
+        work: &Work,
+        threads: usize,
+        interleave: usize,
+    ) -> Result<Report, Ended> {
+        self.one(protocol, threads, 1, |settings| {
+            let settings = run::Settings { interleave, ..settings.clone() };
+            self.runner.run(protocol, &[], work, &settings, self.stop)
+        })
+    }
+
     /// One run, unless all is to stop.
     fn one(
         &self,

@@ -1,9 +1,14 @@
 //! Running workloads on any protocol of the list, which lies above this crate.
 
 use polychron_sync::atomic::AtomicBool;
+use polychron_workloads::hotkey::{AssertOptions, HotOptions};
 use polychron_workloads::increment::IncrementOptions;
+use polychron_workloads::modify::ModifyOptions;
 use polychron_workloads::run::{Report, Settings};
+use polychron_workloads::scan::ScanOptions;
 use polychron_workloads::smallbank::SmallBankOptions;
+use polychron_workloads::tatp::TatpOptions;
+use polychron_workloads::tpcc::TpccOptions;
 use polychron_workloads::ycsb::YcsbOptions;
 
 /// A workload with its options.
@@ -11,8 +16,14 @@ use polychron_workloads::ycsb::YcsbOptions;
 #[allow(missing_docs, reason = "the workloads by name")]
 pub enum Work {
     Increment(IncrementOptions),
+    Scan(ScanOptions),
     Ycsb(YcsbOptions),
     SmallBank(SmallBankOptions),
+    Tpcc(TpccOptions),
+    Tatp(TatpOptions),
+    Modify(ModifyOptions),
+    HotKey(HotOptions),
+    Assert(AssertOptions),
 }
 
 /// Turns a protocol's name into runs of it. Who has the list has this, and each workload is compiled for each protocol once.

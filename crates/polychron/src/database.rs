@@ -478,7 +478,7 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
 /// # Ok::<(), polychron::Error>(())
 /// ```
 pub struct Session<P: Protocol = DefaultProtocol> {
-    worker: P::Worker,
+    pub(crate) worker: P::Worker,
 }
 
 impl<P: Protocol> Session<P> {

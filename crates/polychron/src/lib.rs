@@ -31,23 +31,22 @@
 //! commit ([`Futures`]).
 //!
 //! ```
-//! use polychron::{Comparison, Database, Futures, Operations, Options, Row};
+//! use polychron::{Database, Futures, Operations, Options, Row};
 //! # #[derive(Row)] struct Item { #[key] id: u64, stock: i64 }
 //!
 //! let database = Database::open(Options::default())?;
 //! let items = database.create_table::<Item>()?;
 //! database.transact(|transaction| transaction.insert(&items, &Item { id: 1, stock: 5 }))?;
-//! let taken = database.transact(|transaction| {
+//! let left = database.transact_resolved(|transaction| {
 //!     let stock = transaction.future(&items, 1, Item::STOCK)?;
-//!     let enough = transaction.compare(stock, Comparison::AtLeast, 3)?;
-//!     if !transaction.is_true(enough)? {
-//!         return Ok(false);
+//!     if !transaction.is_true(stock.at_least(3))? {
+//!         return Ok(None);
 //!     }
-//!     let left = transaction.subtract(stock, 3)?;
+//!     let left = stock - 3;
 //!     transaction.set_future(&items, 1, Item::STOCK, left)?;
-//!     Ok(true)
+//!     Ok(Some(left))
 //! })?;
-//! assert!(taken);
+//! assert_eq!(left, Some(2));
 //! # Ok::<(), polychron::Error>(())
 //! ```
 //!
@@ -57,8 +56,8 @@
 //! ```
 //! use std::ops::ControlFlow;
 //!
-//! use polychron::schema::Value;
-//! use polychron::{Aggregate, ColumnValues, Comparison, Database, Operations, Options, Restriction, Row, Scan, Transaction};
+//! use polychron::schema::{Value, ValueRef};
+//! use polychron::{Aggregate, Comparison, Database, Operations, Options, Restriction, Row, Scan, Transaction};
 //! # #[derive(Row)] struct Item { #[key] id: u64, stock: i64 }
 //!
 //! let database = Database::open(Options::default())?;
@@ -70,12 +69,16 @@
 //!     let scan = Scan { restrictions: &late, ..Scan::all(items.id()) };
 //!     let sum = transaction.aggregate(&scan, Aggregate::Sum(stock))?;
 //!     let mut values = 0;
-//!     transaction.scan_columns(&scan, &[stock], &mut |batch| {
-//!         if let ColumnValues::I64(stocks) = batch.columns[0].values {
-//!             values += batch.positions().filter(|&position| stocks[position] == 5).count();
-//!         }
-//!         ControlFlow::Continue(())
-//!     })?;
+//!     transaction.scan_columns(
+//!         &scan,
+//!         &[stock],
+//!         // May be asked again of the same rows, when others have changed them meanwhile.
+//!         &mut |batch| batch.positions().filter(|&row| batch.columns[0].value(row) == ValueRef::Integer(5)).count(),
+//!         &mut |of_batch| {
+//!             values += of_batch;
+//!             ControlFlow::Continue(())
+//!         },
+//!     )?;
 //!     Ok((sum, values))
 //! })?;
 //! assert_eq!((sum, values), (Value::Integer(20), 4));
@@ -88,18 +91,26 @@ extern crate self as polychron;
 mod database;
 mod list;
 mod pool;
+mod resolving;
 mod submitting;
 
 pub use database::{Database, Options, Session, TransactionOf};
+#[cfg(feature = "any")]
+pub use list::any_protocol;
+#[cfg(feature = "by-hand")]
+pub use list::protocol_by_hand;
 pub use list::{DefaultProtocol, PROTOCOLS, ProtocolInfo, ProtocolVisitor, UnknownProtocol, for_protocol};
+#[cfg(feature = "any")]
+pub use polychron_engine::any::{AnyOptions, AnyProtocol};
+pub use polychron_engine::futures::{FutureError, Outcome, Resolved};
 pub use polychron_engine::options::{Retry, Submissions};
 pub use polychron_engine::scan::Comparison;
 pub use polychron_engine::typed::{Mapped, Range};
 pub use polychron_engine::{
-    Abort, Access, Aggregate, ColumnBatch, ColumnValues, ColumnVector, Commit, Common, Declare, Direction, Error,
-    Figure, FigureValue, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Mode, Operations,
-    Procedure, Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Stop, Submission, Table, TableId,
-    Transaction, Versions, Worker,
+    Abort, Access, Aggregate, Becomes, ColumnBatch, ColumnVector, Commit, Common, Declare, Direction, Error, Figure,
+    FigureValue, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Mode, Operations, Procedure,
+    Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Stop, Submission, Table, TableId, Transaction,
+    Versions, Worker,
 };
 pub use polychron_memory::{MemoryStatistics, Options as MemoryOptions, Pressure};
 pub use polychron_protocols as protocols;

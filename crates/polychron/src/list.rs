@@ -1,6 +1,8 @@
 //! The list of protocols. It stands here once; the command line, the server and the tests go by it.
 
-use polychron_engine::Protocol;
+#[cfg(feature = "any")]
+use polychron_engine::{Error, any::AnyOptions};
+use polychron_engine::{Isolation, Protocol};
 
 /// A protocol's name and what it is.
 ///
@@ -14,6 +16,8 @@ pub struct ProtocolInfo {
     pub name: &'static str,
     /// One line: what it is and when to take it.
     pub summary: &'static str,
+    /// What it promises transactions of each other.
+    pub isolation: Isolation,
 }
 
 /// Code that is compiled once for each protocol; see [`for_protocol`].
@@ -49,8 +53,24 @@ macro_rules! protocols {
 
         /// Every protocol there is.
         pub const PROTOCOLS: &[ProtocolInfo] = &[
-            $(ProtocolInfo { name: <$protocol as Protocol>::NAME, summary: <$protocol as Protocol>::SUMMARY }),+
+            $(ProtocolInfo {
+                name: <$protocol as Protocol>::NAME,
+                summary: <$protocol as Protocol>::SUMMARY,
+                isolation: <$protocol as Protocol>::ISOLATION,
+            }),+
         ];
+
+        /// The protocol of this name with its default options, for tests that drive transactions step by step: also those that
+        /// plan whole procedures, one transaction at a time.
+        #[cfg(feature = "by-hand")]
+        pub fn protocol_by_hand(name: &str) -> Option<AnyOptions> {
+            $(
+                if name == <$protocol as Protocol>::NAME {
+                    return Some(AnyOptions::by_hand::<$protocol>(Default::default()));
+                }
+            )+
+            None
+        }
 
         /// Calls the visitor with the protocol of this name: the one place where a name becomes a type.
         ///
@@ -82,6 +102,38 @@ macro_rules! protocols {
     };
 }
 
+/// The protocol of this name with these knobs, each a name and a value, for [`polychron_engine::any`]. What it is compiled for is
+/// compiled in this crate, once for all that use it.
+///
+/// ```
+/// use polychron::{AnyProtocol, Protocol, any_protocol};
+///
+/// let database = AnyProtocol::open(any_protocol("cicada", &[("indexes", "multi-version")])?, Default::default())?;
+/// assert!(database.find_table("account").is_none());
+/// assert!(any_protocol("cicada", &[("indices", "many")]).is_err());
+/// assert!(any_protocol("parallel", &[]).is_err());
+/// # Ok::<(), polychron::Error>(())
+/// ```
+///
+/// # Errors
+/// [`polychron_engine::Error::Options`]: there is no protocol of this name, or it has no such knob.
+#[cfg(feature = "any")]
+pub fn any_protocol(name: &str, knobs: &[(&str, &str)]) -> Result<AnyOptions, Error> {
+    struct Erase<'a>(&'a [(&'a str, &'a str)]);
+
+    impl ProtocolVisitor for Erase<'_> {
+        type Output = Result<AnyOptions, Error>;
+
+        fn visit<P: Protocol>(self) -> Self::Output {
+            let mut options = P::Options::default();
+            self.0.iter().try_for_each(|(name, value)| P::set_option(&mut options, name, value))?;
+            Ok(AnyOptions::of::<P>(options))
+        }
+    }
+
+    for_protocol(name, Erase(knobs)).map_err(|unknown| Error::Options(unknown.to_string()))?
+}
+
 protocols! {
     polychron_protocols::cicada::Cicada;
     polychron_protocols::cicada::Cicada,
@@ -100,6 +152,7 @@ protocols! {
     polychron_protocols::lazy::Lazy<polychron_protocols::maflingo::Maflingo>,
     polychron_protocols::lazy::Lazy<polychron_protocols::locking::Locking<polychron_protocols::locking::Conditional>>,
     polychron_protocols::lazy::Lazy<polychron_protocols::maflingo::Maflingo, polychron_protocols::lazy::AtOnce>,
+    polychron_protocols::lazy::Lazy<polychron_protocols::cicada::Cicada>,
     polychron_protocols::partitioned_store::PartitionedStore,
     polychron_protocols::serial::Serial,
 }

@@ -8,15 +8,15 @@ use polychron_base::key::{EncodedKey, Key16};
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::aggregate::AggregateError;
 use polychron_engine::batch::{self, NotNumeric};
-use polychron_engine::futures::{Expression, FutureColumn, FutureError, Operand, Scalar};
+use polychron_engine::futures::{FutureColumn, FutureError, Operand, Scalar, Scope, Workbench};
+use polychron_engine::lazy::{Node, Nodes, Source};
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
-    Aggregate, ColumnBatch, ColumnValues, Commit, Common, Direction, Futures, Insertion, Interactive, Mode, Operations,
-    Projection, Protocol, Restriction, RowMut, RowRef, Savepoint, Scan, Table, TableDefinition, Transaction, Worker,
-    drive,
+    Aggregate, ColumnBatch, Commit, Common, Direction, Futures, Insertion, Interactive, Mode, Operations, Projection,
+    Protocol, Restriction, RowMut, RowRef, Savepoint, Scan, Table, TableDefinition, Transaction, Worker, drive,
 };
 use polychron_protocols::{cicada::Cicada, maflingo::Maflingo, serial::Serial};
-use polychron_schema::{Decimal, Key, KeyScratch, Row, Value};
+use polychron_schema::{Decimal, Key, KeyScratch, Row, Value, ValueRef};
 
 #[derive(Row, Clone, Debug, PartialEq)]
 #[row(name = "item")]
@@ -90,12 +90,10 @@ fn futures_compute<P: Protocol<Worker: Interactive>>() {
     let mut shop = Shop::<P>::open(3);
     let taken = shop.transact(|transaction, items| {
         let stock = transaction.future(items, 2, Item::STOCK)?;
-        let enough = transaction.compare(stock, Comparison::AtLeast, 15)?;
-        if !transaction.is_true(enough)? {
+        if !transaction.is_true(stock.at_least(15))? {
             return Ok(false);
         }
-        let left = transaction.subtract(stock, 15)?;
-        transaction.set_future(items, 2, Item::STOCK, left)?;
+        transaction.set_future(items, 2, Item::STOCK, stock - 15)?;
         // A transaction sees its own writes through futures too.
         let again = transaction.future(items, 2, Item::STOCK)?;
         assert_eq!(transaction.resolve(again)?, 5);
@@ -106,18 +104,11 @@ fn futures_compute<P: Protocol<Worker: Interactive>>() {
 
     shop.transact(|transaction, items| {
         let (one, two) = (transaction.future(items, 1, Item::STOCK)?, transaction.future(items, 2, Item::STOCK)?);
-        let larger = transaction.max(one, two)?;
-        let doubled = transaction.multiply(larger, 2)?;
-        let condition = transaction.compare(one, Comparison::Less, two)?;
-        let chosen = transaction.choose(condition, 0, doubled)?;
+        let chosen = one.less_than(two).then(0).otherwise(2 * one.max(two));
         transaction.set_future(items, 3, Item::STOCK, chosen)?;
-        let price = transaction.future(items, 1, Item::PRICE)?;
-        let price = transaction.add(price, Decimal::from_units(5))?;
-        transaction.set_future(items, 1, Item::PRICE, price)?;
-        let (open, small) = (transaction.future(items, 1, Item::OPEN)?, transaction.future(items, 1, Item::SMALL)?);
-        let negative = transaction.compare(small, Comparison::Less, 0)?;
-        let both = transaction.min(open, negative)?;
-        assert!(transaction.is_true(both)?);
+        let (price, open, small) = transaction.future(items, 1, (Item::PRICE, Item::OPEN, Item::SMALL))?;
+        transaction.set_future(items, 1, Item::PRICE, price + Decimal::from_units(5))?;
+        assert!(transaction.is_true(open & small.less_than(0))?);
         transaction.set_future(items, 1, Item::OPEN, false)
     })
     .unwrap();
@@ -134,8 +125,7 @@ fn futures_that_have_no_value_undo_the_transaction<P: Protocol<Worker: Interacti
     let overflow = shop.transact(|transaction, items| {
         transaction.set_future(items, 1, Item::STOCK, 7)?;
         let small = transaction.future(items, 1, Item::SMALL)?;
-        let product = transaction.multiply(small, i8::MIN)?;
-        transaction.set_future(items, 1, Item::SMALL, product)
+        transaction.set_future(items, 1, Item::SMALL, small * i8::MIN)
     });
     assert!(matches!(cause(overflow), FutureError::Overflow { left: -1, right: -128, .. }));
     assert_eq!(shop.stock(1), 10, "nothing of it remains");
@@ -161,8 +151,7 @@ fn futures_conflict_like_reads<P: Protocol<Worker: Interactive>>() {
     let stock = slow.future(&items, 1, Item::STOCK).unwrap();
     drive::transact(&mut other, Mode::ReadWrite, &mut |transaction| transaction.set_future(&items, 1, Item::STOCK, 50))
         .unwrap();
-    let more = slow.add(stock, 1).unwrap();
-    let outcome = slow.set_future(&items, 1, Item::STOCK, more).and_then(|()| slow.commit());
+    let outcome = slow.set_future(&items, 1, Item::STOCK, stock + 1).and_then(|()| slow.commit());
     assert!(outcome.is_err_and(|stop| stop.is_conflict()));
     assert_eq!(shop.stock(1), 50);
 }
@@ -204,35 +193,37 @@ fn batches_hold_what_the_rows_hold<P: Protocol<Worker: Interactive>>() {
     let all = shop.all();
     let position = |name| Item::definition().column_index(name).unwrap();
     let columns = ["id", "stock", "small", "weight", "open"].map(position);
-    let (mut batches, mut seen) = (Vec::new(), 0);
+    let mut seen = std::collections::BTreeSet::new();
     let mut look = |batch: &ColumnBatch<'_>| {
-        batches.push(batch.rows);
         let [id, stock, small, weight, open] = batch.columns else { panic!("five columns") };
-        let ColumnValues::U64(ids) = id.values else { panic!("{id:?}") };
-        let ColumnValues::I64(stocks) = stock.values else { panic!("{stock:?}") };
-        let ColumnValues::F64(weights) = weight.values else { panic!("{weight:?}") };
-        assert!(matches!(small.values, ColumnValues::I8(values) if values.iter().all(|value| *value == -1)));
-        assert!(matches!(open.values, ColumnValues::U8(values) if values.iter().all(|value| *value == 1)));
-        for position in batch.positions() {
-            let item = Item::new(ids[position], stocks[position]);
+        assert!((1..=batch::ROWS).contains(&batch.rows));
+        let ids = batch.positions().map(|position| {
+            let item = Item::new(id.bits(position), stock.bits(position) as i64);
             assert_eq!(item.stock, 10 * item.id as i64);
-            assert_eq!((!weight.is_null(position)).then_some(weights[position]), item.weight);
-            seen += 1;
-        }
+            assert_eq!(weight.value(position), item.weight.map_or(ValueRef::Null, ValueRef::Float));
+            assert_eq!((small.value(position), open.value(position)), (ValueRef::Integer(-1), ValueRef::Bool(true)));
+            item.id
+        });
+        ids.collect::<Vec<_>>()
+    };
+    let mut keep = |ids: Vec<u64>| {
+        assert!(ids.into_iter().all(|id| seen.insert(id)), "each row comes once");
         ControlFlow::Continue(())
     };
-    shop.transact(|transaction, _| transaction.scan_columns(&all, &columns, &mut look)).unwrap();
-    assert_eq!((seen, batches), (rows, vec![batch::ROWS, 100]));
+    shop.transact(|transaction, _| transaction.scan_columns(&all, &columns, &mut look, &mut keep)).unwrap();
+    assert_eq!(seen.len() as u64, rows);
 
     let mut first = 0;
-    let mut stop_at_once = |batch: &ColumnBatch<'_>| {
-        first += batch.rows;
+    let mut stop_at_once = |rows| {
+        first += rows;
         ControlFlow::Break(())
     };
-    shop.transact(|transaction, _| transaction.scan_columns(&all, &[0], &mut stop_at_once)).unwrap();
-    assert_eq!(first, batch::ROWS);
+    let mut count = |batch: &ColumnBatch<'_>| batch.count();
+    shop.transact(|transaction, _| transaction.scan_columns(&all, &[0], &mut count, &mut stop_at_once)).unwrap();
+    assert!((1..=batch::ROWS).contains(&first));
     let mut never = |_: &ColumnBatch<'_>| panic!("nothing comes");
-    let text = shop.transact(|transaction, _| transaction.scan_columns(&all, &[position("name")], &mut never));
+    let mut on = |()| ControlFlow::Continue(());
+    let text = shop.transact(|transaction, _| transaction.scan_columns(&all, &[position("name")], &mut never, &mut on));
     let NotNumeric(_) = cause(text);
 }
 
@@ -247,50 +238,58 @@ fn one_row_is_read_without_a_transaction<P: Protocol<Worker: Interactive>>() {
     assert_eq!((read(2), read(3)), (Some(20), None));
 }
 
-/// A transaction that leaves futures open until it is told to resolve them, around one of any protocol: shows that the five
-/// methods are all that a lazy path needs.
+/// A transaction that leaves futures open until it is told to resolve them, around one of any protocol: shows which
+/// methods a lazy path needs.
 struct Lazy<'t, T> {
     inner: &'t mut T,
-    arena: Vec<Node>,
+    columns: Vec<(TableId, Key16, FutureColumn)>,
     conditions: Vec<(Operand, bool)>,
     writes: Vec<(TableId, Key16, FutureColumn, Operand)>,
-}
-
-#[derive(Clone, Copy)]
-enum Node {
-    Column(TableId, Key16, FutureColumn),
-    Expression(Expression),
+    bench: Workbench,
+    /// What lies on the bench, while it is looked at.
+    nodes: Box<Nodes>,
 }
 
 impl<'t, T: Transaction> Lazy<'t, T> {
     fn new(inner: &'t mut T) -> Self {
-        Self { inner, arena: Vec::new(), conditions: Vec::new(), writes: Vec::new() }
+        let (conditions, writes) = (Vec::new(), Vec::new());
+        Self { inner, columns: Vec::new(), conditions, writes, bench: Workbench::new(), nodes: Box::default() }
     }
 
-    fn push(&mut self, node: Node) -> Operand {
-        self.arena.push(node);
-        Operand::Pending(self.arena.len() as u32 - 1)
+    fn push(&mut self, table: TableId, key: Key16, column: FutureColumn) -> Operand {
+        self.columns.push((table, key, column));
+        self.bench.exchange(&mut self.nodes);
+        let made = self.nodes.column(Source { row: self.columns.len() as u32 - 1, column, before: 0 });
+        self.bench.exchange(&mut self.nodes);
+        made
     }
 
-    /// The values of the first `count` nodes as they are now.
-    fn values(&mut self, count: usize) -> Result<Vec<Scalar>, Stop> {
+    /// The values of the nodes as they are now.
+    fn values(&mut self) -> Result<Vec<Scalar>, Stop> {
         let mut values = Vec::new();
-        for node in &self.arena[..count] {
+        self.bench.exchange(&mut self.nodes);
+        for node in &self.nodes.program.nodes {
             let value = match *node {
-                Node::Column(table, key, column) => match self.inner.read_future(table, key, column)? {
-                    Operand::Known(value) => value,
-                    Operand::Pending(_) => panic!("the protocol inside is eager"),
-                },
+                Node::Column(source) => {
+                    let (table, key, column) = self.columns[source.row as usize];
+                    let mut future = [Operand::Pending(0)];
+                    self.inner.read_futures(table, key, &[column], &mut future)?;
+                    match future {
+                        [Operand::Known(value)] => value,
+                        [Operand::Pending(_)] => panic!("the protocol inside is eager"),
+                    }
+                }
                 Node::Expression(expression) => expression.evaluate(|place| Ok(values[place as usize]))?,
             };
             values.push(value);
         }
+        self.bench.exchange(&mut self.nodes);
         Ok(values)
     }
 
     /// What commit does first: `false` when a condition that was told to be true or false is not so any more.
     fn settle(mut self) -> Result<bool, Stop> {
-        let values = self.values(self.arena.len())?;
+        let values = self.values()?;
         let value = |operand| match operand {
             Operand::Known(value) => value,
             Operand::Pending(place) => values[place as usize],
@@ -299,7 +298,7 @@ impl<'t, T: Transaction> Lazy<'t, T> {
             return Ok(false);
         }
         for (table, key, column, operand) in self.writes {
-            self.inner.write_future(table, key, column, Operand::Known(value(operand)))?;
+            self.inner.write_futures(table, key, &[(column, Operand::Known(value(operand)))])?;
         }
         Ok(true)
     }
@@ -310,12 +309,21 @@ fn short<K: EncodedKey>(key: K) -> Key16 {
 }
 
 impl<T: Transaction> Transaction for Lazy<'_, T> {
-    fn read_future<K: EncodedKey>(&mut self, table: TableId, key: K, column: FutureColumn) -> Result<Operand, Stop> {
-        Ok(self.push(Node::Column(table, short(key), column)))
+    fn future_scope(&self) -> Scope {
+        self.bench.scope()
     }
 
-    fn combine_futures(&mut self, expression: Expression) -> Result<Operand, Stop> {
-        Ok(self.push(Node::Expression(expression)))
+    fn read_futures<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        columns: &[FutureColumn],
+        futures: &mut [Operand],
+    ) -> Result<(), Stop> {
+        for (column, future) in columns.iter().zip(futures) {
+            *future = self.push(table, short(key), *column);
+        }
+        Ok(())
     }
 
     fn test_future(&mut self, condition: Operand) -> Result<bool, Stop> {
@@ -324,21 +332,20 @@ impl<T: Transaction> Transaction for Lazy<'_, T> {
         Ok(told)
     }
 
-    fn write_future<K: EncodedKey>(
+    fn write_futures<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
-        column: FutureColumn,
-        value: Operand,
+        columns: &[(FutureColumn, Operand)],
     ) -> Result<(), Stop> {
-        self.writes.push((table, short(key), column, value));
+        self.writes.extend(columns.iter().map(|&(column, value)| (table, short(key), column, value)));
         Ok(())
     }
 
     fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop> {
         match future {
             Operand::Known(value) => Ok(value),
-            Operand::Pending(place) => Ok(self.values(place as usize + 1)?[place as usize]),
+            Operand::Pending(place) => Ok(self.values()?[place as usize]),
         }
     }
 
@@ -399,16 +406,14 @@ impl<T: Transaction> Transaction for Lazy<'_, T> {
 }
 
 /// The stock may change between the reading of a future and the commit, as long as what was told about it stays true.
-fn a_lazy_path_needs_no_more_than_the_five_methods<P: Protocol<Worker: Interactive>>() {
+fn a_lazy_path_needs_few_methods<P: Protocol<Worker: Interactive>>() {
     for (meanwhile, stays_true, left) in [(30, true, 15), (12, false, 12)] {
         let mut shop = Shop::<P>::open(2);
         let settled = shop.transact(|transaction, items| {
             let mut lazy = Lazy::new(transaction);
             let stock = lazy.future(items, 2, Item::STOCK)?;
-            let enough = lazy.compare(stock, Comparison::AtLeast, 15)?;
-            assert!(lazy.is_true(enough)?);
-            let left = lazy.subtract(stock, 15)?;
-            lazy.set_future(items, 2, Item::STOCK, left)?;
+            assert!(lazy.is_true(stock.at_least(15))?);
+            lazy.set_future(items, 2, Item::STOCK, stock - 15)?;
             // What another transaction might do, seen from here.
             lazy.inner.set_future(items, 2, Item::STOCK, meanwhile)?;
             lazy.settle()
@@ -440,7 +445,7 @@ for_protocols!(
     futures_that_have_no_value_undo_the_transaction,
     aggregates_agree_with_rows,
     batches_hold_what_the_rows_hold,
-    a_lazy_path_needs_no_more_than_the_five_methods,
+    a_lazy_path_needs_few_methods,
     one_row_is_read_without_a_transaction;
     serial: Serial,
     maflingo: Maflingo,

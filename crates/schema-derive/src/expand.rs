@@ -3,7 +3,7 @@
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote};
 
-use crate::parse::{Column, Index, Table};
+use crate::parse::{Column, Index, Parent, Table};
 
 pub(crate) fn expand(table: &Table<'_>) -> TokenStream {
     let constants = constants(table);
@@ -162,6 +162,14 @@ fn definition(table: &Table<'_>) -> TokenStream {
             }
         }
     });
+    let foreign_keys = table.foreign_keys.iter().map(|foreign_key| {
+        let (columns, parent) = (&foreign_key.columns, &foreign_key.parent);
+        let parent = match parent {
+            Parent::Row(parent) => quote!(<#parent as ::polychron_schema::Row>::NAME),
+            Parent::Name(parent) => quote!(#parent),
+        };
+        quote!(::polychron_schema::ForeignKeyDefinition::new([#(#columns),*], #parent))
+    });
     let primary = kind(table.primary_hash);
     let expected = table.expected_rows.as_ref().map_or(quote!(0), |rows| quote!(#rows));
     let partition = table
@@ -173,6 +181,7 @@ fn definition(table: &Table<'_>) -> TokenStream {
             columns: ::std::vec![#(#columns),*],
             key: ::std::vec![#(#key),*],
             indexes: ::std::vec![#(#indexes),*],
+            foreign_keys: ::std::vec![#(#foreign_keys),*],
             primary_kind: #primary,
             expected_rows: #expected,
             partition_column: #partition,

@@ -7,7 +7,7 @@ use proc_macro::TokenStream;
 use proc_macro2::{Group, TokenTree};
 
 /// Makes a struct a row; see `polychron_schema::Row`.
-#[proc_macro_derive(Row, attributes(row, index, key, column))]
+#[proc_macro_derive(Row, attributes(row, index, references, key, column))]
 pub fn derive_row(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);
     match parse::Table::parse(&input) {
@@ -17,7 +17,7 @@ pub fn derive_row(input: TokenStream) -> TokenStream {
 }
 
 /// The same derive for users of the crate `polychron` alone: it finds everything in `polychron::schema`.
-#[proc_macro_derive(FaceRow, attributes(row, index, key, column))]
+#[proc_macro_derive(FaceRow, attributes(row, index, references, key, column))]
 pub fn derive_face_row(input: TokenStream) -> TokenStream {
     through_face(derive_row(input).into()).into()
 }

@@ -16,6 +16,7 @@ pub(crate) struct Table<'a> {
     pub(crate) partition: Option<usize>,
     pub(crate) columns: Vec<Column<'a>>,
     pub(crate) indexes: Vec<Index>,
+    pub(crate) foreign_keys: Vec<ForeignKey>,
     /// Where `polychron-schema` is found, when that is not `::polychron_schema`.
     pub(crate) root: Option<Path>,
 }
@@ -39,6 +40,20 @@ pub(crate) struct Index {
     pub(crate) hash: bool,
 }
 
+/// A `#[references(…)]`.
+pub(crate) struct ForeignKey {
+    pub(crate) columns: Vec<usize>,
+    pub(crate) parent: Parent,
+}
+
+/// The table that a foreign key leads to.
+pub(crate) enum Parent {
+    /// The table of a struct that is a row.
+    Row(Path),
+    /// A table of this name.
+    Name(String),
+}
+
 impl<'a> Table<'a> {
     pub(crate) fn parse(input: &'a DeriveInput) -> Result<Self> {
         if !input.generics.params.is_empty() {
@@ -54,6 +69,7 @@ impl<'a> Table<'a> {
             partition: None,
             columns,
             indexes: Vec::new(),
+            foreign_keys: Vec::new(),
             root: None,
         };
         for attribute in &input.attrs {
@@ -62,6 +78,9 @@ impl<'a> Table<'a> {
             } else if attribute.path().is_ident("index") {
                 let index = table.parse_index(attribute)?;
                 table.indexes.push(index);
+            } else if attribute.path().is_ident("references") {
+                let foreign_key = table.parse_foreign_key(attribute)?;
+                table.foreign_keys.push(foreign_key);
             }
         }
         table.check()?;
@@ -118,6 +137,31 @@ impl<'a> Table<'a> {
             index.name = format!("by_{}", names.join("_"));
         }
         Ok(index)
+    }
+
+    fn parse_foreign_key(&self, attribute: &Attribute) -> Result<ForeignKey> {
+        let (mut columns, mut parent) = (Vec::new(), None);
+        attribute.parse_nested_meta(|meta| {
+            if meta.path.is_ident("columns") {
+                for column in column_names(&meta)? {
+                    columns.push(self.column_position(&column)?);
+                }
+            } else if meta.path.is_ident("table") {
+                parent = Some(Parent::Name(non_empty(&meta.value()?.parse()?)?));
+            } else if meta.path.is_ident("row") {
+                parent = Some(Parent::Row(meta.value()?.parse()?));
+            } else {
+                return Err(meta.error("expected `row`, `table` or `columns(…)`"));
+            }
+            Ok(())
+        })?;
+        let missing = |what| Error::new(attribute.span(), what);
+        if columns.is_empty() {
+            return Err(missing("a foreign key needs columns: `columns(first, second)`"));
+        }
+        let parent =
+            parent.ok_or_else(|| missing("a foreign key needs a parent: `row = Parent` or `table = \"parent\"`"))?;
+        Ok(ForeignKey { columns, parent })
     }
 
     fn column_position(&self, ident: &Ident) -> Result<usize> {

@@ -423,6 +423,12 @@ impl ColumnSet {
         self.0 & other.0 != 0
     }
 
+    /// How many columns there are at most: a bit that several share counts for all of them.
+    #[inline]
+    pub(crate) const fn count(self) -> u32 {
+        if self.contains(u16::MAX) { u32::MAX } else { self.0.count_ones() }
+    }
+
     /// Whether the set has no columns.
     #[inline(always)]
     pub const fn is_empty(self) -> bool {

@@ -58,7 +58,26 @@ impl IndexDefinition {
     }
 }
 
-/// A table: its columns, primary key and indexes.
+/// A foreign key: what these columns hold, unless one of them is NULL, is the primary key of a row of another table, the parent.
+///
+/// A transaction that would break this is refused. So that the children of a row can be found, an ordered index of the table, primary
+/// or secondary, begins with these columns in this order, or an index of any kind has exactly these as its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignKeyDefinition {
+    /// Positions of its columns, in the order of the parent's primary key.
+    pub columns: Vec<usize>,
+    /// The name of the parent table, which may be the table itself.
+    pub parent: String,
+}
+
+impl ForeignKeyDefinition {
+    /// These columns hold the primary key of a row of `parent`.
+    pub fn new(columns: impl Into<Vec<usize>>, parent: impl Into<String>) -> Self {
+        Self { columns: columns.into(), parent: parent.into() }
+    }
+}
+
+/// A table: its columns, primary key, indexes and foreign keys.
 ///
 /// ```
 /// use polychron_schema::{ColumnType, IndexDefinition, IndexKind, TableDefinition};
@@ -85,6 +104,8 @@ pub struct TableDefinition {
     pub key: Vec<usize>,
     /// Secondary indexes.
     pub indexes: Vec<IndexDefinition>,
+    /// Foreign keys.
+    pub foreign_keys: Vec<ForeignKeyDefinition>,
     /// The kind of the primary index.
     pub primary_kind: IndexKind,
     /// How many rows to make room for; 0 when nothing is known.
@@ -101,6 +122,7 @@ impl TableDefinition {
             columns: Vec::new(),
             key: Vec::new(),
             indexes: Vec::new(),
+            foreign_keys: Vec::new(),
             primary_kind: IndexKind::Ordered,
             expected_rows: 0,
             partition_column: None,
@@ -127,6 +149,12 @@ impl TableDefinition {
     /// The same table with one more secondary index.
     pub fn with_index(mut self, index: IndexDefinition) -> Self {
         self.indexes.push(index);
+        self
+    }
+
+    /// The same table with one more foreign key.
+    pub fn with_foreign_key(mut self, foreign_key: ForeignKeyDefinition) -> Self {
+        self.foreign_keys.push(foreign_key);
         self
     }
 
@@ -182,6 +210,10 @@ impl TableDefinition {
             return Err(SchemaError::NullableKey { column: self.columns[column].name.clone() });
         }
         self.validate_indexes()?;
+        for foreign_key in &self.foreign_keys {
+            self.validate_key(&format!("foreign key to {}", foreign_key.parent), &foreign_key.columns, 0)?;
+            self.index_for(foreign_key)?;
+        }
         if let Some(column) = self.partition_column {
             self.column(column)?;
         }
@@ -224,6 +256,28 @@ impl TableDefinition {
             }
         }
         Ok(())
+    }
+
+    /// By which index the rows are found that have given values in the columns of a foreign key: none for the primary one, or the
+    /// position of a secondary one.
+    ///
+    /// # Errors
+    /// [`SchemaError::NoIndexForForeignKey`].
+    pub fn index_for(&self, foreign_key: &ForeignKeyDefinition) -> Result<Option<usize>, SchemaError> {
+        let columns = &foreign_key.columns[..];
+        let serves = |key: &[usize], kind: IndexKind, is_whole: bool| {
+            if kind == IndexKind::Ordered { key.starts_with(columns) } else { is_whole && key == columns }
+        };
+        if serves(&self.key, self.primary_kind, true) {
+            return Ok(None);
+        }
+        let position = self.indexes.iter().position(|index| {
+            // Of an index whose entries carry more than its columns only an order finds the entries that begin with them.
+            let appends = self.appends_primary_key(index);
+            serves(&index.columns, if appends { IndexKind::Ordered } else { index.kind }, !appends)
+        });
+        let missing = || SchemaError::NoIndexForForeignKey { parent: foreign_key.parent.clone() };
+        position.map(Some).ok_or_else(missing)
     }
 
     /// Whether entries of the index carry the primary key behind the index's columns: always when it is not unique, and

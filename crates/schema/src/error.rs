@@ -58,6 +58,18 @@ pub enum SchemaError {
         /// How many were given.
         columns: usize,
     },
+    /// No index leads from the columns of a foreign key to the rows that have them.
+    #[error("the foreign key to {parent} needs an ordered index that begins with its columns")]
+    NoIndexForForeignKey {
+        /// The parent's name.
+        parent: String,
+    },
+    /// The columns of a foreign key are not of the types of the parent's primary key.
+    #[error("the columns of the foreign key to {parent} are not of the types of its primary key")]
+    ForeignKeyTypes {
+        /// The parent's name.
+        parent: String,
+    },
     /// The fixed-width columns of a key are wider than a key may be.
     #[error("{key} is at least {bytes} bytes wide; a key has at most {}", crate::MAX_KEY_BYTES)]
     KeyTooWide {

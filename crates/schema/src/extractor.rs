@@ -8,7 +8,7 @@ use crate::definition::TableDefinition;
 use crate::dynamic::put_values;
 use crate::error::SchemaError;
 use crate::key::{KeyReader, KeyScratch, KeySink};
-use crate::layout::{Layout, LayoutColumn};
+use crate::layout::{Layout, LayoutColumn, Slot};
 use crate::types::ColumnType;
 use crate::value::Value;
 
@@ -74,6 +74,28 @@ impl KeyExtractor {
             (true, false) => Suffix::Never,
         };
         Ok(Self::new(&layout, &index.columns, &definition.key, suffix))
+    }
+
+    /// The extractor of a foreign key: makes the parent's primary key of a row of which none of the columns is NULL.
+    ///
+    /// # Errors
+    /// When a definition is not valid, or the columns are not of the types of the parent's primary key.
+    pub fn foreign(child: &TableDefinition, columns: &[usize], parent: &TableDefinition) -> Result<Self, SchemaError> {
+        let (own, parents) = (child.layout()?, parent.layout()?);
+        let types = |layout: &Layout, positions: &[usize]| -> Vec<ColumnType> {
+            positions.iter().map(|&position| layout.columns()[position].column_type).collect()
+        };
+        let (own_types, parent_types) = (types(&own, columns), types(&parents, &parent.key));
+        let alike = own_types.len() == parent_types.len()
+            && own_types.iter().zip(&parent_types).all(|(own, other)| own.is_like(*other));
+        if !alike {
+            return Err(SchemaError::ForeignKeyTypes { parent: parent.name.clone() });
+        }
+        let mut extractor = Self::new(&own, columns, &[], Suffix::Never);
+        // A key of the parent says nothing of NULL.
+        extractor.columns.iter_mut().for_each(|column| column.slot.null_bit = Slot::NOT_NULL);
+        extractor.fixed = width_of(&extractor.columns);
+        Ok(extractor)
     }
 
     fn new(layout: &Layout, positions: &[usize], primary: &[usize], suffix: Suffix) -> Self {

@@ -27,7 +27,7 @@ mod value;
 pub use buffer::{RowBuffer, RowRef};
 pub use column::{Column, ColumnSet, ColumnSpan, ColumnValue, Columns, Projection};
 pub use decimal::{Decimal, ParseDecimalError};
-pub use definition::{ColumnDefinition, IndexDefinition, IndexKind, TableDefinition};
+pub use definition::{ColumnDefinition, ForeignKeyDefinition, IndexDefinition, IndexKind, TableDefinition};
 pub use dynamic::{build_row, set_value};
 pub use error::SchemaError;
 pub use extractor::KeyExtractor;

@@ -78,7 +78,8 @@ impl Changes {
     /// `row_len` bytes. Ranges that touch are joined.
     #[inline]
     pub fn pieces(self, layout: &Layout, row_len: usize) -> Pieces<'_> {
-        Pieces { layout, changes: self, row_len, next: 0, pending: self.null_words(layout, row_len) }
+        let (left, pending) = (self.hull.columns.count(), self.null_words(layout, row_len));
+        Pieces { layout, changes: self, row_len, next: 0, left, pending }
     }
 
     /// The words of the NULL bits when a nullable column changed.
@@ -104,6 +105,8 @@ pub struct Pieces<'l> {
     changes: Changes,
     row_len: usize,
     next: usize,
+    /// How many of the changed columns were not met yet, or more.
+    left: u32,
     pending: Option<Range<usize>>,
 }
 
@@ -114,11 +117,14 @@ impl Iterator for Pieces<'_> {
         if self.changes.whole_row() {
             return self.pending.take().filter(|piece| !piece.is_empty());
         }
-        while let Some(&index) = self.layout.by_offset().get(self.next) {
+        while self.left > 0
+            && let Some(&index) = self.layout.by_offset().get(self.next)
+        {
             self.next += 1;
             if !self.changes.columns().contains(index) {
                 continue;
             }
+            self.left -= 1;
             let slot = self.layout.columns()[usize::from(index)].slot;
             let end = ((slot.offset + slot.width) as usize).next_multiple_of(8).min(self.row_len);
             let start = (slot.offset as usize & !7).min(end);

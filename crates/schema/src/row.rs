@@ -20,6 +20,8 @@ pub type KeyRef<'a, R> = <<R as Row>::Key as OwnedKey>::Ref<'a>;
 /// Attributes of the struct: `#[row(name = "…", primary = "hash", expected_rows = 1000, partition = column)]` and any
 /// number of `#[index(name = "…", columns(a, b), unique, kind = "hash")]`; without a name, it is `by_a_b`. With several
 /// indexes write `columns = [a, b]`, or Clippy takes what they have in common for a slip (`duplicated_attributes`).
+/// `#[references(row = Parent, columns(a, b))]`, or `table = "parent"` in place of `row`, makes the columns a foreign key
+/// ([`crate::ForeignKeyDefinition`]).
 /// `#[row(crate = some::path)]` says under which path this crate is known where it is no direct dependency.
 /// Attributes of a field: `#[key]`, and `#[column(max = 100)]` for the longest string in bytes.
 ///

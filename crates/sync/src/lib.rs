@@ -3,13 +3,14 @@
 //!
 //! `--cfg loom` explores every interleaving of small parts, weak memory included; `--cfg shuttle` runs random schedules
 //! of whole transactions under sequential consistency. What is built here on top of the atomics is what several crates
-//! need: a latch, back-off, the store-to-load barrier of epochs, prefetches, and copies through atomic words.
+//! need: a latch, back-off, the store-to-load barrier of epochs, prefetches, copies through atomic words, and sums over them.
 
 mod backoff;
 mod latch;
 #[cfg(any(loom, shuttle))]
 pub mod model;
 mod numbers;
+pub mod vectors;
 mod words;
 
 pub use backoff::Backoff;
@@ -84,6 +85,17 @@ pub fn spin_hint() {
     core::hint::spin_loop();
     #[cfg(any(loom, shuttle))]
     thread::yield_now();
+}
+
+/// Lets no later load of this thread happen before the exchange (or other read-modify-write operation) that it has just made is visible to every
+/// other thread: a sequentially consistent fence, which on x86-64 the exchange was already.
+#[inline]
+pub fn fence_behind_exchange() {
+    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle, miri)))))]
+    // SeqCst: the full barrier that pairs with every other call of this function.
+    atomic::fence(Ordering::SeqCst);
 }
 
 /// Stores `value`, and lets no later load of this thread happen before the store is visible to every other thread.

@@ -28,9 +28,13 @@ const NAMING: &[&str] = &[
     "crates/check/",
     "crates/polychron/",
     "crates/cli/tests/",
+    // What it is called with a layer over it.
+    "crates/protocols/src/maflingo/beneath.rs",
     // A paper's figures go by its name, and compare protocols.
     "crates/figures/",
     "crates/tidy/",
+    // What a paper says of its workloads holds of its protocol.
+    "crates/workloads/tests/hyper.rs",
     // Presets go by the names of the papers whose settings they are.
     "crates/workloads/src/ycsb/options.rs",
 ];

@@ -3,6 +3,8 @@
 mod declare;
 pub mod hotkey;
 pub mod increment;
+pub mod modify;
+pub mod round_trip;
 pub mod run;
 pub mod scan;
 pub mod smallbank;
@@ -23,6 +25,9 @@ pub trait Workload: Sized + Send + Sync + 'static {
     const SUMMARY: &'static str;
     /// The names of the kinds of transactions, by [`Client::Procedure`]'s kind.
     const KINDS: &'static [&'static str];
+
+    /// Whether its transactions can be interleaved; each workload that can is compiled once more for the protocols that can.
+    const INTERLEAVES: bool = false;
 
     /// The workload's own options, as the command line has them.
     type Options: Clone + std::fmt::Debug + Send + Sync + serde::Serialize;

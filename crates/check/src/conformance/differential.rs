@@ -8,12 +8,13 @@ use polychron_base::error::Stopped;
 use polychron_base::random::Random;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
-    Error, Futures, Insertion, Interactive, Isolation, Mode, Operations, Protocol, Savepoint, Stop, Table, Transaction,
-    Worker,
+    ColumnBatch, Error, Futures, Insertion, Interactive, Isolation, Mode, Operations, Protocol, Restriction, Savepoint,
+    Scan, Stop, Table, Transaction, Worker,
 };
+use polychron_schema::Value;
 
 use crate::Setup;
-use crate::model::{Answer, Model, Operation, Trace, explained, story};
+use crate::model::{Answer, Model, Numbers, Operation, Trace, explained, story};
 use crate::party::Party;
 use crate::rows::{Person, person};
 use crate::setup::{Tx, all, begin, persons, snapshot};
@@ -52,6 +53,11 @@ pub(crate) fn apply<T: Transaction>(
             Answer::Rows(if *backward { range.reverse().rows()? } else { range.rows()? })
         }
         Operation::ByCode(code) => Answer::Rows(t.scan_by(table, Person::BY_CODE, *code).rows()?),
+        Operation::Columns { team } => Answer::Columns(columns(t, table, *team)?),
+        Operation::Total { team, wanted } => {
+            let restrictions = of_team(*team);
+            Answer::Value(t.aggregate(&Scan { restrictions: &restrictions, ..Scan::all(table.id()) }, *wanted)?)
+        }
         Operation::Prefetch(from, count) => {
             (*from..from + count).for_each(|id| t.prefetch(table, id));
             Answer::Flag(true)
@@ -71,12 +77,41 @@ pub(crate) fn apply<T: Transaction>(
     })
 }
 
+fn of_team(team: Option<u16>) -> Vec<Restriction> {
+    let value = |team: u16| Value::Unsigned(team.into());
+    let column = Person::TEAM.index.into();
+    let restriction = |team| Restriction { column, comparison: Comparison::Equal, value: value(team) };
+    team.map(restriction).into_iter().collect()
+}
+
+/// The numbers of the rows, in the order of their ids.
+fn columns<T: Transaction>(t: &mut T, table: &Table<Person>, team: Option<u16>) -> Result<Vec<Numbers>, Stop> {
+    let restrictions = of_team(team);
+    let scan = Scan { restrictions: &restrictions, ..Scan::all(table.id()) };
+    let wanted = [Person::ID.index, Person::TEAM.index, Person::CODE.index, Person::NUMBER.index].map(usize::from);
+    let mut look = |batch: &ColumnBatch<'_>| {
+        let [id, team, code, number] = batch.columns else { unreachable!("four columns were wanted") };
+        let row = |row: usize| {
+            let code_of_row = (!code.is_null(row)).then(|| code.bits(row) as u32);
+            (id.bits(row), team.bits(row) as u16, code_of_row, number.bits(row) as i64)
+        };
+        batch.positions().map(row).collect::<Vec<_>>()
+    };
+    let mut rows = Vec::new();
+    t.scan_columns(&scan, &wanted, &mut look, &mut |more: Vec<_>| {
+        rows.extend(more);
+        std::ops::ControlFlow::Continue(())
+    })?;
+    rows.sort_unstable_by_key(|row| row.0);
+    Ok(rows)
+}
+
 /// As [`apply`], for operations on futures.
 fn apply_later<T: Transaction>(t: &mut T, table: &Table<Person>, operation: &Operation) -> Result<Answer, Stop> {
     Ok(match operation {
         Operation::Ask { id, at_least, assumed } => {
             let number = t.future(table, *id, Person::NUMBER)?;
-            let condition = t.compare(number, Comparison::AtLeast, *at_least)?;
+            let condition = number.at_least(*at_least);
             Answer::Flag(match assumed {
                 Some(assumed) => t.is_true_assuming(condition, *assumed)?,
                 None => t.is_true(condition)?,
@@ -85,19 +120,16 @@ fn apply_later<T: Transaction>(t: &mut T, table: &Table<Person>, operation: &Ope
         Operation::AskOrder(left, right) => {
             let left = t.future(table, *left, Person::NUMBER)?;
             let right = t.future(table, *right, Person::NUMBER)?;
-            let condition = t.compare(left, Comparison::Greater, right)?;
-            Answer::Flag(t.is_true(condition)?)
+            Answer::Flag(t.is_true(left.greater_than(right))?)
         }
         Operation::AddLater(id, more) => {
             let number = t.future(table, *id, Person::NUMBER)?;
-            let number = t.add(number, *more)?;
-            t.set_future(table, *id, Person::NUMBER, number)?;
+            t.set_future(table, *id, Person::NUMBER, number + *more)?;
             Answer::Flag(true)
         }
         Operation::NumberLater(from, to) => {
             let number = t.future(table, *from, Person::NUMBER)?;
-            let number = t.add(number, 1)?;
-            t.set_future(table, *to, Person::NUMBER, number)?;
+            t.set_future(table, *to, Person::NUMBER, number + 1)?;
             Answer::Flag(true)
         }
         Operation::TeamLater(from, to) => {
@@ -124,7 +156,7 @@ pub fn one_by_one<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             let mut party = begin(&mut worker);
             let (mut trial, mut savepoints) = (model.clone(), Vec::new());
             for _ in 0..random.range_inclusive(1, 14) {
-                let operation = Operation::draw(&mut random, 12);
+                let operation = Operation::draw_of_columns(&mut random, 12);
                 let expected = trial.apply(&operation);
                 let answer = party.step(|t| apply(t, &table, &operation, &mut savepoints));
                 assert_eq!(answer, Some(expected), "seed {seed}, round {round}: {operation:?}");
@@ -188,7 +220,7 @@ fn interleave<P: Protocol<Worker: Interactive>>(
 
 /// Interleaved rounds from a seed, until one is found that no serial order explains.
 pub fn find_anomaly<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, seed: u64, rounds: usize) -> Option<String> {
-    find_anomaly_among(setup, seed, rounds, &[], |random| Operation::draw(random, 6))
+    find_anomaly_among(setup, seed, rounds, &[], |random| Operation::draw_of_columns(random, 6))
 }
 
 /// The same with futures.
@@ -225,7 +257,7 @@ fn find_anomaly_among<P: Protocol<Worker: Interactive>>(
 ///
 /// `POLYCHRON_CHECK_SEEDS` sets how many seeds are tried.
 pub fn interleaved<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    if !setup.interleaves || P::ISOLATION != Isolation::Serializable {
+    if !setup.interleaves || setup.isolation != Isolation::Serializable {
         return;
     }
     let seeds = std::env::var("POLYCHRON_CHECK_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(6);
@@ -250,7 +282,7 @@ pub fn snapshots_are_past_states<P: Protocol<Worker: Interactive>>(setup: &Setup
         let mut idle: Vec<_> = readers.iter_mut().collect();
         let (mut model, mut history) = (Model::default(), vec![Vec::new()]);
         for _ in 0..250 {
-            let operations: Vec<_> = (0..4).map(|_| Operation::draw(&mut random, 10)).collect();
+            let operations: Vec<_> = (0..4).map(|_| Operation::draw_of_columns(&mut random, 10)).collect();
             let mut party = begin(&mut writer);
             let mut savepoints = Vec::new();
             for operation in &operations {

@@ -8,7 +8,6 @@ use polychron_base::Error;
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_engine::futures::FutureError;
-use polychron_engine::scan::Comparison;
 use polychron_engine::{Futures, Interactive, Isolation, Operations, Protocol, Savepoint, Stop, Table, Transaction};
 use polychron_sync::thread;
 
@@ -52,7 +51,7 @@ pub fn one_by_one<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 
 /// Three transactions at a time, step by step in random turns: those that commit have a serial order.
 pub fn interleaved<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    if !setup.interleaves || P::ISOLATION != Isolation::Serializable {
+    if !setup.interleaves || setup.isolation != Isolation::Serializable {
         return;
     }
     for seed in 0..6 {
@@ -64,8 +63,7 @@ pub fn interleaved<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 
 fn add<T: Transaction>(t: &mut T, items: &Table<Item>, id: u64, more: i64) -> Result<(), Stop> {
     let value = t.future(items, id, Item::VALUE)?;
-    let value = t.add(value, more)?;
-    t.set_future(items, id, Item::VALUE, value)
+    t.set_future(items, id, Item::VALUE, value + more)
 }
 
 /// Threads add to a few rows, unless one would fall below zero or come before another: no update is lost, and no condition
@@ -85,10 +83,8 @@ pub fn counters<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                     done(&mut worker, |t| {
                         add(t, &table, 0, 1)?;
                         let (one, two) = (t.future(&table, 1, Item::VALUE)?, t.future(&table, 2, Item::VALUE)?);
-                        let sum = t.add(two, less)?;
                         // Only over both: what one thread takes from the one, another may add to the other.
-                        let ahead = t.compare(one, Comparison::AtLeast, sum)?;
-                        match (choice, t.is_true(ahead)?) {
+                        match (choice, t.is_true(one.at_least(two + less))?) {
                             (0, true) => add(t, &table, 1, -less),
                             (1, true) => add(t, &table, 2, less),
                             (2, _) => add(t, &table, 1, less),
@@ -104,14 +100,14 @@ pub fn counters<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let values = done(&mut worker, |t| (0..3).map(|id| value(t, &table, id)).collect::<Result<Vec<_>, _>>());
     let [Some(counter), Some(one), Some(two)] = values[..] else { panic!("{values:?}") };
     assert_eq!(counter as u64, THREADS * rounds);
-    if P::ISOLATION == Isolation::Serializable {
+    if setup.isolation == Isolation::Serializable {
         assert!(one >= two, "{one} came before {two}");
     }
 }
 
 /// §3.3.4: a condition over two rows, each of which another transaction changes.
 pub fn conditions_over_two_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    if !setup.interleaves || P::ISOLATION != Isolation::Serializable {
+    if !setup.interleaves || setup.isolation != Isolation::Serializable {
         return;
     }
     for (id, changed) in [(1, 1), (2, 2), (1, 0), (2, 7)] {
@@ -120,8 +116,7 @@ pub fn conditions_over_two_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<
         let mut asks = begin(&mut first);
         let ask = |t: &mut <P::Worker as Interactive>::Transaction<'_>| {
             let (x, y) = (t.future(&table, 1, Item::VALUE)?, t.future(&table, 2, Item::VALUE)?);
-            let condition = t.compare(x, Comparison::Greater, y)?;
-            t.is_true(condition)
+            t.is_true(x.greater_than(y))
         };
         assert_eq!(asks.step(ask), Some(true));
         let mut writes = begin(&mut second);
@@ -158,14 +153,13 @@ pub fn errors<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let mut worker = database.worker().unwrap();
     let quotient = fails_with(&mut worker, &table, |t| {
         let (left, right) = (t.future(&table, 1, Item::VALUE)?, t.future(&table, 2, Item::VALUE)?);
-        t.divide(left, right).map(drop)
+        t.resolve(left / right).map(drop)
     });
     assert_eq!(quotient, FutureError::DivisionByZero { left: 7 });
     assert_eq!(quotient.to_string(), "7 ÷ 0 has no value");
     let product = fails_with(&mut worker, &table, |t| {
         let left = t.future(&table, 1, Item::VALUE)?;
-        let product = t.multiply(left, i64::MAX)?;
-        t.set_future(&table, 1, Item::VALUE, product)
+        t.set_future(&table, 1, Item::VALUE, left * i64::MAX)
     });
     assert_eq!(product.to_string(), format!("7 × {} does not fit in i64", i64::MAX));
     assert!(matches!(
@@ -189,7 +183,7 @@ pub fn long_chains<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         done(&mut worker, |t| {
             let mut sum = t.future(&table, 1, Item::VALUE)?;
             for _ in 0..length {
-                sum = t.add(sum, 1)?;
+                sum = sum + 1;
             }
             if now {
                 t.resolve(sum)?;
@@ -208,12 +202,17 @@ pub fn assumptions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     for (assumed, expected) in [(true, 4), (false, 3)] {
         done(&mut worker, |t| {
             let value = t.future(&table, 1, Item::VALUE)?;
-            let enough = t.compare(value, Comparison::AtLeast, 1)?;
-            let more = if t.is_true_assuming(enough, assumed)? { -1 } else { 100 };
+            let more = if t.is_true_assuming(value.at_least(1), assumed)? { -1 } else { 100 };
             add(t, &table, 1, more)
         });
         assert_eq!(done(&mut worker, |t| value(t, &table, 1)), Some(expected));
     }
+    // Who gives up because of a wrong assumption is asked again.
+    let outcome = run(&mut worker, |t| {
+        let value = t.future(&table, 1, Item::VALUE)?;
+        if t.is_true_assuming(value.at_least(1000), true)? { Err(Stop::roll_back()) } else { Ok(()) }
+    });
+    assert!(outcome.is_ok(), "{outcome:?}");
 }
 
 /// Ordinary operations and futures of one row see each other, in their order.

@@ -35,7 +35,7 @@ fn run_rounds<P: Protocol>(setup: &Setup<P>, submitted: usize) {
         let round = Round { submitted, ..Round::new(seed, 3, 400) };
         let history = run_round(&database, &round, &AtomicBool::new(false)).expect("the round runs");
         setup.pass(&database, 1);
-        match check_at(&history, setup.strict, P::ISOLATION) {
+        match check_at(&history, setup.strict, setup.isolation) {
             Verdict::Serializable(_) | Verdict::Skewed(_) => {}
             Verdict::Anomalous(explanations) => panic!("seed {seed}: {}", explanations[0]),
             Verdict::Undecided => panic!("seed {seed} leaves too much open"),

@@ -75,7 +75,7 @@ macro_rules! scenarios {
             $(#[$doc])*
             pub fn $test<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                 // Each of the two inserts where the other one looked: write skew.
-                assert_eq!($scenario(setup), P::ISOLATION == Isolation::Snapshot, "whether a phantom was committed");
+                assert_eq!($scenario(setup), setup.isolation == Isolation::Snapshot, "whether a phantom was committed");
             }
 
             /// Whether the anomaly of the test of this name commits.

@@ -58,7 +58,7 @@ fn find<P: Protocol<Worker: Interactive>>(
         left -= waves;
         let mix = Mix::draw(&mut random);
         let history = record(setup, &database, &mut random, &mix, waves);
-        let verdict = checker::check_at(&history, setup.strict, P::ISOLATION);
+        let verdict = checker::check_at(&history, setup.strict, setup.isolation);
         assert!(!matches!(verdict, Verdict::Undecided), "seed {seed} leaves too much open");
         if let Some(explanation) = wanted(verdict) {
             return Some(explanation);

@@ -108,6 +108,9 @@ pub struct RangeRead {
     pub upper: Position,
     /// From the upper end down.
     pub backward: bool,
+    /// Only the row of this key was looked at: what a condition that was told to be true or false says of it, without the row
+    /// itself, is that it does not lie in the range.
+    pub only: Option<u64>,
     /// The rows, in the order in which they came.
     pub rows: Vec<(u64, Version)>,
 }
@@ -118,10 +121,15 @@ impl RangeRead {
         if index == 0 { (key, key) } else { (attributes[usize::from(index) - 1].into(), key) }
     }
 
+    /// Whether the row of a key was looked at, if it lies in the range.
+    pub fn looks_at(&self, key: u64) -> bool {
+        self.only.is_none_or(|only| only == key)
+    }
+
     /// Whether a row with these attributes lies in the range.
     pub fn covers(&self, key: u64, attributes: &Attributes) -> bool {
         let position = Self::position(self.index, key, attributes);
-        self.lower <= position && position <= self.upper
+        self.looks_at(key) && self.lower <= position && position <= self.upper
     }
 }
 
@@ -199,6 +207,13 @@ impl fmt::Display for Operation {
 impl fmt::Display for RangeRead {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { table, index, lower, upper, .. } = self;
+        if let Some(key) = self.only {
+            let (lower, upper) = (lower.0, upper.0);
+            return write!(
+                out,
+                "was told that key {key} of table {table} is not within {lower} to {upper} of index {index}"
+            );
+        }
         let direction = if self.backward { " backward" } else { "" };
         match index {
             0 => write!(out, "scanned keys {} to {} of table {table}{direction}: ", lower.0, upper.0)?,

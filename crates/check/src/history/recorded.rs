@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use polychron_base::error::Stopped;
-use polychron_engine::{Error, IndexId, Insertion, Operations, Savepoint, Stop, Table, Transaction};
+use polychron_engine::{Error, Futures, IndexId, Insertion, Operations, Savepoint, Stop, Table, Transaction};
 use polychron_schema::{Index, Key, OwnedKey};
 
 use super::rows::{Tracked, TrackedRef, attributes, is_text_of, text};
@@ -108,6 +108,22 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         Ok(seen)
     }
 
+    /// Asks whether the team of a row that is there is at least so much. What is observed is the answer, not the row.
+    pub fn ask(&mut self, table: &Table<Tracked>, id: u64, team: u16) -> Result<bool, Stop> {
+        let future = self.transaction.future(table, id, Tracked::TEAM)?;
+        let truth = self.transaction.is_true(future.at_least(team))?;
+        let bound = |team: u16, key| (u64::from(attributes(team, None)[0]), key);
+        let (lower, upper) = match (truth, team.checked_sub(1)) {
+            (false, _) => (bound(team, 0), bound(u16::MAX, u64::MAX)),
+            (true, Some(below)) => (bound(0, 0), bound(below, u64::MAX)),
+            (true, None) => return Ok(truth),
+        };
+        let (table, rows) = (table.id().0, Vec::new());
+        let range = RangeRead { table, index: TEAM, lower, upper, backward: false, only: Some(id), rows };
+        self.log.note(Operation::Range(Box::new(range)));
+        Ok(truth)
+    }
+
     /// Reads a range of primary keys.
     pub fn scan(&mut self, table: &Table<Tracked>, keys: RangeInclusive<u64>, extent: Extent) -> Result<(), Stop> {
         let (lower, upper) = (*keys.start(), *keys.end());
@@ -190,7 +206,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
             if extent.backward { lower = position(last) } else { upper = position(last) }
         }
         let rows = rows.iter().map(|row| (row.id, row.version)).collect();
-        let range = RangeRead { table: table.id().0, index, lower, upper, backward: extent.backward, rows };
+        let range = RangeRead { table: table.id().0, index, lower, upper, backward: extent.backward, only: None, rows };
         self.log.note(Operation::Range(Box::new(range)));
     }
 
@@ -331,7 +347,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         let number = u64::from(attributes(0, code)[1]);
         let (lower, upper) = ((number, 0), (number, u64::MAX));
         let rows = vec![(id, version)];
-        let range = RangeRead { table: table.id().0, index: CODE, lower, upper, backward: false, rows };
+        let range = RangeRead { table: table.id().0, index: CODE, lower, upper, backward: false, only: None, rows };
         self.log.note(Operation::Range(Box::new(range)));
     }
 

@@ -24,6 +24,9 @@ pub struct Mix {
     pub snapshots: u64,
     /// Roll-backs and panics in a hundred transactions, as many each.
     pub failures: u64,
+    /// Conditions over futures in a hundred operations. With any, nothing is written blindly, so that it is known what was there
+    /// when.
+    pub conditions: u64,
 }
 
 /// Which tables a mix uses.
@@ -39,7 +42,7 @@ pub enum Tables {
 
 impl Default for Mix {
     fn default() -> Self {
-        Self { keys: 8, steady: 2, steps: 8, tables: Tables::Both, snapshots: 10, failures: 4 }
+        Self { keys: 8, steady: 2, steps: 8, tables: Tables::Both, snapshots: 10, failures: 4, conditions: 0 }
     }
 }
 
@@ -59,6 +62,7 @@ impl Mix {
             tables: [Tables::Ordered, Tables::Hash, Tables::Both][random.below(3) as usize],
             snapshots: choose(random, &[0, 10, 30]),
             failures: choose(random, &[0, 2, 10]),
+            conditions: choose(random, &[0, 0, 30]),
         }
     }
 }
@@ -77,6 +81,8 @@ pub struct Pair {
 pub enum Step {
     /// Reads a row, all columns or only one.
     Read { hash: bool, id: u64, whole: bool },
+    /// Asks whether the team of a row that is always there is at least so much.
+    Ask { hash: bool, id: u64, team: u16 },
     /// Reads a range of keys; of a hash table, the keys one by one.
     Scan { hash: bool, from: u64, to: u64, extent: Extent },
     /// Reads by the shared index.
@@ -163,6 +169,7 @@ impl Script {
         match &self.steps[number] {
             Step::Read { hash, id, whole: true } => recorded.read(table(hash), *id).map(drop),
             Step::Read { hash, id, whole: false } => recorded.read_version(table(hash), *id).map(drop),
+            Step::Ask { hash, id, team } => recorded.ask(table(hash), *id, *team).map(drop),
             Step::Scan { hash: true, from, to, .. } => {
                 (*from..=*to).try_for_each(|id| recorded.read(&tables.hash, id).map(drop))
             }
@@ -246,13 +253,21 @@ fn draw_step(random: &mut Random, mix: &Mix) -> Step {
     let length = [0, 8, 9, 40, 300][random.below(5) as usize];
     let (team, code) = (random.below(mix.teams()) as u16, draw_code(random, mix));
     let columns = Columns { team, code, length };
+    if mix.conditions > 0 && random.below(100) < mix.conditions {
+        let (id, team) = (mix.keys + random.below(mix.steady), random.range_inclusive(1, mix.teams()) as u16);
+        return match random.below(4) {
+            0 => Step::Update { hash, id, change: Change::Team(team - 1) },
+            _ => Step::Ask { hash, id, team },
+        };
+    }
     match random.below(22) {
         0..=7 => draw_read(random, mix),
         8 | 9 => Step::Insert { hash, id, columns },
         10 => Step::Upsert { hash, id, columns, blind: false },
         11 => {
             let id = mix.keys + random.below(mix.steady);
-            Step::Upsert { hash, id, columns: Columns { code: None, ..columns }, blind: true }
+            let blind = mix.conditions == 0;
+            Step::Upsert { hash, id, columns: Columns { code: None, ..columns }, blind }
         }
         12 | 13 => {
             let id = random.below(mix.keys + mix.steady);

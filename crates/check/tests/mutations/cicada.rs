@@ -622,6 +622,20 @@ fn error_that_inconsistent_reads_made() -> bool {
     outcome.is_err()
 }
 
+fn insertion_that_is_rolled_back() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let earlier = stage.lasting(Mode::ReadWrite);
+    let mut later = stage.lasting(Mode::ReadWrite);
+    insert(&stage, &mut later).unwrap();
+    let both = |t: &mut Tx<'_>| {
+        insert(&stage, t)?;
+        t.update(&stage.items, 1, |row| row.set_value(11)).map(drop)
+    };
+    assert!(attempt(earlier, both), "nobody has read what the earlier one changes");
+    assert_eq!(present(&mut later, &stage.items, 1).unwrap(), Some(11));
+    later.roll_back()
+}
+
 fn loop_over_inconsistent_reads() -> bool {
     let stage = Stage::open(&[(1, 10), (2, 20)], |options| options.check_every = 16);
     let mut worker = stage.worker();
@@ -1229,6 +1243,7 @@ crate::killers! { Step:
     NoteLengths: insertion_into_a_range_of_a_later_one;
     ValidateReaders: read_skew;
     ValidateRollBack: error_that_inconsistent_reads_made;
+    ProtectRolledBack: insertion_that_is_rolled_back;
     ValidateRunning: loop_over_inconsistent_reads;
     StayDoomed: conflict_that_the_procedure_ignores;
     NodesOfMisses: absent_key;

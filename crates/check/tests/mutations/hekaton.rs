@@ -516,6 +516,26 @@ fn code_of_two_members() -> bool {
     count != 1
 }
 
+#[derive(Row, Clone, Copy, Debug, PartialEq)]
+#[index(name = "by_item", columns(item))]
+#[references(row = Item, columns(item))]
+struct Part {
+    #[key]
+    id: u64,
+    item: u64,
+}
+
+/// Under snapshot isolation: a parent goes while a child comes.
+fn child_whose_parent_goes() -> bool {
+    let stage = Stage::<Snapshot>::open(&[(1, 0)]);
+    let parts: Table<Part> = Table::from_id(stage.database.create_table(Part::definition()).unwrap());
+    let (mut one, mut two) = (stage.worker(), stage.worker());
+    let (mut deleting, mut inserting) = (one.begin(Mode::ReadWrite).unwrap(), two.begin(Mode::ReadWrite).unwrap());
+    inserting.insert(&parts, &Part { id: 1, item: 1 }).unwrap();
+    let deleted = deleting.delete(&stage.items, 1).is_ok() && deleting.commit().is_ok();
+    deleted && inserting.commit().is_ok()
+}
+
 crate::killers! { Step:
     PassUncommitted: dirty_read;
     RefuseOverwritten: lost_update;
@@ -542,6 +562,7 @@ crate::killers! { Step:
     AwaitIndexes: index_that_was_filled_later;
     LockFilledRows: row_that_changes_under_the_filling;
     AwaitReaders: snapshot_of_a_row_that_is_overwritten;
+    ProtectParents: child_whose_parent_goes;
     UndoOperations: row_whose_entry_was_refused;
     RefuseDuplicates: code_of_two_members;
 }

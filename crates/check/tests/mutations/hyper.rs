@@ -13,7 +13,7 @@ use polychron_engine::{
 use polychron_protocols::hyper::{
     ByColumn, Hyper, HyperTransaction, HyperWorker, Level, Options, Point, Snapshot, Step,
 };
-use polychron_schema::{Index, Row};
+use polychron_schema::{Index, Row, Value};
 
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
 struct Item {
@@ -386,6 +386,57 @@ fn snapshot_of_a_row_that_is_overwritten_as_it_begins() -> bool {
     get(&mut snapshot, &stage.items, 1).unwrap() != Some(10)
 }
 
+/// A stage whose rows have no versions, and that a scan may have found so.
+fn plain_stage(is_scanned: bool) -> Stage {
+    let rows: Vec<_> = (0..40).map(|id| (id, 10)).collect();
+    let stage = stage(&rows);
+    let mut worker = stage.worker();
+    stage.settle(&mut worker);
+    if is_scanned {
+        for _ in 0..2 {
+            assert_eq!(sum(&mut worker.begin(Mode::Snapshot).unwrap(), &stage), 400);
+        }
+    }
+    stage
+}
+
+fn sum(t: &mut Tx<'_>, stage: &Stage) -> i64 {
+    match t.aggregate(&Scan::all(stage.items.id()), Aggregate::Sum(1)).unwrap() {
+        Value::Integer(sum) => sum,
+        other => panic!("{other:?} is no sum"),
+    }
+}
+
+fn stretch_that_was_changed() -> bool {
+    let stage = plain_stage(true);
+    let mut snapshot = stage.lasting(Mode::Snapshot);
+    assert!(stage.set(1, 11));
+    sum(&mut snapshot, &stage) != 400
+}
+
+/// A row of a stretch is changed when a scan has seen that there are no versions.
+fn stretch_that_changes() -> bool {
+    let stage = plain_stage(true);
+    let mut snapshot = stage.lasting(Mode::Snapshot);
+    interrupt(Point::Lending, {
+        let stage = stage.clone();
+        move || assert!(stage.set(1, 11))
+    });
+    sum(&mut snapshot, &stage) != 400
+}
+
+/// A row is changed when a scan has seen that it has no versions, and is about to take it out of the interval.
+fn row_that_changes_as_an_interval_is_narrowed() -> bool {
+    let stage = plain_stage(false);
+    let mut snapshot = stage.lasting(Mode::Snapshot);
+    interrupt(Point::Narrowing, {
+        let stage = stage.clone();
+        move || assert!(stage.set(1, 11))
+    });
+    assert_eq!(sum(&mut stage.lasting(Mode::Snapshot), &stage), 400);
+    sum(&mut snapshot, &stage) != 400
+}
+
 fn row_whose_entry_was_refused() -> bool {
     let stage = stage(&[]);
     let mut count = 0;
@@ -409,6 +460,26 @@ fn code_of_two_members() -> bool {
     count != 1
 }
 
+#[derive(Row, Clone, Copy, Debug, PartialEq)]
+#[index(name = "by_item", columns(item))]
+#[references(row = Item, columns(item))]
+struct Part {
+    #[key]
+    id: u64,
+    item: u64,
+}
+
+/// Under snapshot isolation: a parent goes while a child comes.
+fn child_whose_parent_goes() -> bool {
+    let stage = Stage::<Snapshot>::open(&[(1, 0)]);
+    let parts: Table<Part> = Table::from_id(stage.database.create_table(Part::definition()).unwrap());
+    let (mut one, mut two) = (stage.worker(), stage.worker());
+    let (mut deleting, mut inserting) = (one.begin(Mode::ReadWrite).unwrap(), two.begin(Mode::ReadWrite).unwrap());
+    inserting.insert(&parts, &Part { id: 1, item: 1 }).unwrap();
+    let deleted = deleting.delete(&stage.items, 1).is_ok() && deleting.commit().is_ok();
+    deleted && inserting.commit().is_ok()
+}
+
 crate::killers! { Step:
     UndoUncommitted: dirty_read;
     UndoLater: snapshot_of_the_future;
@@ -430,6 +501,10 @@ crate::killers! { Step:
     LockFilledRows: row_that_changes_under_the_filling;
     AwaitReaders: snapshot_of_a_row_that_is_overwritten;
     AnnounceStart: snapshot_of_a_row_that_is_overwritten_as_it_begins;
+    ProtectParents: child_whose_parent_goes;
+    CoverVersions: stretch_that_was_changed;
+    StopNarrowing: row_that_changes_as_an_interval_is_narrowed;
+    LookAgain: stretch_that_changes;
     UndoOperations: row_whose_entry_was_refused;
     RefuseDuplicates: code_of_two_members;
 }

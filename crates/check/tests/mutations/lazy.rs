@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use polychron_base::error::Stopped;
-use polychron_engine::scan::Comparison;
 use polychron_engine::{Commit, Common, Futures, Interactive, Mode, Operations, Protocol, Stop, Table, Transaction};
 use polychron_protocols::lazy::{Lazy, LazyTransaction, Step};
 use polychron_protocols::maflingo::Maflingo;
@@ -53,8 +52,7 @@ impl Stage {
 
     fn add(&self, t: &mut Tx<'_>, id: u64, more: i64) -> Result<(), Stop> {
         let value = t.future(&self.items, id, Item::VALUE)?;
-        let value = t.add(value, more)?;
-        t.set_future(&self.items, id, Item::VALUE, value)
+        t.set_future(&self.items, id, Item::VALUE, value + more)
     }
 
     fn value(&self, id: u64) -> i64 {
@@ -73,8 +71,7 @@ fn stock_that_was_promised_twice() -> bool {
     let stage = Stage::new();
     let take = |t: &mut Tx<'_>| {
         let value = t.future(&stage.items, 1, Item::VALUE)?;
-        let enough = t.compare(value, Comparison::AtLeast, 6)?;
-        if t.is_true(enough)? { stage.add(t, 1, -6) } else { Ok(()) }
+        if t.is_true(value.at_least(6))? { stage.add(t, 1, -6) } else { Ok(()) }
     };
     let _ = stage.once(|t| {
         take(t)?;
@@ -158,7 +155,7 @@ fn failure_that_nothing_explains() -> bool {
         });
         assert_eq!(swap, Ok(()));
         let two = t.future(&stage.items, 2, Item::VALUE)?;
-        t.divide(one, two).map(drop)
+        t.set_future(&stage.items, 1, Item::VALUE, one / two)
     });
     outcome.is_err_and(|why| why.contains('÷'))
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use polychron_base::error::Stopped;
 use polychron_engine::mutations::interrupt;
-use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Commit, Common, Futures, Interactive, Mode, Operations, Protocol, Reason, Stop, Table, TableDefinition, drive,
 };
@@ -295,8 +294,7 @@ impl Pair {
     /// Whether row 1 comes behind row 2.
     fn ask(&self, t: &mut Late<'_>) -> Result<bool, Stop> {
         let (left, right) = (t.future(&self.items, 1, Item::VALUE)?, t.future(&self.items, 2, Item::VALUE)?);
-        let condition = t.compare(left, Comparison::Greater, right)?;
-        t.is_true(condition)
+        t.is_true(left.greater_than(right))
     }
 
     /// Whether a transaction is told two things when `other` is done in its middle.

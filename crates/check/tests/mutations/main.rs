@@ -100,7 +100,7 @@ fn random_search() {
     use polychron_check::conformance::differential;
     use polychron_protocols::maflingo::{LocalTid, Step};
     let wanted = std::env::var("POLYCHRON_CHECK_STEP").unwrap_or_default();
-    let setup = setups::maflingo::<LocalTid>();
+    let setup = setups::maflingo::<LocalTid>().erased();
     let _without = Step::ALL.iter().find(|step| step.name() == wanted).map(|&step| leave_out(step));
     differential::interleaved(&setup);
     differential::one_by_one(&setup);

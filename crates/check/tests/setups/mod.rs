@@ -24,6 +24,11 @@ pub(crate) fn lazy_occ<M: Moment>() -> Setup<Lazy<Maflingo, M>> {
     Setup::new(options, |database| database.base().tick())
 }
 
+/// Cicada beneath futures.
+pub(crate) fn lazy_cicada() -> Setup<Lazy<Cicada>> {
+    Setup::new(cicada().options, |database| database.base().tick())
+}
+
 /// Two-phase locking beneath futures; its snapshots lock.
 pub(crate) fn lazy_2pl() -> Setup<Lazy<Locking<Conditional>>> {
     let mut setup = by_epochs::<Lazy<Locking<Conditional>>>();

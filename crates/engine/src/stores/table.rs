@@ -1,12 +1,14 @@
 //! A table of stores, and its changes in the catalog.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_schema::{ColumnSet, IndexDefinition, IndexKind, KeyExtractor, Layout, TableDefinition};
 
 use super::Place;
-use crate::catalog::{Catalog, Described};
+use crate::catalog::{self, Catalog, Described};
+use crate::foreign_keys::Constraints;
 
 /// What is needed to make the store of an index.
 #[derive(Clone, Debug)]
@@ -51,11 +53,17 @@ pub struct StoreTable<S> {
     pub primary: Arc<S>,
     /// Secondary indexes by id − 1; dropped ones leave a hole.
     secondaries: Vec<Option<Arc<S>>>,
+    /// The foreign keys that lead from the table and to it.
+    pub constraints: Constraints,
 }
 
 impl<S> Described for StoreTable<S> {
     fn definition(&self) -> &Arc<TableDefinition> {
         &self.definition
+    }
+
+    fn constraints(&self) -> &Constraints {
+        &self.constraints
     }
 }
 
@@ -79,9 +87,11 @@ impl<S: Keyed> StoreTable<S> {
         definition: TableDefinition,
         primary: Arc<S>,
         secondaries: Vec<Option<Arc<S>>>,
+        constraints: Constraints,
     ) -> Result<Self, Error> {
         Ok(Self {
             id,
+            constraints,
             layout: definition.layout()?,
             has_secondaries: secondaries.iter().any(Option::is_some),
             definition: Arc::new(definition),
@@ -93,15 +103,15 @@ impl<S: Keyed> StoreTable<S> {
     /// Adds a table to the catalog; `make` builds its stores.
     ///
     /// # Errors
-    /// [`Error::NameTaken`], [`Error::Definition`], or what `make` answers.
+    /// [`Error::NameTaken`], [`Error::Definition`] (also for a foreign key to a table that is not there), or what `make` answers.
     pub fn create(
         catalog: &Catalog<Self>,
         definition: &TableDefinition,
         mut make: impl FnMut(&TableDefinition, &Blueprint) -> Result<S, Error>,
     ) -> Result<TableId, Error> {
         definition.validate()?;
-        catalog.create(&definition.name, |table| {
-            let mut growing = TableDefinition { indexes: Vec::new(), ..definition.clone() };
+        catalog.create_beside(&definition.name, |table, present| {
+            let mut growing = TableDefinition { indexes: Vec::new(), foreign_keys: Vec::new(), ..definition.clone() };
             let primary = blueprint(&growing, Place { table, index: IndexId::PRIMARY })?;
             let primary = Arc::new(make(&growing, &primary)?);
             let mut secondaries = Vec::new();
@@ -110,8 +120,30 @@ impl<S: Keyed> StoreTable<S> {
                 let place = Place { table, index: IndexId(growing.indexes.len() as u32) };
                 secondaries.push(Some(Arc::new(make(&growing, &blueprint(&growing, place)?)?)));
             }
-            Self::new(table, growing, primary, secondaries)
+            let definition_of = |id: TableId| Ok(&*catalog::get(present, id)?.definition);
+            let constraints = Constraints::of(table, definition, |name| catalog::find(present, name), definition_of)?;
+            let mut parents: BTreeMap<TableId, Self> = BTreeMap::new();
+            for reference in constraints.foreign(table) {
+                let id = reference.parent();
+                let same = catalog::get(present, id)?.same();
+                parents.entry(id).or_insert(same).constraints.add_child(Arc::clone(reference));
+            }
+            growing.foreign_keys.clone_from(&definition.foreign_keys);
+            Ok((Self::new(table, growing, primary, secondaries, constraints)?, parents.into_iter().collect()))
         })
+    }
+
+    /// The same table once more, around the same stores.
+    fn same(&self) -> Self {
+        Self {
+            id: self.id,
+            definition: Arc::clone(&self.definition),
+            layout: self.layout.clone(),
+            has_secondaries: self.has_secondaries,
+            primary: Arc::clone(&self.primary),
+            secondaries: self.secondaries.clone(),
+            constraints: self.constraints.clone(),
+        }
     }
 
     /// Adds a secondary index to a table of the catalog.
@@ -134,7 +166,8 @@ impl<S: Keyed> StoreTable<S> {
             let store = Arc::new(make(&changed, &blueprint(&changed, Place { table, index })?)?);
             let mut secondaries = present.secondaries.clone();
             secondaries.push(Some(Arc::clone(&store)));
-            let changed = Self::new(table, changed, Arc::clone(&present.primary), secondaries)?;
+            let constraints = present.constraints.clone();
+            let changed = Self::new(table, changed, Arc::clone(&present.primary), secondaries, constraints)?;
             Ok((changed, (index, store)))
         })
     }
@@ -149,10 +182,12 @@ impl<S: Keyed> StoreTable<S> {
             let position = index.position().wrapping_sub(1);
             let dropped = secondaries.get_mut(position).and_then(Option::take);
             dropped.ok_or(Error::NoSuchIndex(table, index))?;
+            present.constraints.check_index_removal(index)?;
             let mut definition = TableDefinition::clone(&present.definition);
             // The definition lists the indexes that exist, so the dropped one's place is counted among those.
             definition.indexes.remove(present.secondaries[..position].iter().flatten().count());
-            Ok((Self::new(table, definition, Arc::clone(&present.primary), secondaries)?, ()))
+            let constraints = present.constraints.clone();
+            Ok((Self::new(table, definition, Arc::clone(&present.primary), secondaries, constraints)?, ()))
         })
     }
 

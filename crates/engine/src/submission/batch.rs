@@ -8,6 +8,7 @@ use polychron_base::{Error, Stop};
 
 use super::answer::Reply;
 use crate::drive::panic_text;
+use crate::futures::Resolved;
 use crate::{Declare, Procedure, Transaction, Worker};
 
 /// A batch that is being filled, or executed, or waits for either.
@@ -62,6 +63,11 @@ impl<P: Procedure> Procedure for Submitted<P> {
                 Err(Error::Panicked(text).into())
             }
         }
+    }
+
+    #[inline]
+    fn committed(&mut self, output: &mut P::Output, resolved: &Resolved) {
+        self.procedure.committed(output, resolved);
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{check_key, check_row};
-use polychron_engine::{Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_engine::{Constraints, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction};
 use polychron_memory::{Guard, Local};
 use polychron_schema::{RowMut, RowRef};
 use polychron_sync::atomic::Ordering;
@@ -392,5 +392,10 @@ impl Transaction for BohmTransaction<'_> {
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
         Ok(&self.table(table)?.definition)
+    }
+
+    #[inline]
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+        Ok(&self.table(table)?.constraints)
     }
 }

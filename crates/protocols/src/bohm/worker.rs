@@ -7,6 +7,7 @@ use std::sync::Arc;
 use polychron_base::error::Stopped;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_engine::futures::Attempt;
 use polychron_engine::stores::{Keys, OwnedKey, for_each};
 use polychron_engine::{Counters, Procedure, Worker, drive};
 use polychron_schema::KeyScratch;
@@ -65,6 +66,7 @@ fn attempt<O>(
     if let Some(refusal) = transaction.refusal() {
         return (Ran::RollBack, Some(Err(refusal)));
     }
+    let _scope = Attempt::begin();
     // The transaction discards what a procedure put that panics, so nothing half done can be observed.
     match catch_unwind(AssertUnwindSafe(|| body(transaction))) {
         // A procedure may take the refusal of a write for an answer, but it would commit without that write.
@@ -265,7 +267,10 @@ impl BohmWorker {
                 } else {
                     counters.refused()
                 }
-                done(position, answer);
+                // SAFETY: the procedure is executed no more.
+                let procedure = unsafe { &mut *job.procedures.add(position) };
+                let looked = answer.and_then(|output| drive::tell_committed(procedure, output));
+                done(position, looked);
             }
             under_way.worker.idle.push(parcel);
         }
@@ -370,6 +375,7 @@ impl Worker for BohmWorker {
         let mut transaction = BohmTransaction::snapshot(shared, state, local, worker);
         let (_, answer) = attempt(&mut transaction, &mut |transaction| procedure.run(transaction));
         let answer = answer.expect("a snapshot meets no conflict");
+        let answer = answer.and_then(|output| drive::tell_committed(procedure, output));
         match answer {
             Ok(_) => counters.snapshot(0),
             Err(_) => counters.refused(),

@@ -17,6 +17,7 @@
 
 mod absences;
 mod array;
+mod beneath;
 mod clocks;
 mod commit;
 mod counts;

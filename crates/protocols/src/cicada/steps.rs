@@ -62,6 +62,8 @@ named! {
         ValidateReaders,
         /// What a transaction read is validated before its error is believed.
         ValidateRollBack,
+        /// That includes what its insertions saw, which the insertions themselves will not show.
+        ProtectRolledBack,
         /// A running transaction is validated now and then.
         ValidateRunning,
         /// After a conflict every call conflicts.

@@ -10,7 +10,9 @@ use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place, check_key};
-use polychron_engine::{Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_engine::{
+    Commit, Constraints, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction,
+};
 use polychron_index::AnyIndex;
 use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowMut, RowRef};
@@ -306,6 +308,9 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
 
     fn roll_back(mut self) -> bool {
         // What is told of a transaction that is rolled back is an answer, too, so its reads are protected like any other's.
+        if !left_out(Step::ProtectRolledBack) {
+            self.state.sets.undo_writes(0);
+        }
         !self.doomed && (self.snapshot || left_out(Step::ValidateRollBack) || self.validate_reads().is_ok())
     }
 }
@@ -445,6 +450,11 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
         Ok(&self.table(table)?.definition)
+    }
+
+    #[inline]
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+        Ok(&self.table(table)?.constraints)
     }
 }
 

@@ -7,6 +7,7 @@
 //! 5. Write the end into the versions, in place of the id.
 
 use polychron_base::{Abort, IndexId, Reason, Stop};
+use polychron_engine::Commit;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
 use polychron_engine::stores::{OwnedKey, Place};
@@ -19,6 +20,25 @@ use super::transaction::HekatonTransaction;
 use super::transactions::{Basis, End, Look};
 use super::version::{INFINITY, Stamp, TransactionId, Version};
 
+impl<L: Level, R: Redo> Commit for HekatonTransaction<'_, L, R> {
+    fn commit(mut self) -> Result<(), Stop> {
+        if self.doomed {
+            return Err(Stop::conflict());
+        }
+        if !self.state.sets.writes().is_empty() {
+            self.commit_writes()?;
+        } else if self.depends_on.is_some() && !self.await_others() {
+            return Err(self.cascade());
+        }
+        self.end();
+        Ok(())
+    }
+
+    fn roll_back(self) -> bool {
+        !self.doomed && (self.depends_on.is_none() || left_out(Step::AwaitRollBack) || self.await_others())
+    }
+}
+
 impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
     /// Commits a transaction that wrote. After an error the transaction is undone when it is dropped.
     pub(super) fn commit_writes(&mut self) -> Result<(), Stop> {
@@ -28,7 +48,7 @@ impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
         let end = transactions.prepare(self.id, || pass(Point::Drawn));
         self.state.known = end;
         pass(Point::Preparing);
-        if L::VALIDATES {
+        if L::VALIDATES || self.has_protected {
             self.validate(end)?;
         }
         pass(Point::Validated);

@@ -88,6 +88,7 @@ impl<L: Level, R: Redo + Default> Protocol for Hekaton<L, R> {
     const NAME: &'static str = L::NAME;
     const SUMMARY: &'static str = L::SUMMARY;
     const ISOLATION: Isolation = L::ISOLATION;
+    const INTERLEAVES: bool = true;
 
     type Options = Options;
     type Worker = HekatonWorker<L, R>;

@@ -57,7 +57,7 @@ impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
         batch: &mut Batch,
         visitor: &mut impl FnMut(&mut Self, Version) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<(), Stop> {
-        let guarded = L::VALIDATES && !self.snapshot;
+        let guarded = self.tracks();
         if guarded {
             batch.begin_guarded(scan.limit.max(LEAST));
         } else {

@@ -56,6 +56,8 @@ named! {
         LockFilledRows,
         /// A version stays as long as somebody reads a moment at which it is visible.
         AwaitReaders,
+        /// What a foreign key rests on is validated under snapshot isolation, too.
+        ProtectParents,
         /// An operation that fails on its way is undone.
         UndoOperations,
         /// A unique secondary key that is taken is a duplicate.

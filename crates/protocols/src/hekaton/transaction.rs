@@ -9,7 +9,7 @@ use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place, check_key};
-use polychron_engine::{Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_engine::{Constraints, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
 use polychron_index::{AnyIndex, Inserted, Lookup};
 use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowMut, RowRef};
@@ -49,8 +49,11 @@ pub struct HekatonTransaction<'w, L: Level, R: Redo> {
     /// The moment at which it reads.
     pub(super) moment: u64,
     pub(super) snapshot: bool,
+    /// Whether reads are protected even if the level does not, now and before.
+    protects: bool,
+    pub(super) has_protected: bool,
     /// The transaction on which this one was made to depend last.
-    depends_on: Option<TransactionId>,
+    pub(super) depends_on: Option<TransactionId>,
     /// The tables, once a snapshot has left the epoch in which it found them.
     kept: Option<Tables<HekatonTable>>,
     /// After a conflict every call conflicts.
@@ -94,6 +97,8 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
             id,
             moment,
             snapshot,
+            protects: false,
+            has_protected: false,
             depends_on: None,
             kept: None,
             doomed: false,
@@ -172,8 +177,8 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
     }
 
     #[inline]
-    fn tracks(&self) -> bool {
-        L::VALIDATES && !self.snapshot
+    pub(super) fn tracks(&self) -> bool {
+        (L::VALIDATES || self.protects) && !self.snapshot
     }
 
     #[inline]
@@ -453,25 +458,6 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
     }
 }
 
-impl<L: Level, R: Redo> Commit for HekatonTransaction<'_, L, R> {
-    fn commit(mut self) -> Result<(), Stop> {
-        if self.doomed {
-            return Err(Stop::conflict());
-        }
-        if !self.state.sets.writes().is_empty() {
-            self.commit_writes()?;
-        } else if self.depends_on.is_some() && !self.await_others() {
-            return Err(self.cascade());
-        }
-        self.end();
-        Ok(())
-    }
-
-    fn roll_back(self) -> bool {
-        !self.doomed && (self.depends_on.is_none() || left_out(Step::AwaitRollBack) || self.await_others())
-    }
-}
-
 impl<L: Level, R: Redo> Drop for HekatonTransaction<'_, L, R> {
     fn drop(&mut self) {
         if !self.ended {
@@ -583,5 +569,15 @@ impl<L: Level, R: Redo> Transaction for HekatonTransaction<'_, L, R> {
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
         Ok(&self.table(table)?.definition)
+    }
+
+    #[inline]
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+        Ok(&self.table(table)?.constraints)
+    }
+
+    fn protect_reads(&mut self, protect: bool) {
+        self.protects = protect && !left_out(Step::ProtectParents);
+        self.has_protected |= self.protects;
     }
 }

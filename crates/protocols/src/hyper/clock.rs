@@ -3,6 +3,9 @@
 //! Start times and commit times are values of one counter, ids of transactions lie above all of them. A commit time is drawn, and becomes
 //! the latest, under the lock of the list; so who reads the counter finds every commit up to there whole.
 
+#[cfg(all(test, loom))]
+mod model;
+
 use std::collections::VecDeque;
 use std::sync::PoisonError;
 
@@ -11,7 +14,7 @@ use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, Mutex, MutexGuard, publish};
 
 use super::steps::{Point, Step};
-use super::undo::{Buffer, FIRST_ID};
+use super::undo::{Buffer, FIRST_ID, Writing};
 
 /// The word of a slot that reads nothing.
 const IDLE: u64 = u64::MAX;
@@ -21,6 +24,8 @@ const IDLE: u64 = u64::MAX;
 pub(super) struct Committed {
     pub(super) at: u64,
     pub(super) buffer: Buffer,
+    /// Bytes of the buffer.
+    pub(super) bytes: usize,
 }
 
 /// What has committed and may still be undone by somebody.
@@ -32,6 +37,9 @@ pub(super) struct History {
     pub(super) kept: VecDeque<Committed>,
     /// How many were kept when dead ones were last looked for.
     pub(super) swept: usize,
+    /// Bytes of all buffers that are not given back, and the most that there ever were.
+    pub(super) bytes: usize,
+    pub(super) most_bytes: usize,
 }
 
 impl History {
@@ -39,6 +47,12 @@ impl History {
     pub(super) fn since(&self, moment: u64) -> impl Iterator<Item = Committed> {
         let first = self.recent.partition_point(|committed| committed.at <= moment);
         self.recent.range(first..).copied()
+    }
+
+    fn add(&mut self, committed: Committed) {
+        self.recent.push_back(committed);
+        self.bytes += committed.bytes;
+        self.most_bytes = self.most_bytes.max(self.bytes);
     }
 }
 
@@ -155,12 +169,13 @@ impl Clock {
 
     /// Draws the commit time of a transaction whose validation has passed, commits it, and makes that known; under the lock.
     #[inline]
-    pub(super) fn commit(&self, history: &mut History, buffer: Buffer, images: usize, log: impl FnOnce(u64)) -> u64 {
+    pub(super) fn commit(&self, history: &mut History, writing: &Writing, log: impl FnOnce(u64)) -> u64 {
+        let buffer = writing.buffer().expect("who has written has a buffer");
         // Only who holds the lock writes it.
         let at = self.latest.load(Ordering::Relaxed) + 1;
         log(at);
-        buffer.commit(at, images);
-        history.recent.push_back(Committed { at, buffer });
+        buffer.commit(at, writing.images().len());
+        history.add(Committed { at, buffer, bytes: writing.bytes() });
         // Release: pairs with the acquire in `latest`, so that who reads the time sees the stamp. SeqCst: see `held`.
         self.latest.store(at, Ordering::SeqCst);
         at

@@ -61,6 +61,7 @@ impl Collector {
         let old = |committed: &mut Committed| committed.at <= oldest;
         for _ in 0..AT_ONCE {
             let Some(next) = history.recent.pop_front_if(old) else { break };
+            history.bytes -= next.bytes;
             self.old.push(next.buffer);
         }
         if !held.single.is_empty() {
@@ -78,6 +79,7 @@ impl Collector {
     #[cold]
     fn take_kept(&mut self, oldest: u64, history: &mut History) {
         while let Some(next) = history.kept.pop_front_if(|next| next.at <= oldest) {
+            history.bytes -= next.bytes;
             self.old.push(next.buffer);
         }
         if history.kept.len() >= 2 * history.swept + AT_ONCE {
@@ -88,10 +90,12 @@ impl Collector {
     /// Looks for kept buffers of which nothing is left.
     pub(super) fn sweep(&mut self, history: &mut History) {
         history.kept.retain(|kept| {
-            if kept.buffer.is_unlinked() {
+            let is_dead = kept.buffer.is_unlinked();
+            if is_dead {
                 self.dead.push(kept.buffer);
+                history.bytes -= kept.bytes;
             }
-            !kept.buffer.is_unlinked()
+            !is_dead
         });
         history.swept = history.kept.len();
     }

@@ -39,7 +39,7 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
         self.know_all_indexes()?;
         self.state.validation.built = false;
         let mut compared = self.start;
-        if L::VALIDATES && self.shared.clock.latest() != compared {
+        if self.has_logged() && self.shared.clock.latest() != compared {
             compared = self.list_since(compared, None);
             self.compare_others()?;
         }
@@ -48,14 +48,11 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
         self.state.writing.seal();
         let shared = self.shared;
         let mut history = shared.clock.history();
-        if L::VALIDATES && shared.clock.latest() != compared && !left_out(Step::CompareInSection) {
+        if self.has_logged() && shared.clock.latest() != compared && !left_out(Step::CompareInSection) {
             self.list_since(compared, Some(&history));
             self.compare_others()?;
         }
-        let buffer = self.state.writing.buffer().expect("who has written has a buffer");
-        let images = self.state.writing.images().len();
-        let this = &*self;
-        shared.clock.commit(&mut history, buffer, images, |at| this.log_changes(at));
+        shared.clock.commit(&mut history, &self.state.writing, |at| self.log_changes(at));
         self.state.writing.leave();
         self.state.collector.take_ready(&self.state.held, &mut history);
         Ok(())

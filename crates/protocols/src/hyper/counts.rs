@@ -5,7 +5,7 @@ use polychron_engine::{Figure, FigureValue};
 use polychron_sync::CachePadded;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
-use super::clock::Clock;
+use super::clock::{Clock, Held};
 
 macro_rules! counts {
     ($($name:ident),*) => {
@@ -17,7 +17,7 @@ macro_rules! counts {
     };
 }
 
-counts!(logs, log_bytes, trees, tree_nodes, build_ns, compared);
+counts!(logs, log_bytes, trees, tree_nodes, build_ns, compared, lent, gathered, rebuilt, moved);
 
 /// Adds to a count that only the calling thread writes.
 #[inline]
@@ -29,6 +29,9 @@ impl Counts {
     /// All workers' counts together.
     pub(super) fn figures(all: &[CachePadded<Self>], clock: &Clock) -> Vec<Figure> {
         let sum = |count: fn(&Self) -> &AtomicU64| all.iter().map(|one| count(one).load(Ordering::Relaxed)).sum();
+        let mut held = Held::default();
+        clock.held(&mut held);
+        let behind = clock.latest().saturating_sub(held.oldest());
         let history = clock.history();
         let (trees, kept) = (sum(|one| &one.trees), history.recent.len() + history.kept.len());
         let mean = |name, total, of| Figure { name, value: FigureValue::Mean(total, of) };
@@ -38,7 +41,14 @@ impl Counts {
             mean("predicate_tree_nodes", sum(|one| &one.tree_nodes), trees),
             mean("predicate_tree_build_ns", sum(|one| &one.build_ns), trees),
             Figure { name: "images_compared", value: FigureValue::Count(sum(|one| &one.compared)) },
+            Figure { name: "records_lent", value: FigureValue::Count(sum(|one| &one.lent)) },
+            Figure { name: "records_gathered", value: FigureValue::Count(sum(|one| &one.gathered)) },
+            Figure { name: "records_rebuilt", value: FigureValue::Count(sum(|one| &one.rebuilt)) },
+            Figure { name: "stretches_that_moved", value: FigureValue::Count(sum(|one| &one.moved)) },
             Figure { name: "undo_buffers_kept", value: FigureValue::Level(kept as f64) },
+            Figure { name: "undo_bytes", value: FigureValue::Level(history.bytes as f64) },
+            Figure { name: "undo_bytes_at_most", value: FigureValue::Level(history.most_bytes as f64) },
+            Figure { name: "commits_since_oldest_read", value: FigureValue::Level(behind as f64) },
         ]
     }
 }

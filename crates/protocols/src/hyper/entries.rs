@@ -1,7 +1,7 @@
 //! Rows and their secondary indexes: every change of a row changes the entries that lead to it, in the same transaction, and
 //! the caller writes only the row. An entry whose key changes is deleted and inserted anew (§2.5 of the paper).
 
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, Stop};
@@ -28,7 +28,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         }
     }
 
-    /// Changes a row in place.
+    /// Changes a row in place. Of a row of which no indexed column changes only what the change looks at is read.
     #[inline]
     pub(super) fn change_row<K: EncodedKey>(
         &mut self,
@@ -37,8 +37,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Stop> {
-        let wanted = if table.has_secondaries { &Projection::ALL } else { projection };
-        let found = self.find(&table.primary, key).map(|record| (record, self.see(record, wanted)));
+        let found = self.find(&table.primary, key).map(|record| (record, self.see(record, projection)));
         let Some((record, seen)) = found.filter(|(_, seen)| seen.present) else {
             self.log_point(table.id, key, ColumnSet::EMPTY);
             return Ok(false);
@@ -47,20 +46,21 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             return Err(self.refuse(reason, &table.primary, key));
         }
         let mut row = std::mem::take(&mut self.state.buffers.other);
-        if table.has_secondaries {
-            let old = self.state.buffers.row.as_words();
-            row.overwrite_words(old.len()).copy_from_slice(old);
-        } else {
-            std::mem::swap(&mut row, &mut self.state.buffers.row);
-        }
+        std::mem::swap(&mut row, &mut self.state.buffers.row);
         let mut changes = Changes::NONE;
         change(&mut RowMut::new(&mut row, &mut changes, table.layout.shape()));
-        let outcome = if changes.is_empty() { Ok(()) } else { self.write_changes(table, record, key, changes, &row) };
+        let outcome = if changes.is_empty() {
+            Ok(())
+        } else if table.has_secondaries && table.affected(changes.columns()).next().is_some() {
+            self.write_indexed(table, record, key, changes, &row)
+        } else {
+            self.write_changes(table, record, key, changes, &row)
+        };
         self.state.buffers.other = row;
         outcome.map(|()| true)
     }
 
-    /// Writes the changed columns of a row, whose old state the row buffer holds if there are secondary indexes.
+    /// Writes the changed columns of a row.
     #[inline]
     fn write_changes<K: EncodedKey>(
         &mut self,
@@ -70,20 +70,42 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         changes: Changes,
         row: &RowBuffer,
     ) -> Result<(), Stop> {
-        let before = self.state.writing.images().len();
-        let fixed_bytes = table.primary.rows.words() * 8;
-        let pieces = changes.pieces(&table.layout, fixed_bytes).map(|bytes| bytes.start / 8..bytes.end / 8);
-        let (columns, whole) = (changes.columns(), changes.whole_row());
-        let new = NewRow { words: row.as_words(), columns, whole };
-        let mut outcome = self.overwrite(&table.primary, record, key, new, pieces);
-        if outcome.is_ok() && table.has_secondaries && table.affected(columns).next().is_some() {
-            outcome = self.change_entries(table, record, changes, row.as_row());
+        let pieces = word_pieces(table, changes);
+        let new = NewRow { words: row.as_words(), columns: changes.columns(), whole: changes.whole_row() };
+        self.overwrite(&table.primary, record, key, new, pieces)
+    }
+
+    /// Writes the changed columns of a row, and moves the entries that lead to it.
+    #[cold]
+    fn write_indexed<K: EncodedKey>(
+        &mut self,
+        table: &'w HyperTable,
+        record: Record<'w>,
+        key: K,
+        changes: Changes,
+        row: &RowBuffer,
+    ) -> Result<(), Stop> {
+        self.see(record, &Projection::ALL);
+        let mut new = std::mem::take(&mut self.state.buffers.whole);
+        if changes.whole_row() {
+            new.copy_from(row.as_row().as_bytes());
+        } else {
+            new.copy_from(self.state.buffers.row.as_row().as_bytes());
+            let words = new.len() / 8;
+            for piece in word_pieces(table, changes) {
+                new.overwrite_words(words)[piece.clone()].copy_from_slice(&row.as_words()[piece]);
+            }
         }
+        let before = self.state.writing.images().len();
+        let mut outcome = self.write_changes(table, record, key, changes, row);
+        if outcome.is_ok() {
+            outcome = self.change_entries(table, record, changes, new.as_row());
+        }
+        self.state.buffers.whole = new;
         self.all_or_nothing(before, outcome)
     }
 
     /// Moves the secondary entries of a row whose indexed columns change.
-    #[cold]
     fn change_entries(
         &mut self,
         table: &'w HyperTable,
@@ -277,4 +299,11 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         }
         self.all_or_nothing(before, outcome).map(|()| true)
     }
+}
+
+/// The words that changes touch.
+#[inline]
+fn word_pieces(table: &HyperTable, changes: Changes) -> impl Iterator<Item = Range<usize>> + Clone {
+    let fixed_bytes = table.primary.rows.words() * 8;
+    changes.pieces(&table.layout, fixed_bytes).map(|bytes| bytes.start / 8..bytes.end / 8)
 }

@@ -51,6 +51,9 @@ pub(super) fn count_versions<L: Level, R: Redo>(shared: &Shared<L, R>) -> Versio
     shared.keeper.with_guard(|_| {
         for table in tables.iter().flatten() {
             table.primary.rows.for_each(|record| {
+                if record.is_plain() {
+                    return versions.count(0);
+                }
                 // Under the latch nothing leaves the chain.
                 let latched = record.latch();
                 if !latched.is_closed() {

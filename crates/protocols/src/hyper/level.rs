@@ -50,5 +50,6 @@ impl Level for Snapshot {
     const SUMMARY: &'static str = "hyper without validation of reads: snapshot isolation, which allows write skew";
     const ISOLATION: Isolation = Isolation::Snapshot;
     const VALIDATES: bool = false;
-    const BY_COLUMNS: bool = false;
+    /// Of what foreign keys rest on, which is validated at this level, too.
+    const BY_COLUMNS: bool = true;
 }

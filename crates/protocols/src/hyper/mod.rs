@@ -11,19 +11,27 @@
 //! `docs/protocols/hyper.md` lists the invariants, and where this differs from the paper and why. What predicates tell apart is the type
 //! parameter [`Level`]: columns, records, or nothing, which is snapshot isolation.
 
+mod ahead;
 mod clock;
 mod collect;
+mod columns;
 mod commit;
 mod counts;
 mod entries;
 mod fill;
 mod level;
+#[cfg(all(test, loom))]
+mod model;
 mod options;
+mod positions;
 mod predicates;
 mod protocol;
 mod rows;
 mod scan;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod scan_tests;
 mod steps;
+mod stretches;
 mod table;
 mod tail;
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -36,7 +44,7 @@ mod worker;
 mod writes;
 
 pub use level::{ByColumn, ByRecord, Level, Snapshot};
-pub use options::{Backend, Options};
+pub use options::{Backend, Images, Options};
 pub use protocol::Hyper;
 #[doc(hidden)]
 pub use steps::{Point, Step};

@@ -1,10 +1,31 @@
 //! The knobs of this protocol.
 
 /// Options of HyPer's MVCC.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// In which order the words of a page's rows lie.
     pub backend: Backend,
+    /// For how many records one pair of VersionedPositions stands, a power of two from 16 to 65536; `None`: there are none, and a scan looks
+    /// at every record's version. 1024 as in the paper (Figure 8).
+    pub synopsis: Option<u32>,
+    /// What of a record goes into its before-image when columns change.
+    pub images: Images,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { backend: Backend::default(), synopsis: Some(1024), images: Images::default() }
+    }
+}
+
+/// What of a record is kept when columns of it change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Images {
+    /// The words that change.
+    #[default]
+    Columns,
+    /// The whole record, as systems do that keep versions of records: for comparison.
+    Records,
 }
 
 /// The two ways in which rows lie in memory.
@@ -17,14 +38,30 @@ pub enum Backend {
     Columns,
 }
 
+/// The fewest and the most records of a synopsis: beyond, positions do not fit.
+const LEAST_SYNOPSIS: u32 = 16;
+const MOST_SYNOPSIS: u32 = 1 << 16;
+
 impl Options {
     /// Sets an option by its name.
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match (name, value) {
             ("backend", "rows") => self.backend = Backend::Rows,
             ("backend", "columns") => self.backend = Backend::Columns,
+            ("synopsis", "none") => self.synopsis = None,
+            ("synopsis", records) => {
+                let valid =
+                    |records: &u32| records.is_power_of_two() && (LEAST_SYNOPSIS..=MOST_SYNOPSIS).contains(records);
+                let parsed = records.parse().ok().filter(valid);
+                self.synopsis = Some(parsed.ok_or_else(|| {
+                    format!("`synopsis` is `none` or a power of two from {LEAST_SYNOPSIS} to {MOST_SYNOPSIS}, and not `{records}`")
+                })?);
+            }
+            ("images", "columns") => self.images = Images::Columns,
+            ("images", "records") => self.images = Images::Records,
+            ("images", _) => return Err(format!("`images` is `columns` or `records`, and not `{value}`")),
             ("backend", _) => return Err(format!("`backend` is `rows` or `columns`, and not `{value}`")),
-            _ => return Err(format!("hyper has no option `{name}`; it has `backend`")),
+            _ => return Err(format!("hyper has no option `{name}`; it has `backend`, `synopsis` and `images`")),
         }
         Ok(())
     }

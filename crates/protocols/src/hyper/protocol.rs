@@ -71,7 +71,7 @@ impl<L: Level, R: Redo> Hyper<L, R> {
     }
 
     fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Relation, Error> {
-        Relation::new(definition, blueprint, ready, self.shared.options.backend, &self.shared.keeper)
+        Relation::new(definition, blueprint, ready, &self.shared.options, &self.shared.keeper)
     }
 
     /// Gives back the memory of what was dropped.
@@ -91,6 +91,7 @@ impl<L: Level, R: Redo + Default> Protocol for Hyper<L, R> {
     const NAME: &'static str = L::NAME;
     const SUMMARY: &'static str = L::SUMMARY;
     const ISOLATION: Isolation = L::ISOLATION;
+    const INTERLEAVES: bool = true;
 
     type Options = Options;
     type Worker = HyperWorker<L, R>;

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!  slot   state │ version │ tail │ word 0 │ word 1 │ …
-//!  state  count of changes │ closed │ absent │ latched
+//!  state  count of changes │ versioned │ closed │ absent │ latched
 //! ```
 //!
 //! A page has its slots one behind the other ([`Backend::Rows`]), or the same word of all its slots ([`Backend::Columns`]): two
-//! strides are all that tells the backends apart. The words are the fixed part of a row; what is behind it, if anything, is the *tail*,
+//! strides are all that tells the backends apart. Beside the pages stand the [`Positions`] of their slots. The words are the fixed part of a row; what is behind it, if anything, is the *tail*,
 //! an allocation of its own that never changes.
 //!
 //! Words are read and written as atomics. Who writes a slot holds its latch, for a few instructions; who reads looks at the state before
@@ -23,7 +23,8 @@ use polychron_memory::{Epochs, Guard, OutOfMemory};
 use polychron_sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 use polychron_sync::{Backoff, MODELLED, Mutex, load_words, store_words};
 
-use super::options::Backend;
+use super::options::{Backend, Options};
+use super::positions::{self, Positions};
 use super::tail::Tail;
 use super::undo::Undo;
 
@@ -31,32 +32,46 @@ const STATE: usize = 0;
 const VERSION: usize = 1;
 const TAIL: usize = 2;
 /// Words before the row's.
-const HEADER: usize = 3;
+pub(super) const HEADER: usize = 3;
 
 const LATCHED: u64 = 1;
 const ABSENT: u64 = 2;
 const CLOSED: u64 = 4;
-const CHANGE: u64 = 8;
+const VERSIONED: u64 = 8;
+const CHANGE: u64 = 16;
+/// What a plain slot is not.
+const SPECIAL: u64 = ABSENT | CLOSED | VERSIONED;
 
-/// Slots of a page at most: few under a model checker, for which each word is an object.
+/// Slots of a page at most, unless the synopses want more: few under a model checker, for which each word is an object.
 const MOST_SLOTS: usize = if MODELLED { 4 } else { 1024 };
 /// Bytes of a page at most, unless one slot needs more.
 const MOST_BYTES: usize = 256 << 10;
+/// Lines of a slot that are fetched ahead: those that point accesses mostly want of a long row.
+const MOST_LINES: usize = 6;
 /// Pages that the first piece of the directory leads to; each further piece leads to twice as many.
 const FIRST: usize = 16;
 const PIECES: usize = 28;
 
-type Word = AtomicU64;
-type Piece = OnceLock<Box<[AtomicPtr<Word>]>>;
+pub(super) type Word = AtomicU64;
+
+/// A part of the directory.
+struct Piece {
+    pages: Box<[AtomicPtr<Word>]>,
+    /// Page by page.
+    positions: Box<[Positions]>,
+}
 
 /// The rows of one index's records.
 pub(super) struct Rows {
     /// Words of a row's fixed part.
     words: usize,
-    slots: usize,
+    /// Slots of a page, as a power of two.
+    slots: u32,
+    /// Slots for which one interval stands, as a power of two; none where there are no synopses.
+    group: Option<u32>,
     slot_stride: usize,
     word_stride: usize,
-    directory: [Piece; PIECES],
+    directory: [OnceLock<Piece>; PIECES],
     places: Mutex<Places>,
 }
 
@@ -71,23 +86,33 @@ struct Places {
 
 impl fmt::Debug for Rows {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Rows").field("words", &self.words).field("slots", &self.slots).finish_non_exhaustive()
+        out.debug_struct("Rows").field("words", &self.words).field("slots", &self.slots()).finish_non_exhaustive()
     }
 }
 
 impl Rows {
     /// No rows yet, of so many words each.
-    pub(super) fn new(words: usize, backend: Backend) -> Self {
-        let mut slots = MOST_SLOTS;
-        while slots > 1 && (words + HEADER) * slots * 8 > MOST_BYTES {
+    pub(super) fn new(words: usize, options: &Options) -> Self {
+        let group = options.synopsis.map(|group| group as usize);
+        debug_assert!(group.is_none_or(|group| group.is_power_of_two() && group <= positions::MOST));
+        let larger = if MODELLED { 1 } else { group.unwrap_or(0).div_ceil(MOST_SLOTS).max(1) };
+        let mut slots = MOST_SLOTS * larger;
+        while slots > 1 && (words + HEADER) * slots * 8 > MOST_BYTES * larger {
             slots /= 2;
         }
-        let (slot_stride, word_stride) = match backend {
+        let (slot_stride, word_stride) = match options.backend {
             Backend::Rows => (words + HEADER, 1),
             Backend::Columns => (1, slots),
         };
+        let group = group.map(|group| group.min(slots).ilog2());
         let directory = std::array::from_fn(|_| OnceLock::new());
-        Self { words, slots, slot_stride, word_stride, directory, places: Mutex::default() }
+        Self { words, slots: slots.ilog2(), group, slot_stride, word_stride, directory, places: Mutex::default() }
+    }
+
+    /// Slots of a page.
+    #[inline]
+    pub(super) fn slots(&self) -> usize {
+        1 << self.slots
     }
 
     /// Words of a row's fixed part.
@@ -97,7 +122,7 @@ impl Rows {
     }
 
     fn page_bytes(&self) -> usize {
-        (self.words + HEADER) * self.slots * size_of::<Word>()
+        (self.words + HEADER) * self.slots() * size_of::<Word>()
     }
 
     #[inline]
@@ -112,16 +137,66 @@ impl Rows {
     /// The id came from [`Rows::allocate`] of these rows.
     #[inline]
     pub(super) unsafe fn record(&self, id: u64) -> Record<'_> {
-        let (page, slot) = ((id / self.slots as u64) as usize, (id % self.slots as u64) as usize);
+        // SAFETY: the caller promises that the id has a slot, so its page is there.
+        unsafe { self.record_in(self.page(self.page_of(id)), id) }
+    }
+
+    /// The record of an id whose page is known.
+    ///
+    /// # Safety
+    /// The page is there, and has the slot.
+    #[inline]
+    pub(super) unsafe fn record_in(&self, page: NonNull<Word>, id: u64) -> Record<'_> {
+        let slot = id as usize & (self.slots() - 1);
+        // SAFETY: the page is long enough.
+        let first = unsafe { page.add(slot * self.slot_stride) };
+        Record { first, id, rows: self }
+    }
+
+    /// The page of a slot.
+    #[inline]
+    pub(super) fn page_of(&self, id: u64) -> usize {
+        (id >> self.slots) as usize
+    }
+
+    /// Slots for which one interval stands, as a power of two.
+    #[inline]
+    pub(super) fn group(&self) -> Option<u32> {
+        self.group
+    }
+
+    /// How far apart the columns of a page are, where columns are adjacent words.
+    #[inline]
+    pub(super) fn adjacent_words(&self) -> Option<usize> {
+        (self.slot_stride == 1).then_some(self.word_stride)
+    }
+
+    /// The words of a page.
+    ///
+    /// # Safety
+    /// The page is there.
+    #[inline]
+    pub(super) unsafe fn page(&self, page: usize) -> NonNull<Word> {
         let (piece, at) = Self::piece_of(page);
-        let page = self.directory[piece].get().map_or(std::ptr::null_mut(), |pages| {
+        let page = self.directory[piece].get().map_or(std::ptr::null_mut(), |piece| {
             // Acquire: pairs with the release in `add_page`, so that the page's words are made.
-            pages[at].load(Ordering::Acquire)
+            piece.pages[at].load(Ordering::Acquire)
         });
         debug_assert!(!page.is_null(), "an id has a page");
-        // SAFETY: the caller promises that the id has a slot, so its page is there, and long enough.
-        let first = unsafe { NonNull::new_unchecked(page.add(slot * self.slot_stride)) };
-        Record { first, id, rows: self }
+        // SAFETY: as the caller promises.
+        unsafe { NonNull::new_unchecked(page) }
+    }
+
+    /// The intervals of a page's slots; none where there are no synopses.
+    ///
+    /// # Safety
+    /// The page is there.
+    #[inline]
+    pub(super) unsafe fn positions(&self, page: usize) -> &[Positions] {
+        let Some(group) = self.group else { return &[] };
+        let (piece, at) = Self::piece_of(page);
+        let groups = self.slots() >> group;
+        self.directory[piece].get().map_or(&[], |piece| &piece.positions[at * groups..][..groups])
     }
 
     /// The record behind an index's handle.
@@ -146,8 +221,8 @@ impl Rows {
             return Ok(record);
         }
         let id = places.next;
-        if id.is_multiple_of(self.slots as u64) {
-            self.add_page((id / self.slots as u64) as usize, guard)?;
+        if id.is_multiple_of(self.slots() as u64) {
+            self.add_page((id >> self.slots) as usize, guard)?;
         }
         places.next += 1;
         // SAFETY: the page is there.
@@ -158,23 +233,29 @@ impl Rows {
     fn add_page(&self, page: usize, guard: &Guard<'_>) -> Result<(), OutOfMemory> {
         let (piece, at) = Self::piece_of(page);
         let refused = OutOfMemory { requested: self.page_bytes() };
-        let pages = self
-            .directory
-            .get(piece)
-            .ok_or(refused)?
-            .get_or_init(|| (0..FIRST << piece).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect());
+        let directory = self.directory.get(piece).ok_or(refused)?.get_or_init(|| self.piece(FIRST << piece));
         let words = guard.allocate(self.page_bytes())?.cast::<Word>();
-        for word in 0..(self.words + HEADER) * self.slots {
+        for word in 0..(self.words + HEADER) * self.slots() {
             // SAFETY: the page has so many words, and is ours alone.
             unsafe { words.add(word).write(AtomicU64::new(0)) };
         }
-        for slot in 0..self.slots {
+        for slot in 0..self.slots() {
             // SAFETY: as above.
             unsafe { words.add(slot * self.slot_stride).write(AtomicU64::new(ABSENT)) };
         }
         // Release: pairs with the acquire in `record`.
-        pages[at].store(words.as_ptr(), Ordering::Release);
+        directory.pages[at].store(words.as_ptr(), Ordering::Release);
         Ok(())
+    }
+
+    /// A piece of the directory for so many pages.
+    fn piece(&self, pages: usize) -> Piece {
+        let groups = self.group.map_or(0, |group| (self.slots() >> group) * pages);
+        let slots = 1 << self.group.unwrap_or(0);
+        Piece {
+            pages: (0..pages).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect(),
+            positions: (0..groups).map(|_| Positions::new(slots)).collect(),
+        }
     }
 
     /// Gives a slot back that is closed and has left its index: it serves again when no guard of the present is left.
@@ -214,8 +295,8 @@ impl Rows {
                 unsafe { tail.retire(guard) };
             }
         });
-        for pages in self.directory.iter().filter_map(OnceLock::get) {
-            for page in pages {
+        for piece in self.directory.iter().filter_map(OnceLock::get) {
+            for page in &piece.pages {
                 if let Some(page) = NonNull::new(page.load(Ordering::Relaxed)) {
                     // SAFETY: as the caller promises.
                     unsafe { guard.retire(page.cast(), self.page_bytes()) };
@@ -279,10 +360,14 @@ impl<'t> Record<'t> {
         unsafe { std::slice::from_raw_parts(self.first.add(HEADER + range.start).as_ptr(), range.len()) }
     }
 
-    /// Starts bringing the slot into the cache.
+    /// Starts bringing the slot into the cache: where its words lie one behind the other, with the first lines of the row.
     #[inline]
     pub(super) fn prefetch(self) {
-        polychron_sync::prefetch_read(self.first.as_ptr());
+        let start: *const u8 = self.first.as_ptr().cast_const().cast();
+        let bytes = if self.rows.word_stride == 1 { self.rows.slot_stride * size_of::<Word>() } else { 1 };
+        for line in 0..bytes.div_ceil(64).min(MOST_LINES) {
+            polychron_sync::prefetch_read(start.wrapping_add(64 * line));
+        }
     }
 
     /// Copies words of the row out, with the rest of what stands there at the same moment.
@@ -294,7 +379,8 @@ impl<'t> Record<'t> {
             let before = self.word(STATE).load(Ordering::Acquire);
             if before & LATCHED == 0 {
                 // Acquire, like the words': pairs with the releases of `Latched`, so that a later value makes the second look see it.
-                let version = self.word(VERSION).load(Ordering::Acquire);
+                let is_versioned = before & VERSIONED != 0;
+                let version = if is_versioned { self.word(VERSION).load(Ordering::Acquire) } else { 0 };
                 let tail = self.word(TAIL).load(Ordering::Acquire);
                 if self.rows.word_stride == 1 {
                     load_words(self.adjacent(range.clone()), &mut out[range.clone()]);
@@ -328,11 +414,70 @@ impl<'t> Record<'t> {
                 let taken =
                     self.word(STATE).compare_exchange(state, state | LATCHED, Ordering::Acquire, Ordering::Relaxed);
                 if taken.is_ok() {
+                    if state & SPECIAL == 0 {
+                        self.cover();
+                    }
                     return Latched { record: self, state };
                 }
             }
             backoff.wait();
         }
+    }
+
+    /// A word of the row, by a relaxed load: who asks finds out whether the row stood still.
+    #[inline]
+    pub(super) fn row_word(self, word: usize) -> u64 {
+        self.word(HEADER + word).load(Ordering::Relaxed)
+    }
+
+    /// Widens the interval of the slot's group over it.
+    #[inline]
+    fn cover(self) {
+        if let Some(group) = self.rows.group {
+            let slot = self.id as usize & (self.rows.slots() - 1);
+            // SAFETY: the record lies in this page.
+            let positions = unsafe { self.rows.positions(self.rows.page_of(self.id)) };
+            positions[slot >> group].cover(slot & ((1 << group) - 1));
+        }
+    }
+
+    /// Whether the slot shows one row to everybody, and nobody is about to write it.
+    #[inline]
+    pub(super) fn is_plain(self) -> bool {
+        Self::is_plain_state(self.state())
+    }
+
+    /// Starts bringing the state and the version into the cache.
+    #[inline]
+    pub(super) fn prefetch_version(self) {
+        self.prefetch();
+        polychron_sync::prefetch_read(self.word(VERSION));
+    }
+
+    /// The newest before-image, which the caller's guard keeps.
+    #[inline]
+    pub(super) fn version(self) -> Option<Undo> {
+        // Acquire: pairs with the release in `set_version`, so that the image is made.
+        Undo::at(self.word(VERSION).load(Ordering::Acquire))
+    }
+
+    /// The state of the slot, which differs whenever something in it does.
+    #[inline]
+    pub(super) fn state(self) -> u64 {
+        // Acquire: pairs with the release in `unlatch`.
+        self.word(STATE).load(Ordering::Acquire)
+    }
+
+    /// See [`Record::is_plain`].
+    #[inline]
+    pub(super) fn is_plain_state(state: u64) -> bool {
+        state & (SPECIAL | LATCHED) == 0
+    }
+
+    /// Whether the state is what it was; the caller has put an acquiring fence between its reads and this.
+    #[inline]
+    pub(super) fn state_is(self, state: u64) -> bool {
+        self.word(STATE).load(Ordering::Relaxed) == state
     }
 
     /// Makes a slot that was given back new.
@@ -364,6 +509,7 @@ impl Latched<'_> {
     pub(super) fn set_version(&mut self, version: Option<Undo>) {
         // Release: pairs with the acquire in `read`.
         self.record.word(VERSION).store(version.map_or(0, Undo::address), Ordering::Release);
+        self.state = if version.is_some() { self.state | VERSIONED } else { self.state & !VERSIONED };
     }
 
     /// What is behind the fixed part.

@@ -9,6 +9,7 @@ use polychron_engine::stores::Batch;
 use polychron_engine::{Aggregate, Direction, Projection, Scan, aggregate};
 use polychron_schema::{ColumnSet, ColumnSpan, Layout, RowRef, Value};
 
+use super::columns::comes_in_stretches;
 use super::level::Level;
 use super::predicates::Extremum;
 use super::rows::Record;
@@ -168,14 +169,16 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     /// Counts, sums, or finds an extreme value of a range, and logs the question: so a smallest value conflicts only with what lowers it,
     /// and with what takes it away.
     pub(super) fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
+        let table = self.table(scan.table)?;
+        let in_stretches = comes_in_stretches(scan, &table.layout, wanted.column().as_slice());
+        let compute = if in_stretches { aggregate::over_columns } else { aggregate::over_rows };
         if !self.logs() || scan.limit != usize::MAX {
-            return aggregate::over_rows(self, scan, wanted);
+            return compute(self, scan, wanted);
         }
         self.silent = true;
-        let answer = aggregate::over_rows(self, scan, wanted);
+        let answer = compute(self, scan, wanted);
         self.silent = false;
         let answer = answer?;
-        let table = self.table(scan.table)?;
         let extremum = Extremum::of(&table.layout, wanted, &answer);
         if left_out(Step::LogExtremes) {
             return Ok(answer);

@@ -46,6 +46,14 @@ named! {
         AwaitReaders,
         /// A transaction makes known that it will read before it chooses what.
         AnnounceStart,
+        /// What a foreign key rests on is validated under snapshot isolation, too.
+        ProtectParents,
+        /// Who latches a plain slot widens the interval over it.
+        CoverVersions,
+        /// It stops who is narrowing the interval.
+        StopNarrowing,
+        /// What was made of a stretch counts only when the interval is what it was.
+        LookAgain,
         /// An operation that fails on its way is undone.
         UndoOperations,
         /// A unique secondary key that is taken is a duplicate.
@@ -60,6 +68,10 @@ named! {
         Starting,
         /// A transaction has looked at the catalog, and has not begun.
         Beginning,
+        /// A scan has looked at the positions of a stretch, and has not read it.
+        Lending,
+        /// A scan has looked at the slots of an interval, and has not narrowed it.
+        Narrowing,
         /// The first comparison has passed, and the commit section has not begun.
         Compared,
     }

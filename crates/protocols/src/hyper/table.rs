@@ -12,7 +12,7 @@ use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
 use polychron_schema::{KeyExtractor, TableDefinition};
 
-use super::options::Backend;
+use super::options::Options;
 use super::rows::{Record, Rows};
 
 /// A table.
@@ -57,7 +57,7 @@ impl Relation {
         definition: &TableDefinition,
         blueprint: &Blueprint,
         ready: bool,
-        backend: Backend,
+        options: &Options,
         keeper: &Arc<Keeper>,
     ) -> Result<Self, Error> {
         let words = match blueprint.place.index {
@@ -65,7 +65,7 @@ impl Relation {
             _ => 1,
         };
         let store = keeper.with_guard(|guard| Store::new(blueprint, ready, keeper, guard))?;
-        Ok(Self { store, rows: Rows::new(words, backend), keeper: Arc::clone(keeper) })
+        Ok(Self { store, rows: Rows::new(words, options), keeper: Arc::clone(keeper) })
     }
 
     /// The record behind a handle of the index.

@@ -10,7 +10,17 @@ use polychron_engine::{
 use polychron_schema::{ColumnSet, Row, Value};
 
 use super::predicates::PredicateLog;
-use super::{Backend, ByColumn, ByRecord, Hyper, HyperTransaction, HyperWorker, Level, Options};
+use super::{Backend, ByColumn, ByRecord, Hyper, HyperTransaction, HyperWorker, Level, Options, Snapshot};
+
+/// A row whose other number is unique, and refers to an account.
+#[derive(Row, Clone, Copy, Debug, PartialEq)]
+#[index(name = "by_account", columns(account), unique)]
+#[references(row = Account, columns(account))]
+struct Card {
+    #[key]
+    id: u64,
+    account: u64,
+}
 
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
 #[index(name = "by_owner", columns(owner))]
@@ -37,7 +47,9 @@ impl<L: Level> Bank<L> {
     /// Accounts 0 to 9.
     fn new(backend: Backend) -> Self {
         let memory = polychron_memory::Options { epoch_interval: None, ..polychron_memory::Options::tiny() };
-        let database = Hyper::<L>::open(Options { backend }, Common { memory, ..Common::default() }).unwrap();
+        let database =
+            Hyper::<L>::open(Options { backend, ..Options::default() }, Common { memory, ..Common::default() })
+                .unwrap();
         let accounts = Table::from_id(database.create_table(Account::definition()).unwrap());
         let bank = Self { database, accounts };
         assert!(bank.once(|t| (0..10).try_for_each(|id| t.insert(&accounts, &account(id)))));
@@ -197,6 +209,65 @@ fn the_three_cases_of_a_primary_key() {
     other.commit().unwrap();
     // Committed since the start.
     assert!(older.try_insert(&accounts, &account(50)).is_err_and(|stop| stop.is_conflict()));
+}
+
+#[test]
+fn the_three_cases_of_a_unique_key() {
+    let bank = Bank::<ByColumn>::new(Backend::Rows);
+    let cards: Table<Card> = Table::from_id(bank.database.create_table(Card::definition()).unwrap());
+    assert!(bank.once(|t| t.insert(&cards, &Card { id: 1, account: 1 })));
+    let (mut left, mut right) = (bank.worker(), bank.worker());
+    let mut older = left.begin(Mode::ReadWrite).unwrap();
+    assert_ne!(older.try_insert(&cards, &Card { id: 2, account: 1 }).unwrap(), Insertion::Inserted);
+    let mut other = right.begin(Mode::ReadWrite).unwrap();
+    other.insert(&cards, &Card { id: 3, account: 3 }).unwrap();
+    let mut third = bank.worker();
+    let mut late = third.begin(Mode::ReadWrite).unwrap();
+    assert!(late.try_insert(&cards, &Card { id: 4, account: 3 }).is_err_and(|stop| stop.is_conflict()));
+    drop(late);
+    // What is undone was never there.
+    other.roll_back();
+    let mut late = third.begin(Mode::ReadWrite).unwrap();
+    assert_eq!(late.try_insert(&cards, &Card { id: 4, account: 3 }).unwrap(), Insertion::Inserted);
+    late.commit().unwrap();
+    assert!(older.try_insert(&cards, &Card { id: 5, account: 3 }).is_err_and(|stop| stop.is_conflict()));
+}
+
+#[test]
+fn a_child_conflicts_at_once_when_its_parent_is_being_deleted() {
+    fn conflicts<L: Level>(commits: bool) {
+        let bank = Bank::<L>::new(Backend::Rows);
+        let (accounts, cards) = (bank.accounts, bank.database.create_table(Card::definition()).unwrap());
+        let cards: Table<Card> = Table::from_id(cards);
+        let (mut left, mut right) = (bank.worker(), bank.worker());
+        let (mut deleting, mut inserting) =
+            (left.begin(Mode::ReadWrite).unwrap(), right.begin(Mode::ReadWrite).unwrap());
+        assert!(deleting.delete(&accounts, 1).unwrap());
+        if commits {
+            deleting.commit().unwrap();
+        }
+        assert!(inserting.insert(&cards, &Card { id: 1, account: 1 }).is_err_and(|stop| stop.is_conflict()));
+    }
+    for commits in [false, true] {
+        conflicts::<ByColumn>(commits);
+        conflicts::<Snapshot>(commits);
+    }
+}
+
+#[test]
+fn who_writes_a_parent_and_who_inserts_a_child_do_not_meet() {
+    fn meet_not<L: Level>() {
+        let bank = Bank::<L>::new(Backend::Rows);
+        let (accounts, cards) = (bank.accounts, bank.database.create_table(Card::definition()).unwrap());
+        let cards: Table<Card> = Table::from_id(cards);
+        let mut worker = bank.worker();
+        let mut inserting = worker.begin(Mode::ReadWrite).unwrap();
+        inserting.insert(&cards, &Card { id: 1, account: 1 }).unwrap();
+        assert!(bank.once(|t| t.update(&accounts, 1, |row| row.set_balance(0)).map(drop)));
+        inserting.commit().unwrap();
+    }
+    meet_not::<ByColumn>();
+    meet_not::<Snapshot>();
 }
 
 #[test]

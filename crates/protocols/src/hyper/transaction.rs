@@ -10,16 +10,21 @@ use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place, check_key, words_of};
-use polychron_engine::{Aggregate, Commit, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_engine::{
+    Aggregate, ColumnBatch, Commit, Constraints, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition,
+    Transaction, batch,
+};
 use polychron_index::AnyIndex;
 use polychron_memory::Guard;
 use polychron_schema::{ColumnSet, RowBuffer, RowMut, RowRef, Value};
 
+use super::columns::{ColumnBuffers, comes_in_stretches};
 use super::level::Level;
 use super::protocol::Shared;
 use super::rows::Record;
 use super::steps::Step;
 use super::table::{HyperTable, Located, Relation};
+use super::undo::Kind;
 use super::view::{Seen, view};
 use super::worker::State;
 
@@ -30,8 +35,12 @@ pub(super) struct Buffers {
     pub(super) row: RowBuffer,
     /// The row that is being changed, or the other side of a change.
     pub(super) other: RowBuffer,
+    /// A row all of which is wanted while the two others are in use.
+    pub(super) whole: RowBuffer,
     /// Handles of a scan.
     pub(super) batch: Batch,
+    /// Rows of a scan that are rebuilt.
+    pub(super) columns: ColumnBuffers,
 }
 
 /// After how many operations a snapshot leaves its epoch for the present one: often enough that a slow reader does not hold
@@ -48,6 +57,8 @@ pub struct HyperTransaction<'w, L: Level, R: Redo> {
     /// The moment at which it reads.
     pub(super) start: u64,
     pub(super) snapshot: bool,
+    /// Whether reads are logged even if the level does not validate them.
+    protects: bool,
     /// While an operation logs by itself what it asks, the scans that it makes do not.
     pub(super) silent: bool,
     /// The tables, once a snapshot has left the epoch in which it found them.
@@ -78,6 +89,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             id,
             start,
             snapshot,
+            protects: false,
             silent: false,
             kept: None,
             doomed: false,
@@ -125,10 +137,16 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         self.step()
     }
 
+    /// Whether there is anything to validate.
+    #[inline]
+    pub(super) fn has_logged(&self) -> bool {
+        L::VALIDATES || !self.state.log.touched().is_empty()
+    }
+
     /// Whether what is read is logged.
     #[inline]
     pub(super) fn logs(&self) -> bool {
-        L::VALIDATES && !self.snapshot && !self.silent
+        (L::VALIDATES || self.protects) && !self.snapshot && !self.silent
     }
 
     /// Logs that a key was looked up in a primary index.
@@ -319,6 +337,21 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
         self.aggregate_range(scan, wanted)
     }
 
+    fn scan_columns<O>(
+        &mut self,
+        scan: &Scan<'_>,
+        columns: &[usize],
+        look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
+        keep: &mut impl FnMut(O) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.step()?;
+        let table = self.table(scan.table)?;
+        if !comes_in_stretches(scan, &table.layout, columns) {
+            return batch::over_rows(self, scan, columns, look, keep);
+        }
+        self.visit_stretches(table, scan, columns, look, keep)
+    }
+
     fn savepoint(&mut self) -> Savepoint {
         Savepoint { position: self.state.writing.images().len() }
     }
@@ -349,6 +382,16 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
         Ok(&self.table(table)?.definition)
     }
+
+    #[inline]
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+        Ok(&self.table(table)?.constraints)
+    }
+
+    #[inline]
+    fn protect_reads(&mut self, protect: bool) {
+        self.protects = protect && !left_out(Step::ProtectParents);
+    }
 }
 
 impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
@@ -360,6 +403,15 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Stop> {
         let Some(record) = self.find(&table.primary, key) else { return Ok(None) };
-        Ok(self.see(record, projection).present.then(|| self.state.buffers.row.as_row()))
+        let seen = self.see(record, projection);
+        if self.protects
+            && let Some(image) = seen.version
+            && image.kind() == Kind::Delete
+            && let Err(reason) = self.check_version(seen.version)
+        {
+            // Another transaction is about to delete the parent of a row, and will hardly be undone (§2.5 of the paper).
+            return Err(self.refuse(reason, &table.primary, key));
+        }
+        Ok(seen.present.then(|| self.state.buffers.row.as_row()))
     }
 }

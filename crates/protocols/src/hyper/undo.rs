@@ -115,6 +115,14 @@ impl Undo {
         unsafe { self.0.as_ref() }
     }
 
+    /// Starts bringing it into the cache.
+    #[inline]
+    pub(super) fn prefetch(self) {
+        let start = self.0.as_ptr().cast::<u8>();
+        polychron_sync::prefetch_read(start);
+        polychron_sync::prefetch_read(start.wrapping_add(64));
+    }
+
     /// The buffer that it is in.
     #[inline]
     pub(super) fn buffer(self) -> Buffer {
@@ -259,6 +267,12 @@ impl Buffer {
         unsafe { self.0.as_ref() }
     }
 
+    /// Starts bringing its stamp into the cache.
+    #[inline]
+    pub(super) fn prefetch(self) {
+        polychron_sync::prefetch_read(self.0.as_ptr());
+    }
+
     /// See [`Undo::stamp`].
     #[inline]
     pub(super) fn stamp(self) -> u64 {
@@ -323,6 +337,8 @@ pub(super) struct Writing {
     free: usize,
     left: usize,
     chunk_bytes: usize,
+    /// Bytes of all chunks.
+    bytes: usize,
     /// All images that stand, oldest first.
     images: Vec<Undo>,
 }
@@ -339,12 +355,19 @@ impl Writing {
         self.buffer
     }
 
+    /// Bytes of the buffer.
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Forgets the buffer, which others see to from now on, or which was never seen.
     #[inline]
     pub(super) fn leave(&mut self) -> Option<Buffer> {
         self.images.clear();
         self.images.shrink_to(1 << 14);
         self.left = 0;
+        self.bytes = 0;
         self.buffer.take()
     }
 
@@ -465,6 +488,7 @@ impl Writing {
             }
         }
         self.chunk_bytes = bytes;
+        self.bytes += bytes;
         self.free = chunk.as_ptr().expose_provenance() + start;
         self.left = bytes - start;
         Ok(())

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use polychron_base::{Abort, Error};
 use polychron_engine::catalog::Seen;
+use polychron_engine::drive::RandomWait;
 use polychron_engine::mutations::pass;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Fingers, GROUP, Hints};
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
 use polychron_memory::Local;
-use polychron_sync::spin_hint;
 
 use super::clock::Held;
 use super::collect::{Collector, Site};
@@ -50,7 +50,7 @@ pub(super) struct State {
     pub(super) generation: u64,
     pub(super) last_abort: Option<Abort>,
     pub(super) counters: Arc<Counters>,
-    backoff_seed: u64,
+    back_off: RandomWait,
 }
 
 impl<L: Level, R: Redo> HyperWorker<L, R> {
@@ -81,7 +81,7 @@ impl<L: Level, R: Redo> HyperWorker<L, R> {
             generation: 0,
             last_abort: None,
             counters: shared.counters.register(),
-            backoff_seed: slot as u64 + 1,
+            back_off: RandomWait::new(slot),
         };
         Self { local, state, shared: Arc::clone(shared) }
     }
@@ -168,7 +168,7 @@ impl<L: Level, R: Redo> Interactive for HyperWorker<L, R> {
     }
 
     fn back_off(&mut self, attempts: u64) {
-        self.session().wait(attempts);
+        self.state.back_off.wait(attempts, &self.shared.common.retry);
     }
 
     fn retry(&self) -> &Retry {
@@ -202,25 +202,6 @@ impl<'w, L: Level, R: Redo> Session<'w, L, R> {
         pass(Point::Beginning);
         HyperTransaction::new(shared, state, guard, mode)
     }
-
-    /// Waits for a random time below a bound that doubles with each conflict in a row, so that two transactions that
-    /// met once do not meet again in step.
-    fn wait(&mut self, attempts: u64) {
-        let state = &mut *self.state;
-        state.backoff_seed ^= state.backoff_seed << 13;
-        state.backoff_seed ^= state.backoff_seed >> 7;
-        state.backoff_seed ^= state.backoff_seed << 17;
-        // A spin hint takes some 40 ns on common processors; the bound is a matter of scale, not of precision.
-        let longest = self.shared.common.retry.backoff_max_us.saturating_mul(25).max(1);
-        let bound = (1u64 << attempts.min(20)).min(longest);
-        for _ in 0..state.backoff_seed % bound {
-            spin_hint();
-        }
-        if attempts > 8 {
-            // The other side may be waiting for this processor.
-            polychron_sync::thread::yield_now();
-        }
-    }
 }
 
 impl<L: Level, R: Redo> drive::Driven for Session<'_, L, R> {
@@ -240,7 +221,7 @@ impl<L: Level, R: Redo> drive::Driven for Session<'_, L, R> {
     }
 
     fn back_off(&mut self, attempts: u64) {
-        self.wait(attempts);
+        self.state.back_off.wait(attempts, &self.shared.common.retry);
     }
 
     fn retry(&self) -> &Retry {

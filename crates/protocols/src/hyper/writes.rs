@@ -10,6 +10,7 @@ use polychron_index::Inserted;
 use polychron_schema::ColumnSet;
 
 use super::level::Level;
+use super::options::Images;
 use super::predicates::summary_of;
 use super::rows::{Latched, Record};
 use super::steps::Step;
@@ -90,13 +91,17 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         pieces: impl Iterator<Item = Range<usize>> + Clone,
     ) -> Result<(), Stop> {
         let tail = if whole { Tail::new(&row[store.rows.words()..], &self.guard).map_err(Error::from)? } else { None };
+        let keeps_record = self.shared.options.images == Images::Records && !columns.is_empty();
         let draft = Draft {
             kind: Kind::Update,
             place: store.place(),
             row: record.id(),
             summary: summary_of(key),
             columns,
-            piece_words: pieces.clone().map(|piece| 1 + piece.len()).sum(),
+            piece_words: match keeps_record {
+                true => 1 + store.rows.words(),
+                false => pieces.clone().map(|piece| 1 + piece.len()).sum(),
+            },
             has_tail: whole,
         };
         let image = self.draft(draft, key, tail)?;
@@ -109,8 +114,13 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         };
         // SAFETY: nobody else has the image yet.
         let mut room = unsafe { image.pieces_mut() };
+        if keeps_record {
+            keep_piece(room, &latched, 0..store.rows.words());
+        }
         for piece in pieces {
-            room = keep_piece(room, &latched, piece.clone());
+            if !keeps_record {
+                room = keep_piece(room, &latched, piece.clone());
+            }
             latched.store(piece.start, &row[piece]);
         }
         if whole {

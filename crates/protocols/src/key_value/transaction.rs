@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::stores::{Batch, check_key, check_row, key_in_entry, words_of};
-use polychron_engine::{Commit, Insertion, Mode, Projection, Protocol, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_engine::{
+    Commit, Constraints, Insertion, Mode, Projection, Protocol, Savepoint, Scan, TableDefinition, Transaction,
+};
 use polychron_memory::Guard;
 use polychron_schema::{Changes, RowBuffer, RowMut, RowRef};
 
@@ -235,6 +237,11 @@ impl Transaction for KeyValueTransaction<'_> {
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
         Ok(&self.table(table)?.definition)
+    }
+
+    #[inline]
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+        Ok(&self.table(table)?.constraints)
     }
 }
 

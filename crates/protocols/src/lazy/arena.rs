@@ -1,21 +1,53 @@
 //! What a transaction keeps of its futures: the arena, the values that are known already, the future write set and the condition
-//! set. All of it is memory that is used again, and no node is allocated by itself.
+//! set. All of it is memory that is used again, and no node is allocated by itself. The nodes lie on the transaction's bench, where
+//! operators find them, and are here while they are looked at.
+//!
+//! Nodes and writes of one row hang together, so that a row is looked up once however many of its columns are wanted.
+
+use std::ops::Range;
 
 use polychron_base::TableId;
 use polychron_base::key::EncodedKey;
-use polychron_engine::futures::{Expression, FutureColumn, FutureError, Operand, Scalar};
-use polychron_engine::lazy::{Condition, Node, Program, Span, each_operand};
+use polychron_engine::futures::{Assigned, FutureColumn, FutureError, KeyPart, OpenKey, Operand, Scalar};
+use polychron_engine::lazy::{Condition, Node, Nodes, Program, Source, Span, Values};
 use polychron_engine::mutations::left_out;
+use polychron_schema::{RowBuffer, RowRef};
 
 use super::steps::Step;
+
+/// No node, or no write.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// What is open of a row of the program.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenRow {
+    /// Made of its table and key.
+    print: u64,
+    /// The latest of its columns.
+    column: u32,
+    /// The latest of its writes.
+    pub(super) write: u32,
+}
 
 /// A column that will be written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FutureWrite {
-    pub(super) table: TableId,
-    pub(super) key: Span,
+    row: u32,
     pub(super) column: FutureColumn,
     pub(super) value: Operand,
+    /// The row's write before.
+    pub(super) before: u32,
+}
+
+/// A row that will be inserted, or written under a key that is not known.
+#[derive(Clone, Debug)]
+pub(super) struct Unplaced {
+    pub(super) table: TableId,
+    pub(super) key: Span,
+    pub(super) parts: Range<usize>,
+    pub(super) columns: Range<usize>,
+    /// The row that is inserted.
+    pub(super) row: Option<Span>,
 }
 
 /// A condition, and what the procedure was told.
@@ -25,33 +57,40 @@ pub(super) struct Told {
     pub(super) truth: bool,
 }
 
-/// A row that will be touched at the commit.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Touched {
-    pub(super) table: TableId,
-    pub(super) key: Span,
-    pub(super) written: bool,
+/// How far the future write set goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Owed {
+    writes: usize,
+    unplaced: usize,
 }
 
 /// The futures of a worker's running transaction.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
-    pub(super) program: Program,
-    pub(super) values: Vec<Option<Scalar>>,
-    /// The first node without a value.
+    /// The nodes of the transaction, while they are not on its bench.
+    pub(super) nodes: Box<Nodes>,
+    /// What is open of each row of the program.
+    pub(super) rows: Vec<OpenRow>,
+    /// The first node whose turn has not come.
     pub(super) open_from: usize,
     pub(super) writes: Vec<FutureWrite>,
+    pub(super) unplaced: Vec<Unplaced>,
+    pub(super) parts: Vec<KeyPart>,
+    pub(super) columns: Vec<(FutureColumn, Operand)>,
     /// Writes before the latest savepoint that failed: they are not forgotten with it.
-    pub(super) owed: usize,
+    pub(super) owed: Owed,
     pub(super) told: Vec<Told>,
     /// The rows to be touched, while that is found out.
-    pub(super) touched: Vec<Touched>,
+    pub(super) touched: Vec<u32>,
     /// The condition that is being tested.
     pub(super) condition: Condition,
     /// Room for its values.
-    pub(super) scratch: Vec<Scalar>,
+    pub(super) scratch: Values,
     /// Whether nodes are wanted, while one is resolved.
     pub(super) wanted: Vec<bool>,
+    /// A key and a row that are being put together.
+    pub(super) key: Vec<u8>,
+    pub(super) row: RowBuffer,
 }
 
 fn same_key<K: EncodedKey>(kept: &[u8], key: K) -> bool {
@@ -59,119 +98,257 @@ fn same_key<K: EncodedKey>(kept: &[u8], key: K) -> bool {
         && kept.chunks(8).enumerate().all(|(index, chunk)| key.slice(index).to_be_bytes()[..chunk.len()] == *chunk)
 }
 
+#[inline]
+fn print_of<K: EncodedKey>(table: TableId, key: K) -> u64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let start = (table.position() as u64 + 1).wrapping_mul(FACTOR);
+    (0..key.len().div_ceil(8))
+        .fold(start, |print, slice| (print.rotate_left(5) ^ key.slice(slice)).wrapping_mul(FACTOR))
+}
+
 impl Arena {
     /// Forgets everything.
     #[inline]
     pub(super) fn clear(&mut self) {
-        self.program.clear();
-        self.values.clear();
+        self.rows.clear();
         self.open_from = 0;
-        self.writes.clear();
-        self.owed = 0;
+        self.forget_writes();
+        self.owed = Owed::default();
         self.told.clear();
     }
 
-    /// Whether nothing is to be done at the commit.
     #[inline]
-    pub(super) fn is_settled(&self) -> bool {
-        self.open_from == self.values.len() && self.writes.is_empty() && self.told.is_empty()
+    fn forget_writes(&mut self) {
+        self.writes.clear();
+        self.unplaced.clear();
+        self.parts.clear();
+        self.columns.clear();
     }
 
-    /// The value of an operand, if it is known.
+    /// Whether nothing was left open.
     #[inline]
-    pub(super) fn value(&self, operand: Operand) -> Result<Option<Scalar>, FutureError> {
-        match operand {
-            Operand::Known(value) => Ok(Some(value)),
-            Operand::Pending(place) => self.values.get(place as usize).copied().ok_or(FutureError::Foreign),
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.unplaced.is_empty() && self.told.is_empty()
+    }
+
+    /// Whether nothing is going to be written.
+    #[inline]
+    pub(super) fn writes_nothing(&self) -> bool {
+        self.writes.is_empty() && self.unplaced.is_empty()
+    }
+
+    /// The value of an operand whose turn has come.
+    #[inline]
+    pub(super) fn settled(&self, operand: Operand) -> Result<Scalar, FutureError> {
+        match (self.nodes.value(operand)?, operand) {
+            (Some(value), _) => Ok(value),
+            (None, Operand::Pending(place)) => Err(self.nodes.failure(place)),
+            (None, Operand::Known(value)) => Ok(value),
+        }
+    }
+
+    #[inline]
+    fn find<K: EncodedKey>(&self, print: u64, table: TableId, key: K) -> Option<u32> {
+        let found = (0..).zip(&self.rows).find(|(place, row)| {
+            row.print == print && {
+                let (its_table, kept) = self.nodes.program.row(*place);
+                its_table == table && same_key(kept, key)
+            }
+        });
+        found.map(|(place, _)| place)
+    }
+
+    /// The row's place; it gets one.
+    #[inline]
+    pub(super) fn row<K: EncodedKey>(&mut self, table: TableId, key: K) -> u32 {
+        let print = print_of(table, key);
+        if let Some(known) = self.find(print, table, key) {
+            return known;
+        }
+        self.rows.push(OpenRow { print, column: NONE, write: NONE });
+        self.nodes.program.push_row(table, key)
+    }
+
+    /// The row's writes.
+    pub(super) fn writes_of(&self, row: u32) -> impl Iterator<Item = &FutureWrite> {
+        let mut at = self.rows[row as usize].write;
+        std::iter::from_fn(move || {
+            let write = self.writes.get(at as usize)?;
+            at = write.before;
+            Some(write)
+        })
+    }
+
+    /// The row's columns that are still to be read.
+    pub(super) fn open_columns_of(&self, row: u32) -> impl Iterator<Item = (u32, FutureColumn)> {
+        let mut at = self.rows[row as usize].column;
+        let all = std::iter::from_fn(move || match self.nodes.program.nodes.get(at as usize) {
+            Some(Node::Column(source)) => Some((std::mem::replace(&mut at, source.before), source.column)),
+            _ => None,
+        });
+        all.filter(|&(place, _)| self.nodes.values[place as usize].is_none())
+    }
+
+    /// The nodes from the first open column of a row that is going to be written to the last of what will be written; none where they
+    /// are many, so that it would not pay to go through them for one row.
+    pub(super) fn nodes_around(&self, row: u32) -> Option<Range<usize>> {
+        const MANY: usize = 32;
+        let first = self.open_columns_of(row).map(|(place, _)| place).min()? as usize;
+        let values = self.writes_of(row).map(|write| match write.value {
+            Operand::Pending(place) => place as usize,
+            Operand::Known(_) => first,
+        });
+        let last = values.max()?;
+        (last < first + MANY).then(|| first..(last + 1).max(first))
+    }
+
+    /// Gives expressions their values, where they have one that follows from what is known.
+    pub(super) fn compute(&mut self, places: Range<usize>) {
+        let Nodes { program, values } = &mut *self.nodes;
+        for place in places {
+            if let (Node::Expression(expression), None) = (program.nodes[place], values[place]) {
+                values[place] = Program::compute(expression, values);
+            }
         }
     }
 
     /// A future for a column: what this transaction will write there, or what it has asked for before.
     #[inline]
-    pub(super) fn column<K: EncodedKey>(&mut self, table: TableId, key: K, column: FutureColumn) -> Operand {
-        let own =
-            self.writes.iter().rev().find(|write| {
-                write.table == table && write.column == column && same_key(self.program.key(write.key), key)
-            });
-        if let Some(write) = own
+    pub(super) fn column(&mut self, row: u32, column: FutureColumn) -> Operand {
+        if let Some(own) = self.writes_of(row).find(|write| write.column == column)
             && !left_out(Step::ReadOwnFutures)
         {
-            return write.value;
+            return own.value;
         }
-        for place in self.open_from..self.values.len() {
-            if let (Node::Column(source), None) = (&self.program.nodes[place], self.values[place])
-                && source.table == table
-                && source.column == column
-                && same_key(self.program.key_of(source), key)
-            {
-                return Operand::Pending(place as u32);
-            }
+        if let Some((place, _)) = self.open_columns_of(row).find(|(_, its)| *its == column) {
+            return Operand::Pending(place);
         }
-        let key = self.program.keep_key(key);
-        self.values.push(None);
-        self.program.push_column(table, key, column)
-    }
-
-    /// A future that is made of others. Where all of them are known, so is it.
-    pub(super) fn combine(&mut self, mut expression: Expression) -> Result<Operand, FutureError> {
-        let mut open = false;
-        let mut foreign = None;
-        each_operand(&mut expression, |operand| match self.value(*operand) {
-            Ok(Some(value)) => *operand = Operand::Known(value),
-            Ok(None) => open = true,
-            Err(error) => foreign = Some(error),
-        });
-        if let Some(error) = foreign {
-            return Err(error);
+        let before = self.rows[row as usize].column;
+        let made = self.nodes.column(Source { row, column, before });
+        if let Operand::Pending(place) = made {
+            self.rows[row as usize].column = place;
         }
-        if !open {
-            return expression.evaluate(|_| Err(FutureError::Foreign)).map(Operand::Known);
-        }
-        self.values.push(None);
-        Ok(self.program.push(Node::Expression(expression)))
+        made
     }
 
     /// Adds to the future write set.
-    pub(super) fn write<K: EncodedKey>(&mut self, table: TableId, key: K, column: FutureColumn, value: Operand) {
-        let key = self.program.keep_key(key);
-        self.writes.push(FutureWrite { table, key, column, value });
+    #[inline]
+    pub(super) fn write(&mut self, row: u32, column: FutureColumn, value: Operand) {
+        let mut at = self.rows[row as usize].write;
+        while let Some(write) = self.writes.get_mut(at as usize) {
+            if write.column == column {
+                write.value = value;
+                return;
+            }
+            at = write.before;
+        }
+        self.link(FutureWrite { row, column, value, before: NONE });
+    }
+
+    fn link(&mut self, write: FutureWrite) {
+        let state = &mut self.rows[write.row as usize];
+        let before = std::mem::replace(&mut state.write, self.writes.len() as u32);
+        self.writes.push(FutureWrite { before, ..write });
+    }
+
+    /// Adds an insertion, or a write under a key that is open, to the future write set.
+    pub(super) fn place_later(
+        &mut self,
+        table: TableId,
+        key: (&[u8], &OpenKey),
+        row: Option<RowRef<'_>>,
+        columns: &Assigned,
+    ) {
+        let (parts, assigned) = (self.parts.len(), self.columns.len());
+        self.parts.extend_from_slice(key.1.parts());
+        self.columns.extend_from_slice(columns);
+        let unplaced = Unplaced {
+            table,
+            key: self.nodes.program.keep(key.0),
+            parts: parts..self.parts.len(),
+            columns: assigned..self.columns.len(),
+            row: row.map(|row| self.nodes.program.keep(row.as_bytes())),
+        };
+        self.unplaced.push(unplaced);
+    }
+
+    /// Whether something may be open of the row. Asks for no nodes.
+    #[inline]
+    pub(super) fn may_touch<K: EncodedKey>(&self, table: TableId, key: K) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let print = print_of(table, key);
+        self.rows.iter().any(|row| row.print == print) || self.places_in(table)
     }
 
     /// Whether the row will be written.
     #[inline]
     pub(super) fn writes_row<K: EncodedKey>(&self, table: TableId, key: K) -> bool {
-        self.writes.iter().any(|write| write.table == table && same_key(self.program.key(write.key), key))
+        let found = self.find(print_of(table, key), table, key);
+        found.is_some_and(|row| self.rows[row as usize].write != NONE) || self.places_in(table)
+    }
+
+    /// Whether a row of the table will be written under a key that is not known.
+    #[inline]
+    pub(super) fn places_in(&self, table: TableId) -> bool {
+        self.unplaced.iter().any(|unplaced| unplaced.table == table)
     }
 
     /// Whether a row of the table will be written.
     #[inline]
     pub(super) fn writes_table(&self, table: TableId) -> bool {
-        self.writes.iter().any(|write| write.table == table)
+        self.writes.iter().any(|write| self.nodes.program.row(write.row).0 == table) || self.places_in(table)
     }
 
     /// Whether a column of the row is still to be read.
     #[inline]
     pub(super) fn reads_row<K: EncodedKey>(&self, table: TableId, key: K) -> bool {
-        self.program.nodes[self.open_from..].iter().zip(&self.values[self.open_from..]).any(|(node, value)| {
-            matches!(node, Node::Column(source)
-                if value.is_none() && source.table == table && same_key(self.program.key_of(source), key))
-        })
+        let found = self.find(print_of(table, key), table, key);
+        found.is_some_and(|row| self.open_columns_of(row).next().is_some())
     }
 
     /// Finds out which rows the commit will touch, each once, in one order.
     pub(super) fn gather_touched(&mut self) {
-        let Self { program, values, writes, touched, open_from, .. } = self;
+        let mut touched = std::mem::take(&mut self.touched);
         touched.clear();
-        touched.extend(writes.iter().map(|write| Touched { table: write.table, key: write.key, written: true }));
-        for (node, value) in program.nodes[*open_from..].iter().zip(&values[*open_from..]) {
-            if let (Node::Column(source), None) = (node, value) {
-                touched.push(Touched { table: source.table, key: source.span(), written: false });
-            }
-        }
-        let order = |touched: &Touched| (touched.table.position(), program.key(touched.key), !touched.written);
-        touched.sort_unstable_by(|left, right| order(left).cmp(&order(right)));
-        touched.dedup_by(|later, earlier| {
-            later.table == earlier.table && program.key(later.key) == program.key(earlier.key)
+        touched.extend(
+            (0..self.rows.len() as u32)
+                .filter(|&row| self.rows[row as usize].write != NONE || self.open_columns_of(row).next().is_some()),
+        );
+        touched.sort_unstable_by(|left, right| {
+            let order = |row: &u32| (self.nodes.program.row(*row).0.position(), self.nodes.program.row(*row).1);
+            order(left).cmp(&order(right))
         });
+        self.touched = touched;
+    }
+
+    /// All that was going to be written is.
+    pub(super) fn written(&mut self) {
+        self.rows.iter_mut().for_each(|row| row.write = NONE);
+        self.forget_writes();
+    }
+
+    /// What was going to be written could not be, from the `first` unplaced one on; rows that were written have no writes any more.
+    #[cold]
+    pub(super) fn keep_unwritten(&mut self, first: usize) {
+        self.unplaced.drain(..first);
+        let mut writes = std::mem::take(&mut self.writes);
+        writes.retain(|write| self.rows[write.row as usize].write != NONE);
+        self.relink(writes);
+        self.owed = Owed { writes: self.writes.len(), unplaced: self.unplaced.len() };
+    }
+
+    /// Forgets what is going to be written, but for what is owed.
+    pub(super) fn forget_unowed(&mut self) {
+        let mut writes = std::mem::take(&mut self.writes);
+        writes.truncate(self.owed.writes);
+        self.relink(writes);
+        self.unplaced.truncate(self.owed.unplaced);
+    }
+
+    fn relink(&mut self, writes: Vec<FutureWrite>) {
+        self.rows.iter_mut().for_each(|row| row.write = NONE);
+        writes.into_iter().for_each(|write| self.link(write));
     }
 }

@@ -26,20 +26,8 @@ impl<B: Beneath, M: Moment> Lazy<B, M> {
 }
 
 impl<B: Beneath, M: Moment> Protocol for Lazy<B, M> {
-    const NAME: &'static str = match (B::HOLDS_CONDITIONS, M::LATE) {
-        (false, true) => "lazy-occ",
-        (false, false) => "occ",
-        (true, true) => "lazy-2pl",
-        (true, false) => "2pl",
-    };
-    const SUMMARY: &'static str = match (B::HOLDS_CONDITIONS, M::LATE) {
-        (false, true) => "optimistic, futures open until the commit: for hot rows that are added to, above all",
-        (false, false) => "lazy-occ with futures resolved at once, for comparison",
-        (true, true) => {
-            "two-phase locking, futures open until the commit: for hot rows whose transactions seldom abort"
-        }
-        (true, false) => "lazy-2pl with futures resolved at once, for comparison",
-    };
+    const NAME: &'static str = if M::LATE { B::LATE.name } else { B::AT_ONCE.name };
+    const SUMMARY: &'static str = if M::LATE { B::LATE.summary } else { B::AT_ONCE.summary };
     const ISOLATION: Isolation = B::ISOLATION;
 
     type Options = B::Options;

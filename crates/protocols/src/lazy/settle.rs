@@ -1,87 +1,197 @@
 //! Settling what is open: rows are claimed, columns read, expressions evaluated, conditions compared, columns written; in this
-//! order, which is that of Algorithms 1 and 2.
+//! order, which is that of Algorithms 1 and 2. Insertions and writes under keys that were futures come last.
 
-use polychron_base::{Reason, Stop, TableId};
-use polychron_engine::Transaction;
-use polychron_engine::futures::{FutureColumn, FutureError, Operand, Scalar};
-use polychron_engine::lazy::{Beneath, Inner, Node, each_operand};
+use polychron_base::{Error, Reason, Stop, TableId};
+use polychron_engine::futures::{FutureError, Operand, hull};
+use polychron_engine::lazy::{Beneath, Inner, Node, Program, Source};
 use polychron_engine::mutations::left_out;
-use polychron_schema::Projection;
+use polychron_engine::{Insertion, Transaction};
 
-use super::arena::{Arena, FutureWrite};
+use super::arena::{Arena, NONE};
 use super::steps::Step;
 use super::transaction::LazyTransaction;
 
-/// Reads a column under the protection of the protocol beneath.
-fn read_column<B: Beneath>(
-    inner: &mut Inner<'_, B>,
-    table: TableId,
-    key: &[u8],
-    column: FutureColumn,
-) -> Result<Scalar, Stop> {
-    let projection = Projection::of(&[column.span]);
-    let row = inner.read_row(table, key, &projection)?.ok_or(FutureError::NoRow(table))?;
-    Ok(column.load(row).ok_or(FutureError::Null(table))?)
+/// Reads what is open of a row under the protection of the protocol beneath.
+fn read_row<B: Beneath>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Stop> {
+    let projection = hull(arena.open_columns_of(row).map(|(_, column)| column));
+    let (table, key) = arena.nodes.program.row(row);
+    let found = inner.read_row(table, key, &projection)?.ok_or(FutureError::NoRow(table))?;
+    while let Some((place, column)) = { arena.open_columns_of(row).next() } {
+        arena.nodes.values[place as usize] = Some(column.load(found).ok_or(FutureError::Null(table))?);
+    }
+    Ok(())
 }
 
-/// The value of a node; those before it that it depends on have theirs.
-fn value_of<B: Beneath>(inner: &mut Inner<'_, B>, arena: &Arena, place: usize) -> Result<Scalar, Stop> {
-    match arena.program.nodes[place] {
-        Node::Column(source) => read_column::<B>(inner, source.table, arena.program.key_of(&source), source.column),
-        Node::Expression(expression) => {
-            Ok(expression.evaluate(|place| arena.values[place as usize].ok_or(FutureError::Foreign))?)
+/// Reads what is open of a row and writes what is to be written in one operation, where that follows from the row alone: what most
+/// futures come to. Where it does not, the row is only read.
+fn change_row<B: Beneath>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Stop> {
+    let Some(nodes) = arena.nodes_around(row) else { return Ok(()) };
+    let columns = arena.open_columns_of(row).map(|(_, column)| column);
+    let projection = hull(columns.chain(arena.writes_of(row).map(|write| write.column)));
+    let (mut is_null, mut written) = (false, false);
+    // The key is put aside, since the closure changes what lies beside it.
+    let mut kept = std::mem::take(&mut arena.key);
+    let (table, key) = arena.nodes.program.row(row);
+    kept.clear();
+    kept.extend_from_slice(key);
+    let found = inner.update_row(table, &kept[..], &projection, |into| {
+        while let Some((place, column)) = { arena.open_columns_of(row).next() } {
+            let Some(value) = column.load(into.as_row()) else {
+                is_null = true;
+                return;
+            };
+            arena.nodes.values[place as usize] = Some(value);
         }
+        arena.compute(nodes);
+        written = arena.writes_of(row).all(|write| arena.settled(write.value).is_ok());
+        for write in arena.writes_of(row).filter(|_| written) {
+            write.column.store(into, arena.settled(write.value).expect("it was looked at just now"));
+        }
+    })?;
+    arena.key = kept;
+    if !found {
+        return Err(FutureError::NoRow(table).into());
     }
+    if is_null {
+        return Err(FutureError::Null(table).into());
+    }
+    if written {
+        arena.rows[row as usize].write = NONE;
+    }
+    Ok(())
+}
+
+/// Writes what is to be written of a row.
+fn write_row<B: Beneath>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Stop> {
+    for write in arena.writes_of(row) {
+        arena.settled(write.value)?;
+    }
+    let projection = hull(arena.writes_of(row).map(|write| write.column));
+    let (table, key) = arena.nodes.program.row(row);
+    let found = inner.update_row(table, key, &projection, |into| {
+        for write in arena.writes_of(row) {
+            write.column.store(into, arena.settled(write.value).expect("it was looked at before"));
+        }
+    })?;
+    if !found {
+        return Err(FutureError::NoRow(table).into());
+    }
+    arena.rows[row as usize].write = NONE;
+    Ok(())
+}
+
+/// Inserts or writes a row whose key is known now.
+fn place<B: Beneath>(inner: &mut Inner<'_, B>, arena: &mut Arena, at: usize) -> Result<(), Stop> {
+    let (mut key, mut filled) = (std::mem::take(&mut arena.key), std::mem::take(&mut arena.row));
+    let unplaced = &arena.unplaced[at];
+    let table = unplaced.table;
+    key.clear();
+    key.extend_from_slice(arena.nodes.program.bytes(unplaced.key));
+    for part in &arena.parts[unplaced.parts.clone()] {
+        part.put(&mut key, arena.settled(part.value)?);
+    }
+    let columns = &arena.columns[unplaced.columns.clone()];
+    for (_, value) in columns {
+        arena.settled(*value)?;
+    }
+    let value = |operand| arena.settled(operand).expect("it was looked at before");
+    let outcome = match unplaced.row {
+        Some(row) => {
+            filled.copy_from(arena.nodes.program.bytes(row));
+            columns.iter().for_each(|(column, operand)| column.store_in(&mut filled, value(*operand)));
+            match inner.insert_row(table, &key[..], filled.as_row())? {
+                Insertion::Inserted => Ok(()),
+                Insertion::Duplicate(index) => Err(Error::Duplicate { table, index }.into()),
+            }
+        }
+        None => {
+            let projection = hull(columns.iter().map(|(column, _)| *column));
+            let found = inner.update_row(table, &key[..], &projection, |into| {
+                columns.iter().for_each(|(column, operand)| column.store(into, value(*operand)));
+            })?;
+            if found { Ok(()) } else { Err(FutureError::NoRow(table).into()) }
+        }
+    };
+    (arena.key, arena.row) = (key, filled);
+    outcome
 }
 
 impl<B: Beneath> LazyTransaction<'_, B> {
     /// What the commit does before that of the protocol beneath.
     #[inline]
     pub(super) fn finish(&mut self) -> Result<(), Stop> {
-        if self.arena.is_settled() {
+        if self.arena.is_empty() {
             return Ok(());
         }
+        self.with_nodes(Self::finish_nodes)
+    }
+
+    fn finish_nodes(&mut self) -> Result<(), Stop> {
+        B::settling(&mut self.inner)?;
         self.arena.gather_touched();
-        for touched in &self.arena.touched {
-            B::claim(&mut self.inner, touched.table, self.arena.program.key(touched.key), touched.written)?;
+        for &row in &self.arena.touched {
+            let (table, key) = self.arena.nodes.program.row(row);
+            let written = self.arena.rows[row as usize].write != NONE;
+            B::claim(&mut self.inner, table, key, written)?;
         }
         self.settle()
+    }
+
+    /// Does something with the nodes, which lie on the bench otherwise.
+    #[inline]
+    pub(super) fn with_nodes<O>(&mut self, work: impl FnOnce(&mut Self) -> O) -> O {
+        let Some(bench) = &self.bench else { return work(self) };
+        bench.exchange(&mut self.arena.nodes);
+        let done = work(self);
+        if let Some(bench) = &self.bench {
+            bench.exchange(&mut self.arena.nodes);
+        }
+        done
     }
 
     /// Resolves all that is open, and writes what is to be written. Nothing is claimed: in the middle of a transaction it takes its
     /// chance like one that never left anything open.
     pub(super) fn settle(&mut self) -> Result<(), Stop> {
-        self.read_all(true)?;
-        for at in 0..self.arena.writes.len() {
-            let written = self.write(self.arena.writes[at]);
-            if written.is_err() {
-                self.arena.writes.drain(..at);
-                return written;
+        let mut placed = 0;
+        let changed =
+            (0..self.arena.rows.len() as u32).try_for_each(|row| change_row::<B>(&mut self.inner, self.arena, row));
+        let read = changed.and_then(|()| self.read_all(true));
+        let outcome = read.and_then(|()| self.write_all(&mut placed));
+        match outcome {
+            Ok(()) => self.arena.written(),
+            Err(_) => self.arena.keep_unwritten(placed),
+        }
+        outcome
+    }
+
+    fn write_all(&mut self, placed: &mut usize) -> Result<(), Stop> {
+        for row in 0..self.arena.rows.len() as u32 {
+            if self.arena.rows[row as usize].write != NONE {
+                write_row::<B>(&mut self.inner, self.arena, row)?;
             }
         }
-        self.arena.writes.clear();
+        for at in 0..self.arena.unplaced.len() {
+            *placed = at;
+            place::<B>(&mut self.inner, self.arena, at)?;
+        }
         Ok(())
     }
 
-    fn write(&mut self, write: FutureWrite) -> Result<(), Stop> {
-        let value = self.arena.value(write.value)?.ok_or(FutureError::Foreign)?;
-        let key = self.arena.program.key(write.key);
-        let projection = Projection::of(&[write.column.span]);
-        let found = self.inner.update_row(write.table, key, &projection, |row| write.column.store(row, value))?;
-        if found { Ok(()) } else { Err(FutureError::NoRow(write.table).into()) }
-    }
-
-    /// Gives every node its value. With `compare` the conditions are looked at again, after which they are not needed.
+    /// Gives every node its value, where it has one. With `compare` the conditions are looked at again, after which they are not
+    /// needed.
     pub(super) fn read_all(&mut self, compare: bool) -> Result<(), Stop> {
         let arena = &mut *self.arena;
-        for place in arena.open_from..arena.values.len() {
-            if arena.values[place].is_none() {
-                arena.values[place] = Some(value_of::<B>(&mut self.inner, arena, place)?);
+        if arena.open_from < arena.nodes.values.len() {
+            for row in 0..arena.rows.len() as u32 {
+                if arena.open_columns_of(row).next().is_some() {
+                    read_row::<B>(&mut self.inner, arena, row)?;
+                }
             }
-            arena.open_from = place + 1;
+            arena.compute(arena.open_from..arena.nodes.values.len());
+            arena.open_from = arena.nodes.values.len();
         }
         while compare && let Some(told) = self.arena.told.pop() {
-            let truth = self.arena.value(told.condition)?.is_some_and(|value| value != 0);
+            let truth = self.arena.settled(told.condition)? != 0;
             if truth != told.truth && !left_out(Step::CheckConditions) {
                 let table = self.table_of(told.condition);
                 return Err(B::conflict(&mut self.inner, Reason::Condition, table));
@@ -94,25 +204,19 @@ impl<B: Beneath> LazyTransaction<'_, B> {
     pub(super) fn resolve(&mut self, future: Operand) -> Result<(), Stop> {
         let Operand::Pending(top) = future else { return Ok(()) };
         let arena = &mut *self.arena;
-        let top = top as usize;
         arena.wanted.clear();
-        arena.wanted.resize(top + 1, false);
-        arena.wanted[top] = true;
-        for place in (arena.open_from..=top).rev() {
-            if !arena.wanted[place] || arena.values[place].is_some() {
+        arena.wanted.resize(top as usize + 1, false);
+        arena.wanted[top as usize] = true;
+        arena.nodes.program.mark_wanted(&mut arena.wanted, &arena.nodes.values, arena.open_from);
+        for place in arena.open_from..=top as usize {
+            if !arena.wanted[place] || arena.nodes.values[place].is_some() {
                 continue;
             }
-            if let Node::Expression(mut expression) = arena.program.nodes[place] {
-                each_operand(&mut expression, |operand| {
-                    if let Operand::Pending(place) = operand {
-                        arena.wanted[*place as usize] = true;
-                    }
-                });
-            }
-        }
-        for place in arena.open_from..=top {
-            if arena.wanted[place] && arena.values[place].is_none() {
-                arena.values[place] = Some(value_of::<B>(&mut self.inner, arena, place)?);
+            match arena.nodes.program.nodes[place] {
+                Node::Column(Source { row, .. }) => read_row::<B>(&mut self.inner, arena, row)?,
+                Node::Expression(expression) => {
+                    arena.nodes.values[place] = Program::compute(expression, &arena.nodes.values)
+                }
             }
         }
         Ok(())
@@ -121,28 +225,22 @@ impl<B: Beneath> LazyTransaction<'_, B> {
     /// Asks the protocol beneath whether a condition is true.
     pub(super) fn observe(&mut self, condition: Operand) -> Result<bool, Stop> {
         let arena = &mut *self.arena;
-        arena.condition.cut(&arena.program, &arena.values, condition);
+        arena.condition.cut(&arena.nodes.program, &arena.nodes.values, condition);
         B::observe(&mut self.inner, &arena.condition, &mut arena.scratch)
     }
 
     /// A table that a condition depends on, to tell where the conflict was.
     #[cold]
     fn table_of(&self, condition: Operand) -> TableId {
-        let nodes = &self.arena.program.nodes;
-        let mut at = condition;
-        while let Operand::Pending(place) = at {
-            match nodes[place as usize] {
-                Node::Column(source) => return source.table,
-                Node::Expression(mut expression) => {
-                    at = Operand::Known(0);
-                    each_operand(&mut expression, |operand| {
-                        if matches!(operand, Operand::Pending(_)) {
-                            at = *operand;
-                        }
-                    });
-                }
-            }
-        }
-        TableId::default()
+        let Operand::Pending(top) = condition else { return TableId::default() };
+        let mut wanted = vec![false; top as usize + 1];
+        wanted[top as usize] = true;
+        let nothing = vec![None; wanted.len()];
+        self.arena.nodes.program.mark_wanted(&mut wanted, &nothing, 0);
+        let row = wanted.iter().zip(&self.arena.nodes.program.nodes).find_map(|(wanted, node)| match node {
+            Node::Column(source) if *wanted => Some(source.row),
+            _ => None,
+        });
+        row.map_or(TableId::default(), |row| self.arena.nodes.program.row(row).0)
     }
 }

@@ -9,23 +9,23 @@ use std::ops::ControlFlow;
 use polychron_base::error::Stopped;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Stop, TableId};
-use polychron_engine::futures::{Expression, FutureColumn, FutureError, Operand, Scalar};
+use polychron_engine::futures::{Assigned, FutureColumn, OpenKey, Operand, Scalar, Scope, Workbench};
 use polychron_engine::lazy::{Beneath, Inner};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
-    Aggregate, ColumnBatch, Commit, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction,
+    Aggregate, ColumnBatch, Commit, Constraints, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction,
 };
 use polychron_schema::{RowMut, RowRef, Value};
 
-use super::arena::{Arena, Told};
+use super::arena::{Arena, Owed, Told};
 use super::steps::Step;
 
 /// A running transaction.
 pub struct LazyTransaction<'w, B: Beneath> {
     pub(super) inner: Inner<'w, B>,
     pub(super) arena: &'w mut Arena,
-    /// Whether futures stay open: not in snapshots, nor where they are resolved at once.
-    pub(super) late: bool,
+    /// Where futures are made that stay open: not in snapshots, nor where they are resolved at once.
+    pub(super) bench: Option<Workbench>,
     /// Whether an assumed answer is taken for true: not at a second attempt.
     pub(super) speculates: bool,
 }
@@ -40,29 +40,60 @@ impl<B: Beneath> LazyTransaction<'_, B> {
     /// Before a row is read.
     #[inline]
     fn before_read<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Stop> {
-        if self.arena.writes_row(table, key) && !left_out(Step::SettleBeforeReads) {
-            return self.settle();
+        if self.arena.writes_nothing() || !self.arena.may_touch(table, key) || left_out(Step::SettleBeforeReads) {
+            return Ok(());
         }
-        Ok(())
+        self.with_nodes(|this| if this.arena.writes_row(table, key) { this.settle() } else { Ok(()) })
     }
 
     /// Before a row is written.
     #[inline]
     fn before_write<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Stop> {
-        let open = self.arena.writes_row(table, key) || self.arena.reads_row(table, key);
-        if open && !left_out(Step::SettleBeforeWrites) {
-            return self.settle();
+        if !self.arena.may_touch(table, key) || left_out(Step::SettleBeforeWrites) {
+            return Ok(());
         }
-        Ok(())
+        self.with_nodes(|this| {
+            let open = this.arena.writes_row(table, key) || this.arena.reads_row(table, key);
+            if open { this.settle() } else { Ok(()) }
+        })
+    }
+
+    /// Before futures of a row are read or written: under what key others come is not known.
+    #[inline]
+    fn before_unknown(&mut self, table: TableId) -> Result<(), Stop> {
+        if self.arena.places_in(table) && !left_out(Step::SettleBeforeReads) { self.settle() } else { Ok(()) }
+    }
+
+    /// Inserts a row, or writes one under a key that is open, at the commit.
+    fn place_later(
+        &mut self,
+        table: TableId,
+        key: &OpenKey,
+        row: Option<RowRef<'_>>,
+        columns: &Assigned,
+    ) -> Result<(), Stop> {
+        if self.bench.is_none() {
+            return match row {
+                Some(row) => self.inner.insert_futures(table, key, row, columns),
+                None => self.inner.write_futures_at(table, key, columns),
+            };
+        }
+        self.inner.definition(table)?;
+        let operands = key.parts().iter().map(|part| part.value).chain(columns.iter().map(|(_, value)| *value));
+        self.with_nodes(|this| {
+            operands.into_iter().try_for_each(|operand| this.arena.nodes.value(operand).map(drop))?;
+            this.arena.place_later(table, (key.bytes()?, key), row, columns);
+            Ok(())
+        })
     }
 
     /// Before a range is read.
     #[inline]
     fn before_scan(&mut self, table: TableId) -> Result<(), Stop> {
-        if self.arena.writes_table(table) && !left_out(Step::SettleBeforeScans) {
-            return self.settle();
+        if self.arena.writes_nothing() || left_out(Step::SettleBeforeScans) {
+            return Ok(());
         }
-        Ok(())
+        self.with_nodes(|this| if this.arena.writes_table(table) { this.settle() } else { Ok(()) })
     }
 }
 
@@ -77,8 +108,14 @@ impl<B: Beneath> Commit for LazyTransaction<'_, B> {
         self.inner.commit()
     }
 
-    fn roll_back(self) -> bool {
-        self.inner.roll_back()
+    fn roll_back(mut self) -> bool {
+        // The procedure may give up because of what it was told, which nobody has held for it.
+        let stands = self.arena.told.is_empty()
+            || match self.with_nodes(|this| this.read_all(true)) {
+                Ok(()) => true,
+                Err(stop) => matches!(stop.into_parts(), Stopped::Failed(_)),
+            };
+        self.inner.roll_back() && stands
     }
 }
 
@@ -159,86 +196,123 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
         self.inner.aggregate(scan, wanted)
     }
 
-    fn scan_columns(
+    fn scan_columns<O>(
         &mut self,
         scan: &Scan<'_>,
         columns: &[usize],
-        visitor: &mut impl FnMut(&ColumnBatch<'_>) -> ControlFlow<()>,
+        look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
+        keep: &mut impl FnMut(O) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
         self.before_scan(scan.table)?;
-        self.inner.scan_columns(scan, columns, visitor)
+        self.inner.scan_columns(scan, columns, look, keep)
     }
 
     #[inline]
-    fn read_future<K: EncodedKey>(&mut self, table: TableId, key: K, column: FutureColumn) -> Result<Operand, Stop> {
-        if !self.late {
-            return self.inner.read_future(table, key, column);
+    fn future_scope(&self) -> Scope {
+        self.bench.as_ref().map_or_else(Scope::of_attempt, Workbench::scope)
+    }
+
+    #[inline]
+    fn read_futures<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        columns: &[FutureColumn],
+        futures: &mut [Operand],
+    ) -> Result<(), Stop> {
+        if self.bench.is_none() {
+            return self.inner.read_futures(table, key, columns, futures);
         }
         self.inner.definition(table)?;
-        Ok(self.arena.column(table, key, column))
-    }
-
-    #[inline]
-    fn combine_futures(&mut self, expression: Expression) -> Result<Operand, Stop> {
-        Ok(self.arena.combine(expression)?)
+        self.with_nodes(|this| {
+            this.before_unknown(table)?;
+            let row = this.arena.row(table, key);
+            for (column, future) in columns.iter().zip(futures) {
+                *future = this.arena.column(row, *column);
+            }
+            Ok(())
+        })
     }
 
     fn test_future(&mut self, condition: Operand) -> Result<bool, Stop> {
-        if let Some(value) = self.arena.value(condition)? {
-            return Ok(value != 0);
-        }
-        let truth = self.observe(condition)?;
-        if !B::HOLDS_CONDITIONS {
-            self.arena.told.push(Told { condition, truth });
-        }
-        Ok(truth)
+        self.with_nodes(|this| {
+            if let Some(value) = this.arena.nodes.value(condition)? {
+                return Ok(value != 0);
+            }
+            let truth = this.observe(condition)?;
+            if !B::HOLDS_CONDITIONS {
+                this.arena.told.push(Told { condition, truth });
+            }
+            Ok(truth)
+        })
     }
 
     fn test_future_assuming(&mut self, condition: Operand, assumed: bool) -> Result<bool, Stop> {
-        if B::HOLDS_CONDITIONS || !self.speculates || self.arena.value(condition)?.is_some() {
+        let is_known = self.with_nodes(|this| this.arena.nodes.value(condition))?.is_some();
+        if B::HOLDS_CONDITIONS || !self.speculates || is_known {
             return self.test_future(condition);
         }
         self.arena.told.push(Told { condition, truth: assumed });
         Ok(assumed)
     }
 
-    fn write_future<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        column: FutureColumn,
-        value: Operand,
-    ) -> Result<(), Stop> {
-        if !self.late {
-            return self.inner.write_future(table, key, column, value);
+    #[inline]
+    fn write_futures<K: EncodedKey>(&mut self, table: TableId, key: K, columns: &Assigned) -> Result<(), Stop> {
+        if self.bench.is_none() {
+            return self.inner.write_futures(table, key, columns);
         }
         self.inner.definition(table)?;
-        self.arena.value(value)?;
-        self.arena.write(table, key, column, value);
-        Ok(())
+        self.with_nodes(|this| {
+            this.before_unknown(table)?;
+            let row = this.arena.row(table, key);
+            for &(column, value) in columns {
+                this.arena.nodes.value(value)?;
+                this.arena.write(row, column, value);
+            }
+            Ok(())
+        })
+    }
+
+    fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Stop> {
+        if key.parts().is_empty() {
+            return self.write_futures(table, key.bytes()?, columns);
+        }
+        self.place_later(table, key, None, columns)
+    }
+
+    fn insert_futures(
+        &mut self,
+        table: TableId,
+        key: &OpenKey,
+        row: RowRef<'_>,
+        columns: &Assigned,
+    ) -> Result<(), Stop> {
+        self.place_later(table, key, Some(row), columns)
     }
 
     fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop> {
-        if self.arena.value(future)?.is_none() {
-            self.resolve(future)?;
-        }
-        self.arena.value(future)?.ok_or_else(|| FutureError::Foreign.into())
+        self.with_nodes(|this| {
+            if this.arena.nodes.value(future)?.is_none() {
+                this.resolve(future)?;
+            }
+            Ok(this.arena.settled(future)?)
+        })
     }
 
     fn savepoint(&mut self) -> Savepoint {
-        if !self.arena.writes.is_empty() && !left_out(Step::SettleBeforeSavepoints) {
+        if !self.arena.writes_nothing() && !left_out(Step::SettleBeforeSavepoints) {
             // A failure shows at the next operation, or at the commit: what could not be settled is still owed.
-            self.arena.owed = if self.settle().is_ok() { 0 } else { self.arena.writes.len() };
+            self.arena.owed = Owed::default();
+            let _ = self.with_nodes(Self::settle);
         }
         self.inner.savepoint()
     }
 
     fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
         // What was read since keeps the value that it had then.
-        self.read_all(false)?;
+        self.with_nodes(|this| this.read_all(false))?;
         if !left_out(Step::ForgetUndone) {
-            let owed = self.arena.owed;
-            self.arena.writes.truncate(owed);
+            self.arena.forget_unowed();
         }
         self.inner.roll_back_to(savepoint)
     }
@@ -255,5 +329,13 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
         self.inner.definition(table)
+    }
+
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+        self.inner.constraints(table)
+    }
+
+    fn protect_reads(&mut self, protect: bool) {
+        self.inner.protect_reads(protect);
     }
 }

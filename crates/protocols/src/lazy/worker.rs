@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use polychron_base::{Abort, Error};
+use polychron_engine::futures::Workbench;
 use polychron_engine::lazy::Beneath;
 use polychron_engine::options::Retry;
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
@@ -58,8 +59,8 @@ impl<B: Beneath, M: Moment> Interactive for LazyWorker<B, M> {
     fn begin(&mut self, mode: Mode) -> Result<LazyTransaction<'_, B>, Error> {
         let speculates = !std::mem::take(&mut self.again);
         self.arena.clear();
-        let late = M::LATE && mode == Mode::ReadWrite;
-        Ok(LazyTransaction { inner: self.inner.begin(mode)?, arena: &mut self.arena, late, speculates })
+        let bench = (M::LATE && mode == Mode::ReadWrite).then(Workbench::new);
+        Ok(LazyTransaction { inner: self.inner.begin(mode)?, arena: &mut self.arena, bench, speculates })
     }
 
     fn last_abort(&self) -> Option<Abort> {

@@ -1,19 +1,20 @@
 //! Beneath a layer that leaves futures open: at the commit all rows are locked, by age. Conditions are held from the test on.
 
 use polychron_base::{Reason, Stop, TableId};
-use polychron_engine::lazy::{Beneath, Condition, Inner};
+use polychron_engine::lazy::{Beneath, Condition, Inner, Names, Values};
 
 use super::options::Conditional;
 use super::protocol::Locking;
 
 impl Beneath for Locking<Conditional> {
     const HOLDS_CONDITIONS: bool = true;
+    const LATE: Names = Names {
+        name: "lazy-2pl",
+        summary: "two-phase locking, futures open until the commit: for hot rows whose transactions seldom abort",
+    };
+    const AT_ONCE: Names = Names { name: "2pl", summary: "lazy-2pl with futures resolved at once, for comparison" };
 
-    fn observe(
-        transaction: &mut Inner<'_, Self>,
-        condition: &Condition,
-        _scratch: &mut Vec<u64>,
-    ) -> Result<bool, Stop> {
+    fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, _scratch: &mut Values) -> Result<bool, Stop> {
         transaction.hold_condition(condition)
     }
 

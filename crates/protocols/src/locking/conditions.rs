@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Stop, TableId};
 use polychron_engine::futures::{FutureColumn, FutureError, Scalar};
-use polychron_engine::lazy::Condition;
+use polychron_engine::lazy::{Condition, Values};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::Place;
 use polychron_schema::RowRef;
@@ -49,7 +49,7 @@ pub(super) struct Conditions {
     kept: Vec<Box<Condition>>,
     in_use: usize,
     met: Vec<Met>,
-    values: Vec<Scalar>,
+    values: Values,
 }
 
 impl Conditions {
@@ -99,7 +99,7 @@ impl<P: Policy> LockingTransaction<'_, P> {
     pub(crate) fn hold_condition(&mut self, condition: &Condition) -> Result<bool, Stop> {
         self.alive()?;
         let first = self.state.conditions.names.len();
-        for (table, key) in condition.sources() {
+        for (table, key) in condition.rows() {
             self.lock_source(first, table, key)?;
         }
         let mut values = std::mem::take(&mut self.state.conditions.values);
@@ -134,7 +134,7 @@ impl<P: Policy> LockingTransaction<'_, P> {
     /// A condition has no value. The procedure may go on, so what was seen of its rows stays locked as if it had been read.
     #[cold]
     fn keep_seen(&mut self, first: usize, condition: &Condition) -> Result<(), Stop> {
-        for (table, key) in condition.sources() {
+        for (table, key) in condition.rows() {
             let index = &self.table(table)?.primary;
             self.lock(index, key, false)?;
         }
@@ -215,7 +215,7 @@ impl<P: Policy> LockingTransaction<'_, P> {
 
     /// Whether a condition is answered as it was, with the rows as they are.
     fn keeps(&mut self, condition: &Condition) -> Result<bool, Stop> {
-        for (table, key) in condition.sources() {
+        for (table, key) in condition.rows() {
             let index = &self.table(table)?.primary;
             if !self.state.held.has(name_of(index.store.place, key)) && !left_out(Step::LockOperands) {
                 self.lock(index, key, false)?;
@@ -238,7 +238,7 @@ impl<P: Policy> LockingTransaction<'_, P> {
                 _ => break,
             }
         }
-        let source = met.condition.sources().find(|(table, key)| {
+        let source = met.condition.rows().find(|(table, key)| {
             self.table(*table).is_ok_and(|table| name_of(table.primary.store.place, *key) == name)
         });
         let (table, key) = source.unwrap_or((TableId::default(), &[]));

@@ -165,6 +165,16 @@ impl Held {
         }
     }
 
+    /// Gives the lock back that was taken last.
+    pub(super) fn give_back_latest(&mut self, table: &LockTable) {
+        let Some(lock) = self.locks.pop() else { return };
+        // No name came behind it, so none is looked for beyond its slot.
+        let slot = self.slot(lock.name);
+        self.slots[slot].era = self.era.wrapping_sub(1);
+        // SAFETY: the request is the lock's, and in the table.
+        unsafe { table.release(self.request(self.locks.len()), lock.name) };
+    }
+
     /// Gives all locks back.
     #[inline]
     pub(super) fn release(&mut self, table: &LockTable) {

@@ -408,12 +408,3 @@ impl Latched<'_> {
         });
     }
 }
-
-/// A number that tells the calling thread from all other living ones.
-#[inline]
-pub(super) fn this_thread() -> u64 {
-    polychron_sync::thread_local! {
-        static HERE: u8 = const { 0 };
-    }
-    HERE.with(|here| std::ptr::from_ref(here).addr() as u64)
-}

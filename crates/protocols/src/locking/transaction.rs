@@ -7,14 +7,14 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{Batch, check_key, check_row};
-use polychron_engine::{Commit, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_engine::{Commit, Constraints, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction};
 use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowMut, RowRef};
 
 use super::options::Policy;
 use super::protocol::Shared;
 use super::steps::Step;
-use super::table::{Table, Undone, index_at};
+use super::table::{Table, Undone, index_at, name_of};
 use super::worker::State;
 
 /// Memory that operations use one after the other.
@@ -140,7 +140,24 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Stop> {
-        self.read_row(table, key, projection)
+        let index = &self.table(table)?.primary;
+        if !P::WOUNDS || self.state.held.has(name_of(index.store.place, key)) {
+            return self.read_row(table, key, projection);
+        }
+        // Rows are written in place, so nobody writes this one while it is copied; who waits by age may give the lock back at once.
+        let before = self.state.held.locks().len();
+        self.lock(index, key, false)?;
+        let found = self.find(index, key);
+        let state = &mut *self.state;
+        if let Some(record) = found {
+            // SAFETY: the lock is held.
+            let words = unsafe { record.words() };
+            state.buffers.row.overwrite_words(words.len()).copy_from_slice(words);
+        }
+        if state.held.locks().len() > before {
+            state.held.give_back_latest(&self.shared.locks);
+        }
+        Ok(found.map(|_| self.state.buffers.row.as_row()))
     }
 
     #[inline]
@@ -219,5 +236,10 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
         Ok(&self.table(table)?.definition)
+    }
+
+    #[inline]
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+        Ok(&self.table(table)?.constraints)
     }
 }

@@ -5,14 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::random::Random;
 use polychron_base::{Abort, Error, IndexId, TableId};
 use polychron_engine::catalog::Seen;
+use polychron_engine::drive::RandomWait;
 use polychron_engine::options::Retry;
 use polychron_engine::stores::{Fingers, Hints, Place, UndoLog, execute_in_groups};
 use polychron_engine::{Access, Counters, Declare, Interactive, Mode, Procedure, Worker, drive};
 use polychron_memory::Local;
-use polychron_sync::spin_hint;
 
 use super::conditions::Conditions;
 use super::held::{Held, Lock, Wanted, own_wait};
@@ -47,7 +46,7 @@ pub(super) struct State {
     pub(super) last_abort: Option<Abort>,
     pub(super) counters: Arc<Counters>,
     hints: Hints,
-    random: Random,
+    back_off: RandomWait,
     /// The age of the transaction before, if this one is its next attempt.
     age: Option<u64>,
 }
@@ -69,7 +68,7 @@ impl Declare for Naming<'_> {
 
 impl<P: Policy> LockingWorker<P> {
     pub(super) fn new(local: Local, shared: &Arc<Shared>) -> Self {
-        let random = Random::stream(31, local.worker_id().position() as u64);
+        let back_off = RandomWait::new(local.worker_id().position());
         let state = State {
             buffers: Buffers::default(),
             log: UndoLog::default(),
@@ -82,7 +81,7 @@ impl<P: Policy> LockingWorker<P> {
             last_abort: None,
             counters: shared.counters.register(),
             hints: Hints::default(),
-            random,
+            back_off,
             age: None,
         };
         Self { local, state, shared: Arc::clone(shared), policy: PhantomData }
@@ -202,15 +201,7 @@ impl<P: Policy> Interactive for LockingWorker<P> {
         if (P::IN_ORDER || P::WOUNDS) && attempts < 4 {
             return;
         }
-        // A spin hint takes some 40 ns on common processors; the bound is a matter of scale, not of precision.
-        let longest = self.shared.common.retry.backoff_max_us.saturating_mul(25).max(1);
-        for _ in 0..state.random.below((1u64 << attempts.min(20)).min(longest)) {
-            spin_hint();
-        }
-        if attempts > 8 {
-            // The other side may be waiting for this processor.
-            polychron_sync::thread::yield_now();
-        }
+        state.back_off.wait(attempts, &self.shared.common.retry);
     }
 
     fn retry(&self) -> &Retry {

@@ -9,8 +9,6 @@ use std::ptr::NonNull;
 
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
-use super::locks::this_thread;
-
 /// What to do about a lock that somebody else holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
@@ -93,7 +91,7 @@ impl Wounds {
     #[inline]
     pub(super) fn begin(&mut self, age: u64) {
         self.flag.store(false, Ordering::Relaxed);
-        (self.age, self.thread) = (age, this_thread());
+        (self.age, self.thread) = (age, polychron_sync::this_thread());
     }
 
     #[inline]

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use polychron_base::{Abort, Error};
 use polychron_engine::catalog::Seen;
+use polychron_engine::drive::RandomWait;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Fingers, Hints};
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
 use polychron_memory::{Guard, Local};
-use polychron_sync::spin_hint;
 
 use super::protocol::Shared;
 use super::reclaim::Reclaimer;
@@ -47,7 +47,7 @@ pub(super) struct State {
     pub(super) last_abort: Option<Abort>,
     pub(super) counters: Arc<Counters>,
     pub(super) worker: usize,
-    backoff_seed: u64,
+    back_off: RandomWait,
 }
 
 impl State {
@@ -87,7 +87,7 @@ impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
             last_abort: None,
             counters: shared.counters.register(),
             worker,
-            backoff_seed: worker as u64 + 1,
+            back_off: RandomWait::new(worker),
         };
         Self { local, state, shared: Arc::clone(shared) }
     }
@@ -140,7 +140,7 @@ impl<T: TidSource, R: Redo> Interactive for MaflingoWorker<T, R> {
     }
 
     fn back_off(&mut self, attempts: u64) {
-        self.session().wait(attempts);
+        self.state.back_off.wait(attempts, &self.shared.common.retry);
     }
 
     fn retry(&self) -> &Retry {
@@ -187,25 +187,6 @@ impl<'w, T: TidSource, R: Redo> Session<'w, T, R> {
         }
         MaflingoTransaction::new(shared, state, guard, mode)
     }
-
-    /// Waits for a random time below a bound that doubles with each conflict in a row, so that two transactions that
-    /// met once do not meet again in step.
-    fn wait(&mut self, attempts: u64) {
-        let state = &mut *self.state;
-        state.backoff_seed ^= state.backoff_seed << 13;
-        state.backoff_seed ^= state.backoff_seed >> 7;
-        state.backoff_seed ^= state.backoff_seed << 17;
-        // A spin hint takes some 40 ns on common processors; the bound is a matter of scale, not of precision.
-        let longest = self.shared.common.retry.backoff_max_us.saturating_mul(25).max(1);
-        let bound = (1u64 << attempts.min(20)).min(longest);
-        for _ in 0..state.backoff_seed % bound {
-            spin_hint();
-        }
-        if attempts > 8 {
-            // The other side may be waiting for this processor.
-            polychron_sync::thread::yield_now();
-        }
-    }
 }
 
 impl<T: TidSource, R: Redo> drive::Driven for Session<'_, T, R> {
@@ -225,7 +206,7 @@ impl<T: TidSource, R: Redo> drive::Driven for Session<'_, T, R> {
     }
 
     fn back_off(&mut self, attempts: u64) {
-        self.wait(attempts);
+        self.state.back_off.wait(attempts, &self.shared.common.retry);
     }
 
     fn retry(&self) -> &Retry {

@@ -12,7 +12,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::{IndexDefinition, TableDefinition};
+use polychron_engine::{Constraints, IndexDefinition, TableDefinition};
 use polychron_schema::{IndexKind, KeyExtractor, KeyScratch, Layout, RowRef};
 
 /// All tables by id; dropped ones leave a hole, so that ids are never used again.
@@ -28,6 +28,7 @@ pub(super) struct SerialTable {
     /// With the indexes that exist now.
     pub(super) definition: Arc<TableDefinition>,
     pub(super) layout: Layout,
+    pub(super) constraints: Constraints,
     pub(super) rows: Rows,
     /// By id − 1; dropped indexes leave a hole, so that ids are never used again.
     secondaries: Vec<Option<Secondary>>,
@@ -53,14 +54,22 @@ impl Tables {
             return Err(Error::NameTaken(definition.name));
         }
         let id = TableId(self.list.len() as u32);
-        self.list.push(Some(SerialTable::new(id, definition)?));
+        let mut table = SerialTable::new(id, definition)?;
+        let definition = Arc::clone(&table.definition);
+        let definition_of = |parent| Ok(&*self.get(parent)?.definition);
+        table.constraints = Constraints::of(id, &definition, |name| self.find(name), definition_of)?;
+        for reference in table.constraints.foreign(id) {
+            self.get_mut(reference.parent())?.constraints.add_child(Arc::clone(reference));
+        }
+        self.list.push(Some(table));
         Ok(id)
     }
 
     /// Drops a table.
     pub(super) fn remove(&mut self, id: TableId) -> Result<(), Error> {
-        let slot = self.list.get_mut(id.position()).filter(|slot| slot.is_some());
-        *slot.ok_or(Error::NoSuchTable(id))? = None;
+        let table = self.get(id)?;
+        table.constraints.check_removal(&table.definition.name, id, |child| self.get(child).is_ok())?;
+        self.list[id.position()] = None;
         Ok(())
     }
 
@@ -103,7 +112,8 @@ impl SerialTable {
         let positions = 0..definition.indexes.len();
         let secondaries = positions.map(|position| Secondary::new(&definition, position).map(Some));
         let secondaries = secondaries.collect::<Result<_, _>>()?;
-        Ok(Self { id, definition: Arc::new(definition), layout, rows: Rows::new(), secondaries })
+        let constraints = Constraints::default();
+        Ok(Self { id, definition: Arc::new(definition), layout, constraints, rows: Rows::new(), secondaries })
     }
 
     /// A secondary index.
@@ -136,6 +146,7 @@ impl SerialTable {
     /// Drops a secondary index.
     pub(super) fn drop_index(&mut self, index: IndexId) -> Result<(), Error> {
         let name = self.secondary(index)?.name.clone();
+        self.constraints.check_index_removal(index)?;
         self.secondaries[index.position() - 1] = None;
         Arc::make_mut(&mut self.definition).indexes.retain(|other| other.name != name);
         Ok(())

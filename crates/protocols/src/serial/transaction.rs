@@ -6,7 +6,8 @@ use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
-    Counters, Direction, Insertion, Mode, Projection, RowMut, RowRef, Savepoint, Scan, TableDefinition, Transaction,
+    Constraints, Counters, Direction, Insertion, Mode, Projection, RowMut, RowRef, Savepoint, Scan, TableDefinition,
+    Transaction,
 };
 use polychron_schema::{Changes, IndexKind, MAX_ROW_BYTES};
 
@@ -179,6 +180,10 @@ impl Transaction for SerialTransaction<'_> {
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
         Ok(&self.held.tables.get(table)?.definition)
+    }
+
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+        Ok(&self.held.tables.get(table)?.constraints)
     }
 }
 

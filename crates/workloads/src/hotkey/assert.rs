@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use polychron_base::Error;
-use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Access, Declare, Futures, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker,
 };
@@ -161,14 +160,14 @@ impl AssertProcedure {
     fn run_with_futures<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
         let hot = &self.options.hot;
         let value = transaction.future(&self.table, self.key, Counter::VALUE)?;
-        let stays = transaction.compare(value, Comparison::Greater, 1)?;
+        let stays = value.greater_than(1);
         // At a second attempt it is asked in any case.
         let assumes = self.options.speculate && self.attempts == 1;
         self.took = if assumes { transaction.is_true_assuming(stays, true)? } else { transaction.is_true(stays)? };
         if value.is_known() || !assumes {
-            hot.round_trip();
+            hot.talk.round_trip();
         }
-        let next = if self.took { transaction.subtract(value, 1)? } else { self.options.initial.into() };
+        let next = if self.took { value - 1 } else { self.options.initial.into() };
         transaction.set_future(&self.table, self.key, Counter::VALUE, next)
     }
 }
@@ -179,9 +178,9 @@ impl Procedure for AssertProcedure {
     #[inline]
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
         // The commit's messages stand before it: who waits for its answer holds nothing.
-        self.options.hot.round_trip();
+        self.options.hot.talk.round_trip();
         self.attempts += 1;
-        if self.options.hot.futures {
+        if self.options.hot.talk.futures {
             return self.run_with_futures(transaction);
         }
         let (initial, mut took) = (self.options.initial, false);
@@ -193,7 +192,7 @@ impl Procedure for AssertProcedure {
             return Err(Missing(self.key).into());
         }
         self.took = took;
-        self.options.hot.round_trip();
+        self.options.hot.talk.round_trip();
         Ok(())
     }
 

@@ -4,7 +4,6 @@
 mod assert;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use polychron_base::Error;
 use polychron_base::random::Random;
@@ -13,6 +12,7 @@ use polychron_engine::{
 };
 
 use crate::declare::declare_key;
+use crate::round_trip::Talk;
 use crate::run::{Part, Totals, for_each_row, load_rows};
 use crate::{CheckError, Checked, Client, Transact, Workload};
 
@@ -29,18 +29,15 @@ pub struct HotOptions {
     #[arg(long, default_value_t = 100)]
     pub hot: u64,
 
-    /// Read and write futures
-    #[arg(long)]
-    pub futures: bool,
-
-    /// Microseconds that a client waits for each answer it needs before it goes on, and once for the commit
-    #[arg(long, default_value_t = 0)]
-    pub round_trip_us: u64,
+    /// How a client talks to the database
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub talk: Talk,
 }
 
 impl Default for HotOptions {
     fn default() -> Self {
-        Self { hot: 100, futures: false, round_trip_us: 0 }
+        Self { hot: 100, talk: Talk::default() }
     }
 }
 
@@ -53,14 +50,6 @@ impl HotOptions {
             return Err(format!("there are counters for {} clients at most", COUNTERS - 1));
         }
         Ok(())
-    }
-
-    /// Waits as long as an answer takes.
-    #[inline]
-    fn round_trip(&self) {
-        if self.round_trip_us > 0 {
-            std::thread::sleep(Duration::from_micros(self.round_trip_us));
-        }
     }
 }
 
@@ -205,20 +194,19 @@ impl Procedure for HotProcedure {
     #[inline]
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
         // The commit's messages stand before it: who waits for its answer holds nothing.
-        self.options.round_trip();
-        if self.options.futures {
+        self.options.talk.round_trip();
+        if self.options.talk.futures {
             let value = transaction.future(&self.table, self.key, Counter::VALUE)?;
             if value.is_known() {
-                self.options.round_trip();
+                self.options.talk.round_trip();
             }
-            let value = transaction.add(value, 1)?;
-            return transaction.set_future(&self.table, self.key, Counter::VALUE, value);
+            return transaction.set_future(&self.table, self.key, Counter::VALUE, value + 1);
         }
         let increment = |row: &mut CounterMut<'_>| row.set_value(row.value().wrapping_add(1));
         if !transaction.update_columns(&self.table, self.key, Counter::VALUE, increment)? {
             return Err(Missing(self.key).into());
         }
-        self.options.round_trip();
+        self.options.talk.round_trip();
         Ok(())
     }
 

@@ -1,9 +1,11 @@
 //! Running a workload on a protocol: load, warm up, measure, check.
 
 mod client;
+mod interleaved;
 mod keyed;
 mod machine;
 mod report;
+mod seats;
 mod settle;
 mod stoppable;
 mod submitting;
@@ -18,6 +20,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use polychron_base::Error;
 use polychron_base::clock::{Clock, SystemClock};
+use polychron_engine::any::AnyProtocol;
 use polychron_engine::options::Submissions;
 use polychron_engine::{Isolation, Protocol, Statistics};
 use polychron_sync::CachePadded;
@@ -25,6 +28,7 @@ use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::{CheckError, Workload};
 use client::{Counts, Failure, Loop, MAX_KINDS, Phase, Tally};
+use seats::Seats;
 use stoppable::Stoppable;
 
 pub use keyed::{IndexChoice, for_each_row, load_rows, span};
@@ -50,6 +54,8 @@ pub struct Settings {
     pub submit: usize,
     /// For how long a batch of what is submitted is kept open while a thread is free, in microseconds.
     pub batch_time_us: u64,
+    /// So many transactions of a thread are open at a time and take turns; 1 executes one after the other.
+    pub interleave: usize,
     /// So many transactions are drawn beforehand by each thread, which then goes through them again and again; 0 draws
     /// each when it is wanted.
     pub pregenerate: usize,
@@ -71,6 +77,7 @@ impl Default for Settings {
             batch: 1,
             submit: 0,
             batch_time_us: Submissions::default().batch_time_us,
+            interleave: 1,
             pregenerate: 0,
             pin: false,
             prefault_bytes: 0,
@@ -156,65 +163,155 @@ pub fn run<P: Protocol, W: Workload>(
     stop: &AtomicBool,
     observer: &dyn Observer,
 ) -> Result<Report, RunError> {
-    assert!(W::KINDS.len() <= MAX_KINDS, "a workload has at most {MAX_KINDS} kinds");
-    if settings.prefault_bytes > 0 {
-        database.memory().prefault(settings.prefault_bytes);
-    }
-    let workload = W::create(options, database).map_err(RunError::Load)?;
-    let (load, is_whole) = load(&workload, database, settings, stop, observer).map_err(RunError::Load)?;
-    let (measured, (checks, conditions)) = if is_whole {
+    let take_seats = || seats::seat(database, settings).map(|seats| Box::new(seats) as Box<dyn Seats<W>>);
+    let stage = Stage {
+        database: AnyProtocol::over(database),
+        protocol: P::NAME,
+        isolation: P::ISOLATION,
+        take_seats: &take_seats,
+        settings,
+        stop,
+        observer,
+    };
+    stage.run(options)
+}
+
+/// Where a workload is run. What is measured is compiled for each protocol, what comes before and after it once.
+struct Stage<'r, W> {
+    database: Arc<AnyProtocol>,
+    protocol: &'static str,
+    isolation: Isolation,
+    take_seats: &'r dyn Fn() -> Result<Box<dyn Seats<W> + 'r>, Error>,
+    settings: &'r Settings,
+    stop: &'r AtomicBool,
+    observer: &'r dyn Observer,
+}
+
+impl<W: Workload> Stage<'_, W> {
+    fn run(&self, options: &W::Options) -> Result<Report, RunError> {
+        assert!(W::KINDS.len() <= MAX_KINDS, "a workload has at most {MAX_KINDS} kinds");
+        let Self { database, settings, stop, observer, .. } = self;
+        if settings.prefault_bytes > 0 {
+            database.memory().prefault(settings.prefault_bytes);
+        }
+        let workload = W::create(options, database).map_err(RunError::Load)?;
+        let (load, is_whole) = load(&workload, database, settings, stop, *observer).map_err(RunError::Load)?;
+        if !is_whole {
+            let nothing = (Report::NOT_LOADED.to_owned(), Vec::new());
+            return Ok(self.report(&workload, options, load, Measured::nothing(database), nothing));
+        }
         settle::settle(database).map_err(RunError::Load)?;
         observer.loaded(load);
-        let measured = measure(&workload, database, settings, stop, observer)?;
+        let measured = self.measure(&workload)?;
         observer.checking();
-        (measured, check(&workload, database)?)
-    } else {
-        (Measured::nothing(database), (Report::NOT_LOADED.to_owned(), Vec::new()))
-    };
-    let Measured { counts, seconds, before, after, latencies, interrupted } = measured;
-    let conflicts = after.conflicts() - before.conflicts();
-    let of_before: BTreeMap<_, _> = before.aborts_by_reason().collect();
-    let since = |(reason, count): (&'static str, u64)| (reason.to_owned(), count - of_before.get(reason).unwrap_or(&0));
-    let by_kind = || W::KINDS.iter().zip(counts.completed).map(|(&kind, count)| (kind.to_owned(), count));
-    let (latency_us, latency_us_by_kind) = report::latencies(W::KINDS, &latencies);
-    let a_second = |count: u64| count as f64 / seconds.max(1e-9);
-    Ok(Report {
-        workload: W::NAME.to_owned(),
-        protocol: P::NAME.to_owned(),
-        options: serde_json::to_value(options).unwrap_or_default(),
-        threads: settings.threads,
-        batch: settings.batch,
-        submitted: settings.submit,
-        seconds,
-        interrupted,
-        seed: settings.seed,
-        completed: counts.total(),
-        rolled_back: counts.rolled_back,
-        figures: workload.figures().into_iter().map(|(name, figure)| (name.to_owned(), figure)).collect(),
-        committed_tps: a_second(counts.total()),
-        completed_by_kind: by_kind().collect(),
-        tps_by_kind: by_kind().map(|(kind, count)| (kind, a_second(count))).collect(),
-        abort_rate: abort_rate(conflicts, counts.total()),
-        aborts: after.aborts_by_reason().map(since).filter(|&(_, count)| count > 0).collect(),
-        latency_us,
-        latency_us_by_kind,
-        peak_rss_bytes: peak_rss_bytes(),
-        memory: MemoryReport::of(&database.statistics()),
-        versions: database.versions().map(VersionReport::from),
-        staleness_us: Staleness::between(&before, &after),
-        protocol_figures: report::protocol_figures(&before, &after, &database.inspect()),
-        load,
-        checks,
-        conditions,
-        machine: Machine::this(),
-        commit: settings.commit.clone(),
-    })
+        let checked = check(&workload, database, self.isolation)?;
+        Ok(self.report(&workload, options, load, measured, checked))
+    }
+
+    fn report(
+        &self,
+        workload: &W,
+        options: &W::Options,
+        load: Load,
+        measured: Measured,
+        (checks, conditions): (String, Vec<String>),
+    ) -> Report {
+        let Self { database, settings, .. } = self;
+        let Measured { counts, seconds, before, after, latencies, interrupted } = measured;
+        let conflicts = after.conflicts() - before.conflicts();
+        let of_before: BTreeMap<_, _> = before.aborts_by_reason().collect();
+        let since =
+            |(reason, count): (&'static str, u64)| (reason.to_owned(), count - of_before.get(reason).unwrap_or(&0));
+        let by_kind = || W::KINDS.iter().zip(counts.completed).map(|(&kind, count)| (kind.to_owned(), count));
+        let (latency_us, latency_us_by_kind) = report::latencies(W::KINDS, &latencies);
+        let a_second = |count: u64| count as f64 / seconds.max(1e-9);
+        Report {
+            workload: W::NAME.to_owned(),
+            protocol: self.protocol.to_owned(),
+            options: serde_json::to_value(options).unwrap_or_default(),
+            threads: settings.threads,
+            batch: settings.batch,
+            submitted: settings.submit,
+            seconds,
+            interrupted,
+            seed: settings.seed,
+            completed: counts.total(),
+            rolled_back: counts.rolled_back,
+            figures: workload.figures().into_iter().map(|(name, figure)| (name.to_owned(), figure)).collect(),
+            committed_tps: a_second(counts.total()),
+            completed_by_kind: by_kind().collect(),
+            tps_by_kind: by_kind().map(|(kind, count)| (kind, a_second(count))).collect(),
+            abort_rate: abort_rate(conflicts, counts.total()),
+            aborts: after.aborts_by_reason().map(since).filter(|&(_, count)| count > 0).collect(),
+            latency_us,
+            latency_us_by_kind,
+            peak_rss_bytes: peak_rss_bytes(),
+            memory: MemoryReport::of(&database.statistics()),
+            versions: database.versions().map(VersionReport::from),
+            staleness_us: Staleness::between(&before, &after),
+            protocol_figures: report::protocol_figures(&before, &after, &database.inspect()),
+            load,
+            checks,
+            conditions,
+            machine: Machine::this(),
+            commit: settings.commit.clone(),
+        }
+    }
+
+    fn measure(&self, workload: &W) -> Result<Measured, RunError> {
+        let Self { database, settings, stop, observer, isolation, .. } = self;
+        let threads = settings.threads;
+        let seats = (self.take_seats)().map_err(RunError::Worker)?;
+        let tallies: Vec<CachePadded<Tally>> = (0..threads).map(|_| CachePadded::default()).collect();
+        let phase = Phase::default();
+        let failure: Mutex<Option<Failure>> = Mutex::new(None);
+        std::thread::scope(|scope| {
+            let running: Vec<_> = (0..threads)
+                .map(|thread| {
+                    let (tally, phase, failure, seats) = (&*tallies[thread], &phase, &failure, &*seats);
+                    // The name tells profilers the run from the loading and the checks.
+                    let named = std::thread::Builder::new().name(format!("client-{thread}"));
+                    let spawned = named.spawn_scoped(scope, move || {
+                        if settings.pin {
+                            polychron_memory::pin_thread(thread);
+                        }
+                        let client = workload.client(settings.seed, thread, threads);
+                        let client = Loop::new(client, W::KINDS.len(), (tally, phase), settings, *isolation);
+                        seats.run(thread, client).map_err(|failed| {
+                            failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failed);
+                        })
+                    });
+                    spawned.expect("the system gives a thread")
+                })
+                .collect();
+            // A failed or panicking thread ends the run as a whole.
+            let over = || stop.load(Ordering::Relaxed) || running.iter().any(|thread| thread.is_finished());
+            let conductor =
+                Conductor { database, tallies: &tallies, settings, observer: *observer, clock: SystemClock::new() };
+            let mut measured = conductor.conduct(&phase, &over);
+            for thread in running {
+                match thread.join() {
+                    Ok(Ok(latencies)) => measured.latencies.push(latencies),
+                    Ok(Err(())) => {}
+                    Err(panic) => resume_unwind(panic),
+                }
+            }
+            match failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                Some(Failure { kind, error }) => Err(RunError::Transaction { kind: W::KINDS[kind], error }),
+                None => Ok(measured),
+            }
+        })
+    }
 }
 
 /// Checks a database at rest: the verdict, and the conditions that hold.
-fn check<P: Protocol, W: Workload>(workload: &W, database: &Arc<P>) -> Result<(String, Vec<String>), RunError> {
+fn check<W: Workload>(
+    workload: &W,
+    database: &Arc<AnyProtocol>,
+    isolation: Isolation,
+) -> Result<(String, Vec<String>), RunError> {
     match workload.check(database) {
-        _ if P::ISOLATION == Isolation::Nothing => Ok((Report::NOT_PROMISED.to_owned(), Vec::new())),
+        _ if isolation == Isolation::Nothing => Ok((Report::NOT_PROMISED.to_owned(), Vec::new())),
         Ok(checked) => Ok((Report::PASSED.to_owned(), checked.conditions)),
         Err(broken @ CheckError::Broken { .. }) => Ok((broken.to_string(), Vec::new())),
         Err(other) => Err(RunError::Check(other)),
@@ -227,9 +324,9 @@ fn abort_rate(conflicts: u64, completed: u64) -> f64 {
 
 /// Fills the tables, on as many threads as the run will have or the machine has cores. Also tells whether all was loaded:
 /// `stop` ends it before.
-fn load<P: Protocol, W: Workload>(
+fn load<W: Workload>(
     workload: &W,
-    database: &Arc<P>,
+    database: &Arc<AnyProtocol>,
     settings: &Settings,
     stop: &AtomicBool,
     observer: &dyn Observer,
@@ -280,69 +377,15 @@ struct Measured {
 
 impl Measured {
     /// Of a run that did not come to measuring.
-    fn nothing<P: Protocol>(database: &Arc<P>) -> Self {
+    fn nothing(database: &Arc<AnyProtocol>) -> Self {
         let (before, after) = (database.statistics(), database.statistics());
         Self { counts: Counts::default(), seconds: 0.0, before, after, latencies: Vec::new(), interrupted: true }
     }
 }
 
-fn measure<P: Protocol, W: Workload>(
-    workload: &W,
-    database: &Arc<P>,
-    settings: &Settings,
-    stop: &AtomicBool,
-    observer: &dyn Observer,
-) -> Result<Measured, RunError> {
-    let threads = settings.threads;
-    let workers = (0..threads).map(|_| database.worker()).collect::<Result<Vec<_>, _>>().map_err(RunError::Worker)?;
-    let service = submitting::start(database, settings).map_err(RunError::Worker)?;
-    let tallies: Vec<CachePadded<Tally>> = (0..threads).map(|_| CachePadded::default()).collect();
-    let phase = Phase::default();
-    let failure: Mutex<Option<Failure>> = Mutex::new(None);
-    std::thread::scope(|scope| {
-        let running: Vec<_> = (workers.into_iter().enumerate())
-            .map(|(thread, mut worker)| {
-                let (tally, phase, failure, service) = (&*tallies[thread], &phase, &failure, service.as_ref());
-                // The name tells profilers the run from the loading and the checks.
-                let named = std::thread::Builder::new().name(format!("client-{thread}"));
-                let spawned = named.spawn_scoped(scope, move || {
-                    if settings.pin {
-                        polychron_memory::pin_thread(thread);
-                    }
-                    let client = workload.client(settings.seed, thread, threads);
-                    let client = Loop::new(client, W::KINDS.len(), (tally, phase), settings, P::ISOLATION);
-                    let ended = match service {
-                        None => client.run(&mut worker),
-                        Some(service) => client.submit(&mut worker, service),
-                    };
-                    ended.map_err(|failed| {
-                        failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failed);
-                    })
-                });
-                spawned.expect("the system gives a thread")
-            })
-            .collect();
-        // A failed or panicking thread ends the run as a whole.
-        let over = || stop.load(Ordering::Relaxed) || running.iter().any(|thread| thread.is_finished());
-        let conductor = Conductor { database, tallies: &tallies, settings, observer, clock: SystemClock::new() };
-        let mut measured = conductor.conduct(&phase, &over);
-        for thread in running {
-            match thread.join() {
-                Ok(Ok(latencies)) => measured.latencies.push(latencies),
-                Ok(Err(())) => {}
-                Err(panic) => resume_unwind(panic),
-            }
-        }
-        match failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(Failure { kind, error }) => Err(RunError::Transaction { kind: W::KINDS[kind], error }),
-            None => Ok(measured),
-        }
-    })
-}
-
 /// Leads the threads through the phases and takes the counts between them.
-struct Conductor<'r, P> {
-    database: &'r Arc<P>,
+struct Conductor<'r> {
+    database: &'r Arc<AnyProtocol>,
     tallies: &'r [CachePadded<Tally>],
     settings: &'r Settings,
     observer: &'r dyn Observer,
@@ -356,7 +399,7 @@ struct Moment {
     statistics: Statistics,
 }
 
-impl<P: Protocol> Conductor<'_, P> {
+impl Conductor<'_> {
     fn conduct(&self, phase: &Phase, over: &dyn Fn() -> bool) -> Measured {
         let start = self.now();
         let warmed = self.wait(true, self.settings.warmup_seconds, over);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::key::Key8;
 use polychron_base::{Error, TableId};
+use polychron_engine::any::AnyProtocol;
 use polychron_engine::{Access, Declare, Insertion, Procedure, Protocol, Stop, Transaction, Worker};
 use polychron_schema::{ColumnType, Projection, RowRef, TableDefinition};
 
@@ -17,7 +18,7 @@ const TABLE: &str = "polychron settles";
 
 /// Returns when a snapshot shows what has been committed by now: snapshots may lie slightly in the past, and the first
 /// ones after a load would show empty tables.
-pub(super) fn settle<P: Protocol>(database: &Arc<P>) -> Result<(), Error> {
+pub(super) fn settle(database: &Arc<AnyProtocol>) -> Result<(), Error> {
     let definition = TableDefinition::new(TABLE).with_column("key", ColumnType::U64).with_key([0]);
     let table = database.create_table(definition)?;
     let mut worker = database.worker()?;

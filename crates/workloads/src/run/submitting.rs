@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 use hdrhistogram::Histogram;
 use polychron_base::Error;
 use polychron_base::clock::{Clock, SystemClock};
+use polychron_engine::futures::Resolved;
 use polychron_engine::options::Submissions;
 use polychron_engine::submission::{Service, Submission};
 use polychron_engine::{Declare, Mode, Procedure, Protocol, Stop, Transaction};
@@ -40,6 +41,11 @@ impl<P: Procedure> Procedure for Shared<P> {
     #[inline]
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<P::Output, Stop> {
         self.with(|procedure| procedure.run(transaction))
+    }
+
+    #[inline]
+    fn committed(&mut self, output: &mut P::Output, resolved: &Resolved) {
+        self.with(|procedure| procedure.committed(output, resolved));
     }
 
     #[inline]

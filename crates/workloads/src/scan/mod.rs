@@ -1,8 +1,10 @@
 //! Scans of a whole table, beside threads that change it.
 //!
 //! Every row holds an amount; writers move some of it from one row to another, and each scan, a snapshot, must find all rows
-//! and the sum that was there at first.
+//! and the sum that was there at first. Or rows are changed while a transaction is open, so that older versions are kept, and scans
+//! follow (§4.1 of the paper on in-place versions): of the state before, or of the one after.
 
+mod beside;
 mod options;
 mod procedure;
 
@@ -13,23 +15,35 @@ use polychron_base::random::Random;
 use polychron_engine::{Protocol, Worker};
 use polychron_schema::{ColumnType, TableDefinition};
 
-pub use options::ScanOptions;
+pub use options::{Ask, Moment, ScanOptions};
 pub use procedure::ScanProcedure;
 
 use crate::run::{Part, Totals, for_each_row, load_rows, span};
 use crate::{CheckError, Checked, Client, Workload};
-use procedure::{AMOUNT, Shape, Task};
+use beside::Beside;
+use procedure::{AMOUNT, Shape, Tally, Task};
 
 /// Positions in the totals.
-const ROWS: usize = 0;
+const SCANS: usize = 0;
 const NS: usize = 1;
+const OLDER: usize = 2;
+const PLAIN_NS: usize = 3;
+
+/// The figure of how fast scans are.
+pub const ROWS_A_SECOND: &str = "rows scanned a second, one thread";
+/// The same of a plain slice.
+pub const PLAIN_ROWS_A_SECOND: &str = "rows of a plain slice a second";
+/// How many scans saw an older state than there was.
+pub const SCANS_OF_THE_PAST: &str = "scans that saw the state before the changes";
 
 /// The scan workload.
 #[derive(Debug)]
 pub struct Scan {
     options: ScanOptions,
     shape: Shape,
-    totals: Totals<2>,
+    totals: Totals<4>,
+    beside: Option<Arc<Beside>>,
+    plain: Option<Arc<[u64]>>,
 }
 
 impl Workload for Scan {
@@ -47,7 +61,8 @@ impl Workload for Scan {
     fn estimated_bytes(options: &ScanOptions) -> u64 {
         // A record's header and padding, its key and its index entry.
         const OVERHEAD: u64 = 96;
-        options.records.saturating_mul(u64::from(options.record_size) + OVERHEAD)
+        let plain = if options.plain { 8 } else { 0 };
+        options.records.saturating_mul(u64::from(options.record_size) + OVERHEAD + plain)
     }
 
     fn create<P: Protocol>(options: &ScanOptions, database: &Arc<P>) -> Result<Self, Error> {
@@ -64,7 +79,10 @@ impl Workload for Scan {
         let payload = (options.record_size > 8).then(|| span(&layout, 2));
         let table = database.create_table(definition)?;
         let shape = Shape::new(table, layout.shape(), [span(&layout, 0), span(&layout, 1)], payload, options);
-        Ok(Self { options: options.clone(), shape, totals: Totals::default() })
+        let is_dirty = options.dirty > 0;
+        let beside = is_dirty.then(|| Beside::start(database, shape, options).map(Arc::new)).transpose()?;
+        let plain = options.plain.then(|| vec![AMOUNT; options.records as usize].into());
+        Ok(Self { options: options.clone(), shape, totals: Totals::default(), beside, plain })
     }
 
     fn rows_to_load(&self) -> u64 {
@@ -86,7 +104,13 @@ impl Workload for Scan {
     fn client(&self, seed: u64, thread: usize, threads: usize) -> ScanClient {
         let writes = thread >= threads - self.options.writers;
         ScanClient {
+            scan: match &self.beside {
+                None => Task::Scan { records: self.options.records, raised: 0 },
+                Some(_) => Task::ChangeAndScan { records: self.options.records, moment: self.options.moment },
+            },
             shape: self.shape,
+            beside: self.beside.clone(),
+            plain: self.plain.clone(),
             writes,
             records: self.options.records,
             random: Random::stream(seed, thread as u64),
@@ -95,8 +119,22 @@ impl Workload for Scan {
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {
-        let (rows, ns) = (self.totals.get(ROWS), self.totals.get(NS));
-        vec![("rows scanned a second, one thread", (rows as f64 * 1e9 / ns.max(1) as f64) as u64)]
+        let rows = (self.totals.get(SCANS) as u64 * self.options.records) as f64;
+        let rate = |ns: i64| (rows * 1e9 / ns.max(1) as f64) as u64;
+        let (scanned, ns, plain_ns) = (rate(self.totals.get(NS)), self.totals.get(NS), self.totals.get(PLAIN_NS));
+        let mut figures = vec![
+            (ROWS_A_SECOND, scanned),
+            ("picoseconds a row", (ns as f64 * 1e3 / rows.max(1.0)) as u64),
+            ("bytes of the column a second", 8 * scanned),
+        ];
+        if self.plain.is_some() {
+            figures.push((PLAIN_ROWS_A_SECOND, rate(plain_ns)));
+            figures.push(("speed in thousandths of a plain slice's", plain_ns as u64 * 1000 / ns.max(1) as u64));
+        }
+        if self.beside.is_some() {
+            figures.push((SCANS_OF_THE_PAST, self.totals.get(OLDER) as u64));
+        }
+        figures
     }
 
     fn check<P: Protocol>(&self, database: &Arc<P>) -> Result<Checked, CheckError> {
@@ -105,8 +143,9 @@ impl Workload for Scan {
             rows += 1;
             sum = sum.wrapping_add(self.shape.amount(row));
         })?;
-        let condition = "every scan found all rows and the amount there was at first, and so does the check".to_owned();
-        let expected = (self.options.records, self.options.records.wrapping_mul(AMOUNT));
+        let condition = "every scan found all rows and the amount there had to be, and so does the check".to_owned();
+        let raised = self.beside.as_ref().map_or(0, |beside| beside.raised());
+        let expected = (self.options.records, self.options.records.wrapping_mul(AMOUNT).wrapping_add(raised));
         if (rows, sum) != expected {
             let rows = format!("{rows} rows hold {sum}, and {} ought to hold {}", expected.0, expected.1);
             return Err(CheckError::Broken { condition, rows });
@@ -119,10 +158,13 @@ impl Workload for Scan {
 #[derive(Debug)]
 pub struct ScanClient {
     shape: Shape,
+    scan: Task,
+    beside: Option<Arc<Beside>>,
+    plain: Option<Arc<[u64]>>,
     writes: bool,
     records: u64,
     random: Random,
-    part: Part<2>,
+    part: Part<4>,
 }
 
 impl Client for ScanClient {
@@ -130,21 +172,19 @@ impl Client for ScanClient {
 
     #[inline]
     fn next(&mut self) -> ScanProcedure {
-        let task = if self.writes {
-            let from = self.random.below(self.records);
-            let to = (from + 1 + self.random.below(self.records - 1)) % self.records;
-            Task::Move { from, to, amount: 1 + self.random.below(AMOUNT / 4) }
-        } else {
-            Task::Scan { records: self.records }
-        };
-        ScanProcedure { shape: self.shape, task, ns: 0 }
+        if !self.writes {
+            return ScanProcedure::new(self.shape, self.scan).with(self.beside.as_ref(), self.plain.as_ref());
+        }
+        let from = self.random.below(self.records);
+        let to = (from + 1 + self.random.below(self.records - 1)) % self.records;
+        ScanProcedure::new(self.shape, Task::Move { from, to, amount: 1 + self.random.below(AMOUNT / 4) })
     }
 
     #[inline]
     fn finished(&mut self, procedure: &ScanProcedure) {
-        if let Task::Scan { records } = procedure.task {
-            self.part.add(ROWS, records as i64);
-            self.part.add(NS, procedure.ns as i64);
+        let Tally { scans, older, ns, plain_ns } = procedure.tally;
+        for (position, amount) in [(SCANS, scans), (NS, ns), (OLDER, older), (PLAIN_NS, plain_ns)] {
+            self.part.add(position, amount as i64);
         }
     }
 }

@@ -51,6 +51,7 @@ impl Workload for Tpcc {
     const SUMMARY: &'static str =
         "TPC-C: orders, payments and deliveries of a wholesale supplier; all transactions, all checks";
     const KINDS: &'static [&'static str] = procedures::KINDS;
+    const INTERLEAVES: bool = true;
 
     type Options = TpccOptions;
     type Client = TpccClient;

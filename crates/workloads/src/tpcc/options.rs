@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::queue::{DeliveryMode, open_results};
+use crate::round_trip::Talk;
 
 /// Options of the TPC-C workload.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
@@ -49,6 +50,11 @@ pub struct TpccOptions {
     #[arg(long, default_value_t = 0)]
     pub top_customer_percent: u8,
 
+    /// How a client talks to the database
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub talk: Talk,
+
     /// Cardinalities: `standard`, or `tiny` for tests
     #[arg(long, hide = true, default_value = "standard")]
     pub scale: Scale,
@@ -67,6 +73,7 @@ impl Default for TpccOptions {
             remote_payment_percent: 15,
             read_only_percent: 0,
             top_customer_percent: 0,
+            talk: Talk::default(),
             scale: Scale::standard(),
         }
     }
@@ -92,6 +99,10 @@ impl TpccOptions {
         let taken = u16::from(self.read_only_percent) + u16::from(self.top_customer_percent);
         if taken > 100 {
             return Err(format!("--read-only-percent and --top-customer-percent are {taken} together, more than 100"));
+        }
+        let only_two = matches!(self.transactions, Transactions::Np | Transactions::NewOrder);
+        if self.talk.round_trip_us > 0 && (!only_two || taken > 0) {
+            return Err("--round-trip-us is of NewOrder and Payment: take --transactions np or new-order".to_owned());
         }
         if let Some(path) = &self.delivery_results {
             open_results(path)?;

@@ -13,6 +13,7 @@ use polychron_engine::{
 use polychron_schema::{Key, KeyScratch};
 use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::increment::{Increment, IncrementOptions};
+use polychron_workloads::modify::{Modify, ModifyOptions};
 use polychron_workloads::run::{self, IndexChoice, Settings, Unobserved};
 use polychron_workloads::scan::{Scan, ScanOptions};
 use polychron_workloads::smallbank::{SmallBank, SmallBankOptions};
@@ -80,6 +81,7 @@ fn ycsb_is_honest() {
 fn increments_scans_and_banks_are_honest() {
     let options = IncrementOptions { records: 200, theta: 0.9, ..IncrementOptions::default() };
     is_honest::<Increment>(&options, 200, &["increment"]);
+    is_honest::<Modify>(&ModifyOptions { records: 50, ..ModifyOptions::default() }, 300, &Modify::KINDS[..3]);
     let options = ScanOptions { records: 200, record_size: 20, writers: 1, ..ScanOptions::default() };
     is_honest::<Scan>(&options, 100, &["scan", "move"]);
     let options = SmallBankOptions { customers: 50, spin_us: 1, ..SmallBankOptions::default() };

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
 use polychron_engine::{
-    Access, Common, Counters, Declare, Error, IndexDefinition, IndexId, Insertion, Procedure, Projection, Protocol,
-    RowMut, RowRef, Savepoint, Scan, Statistics, Stop, TableDefinition, TableId, Transaction, Worker,
+    Access, Common, Constraints, Counters, Declare, Error, IndexDefinition, IndexId, Insertion, Procedure, Projection,
+    Protocol, RowMut, RowRef, Savepoint, Scan, Statistics, Stop, TableDefinition, TableId, Transaction, Worker,
 };
 use polychron_memory::Memory;
 use polychron_protocols::serial::{Options, Serial, SerialWorker};
@@ -201,6 +201,14 @@ impl<T: Transaction> Transaction for Watching<'_, T> {
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
         self.transaction.definition(table)
+    }
+
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+        self.transaction.constraints(table)
+    }
+
+    fn protect_reads(&mut self, protect: bool) {
+        self.transaction.protect_reads(protect);
     }
 }
 

@@ -44,7 +44,7 @@ fn delete(key: u64, over: Version) -> Operation {
 
 fn scan(lower: u64, upper: u64, rows: &[(u64, Version)]) -> Operation {
     let (lower, upper, rows) = ((lower, lower), (upper, upper), rows.to_vec());
-    Operation::Range(Box::new(RangeRead { table: 0, index: 0, lower, upper, backward: false, rows }))
+    Operation::Range(Box::new(RangeRead { table: 0, index: 0, lower, upper, backward: false, only: None, rows }))
 }
 
 /// A history of transactions that all ran at the same time, numbered from 1.

@@ -46,7 +46,7 @@ impl Generator {
                 let high = low + random.below(3);
                 let (lower, upper) = if index == 0 { ((low, low), (high, high)) } else { ((low, 0), (high, u64::MAX)) };
                 let backward = random.below(2) == 0;
-                let mut range = RangeRead { table: 0, index, lower, upper, backward, rows: Vec::new() };
+                let mut range = RangeRead { table: 0, index, lower, upper, backward, only: None, rows: Vec::new() };
                 range.rows = look(&looked, &range);
                 Operation::Range(Box::new(range))
             }

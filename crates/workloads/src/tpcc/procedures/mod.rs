@@ -3,6 +3,7 @@
 //! What a terminal would show is kept in the struct itself: it is overwritten by every attempt and valid after a commit.
 
 mod delivery;
+mod later;
 mod new_order;
 mod order_status;
 mod payment;
@@ -11,6 +12,7 @@ mod top_customer;
 
 use std::fmt;
 
+use polychron_engine::futures::Resolved;
 use polychron_engine::{Declare, Mode, Operations, Procedure, Stop, Transaction};
 use polychron_schema::{Columns, Decimal, FixedString, Projection, Row, RowRef};
 
@@ -52,6 +54,15 @@ impl Procedure for TpccProcedure {
             Self::Delivery(procedure) => procedure.run(transaction),
             Self::StockLevel(procedure) => procedure.run(transaction),
             Self::TopCustomer(procedure) => procedure.run(transaction),
+        }
+    }
+
+    #[inline]
+    fn committed(&mut self, output: &mut (), resolved: &Resolved) {
+        match self {
+            Self::NewOrder(procedure) => procedure.committed(output, resolved),
+            Self::Payment(procedure) => procedure.committed(output, resolved),
+            Self::OrderStatus(_) | Self::Delivery(_) | Self::StockLevel(_) | Self::TopCustomer(_) => {}
         }
     }
 

@@ -1,10 +1,12 @@
 //! NewOrder (clause 2.4): a customer orders 5 to 15 items.
 
-use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction};
+use polychron_engine::futures::Resolved;
+use polychron_engine::{Access, Declare, Future, Operations, Procedure, Stop, Transaction};
 use polychron_schema::{Decimal, FixedString, RowViewMut, Timestamp};
 
 use super::{found, missing};
 use crate::declare::{declare_key, declare_prefix};
+use crate::round_trip::Talk;
 use crate::tpcc::random::is_original;
 use crate::tpcc::schema::{
     Customer, District, Item, Money, Order, OrderLine, Rate, STOCK_DISTRICTS, Stock, Tables, Undelivered, Warehouse,
@@ -35,6 +37,9 @@ pub struct NewOrder {
     pub entered: Timestamp,
     /// The first `line_count` are filled in.
     pub lines: [NewOrderLine; MOST_LINES],
+    pub talk: Talk,
+    /// The order's number, until it is known.
+    pub late_order: Option<Future<u32>>,
     /// Shown: the order's number.
     pub order: u32,
     /// Shown: what the order costs after discount and tax.
@@ -45,10 +50,10 @@ pub struct NewOrder {
 
 /// What supplying a line has yielded.
 #[derive(Clone, Copy, Default)]
-struct Supplied {
-    amount: Money,
-    district_info: FixedString<24>,
-    generic: bool,
+pub(super) struct Supplied {
+    pub(super) amount: Money,
+    pub(super) district_info: FixedString<24>,
+    pub(super) generic: bool,
 }
 
 impl NewOrder {
@@ -66,16 +71,27 @@ impl NewOrder {
         }
     }
 
+    /// What an item costs, and whether its brand is an original; `None` when there is no such item.
+    #[inline]
+    pub(super) fn price<T: Transaction>(
+        &self,
+        transaction: &mut T,
+        line: NewOrderLine,
+    ) -> Result<Option<(Money, bool)>, Stop> {
+        let columns = (Item::PRICE, Item::NAME, Item::DATA);
+        let found = transaction.get_columns(&self.tables.item, line.item, columns)?;
+        let priced = found.map(|(price, _name, data)| {
+            (Decimal::from_units(price.units().wrapping_mul(i64::from(line.quantity))), is_original(data))
+        });
+        self.talk.round_trip();
+        Ok(priced)
+    }
+
     /// Takes one line's items from the stock; `None` when there is no such item.
     #[inline]
     fn supply<T: Transaction>(&self, transaction: &mut T, line: NewOrderLine) -> Result<Option<Supplied>, Stop> {
-        let columns = (Item::PRICE, Item::NAME, Item::DATA);
-        let Some((price, _name, data)) = transaction.get_columns(&self.tables.item, line.item, columns)? else {
-            return Ok(None);
-        };
-        let item_original = is_original(data);
-        let amount = price.units().wrapping_mul(i64::from(line.quantity));
-        let mut supplied = Supplied { amount: Decimal::from_units(amount), ..Supplied::default() };
+        let Some((amount, item_original)) = self.price(transaction, line)? else { return Ok(None) };
+        let mut supplied = Supplied { amount, ..Supplied::default() };
         let remote = line.supplier != self.warehouse;
         let info = STOCK_DISTRICTS[usize::from(self.district - 1)];
         let columns = (Stock::QUANTITY, Stock::YEAR_TO_DATE, Stock::ORDER_COUNT, Stock::REMOTE_COUNT, info);
@@ -101,6 +117,7 @@ impl NewOrder {
             transaction.update_columns(&self.tables.stock, key, columns, change)?
         };
         found::<Stock>(is_there, key)?;
+        self.talk.round_trip();
         Ok(Some(supplied))
     }
 
@@ -116,41 +133,45 @@ impl NewOrder {
             district.set_next_order(order.wrapping_add(1));
         })?;
         found::<District>(is_there, key)?;
+        self.talk.round_trip();
         self.order = order;
         Ok(tax)
     }
 
+    /// The order's rows, with the number as far as it is known.
+    #[inline]
+    pub(super) fn order_row(&self) -> Order {
+        let Self { warehouse, district, customer, entered, line_count, all_local, order: id, .. } = *self;
+        Order { warehouse, district, id, customer, entered, carrier: None, line_count, all_local }
+    }
+
+    #[inline]
+    pub(super) fn undelivered_row(&self) -> Undelivered {
+        Undelivered { warehouse: self.warehouse, district: self.district, order: self.order }
+    }
+
+    #[inline]
+    pub(super) fn line_rows(&self, supplied: &[Supplied; MOST_LINES]) -> impl Iterator<Item = OrderLine> {
+        (1..).zip(self.lines().iter().zip(supplied)).map(|(number, (line, supplied))| OrderLine {
+            warehouse: self.warehouse,
+            district: self.district,
+            order: self.order,
+            number,
+            quantity: line.quantity,
+            supplier: line.supplier,
+            amount: supplied.amount,
+            delivered: None,
+            item: line.item,
+            district_info: supplied.district_info,
+        })
+    }
+
     #[inline]
     fn enter<T: Transaction>(&self, transaction: &mut T, supplied: &[Supplied; MOST_LINES]) -> Result<(), Stop> {
-        let Self { tables, warehouse, district, order, .. } = *self;
-        let row = Order {
-            warehouse,
-            district,
-            id: order,
-            customer: self.customer,
-            entered: self.entered,
-            carrier: None,
-            line_count: self.line_count,
-            all_local: self.all_local,
-        };
-        transaction.insert(&tables.order, &row)?;
-        transaction.insert(&tables.undelivered, &Undelivered { warehouse, district, order })?;
-        for (number, (line, supplied)) in (1..).zip(self.lines().iter().zip(supplied)) {
-            let row = OrderLine {
-                warehouse,
-                district,
-                order,
-                number,
-                quantity: line.quantity,
-                supplier: line.supplier,
-                amount: supplied.amount,
-                delivered: None,
-                item: line.item,
-                district_info: supplied.district_info,
-            };
-            transaction.insert(&tables.order_line, &row)?;
-        }
-        Ok(())
+        let Self { tables, .. } = *self;
+        transaction.insert(&tables.order, &self.order_row())?;
+        transaction.insert(&tables.undelivered, &self.undelivered_row())?;
+        self.line_rows(supplied).try_for_each(|row| transaction.insert(&tables.order_line, &row))
     }
 }
 
@@ -160,6 +181,8 @@ impl Procedure for NewOrder {
     /// Supplies the lines first and draws the number afterwards, so that the district, which every order of it meets
     /// at, is touched as late as may be; the warehouse, which every payment changes, last of all. An item that does not exist rolls everything back (clause 2.4.2.3).
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+        // The commit's messages stand before it: who waits for its answer holds nothing.
+        self.talk.round_trip();
         if !transaction.has_prefetched() {
             self.prefetch(transaction);
         }
@@ -167,12 +190,17 @@ impl Procedure for NewOrder {
         let columns = (Customer::DISCOUNT, Customer::CREDIT, Customer::LAST);
         let customer = transaction.get_columns(&self.tables.customer, key, columns)?;
         let Some((discount, _credit, _last)) = customer else { return Err(missing::<Customer>(&key)) };
+        self.talk.round_trip();
 
         let mut supplied = [Supplied::default(); MOST_LINES];
         let mut sum: i64 = 0;
         let (mut generic, mut unused_item) = (0, false);
         for (place, (line, supplied)) in self.lines().iter().zip(&mut supplied).enumerate() {
-            match self.supply(transaction, *line)? {
+            let line_supplied = match self.talk.futures {
+                false => self.supply(transaction, *line)?,
+                true => self.supply_later(transaction, *line)?,
+            };
+            match line_supplied {
                 Some(now) => {
                     sum = sum.wrapping_add(now.amount.units());
                     generic |= u16::from(now.generic) << place;
@@ -182,13 +210,25 @@ impl Procedure for NewOrder {
             }
         }
 
-        let district_tax = self.take_number(transaction)?;
-        self.enter(transaction, &supplied)?;
-        let warehouse_tax = transaction.get_columns(&self.tables.warehouse, self.warehouse, Warehouse::TAX)?;
-        let Some(warehouse_tax) = warehouse_tax else { return Err(missing::<Warehouse>(&self.warehouse)) };
+        let (district_tax, warehouse_tax) = if self.talk.futures {
+            self.enter_later(transaction, &supplied)?
+        } else {
+            let district_tax = self.take_number(transaction)?;
+            self.enter(transaction, &supplied)?;
+            let warehouse_tax = transaction.get_columns(&self.tables.warehouse, self.warehouse, Warehouse::TAX)?;
+            let Some(warehouse_tax) = warehouse_tax else { return Err(missing::<Warehouse>(&self.warehouse)) };
+            self.talk.round_trip();
+            (district_tax, warehouse_tax)
+        };
         self.generic = generic;
         self.total = total(sum, discount, warehouse_tax, district_tax);
         if unused_item { Err(Stop::roll_back()) } else { Ok(()) }
+    }
+
+    fn committed(&mut self, _output: &mut (), resolved: &Resolved) {
+        if let Some(order) = self.late_order {
+            self.order = resolved.get(order).unwrap_or_default();
+        }
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {

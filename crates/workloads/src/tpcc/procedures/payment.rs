@@ -1,10 +1,12 @@
 //! Payment (clause 2.5): a customer pays, and warehouse and district count it.
 
-use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction};
+use polychron_engine::futures::Resolved;
+use polychron_engine::{Access, Declare, Future, Operations, Procedure, Stop, Transaction};
 use polychron_schema::{FixedString, Timestamp};
 
 use super::{CustomerChoice, Named, add, found, named, subtract};
 use crate::declare::{declare_key, declare_prefix};
+use crate::round_trip::Talk;
 use crate::tpcc::schema::{Customer, CustomerMut, District, History, Money, Tables, Warehouse};
 
 /// Pays an amount.
@@ -21,6 +23,9 @@ pub struct Payment {
     pub date: Timestamp,
     /// The rest of the history row's key.
     pub history: (u16, u32),
+    pub talk: Talk,
+    /// The customer's balance, until it is known.
+    pub late_balance: Option<Future<Money>>,
     /// Shown: the customer.
     pub customer_id: u32,
     /// Shown.
@@ -55,6 +60,7 @@ macro_rules! address_of {
         }
     };
 }
+pub(super) use address_of;
 
 impl Payment {
     #[inline]
@@ -74,6 +80,7 @@ impl Payment {
         })?;
         found::<Customer>(is_there, key)?;
         self.customer_id = id;
+        self.talk.round_trip();
         if bad_credit {
             let is_there = transaction
                 .update_columns(&tables.customer, key, Customer::DATA, |customer| self.note(id, customer))?;
@@ -82,8 +89,24 @@ impl Payment {
         Ok(())
     }
 
+    #[inline]
+    pub(super) fn history_row(&self, data: FixedString<24>) -> History {
+        History {
+            warehouse: self.warehouse,
+            client: self.history.0,
+            number: self.history.1,
+            amount: self.amount,
+            date: self.date,
+            customer: self.customer_id,
+            customer_warehouse: self.customer_warehouse,
+            customer_district: self.customer_district,
+            district: self.district,
+            data,
+        }
+    }
+
     /// Puts the payment at the front of what is known of a customer with bad credit; the end is lost.
-    fn note(&self, id: u32, customer: &mut CustomerMut<'_>) {
+    pub(super) fn note(&self, id: u32, customer: &mut CustomerMut<'_>) {
         let mut bytes = [0; 500];
         let mut length = 0;
         let parts = [
@@ -132,7 +155,7 @@ fn write_number(out: &mut [u8], start: usize, number: u64) -> usize {
 
 /// The names of warehouse and district with four blanks between.
 #[inline]
-fn joined(warehouse: &FixedString<10>, district: &FixedString<10>) -> FixedString<24> {
+pub(super) fn joined(warehouse: &FixedString<10>, district: &FixedString<10>) -> FixedString<24> {
     let length = warehouse.as_array().iter().position(|&byte| byte == 0).unwrap_or(10);
     let mut bytes = [0; 24];
     bytes[..10].copy_from_slice(warehouse.as_array());
@@ -147,6 +170,11 @@ impl Procedure for Payment {
     /// The customer comes first and the warehouse, at which all payments meet, last.
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
         let Self { tables, warehouse, district, amount, .. } = *self;
+        // The commit's messages stand before it: who waits for its answer holds nothing.
+        self.talk.round_trip();
+        if self.talk.futures {
+            return self.run_with_futures(transaction);
+        }
         self.pay(transaction)?;
 
         let key = (warehouse, district);
@@ -157,6 +185,7 @@ impl Procedure for Payment {
             self.district_address = address_of!(row);
         })?;
         found::<District>(is_there, key)?;
+        self.talk.round_trip();
 
         let mut warehouse_name = FixedString::default();
         let is_there = transaction.update_columns(&tables.warehouse, warehouse, WAREHOUSE, |row| {
@@ -165,20 +194,14 @@ impl Procedure for Payment {
             self.warehouse_address = address_of!(row);
         })?;
         found::<Warehouse>(is_there, warehouse)?;
+        self.talk.round_trip();
+        transaction.insert(&tables.history, &self.history_row(joined(&warehouse_name, &district_name)))
+    }
 
-        let row = History {
-            warehouse,
-            client: self.history.0,
-            number: self.history.1,
-            amount,
-            date: self.date,
-            customer: self.customer_id,
-            customer_warehouse: self.customer_warehouse,
-            customer_district: self.customer_district,
-            district,
-            data: joined(&warehouse_name, &district_name),
-        };
-        transaction.insert(&tables.history, &row)
+    fn committed(&mut self, _output: &mut (), resolved: &Resolved) {
+        if let Some(balance) = self.late_balance {
+            self.customer_balance = resolved.get(balance).unwrap_or_default();
+        }
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {

@@ -10,7 +10,12 @@ use crate::tpcc::schema::{Customer, Rate};
 
 #[test]
 fn new_order_enters_an_order_and_takes_from_the_stock() {
-    let mut loaded = load(&TpccOptions { remote_item_percent: 50, ..tiny() }, 1);
+    new_order_has_its_effects(false);
+    new_order_has_its_effects(true);
+}
+
+fn new_order_has_its_effects(futures: bool) {
+    let mut loaded = load(&TpccOptions { remote_item_percent: 50, talk: talk(futures), ..tiny() }, 1);
     let tables = loaded.workload.tables;
     let mut client = loaded.workload.client(1, 0, 2);
     let mut order = client.new_order();
@@ -116,7 +121,12 @@ fn account(loaded: &mut Loaded, key: (u16, u8, u32)) -> (i64, i64, u32, FixedStr
 
 #[test]
 fn payment_moves_money() {
-    let mut loaded = load(&tiny(), 1);
+    payment_has_its_effects(false);
+    payment_has_its_effects(true);
+}
+
+fn payment_has_its_effects(futures: bool) {
+    let mut loaded = load(&TpccOptions { talk: talk(futures), ..tiny() }, 1);
     let tables = loaded.workload.tables;
     let mut client = loaded.workload.client(1, 0, 2);
     for credit in ["GC", "BC"] {

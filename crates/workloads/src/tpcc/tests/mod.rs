@@ -8,11 +8,14 @@ mod inputs;
 use std::sync::Arc;
 
 use polychron_engine::{Common, Error, Interactive, Mode, Procedure, Protocol, Stop, Worker, drive};
+use polychron_protocols::lazy::Lazy;
+use polychron_protocols::locking::{Conditional, Locking};
 use polychron_protocols::serial::{Options, Serial, SerialWorker};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use super::check::Checker;
 use super::{Indexes, Scale, Tpcc, TpccOptions, Transactions};
+use crate::round_trip::Talk;
 use crate::{Client, Transact, Workload};
 
 type Transaction<'w> = <SerialWorker as Interactive>::Transaction<'w>;
@@ -22,6 +25,10 @@ struct Loaded {
     database: Arc<Serial>,
     workload: Tpcc,
     worker: SerialWorker,
+}
+
+fn talk(futures: bool) -> Talk {
+    Talk { futures, round_trip_us: 0 }
 }
 
 fn tiny() -> TpccOptions {
@@ -148,8 +155,9 @@ fn clients_that_come_later_do_not_collide_with_earlier_ones() {
 }
 
 /// Threads that share warehouses, at a scale at which they meet all the time.
-fn concurrent_clients_keep_every_condition<P: Protocol>(database: &Arc<P>) {
-    let options = TpccOptions { snapshots: true, remote_item_percent: 30, top_customer_percent: 5, ..tiny() };
+fn concurrent_clients_keep_every_condition<P: Protocol>(database: &Arc<P>, futures: bool) {
+    let talk = talk(futures);
+    let options = TpccOptions { snapshots: true, remote_item_percent: 30, top_customer_percent: 5, talk, ..tiny() };
     let workload = Tpcc::create(&options, database).expect("tables");
     let in_threads = |body: &(dyn Fn(usize, &mut P::Worker) + Sync)| {
         std::thread::scope(|scope| {
@@ -176,7 +184,14 @@ fn concurrent_clients_keep_every_condition<P: Protocol>(database: &Arc<P>) {
 
 #[test]
 fn concurrent_clients_on_the_oracle() {
-    concurrent_clients_keep_every_condition(&Serial::open(Options::default(), Common::default()).expect("a database"));
+    let database = Serial::open(Options::default(), Common::default()).expect("a database");
+    concurrent_clients_keep_every_condition(&database, false);
+}
+
+#[test]
+fn concurrent_clients_with_futures() {
+    let database = Lazy::<Locking<Conditional>>::open(Default::default(), Common::default()).expect("a database");
+    concurrent_clients_keep_every_condition(&database, true);
 }
 
 #[test]
@@ -190,4 +205,5 @@ fn wrong_options_are_refused() {
     assert!(wrong(|options| options.remote_item_percent = 101).contains("--remote-item-percent"));
     assert!(wrong(|options| (options.read_only_percent, options.top_customer_percent) = (60, 50)).contains("110"));
     assert!(wrong(|options| options.scale.districts = 11).contains("ten"));
+    assert!(wrong(|options| options.talk.round_trip_us = 5).contains("--transactions np"));
 }

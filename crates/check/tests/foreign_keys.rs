@@ -1,0 +1,46 @@
+//! Foreign keys, once for each kind of protocol: the checks stand in the engine, and what is left to a protocol is to protect reads.
+
+mod setups;
+
+// Where the protocols behind virtual calls are compiled.
+use polychron as _;
+use polychron_check::Setup;
+use polychron_check::conformance::foreign_keys;
+use polychron_protocols::hekaton::{self, Hekaton};
+use polychron_protocols::hyper::{self, Hyper};
+use polychron_protocols::lazy::AtCommit;
+use polychron_protocols::locking::{Locking, NoWait};
+use polychron_protocols::maflingo::LocalTid;
+use polychron_protocols::partitioned_store::PartitionedStore;
+use polychron_protocols::serial::Serial;
+
+use setups::{bohm, by_epochs, cicada, lazy_occ, maflingo};
+
+macro_rules! protocols {
+    ($($name:ident: $setup:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            let setup = $setup.erased();
+            foreign_keys::hold(&setup);
+            foreign_keys::to_their_own_table(&setup);
+            foreign_keys::definitions(&setup);
+            foreign_keys::deletion_beside_insertion(&setup);
+            foreign_keys::on_threads(&setup);
+        }
+    )*};
+}
+
+protocols! {
+    maflingo_checks: maflingo::<LocalTid>();
+    cicada_checks: cicada();
+    bohm_checks: bohm();
+    hekaton_checks: by_epochs::<Hekaton<hekaton::Serializable>>();
+    snapshot_isolation_checks: by_epochs::<Hekaton<hekaton::Snapshot>>();
+    hyper_checks: by_epochs::<Hyper>();
+    hyper_record_level_checks: by_epochs::<Hyper<hyper::ByRecord>>();
+    hyper_snapshot_checks: by_epochs::<Hyper<hyper::Snapshot>>();
+    locking_checks: by_epochs::<Locking<NoWait>>();
+    lazy_checks: lazy_occ::<AtCommit>();
+    partitioned_store_checks: Setup { interleaves: false, ..by_epochs::<PartitionedStore>() };
+    serial_checks: Setup::<Serial>::new(Default::default(), |_| ()).alone();
+}

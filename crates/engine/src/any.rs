@@ -1,0 +1,435 @@
+//! A protocol that is chosen when the program runs: every operation is one virtual call.
+//!
+//! Code over [`Protocol`] is compiled once for each protocol, which is what makes it fast, and what makes large code slow to
+//! build. [`AnyProtocol`] is a protocol itself, so that code which is large and not hot (the tests of behaviour, above all)
+//! runs over it unchanged and is compiled once. Keys come to the protocol beneath as bytes.
+
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use polychron_base::key::EncodedKey;
+use polychron_memory::Memory;
+use polychron_schema::Value;
+
+use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Scalar, Scope};
+use crate::{
+    Abort, Access, Aggregate, ColumnBatch, Commit, Common, Constraints, Counters, Declare, Error, Figure,
+    IndexDefinition, IndexId, Insertion, Interactive, Mode, Procedure, Projection, Protocol, RowMut, RowRef, Savepoint,
+    Scan, Statistics, Stop, TableDefinition, TableId, Transaction, Versions, Worker, options,
+};
+
+mod object;
+
+use object::{ByHand, Database, End, Hand, Held, Name, Opened, Reach, Steps, Unnamed, Whole};
+
+/// A database of a protocol that its options, or who opened it, chose.
+pub struct AnyProtocol(Box<dyn Database>);
+
+impl AnyProtocol {
+    /// An open database of the protocol `P`, for whole procedures.
+    pub fn over<P: Protocol>(database: &Arc<P>) -> Arc<Self> {
+        Arc::new(Self(Box::new(Opened::<P, Whole>(Arc::clone(database), PhantomData))))
+    }
+
+    /// The database beneath, if it is one of `P` that [`AnyOptions::by_hand`] opened.
+    pub fn database<P: Protocol<Worker: Interactive>>(&self) -> Option<&Arc<P>> {
+        let opened = self.0.as_any().downcast_ref::<Opened<P, ByHand>>();
+        opened.map(|opened| &opened.0)
+    }
+}
+
+impl fmt::Debug for AnyProtocol {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("AnyProtocol").finish_non_exhaustive()
+    }
+}
+
+type Open = dyn Fn(Common) -> Result<Box<dyn Database>, Error> + Send + Sync;
+
+/// A protocol with its own options. By default there is none, and nothing can be opened.
+#[derive(Clone, Default)]
+pub struct AnyOptions {
+    open: Option<Arc<Open>>,
+}
+
+impl AnyOptions {
+    /// The protocol `P` with these options, for whole procedures: none of its transactions can be begun by hand.
+    pub fn of<P: Protocol>(options: P::Options) -> Self {
+        Self::opened::<P, Whole>(options)
+    }
+
+    /// The protocol `P` with these options, for whole procedures and for transactions that are driven step by step.
+    pub fn by_hand<P: Protocol<Worker: Interactive>>(options: P::Options) -> Self {
+        Self::opened::<P, ByHand>(options)
+    }
+
+    fn opened<P: Protocol, S: Steps<P::Worker>>(options: P::Options) -> Self {
+        let open = move |common| {
+            let database = P::open(options.clone(), common)?;
+            Ok(Box::new(Opened::<P, S>(database, PhantomData)) as Box<dyn Database>)
+        };
+        Self { open: Some(Arc::new(open)) }
+    }
+}
+
+impl fmt::Debug for AnyOptions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("AnyOptions").field("chosen", &self.open.is_some()).finish()
+    }
+}
+
+impl Protocol for AnyProtocol {
+    const NAME: &'static str = "any";
+    const SUMMARY: &'static str = "the protocol that the options name, behind virtual calls";
+    // What the protocol beneath promises, only who chose it knows.
+    const ISOLATION: crate::Isolation = crate::Isolation::Nothing;
+
+    type Options = AnyOptions;
+    type Worker = AnyWorker;
+
+    fn open(options: AnyOptions, common: Common) -> Result<Arc<Self>, Error> {
+        let open = options.open.ok_or_else(|| Error::Options("no protocol was chosen".to_owned()))?;
+        Ok(Arc::new(Self(open(common)?)))
+    }
+
+    fn memory(&self) -> &Arc<Memory> {
+        self.0.memory()
+    }
+
+    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
+        self.0.create_table(definition)
+    }
+
+    fn drop_table(&self, table: TableId) -> Result<(), Error> {
+        self.0.drop_table(table)
+    }
+
+    fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+        self.0.create_index(table, definition)
+    }
+
+    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
+        self.0.drop_index(table, index)
+    }
+
+    fn find_table(&self, name: &str) -> Option<TableId> {
+        self.0.find_table(name)
+    }
+
+    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
+        self.0.definition(table)
+    }
+
+    fn worker(self: &Arc<Self>) -> Result<AnyWorker, Error> {
+        self.0.worker().map(AnyWorker)
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.0.statistics()
+    }
+
+    fn versions(&self) -> Option<Versions> {
+        self.0.versions()
+    }
+
+    fn inspect(&self) -> Vec<Figure> {
+        self.0.inspect()
+    }
+}
+
+/// A worker of [`AnyProtocol`].
+pub struct AnyWorker(Box<dyn Hand>);
+
+impl fmt::Debug for AnyWorker {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("AnyWorker").finish_non_exhaustive()
+    }
+}
+
+impl Worker for AnyWorker {
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        let output = Mutex::new(None);
+        self.0.execute(&mut Held { procedure, output: &output })?;
+        Ok(taken(&output))
+    }
+
+    // `execute_batch_with` is the default, one type after the other: what it calls has to get this worker.
+    fn execute_batch<P: Procedure>(
+        &mut self,
+        procedures: &mut [P],
+        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+    ) {
+        let outputs: Vec<_> = procedures.iter().map(|_| Mutex::new(None)).collect();
+        let held = procedures.iter_mut().zip(&outputs).map(|(procedure, output)| Held { procedure, output });
+        let mut held: Vec<_> = held.collect();
+        let mut unnamed: Vec<_> = held.iter_mut().map(|held| Unnamed(held)).collect();
+        self.0.execute_batch(&mut unnamed, &mut |position, outcome| {
+            done(position, outcome.map(|()| taken(&outputs[position])));
+        });
+    }
+
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        let output = Mutex::new(None);
+        self.0.snapshot(&mut Held { procedure, output: &output })?;
+        Ok(taken(&output))
+    }
+
+    fn read_one<K: EncodedKey, O: Send>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+        mut read: impl FnMut(Option<RowRef<'_>>) -> O + Send,
+    ) -> Result<O, Error> {
+        let mut output = None;
+        with_bytes(key, |key| self.0.read_one(table, key, projection, &mut |row| output = Some(read(row))))?;
+        Ok(output.expect("a read that succeeds has looked at the row"))
+    }
+
+    fn counters(&self) -> &Counters {
+        self.0.counters()
+    }
+
+    fn tidy_up(&mut self) {
+        self.0.tidy_up();
+    }
+}
+
+/// What the procedure's last run answered.
+fn taken<O>(output: &Mutex<Option<O>>) -> O {
+    let output = output.lock().unwrap_or_else(PoisonError::into_inner).take();
+    output.expect("a procedure that committed has answered")
+}
+
+impl Interactive for AnyWorker {
+    type Transaction<'w> = AnyTransaction<'w>;
+
+    fn begin(&mut self, mode: Mode) -> Result<AnyTransaction<'_>, Error> {
+        Ok(Erased(self.0.begin(mode)?))
+    }
+
+    fn last_abort(&self) -> Option<Abort> {
+        self.0.last_abort()
+    }
+
+    fn back_off(&mut self, attempts: u64) {
+        self.0.back_off(attempts);
+    }
+
+    fn retry(&self) -> &options::Retry {
+        self.0.retry()
+    }
+}
+
+/// A transaction that its client drives.
+pub type AnyTransaction<'w> = Erased<Box<dyn End + 'w>>;
+
+/// A transaction behind an owner or a borrower.
+pub struct Erased<B>(B);
+
+impl<B> fmt::Debug for Erased<B> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Erased").finish_non_exhaustive()
+    }
+}
+
+impl Commit for AnyTransaction<'_> {
+    fn commit(self) -> Result<(), Stop> {
+        self.0.commit()
+    }
+
+    fn roll_back(self) -> bool {
+        self.0.roll_back()
+    }
+}
+
+/// Calls `use_it` with the bytes of a key.
+fn with_bytes<K: EncodedKey, O>(key: K, use_it: impl FnOnce(&[u8]) -> O) -> O {
+    let len = key.len();
+    let mut short = [0; 64];
+    if len <= short.len() {
+        key.write_to(&mut short);
+        return use_it(&short[..len]);
+    }
+    let mut long = vec![0; len];
+    key.write_to(&mut long);
+    use_it(&long)
+}
+
+impl<B: Reach> Transaction for Erased<B> {
+    fn read_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        with_bytes(key, |key| self.0.operate().read_row(table, key, projection))
+    }
+
+    fn read_row_unvalidated<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        with_bytes(key, |key| self.0.operate().read_row_unvalidated(table, key, projection))
+    }
+
+    fn update_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+        change: impl FnOnce(&mut RowMut<'_>),
+    ) -> Result<bool, Stop> {
+        let mut change = Some(change);
+        let mut once = |row: &mut RowMut<'_>| {
+            if let Some(change) = change.take() {
+                change(row);
+            }
+        };
+        with_bytes(key, |key| self.0.operate().update_row(table, key, projection, &mut once))
+    }
+
+    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        with_bytes(key, |key| self.0.operate().insert_row(table, key, row))
+    }
+
+    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        with_bytes(key, |key| self.0.operate().put_row(table, key, row))
+    }
+
+    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+        with_bytes(key, |key| self.0.operate().delete_row(table, key))
+    }
+
+    fn scan_rows(
+        &mut self,
+        scan: &Scan<'_>,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.0.operate().scan_rows(scan, visitor)
+    }
+
+    fn scan_table(
+        &mut self,
+        table: TableId,
+        projection: &Projection,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.0.operate().scan_table(table, projection, visitor)
+    }
+
+    fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
+        self.0.operate().aggregate(scan, wanted)
+    }
+
+    fn scan_columns<O>(
+        &mut self,
+        scan: &Scan<'_>,
+        columns: &[usize],
+        look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
+        keep: &mut impl FnMut(O) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        let seen = Cell::new(None);
+        self.0.operate().scan_columns(scan, columns, &mut |batch| seen.set(Some(look(batch))), &mut || {
+            seen.take().map_or(ControlFlow::Continue(()), &mut *keep)
+        })
+    }
+
+    fn future_scope(&self) -> Scope {
+        self.0.look().future_scope()
+    }
+
+    fn read_futures<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        columns: &[FutureColumn],
+        futures: &mut [Operand],
+    ) -> Result<(), Stop> {
+        with_bytes(key, |key| self.0.operate().read_futures(table, key, columns, futures))
+    }
+
+    fn test_future(&mut self, condition: Operand) -> Result<bool, Stop> {
+        self.0.operate().test_future(condition)
+    }
+
+    fn test_future_assuming(&mut self, condition: Operand, assumed: bool) -> Result<bool, Stop> {
+        self.0.operate().test_future_assuming(condition, assumed)
+    }
+
+    fn write_futures<K: EncodedKey>(&mut self, table: TableId, key: K, columns: &Assigned) -> Result<(), Stop> {
+        with_bytes(key, |key| self.0.operate().write_futures(table, key, columns))
+    }
+
+    fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Stop> {
+        self.0.operate().write_futures_at(table, key, columns)
+    }
+
+    fn insert_futures(
+        &mut self,
+        table: TableId,
+        key: &OpenKey,
+        row: RowRef<'_>,
+        columns: &Assigned,
+    ) -> Result<(), Stop> {
+        self.0.operate().insert_futures(table, key, row, columns)
+    }
+
+    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop> {
+        self.0.operate().resolve_future(future)
+    }
+
+    fn savepoint(&mut self) -> Savepoint {
+        self.0.operate().savepoint()
+    }
+
+    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+        self.0.operate().roll_back_to(savepoint)
+    }
+
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        with_bytes(key, |key| self.0.operate().prefetch_row(table, key));
+    }
+
+    fn has_prefetched(&self) -> bool {
+        self.0.look().has_prefetched()
+    }
+
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+        self.0.look().definition(table)
+    }
+
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+        self.0.look().constraints(table)
+    }
+
+    fn protect_reads(&mut self, protect: bool) {
+        self.0.operate().protect_reads(protect);
+    }
+}
+
+/// Receives what a procedure declares for the protocol beneath.
+struct Naming<'d>(&'d mut dyn Name);
+
+impl Declare for Naming<'_> {
+    fn key<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access) {
+        with_bytes(key, |key| self.0.key(table, key, access));
+    }
+
+    fn prefix<K: EncodedKey>(&mut self, table: TableId, prefix: K, access: Access) {
+        with_bytes(prefix, |prefix| self.0.prefix(table, prefix, access));
+    }
+
+    fn partition(&mut self, partition: u64) {
+        self.0.partition(partition);
+    }
+
+    fn unknown(&mut self) {
+        self.0.unknown();
+    }
+}

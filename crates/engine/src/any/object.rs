@@ -1,0 +1,448 @@
+//! The traits of the plug point without type parameters, each implemented by whatever implements the original.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use polychron_memory::Memory;
+use polychron_schema::Value;
+
+use super::{Erased, Naming};
+use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Resolved, Scalar, Scope};
+use crate::{
+    Abort, Access, Aggregate, ColumnBatch, Commit, Constraints, Counters, Declare, Error, Figure, IndexDefinition,
+    IndexId, Insertion, Interactive, Mode, Procedure, Projection, Protocol, RowMut, RowRef, Savepoint, Scan,
+    Statistics, Stop, TableDefinition, TableId, Transaction, Versions, Worker, options,
+};
+
+/// [`Protocol`].
+pub(super) trait Database: Send + Sync {
+    fn as_any(&self) -> &dyn Any;
+    fn memory(&self) -> &Arc<Memory>;
+    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error>;
+    fn drop_table(&self, table: TableId) -> Result<(), Error>;
+    fn create_index(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error>;
+    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error>;
+    fn find_table(&self, name: &str) -> Option<TableId>;
+    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error>;
+    fn worker(&self) -> Result<Box<dyn Hand>, Error>;
+    fn statistics(&self) -> Statistics;
+    fn versions(&self) -> Option<Versions>;
+    fn inspect(&self) -> Vec<Figure>;
+}
+
+/// An open database of the protocol `P`, whose workers are driven as `S` says.
+pub(super) struct Opened<P, S>(pub(super) Arc<P>, pub(super) PhantomData<fn() -> S>);
+
+impl<P: Protocol, S: Steps<P::Worker>> Database for Opened<P, S> {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn memory(&self) -> &Arc<Memory> {
+        self.0.memory()
+    }
+
+    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
+        self.0.create_table(definition)
+    }
+
+    fn drop_table(&self, table: TableId) -> Result<(), Error> {
+        self.0.drop_table(table)
+    }
+
+    fn create_index(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+        self.0.create_index(table, definition)
+    }
+
+    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
+        self.0.drop_index(table, index)
+    }
+
+    fn find_table(&self, name: &str) -> Option<TableId> {
+        self.0.find_table(name)
+    }
+
+    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
+        self.0.definition(table)
+    }
+
+    fn worker(&self) -> Result<Box<dyn Hand>, Error> {
+        Ok(Box::new(Employed::<P::Worker, S>(self.0.worker()?, PhantomData)))
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.0.statistics()
+    }
+
+    fn versions(&self) -> Option<Versions> {
+        self.0.versions()
+    }
+
+    fn inspect(&self) -> Vec<Figure> {
+        self.0.inspect()
+    }
+}
+
+/// [`Worker`] and [`Interactive`].
+pub(super) trait Hand: Send {
+    fn execute(&mut self, procedure: &mut dyn Run) -> Result<(), Error>;
+    fn execute_batch(&mut self, procedures: &mut [Unnamed<'_>], done: &mut dyn FnMut(usize, Result<(), Error>));
+    fn snapshot(&mut self, procedure: &mut dyn Run) -> Result<(), Error>;
+    fn read_one(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        projection: &Projection,
+        read: &mut (dyn FnMut(Option<RowRef<'_>>) + Send),
+    ) -> Result<(), Error>;
+    fn counters(&self) -> &Counters;
+    fn tidy_up(&mut self);
+    fn begin(&mut self, mode: Mode) -> Result<Box<dyn End + '_>, Error>;
+    fn last_abort(&self) -> Option<Abort>;
+    fn back_off(&mut self, attempts: u64);
+    fn retry(&self) -> &options::Retry;
+}
+
+/// [`Interactive`], for workers that have it and for those that do not.
+pub(super) trait Steps<W>: 'static {
+    fn begin(worker: &mut W, mode: Mode) -> Result<Box<dyn End + '_>, Error>;
+    fn last_abort(worker: &W) -> Option<Abort>;
+    fn back_off(worker: &mut W, attempts: u64);
+    fn retry(worker: &W) -> &options::Retry;
+}
+
+/// Clients drive transactions step by step.
+pub(super) struct ByHand;
+
+impl<W: Interactive> Steps<W> for ByHand {
+    fn begin(worker: &mut W, mode: Mode) -> Result<Box<dyn End + '_>, Error> {
+        Ok(Box::new(worker.begin(mode)?))
+    }
+
+    fn last_abort(worker: &W) -> Option<Abort> {
+        worker.last_abort()
+    }
+
+    fn back_off(worker: &mut W, attempts: u64) {
+        worker.back_off(attempts);
+    }
+
+    fn retry(worker: &W) -> &options::Retry {
+        worker.retry()
+    }
+}
+
+/// Whole procedures alone are executed.
+pub(super) struct Whole;
+
+impl<W> Steps<W> for Whole {
+    fn begin(_: &mut W, _: Mode) -> Result<Box<dyn End + '_>, Error> {
+        Err(Error::Unsupported { protocol: "any", what: "transactions that are driven step by step" })
+    }
+
+    fn last_abort(_: &W) -> Option<Abort> {
+        None
+    }
+
+    fn back_off(_: &mut W, _: u64) {}
+
+    fn retry(_: &W) -> &options::Retry {
+        const { &options::Retry::DEFAULT }
+    }
+}
+
+/// A worker, and how it is driven.
+struct Employed<W, S>(W, PhantomData<fn() -> S>);
+
+impl<W: Worker + 'static, S: Steps<W>> Hand for Employed<W, S> {
+    fn execute(&mut self, procedure: &mut dyn Run) -> Result<(), Error> {
+        Worker::execute(&mut self.0, &mut Unnamed(procedure))
+    }
+
+    fn execute_batch(&mut self, procedures: &mut [Unnamed<'_>], done: &mut dyn FnMut(usize, Result<(), Error>)) {
+        Worker::execute_batch(&mut self.0, procedures, &mut |position, outcome| done(position, outcome));
+    }
+
+    fn snapshot(&mut self, procedure: &mut dyn Run) -> Result<(), Error> {
+        Worker::snapshot(&mut self.0, &mut Unnamed(procedure))
+    }
+
+    fn read_one(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        projection: &Projection,
+        read: &mut (dyn FnMut(Option<RowRef<'_>>) + Send),
+    ) -> Result<(), Error> {
+        Worker::read_one(&mut self.0, table, key, projection, read)
+    }
+
+    fn counters(&self) -> &Counters {
+        self.0.counters()
+    }
+
+    fn tidy_up(&mut self) {
+        self.0.tidy_up();
+    }
+
+    fn begin(&mut self, mode: Mode) -> Result<Box<dyn End + '_>, Error> {
+        S::begin(&mut self.0, mode)
+    }
+
+    fn last_abort(&self) -> Option<Abort> {
+        S::last_abort(&self.0)
+    }
+
+    fn back_off(&mut self, attempts: u64) {
+        S::back_off(&mut self.0, attempts);
+    }
+
+    fn retry(&self) -> &options::Retry {
+        S::retry(&self.0)
+    }
+}
+
+/// [`Procedure`], which leaves its answer where its owner finds it.
+pub(super) trait Run: Send {
+    fn run(&mut self, transaction: &mut dyn Operate) -> Result<(), Stop>;
+    fn committed(&mut self, resolved: &Resolved);
+    fn declare(&self, declaration: &mut dyn Name);
+}
+
+/// A procedure of a type that is known, and the place of its answer.
+pub(super) struct Held<'p, P: Procedure> {
+    pub(super) procedure: &'p mut P,
+    pub(super) output: &'p Mutex<Option<P::Output>>,
+}
+
+impl<P: Procedure> Run for Held<'_, P> {
+    fn run(&mut self, transaction: &mut dyn Operate) -> Result<(), Stop> {
+        let output = self.procedure.run(&mut Erased(transaction))?;
+        *self.output.lock().unwrap_or_else(PoisonError::into_inner) = Some(output);
+        Ok(())
+    }
+
+    fn committed(&mut self, resolved: &Resolved) {
+        if let Some(output) = &mut *self.output.lock().unwrap_or_else(PoisonError::into_inner) {
+            self.procedure.committed(output, resolved);
+        }
+    }
+
+    fn declare(&self, declaration: &mut dyn Name) {
+        self.procedure.declare(&mut Naming(declaration));
+    }
+}
+
+/// A procedure of a type that is not known: the only one that the protocol beneath is compiled for.
+pub(super) struct Unnamed<'p>(pub(super) &'p mut dyn Run);
+
+impl Procedure for Unnamed<'_> {
+    type Output = ();
+
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+        self.0.run(transaction)
+    }
+
+    fn committed(&mut self, _output: &mut (), resolved: &Resolved) {
+        self.0.committed(resolved);
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        self.0.declare(declaration);
+    }
+}
+
+/// [`Declare`].
+pub(super) trait Name {
+    fn key(&mut self, table: TableId, key: &[u8], access: Access);
+    fn prefix(&mut self, table: TableId, prefix: &[u8], access: Access);
+    fn partition(&mut self, partition: u64);
+    fn unknown(&mut self);
+}
+
+impl<D: Declare> Name for D {
+    fn key(&mut self, table: TableId, key: &[u8], access: Access) {
+        Declare::key(self, table, key, access);
+    }
+
+    fn prefix(&mut self, table: TableId, prefix: &[u8], access: Access) {
+        Declare::prefix(self, table, prefix, access);
+    }
+
+    fn partition(&mut self, partition: u64) {
+        Declare::partition(self, partition);
+    }
+
+    fn unknown(&mut self) {
+        Declare::unknown(self);
+    }
+}
+
+/// [`Commit`].
+pub trait End: Operate {
+    /// As there.
+    #[allow(clippy::missing_errors_doc)]
+    fn commit(self: Box<Self>) -> Result<(), Stop>;
+    /// As there.
+    fn roll_back(self: Box<Self>) -> bool;
+}
+
+impl<T: Commit> End for T {
+    fn commit(self: Box<Self>) -> Result<(), Stop> {
+        Commit::commit(*self)
+    }
+
+    fn roll_back(self: Box<Self>) -> bool {
+        Commit::roll_back(*self)
+    }
+}
+
+/// What leads to a transaction.
+pub trait Reach {
+    /// The transaction.
+    fn operate(&mut self) -> &mut (dyn Operate + '_);
+    /// As [`Reach::operate`].
+    fn look(&self) -> &(dyn Operate + '_);
+}
+
+impl Reach for Box<dyn End + '_> {
+    fn operate(&mut self) -> &mut (dyn Operate + '_) {
+        &mut **self
+    }
+
+    fn look(&self) -> &(dyn Operate + '_) {
+        &**self
+    }
+}
+
+impl Reach for &mut (dyn Operate + '_) {
+    fn operate(&mut self) -> &mut (dyn Operate + '_) {
+        &mut **self
+    }
+
+    fn look(&self) -> &(dyn Operate + '_) {
+        &**self
+    }
+}
+
+macro_rules! operate {
+    ($(fn $name:ident(&mut self $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)+) => {
+        /// [`Transaction`].
+        #[allow(missing_docs, clippy::missing_errors_doc)]
+        pub trait Operate {
+            $(fn $name(&mut self $(, $argument: $type)*) $(-> $answer)?;)+
+            fn update_row(
+                &mut self,
+                table: TableId,
+                key: &[u8],
+                projection: &Projection,
+                change: &mut dyn FnMut(&mut RowMut<'_>),
+            ) -> Result<bool, Stop>;
+            fn scan_rows(
+                &mut self,
+                scan: &Scan<'_>,
+                visitor: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
+            ) -> Result<(), Stop>;
+            fn scan_table(
+                &mut self,
+                table: TableId,
+                projection: &Projection,
+                visitor: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
+            ) -> Result<(), Stop>;
+            fn scan_columns(
+                &mut self,
+                scan: &Scan<'_>,
+                columns: &[usize],
+                look: &mut dyn FnMut(&ColumnBatch<'_>),
+                keep: &mut dyn FnMut() -> ControlFlow<()>,
+            ) -> Result<(), Stop>;
+            fn future_scope(&self) -> Scope;
+            fn has_prefetched(&self) -> bool;
+            fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop>;
+            fn constraints(&self, table: TableId) -> Result<&Constraints, Stop>;
+        }
+
+        impl<T: Transaction> Operate for T {
+            $(
+                fn $name(&mut self $(, $argument: $type)*) $(-> $answer)? {
+                    Transaction::$name(self $(, $argument)*)
+                }
+            )+
+
+            fn update_row(
+                &mut self,
+                table: TableId,
+                key: &[u8],
+                projection: &Projection,
+                change: &mut dyn FnMut(&mut RowMut<'_>),
+            ) -> Result<bool, Stop> {
+                Transaction::update_row(self, table, key, projection, change)
+            }
+
+            fn scan_rows(
+                &mut self,
+                scan: &Scan<'_>,
+                visitor: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
+            ) -> Result<(), Stop> {
+                Transaction::scan_rows(self, scan, &mut |row| visitor(row))
+            }
+
+            fn scan_table(
+                &mut self,
+                table: TableId,
+                projection: &Projection,
+                visitor: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
+            ) -> Result<(), Stop> {
+                Transaction::scan_table(self, table, projection, &mut |row| visitor(row))
+            }
+
+            fn scan_columns(
+                &mut self,
+                scan: &Scan<'_>,
+                columns: &[usize],
+                look: &mut dyn FnMut(&ColumnBatch<'_>),
+                keep: &mut dyn FnMut() -> ControlFlow<()>,
+            ) -> Result<(), Stop> {
+                Transaction::scan_columns(self, scan, columns, &mut |batch| look(batch), &mut |()| keep())
+            }
+
+            fn future_scope(&self) -> Scope {
+                Transaction::future_scope(self)
+            }
+
+            fn has_prefetched(&self) -> bool {
+                Transaction::has_prefetched(self)
+            }
+
+            fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+                Transaction::definition(self, table)
+            }
+
+            fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+                Transaction::constraints(self, table)
+            }
+        }
+    };
+}
+
+operate! {
+    fn read_row(&mut self, table: TableId, key: &[u8], projection: &Projection) -> Result<Option<RowRef<'_>>, Stop>;
+    fn read_row_unvalidated(&mut self, table: TableId, key: &[u8], projection: &Projection) -> Result<Option<RowRef<'_>>, Stop>;
+    fn insert_row(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Stop>;
+    fn put_row(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Stop>;
+    fn delete_row(&mut self, table: TableId, key: &[u8]) -> Result<bool, Stop>;
+    fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop>;
+    fn read_futures(&mut self, table: TableId, key: &[u8], columns: &[FutureColumn], futures: &mut [Operand]) -> Result<(), Stop>;
+    fn test_future(&mut self, condition: Operand) -> Result<bool, Stop>;
+    fn test_future_assuming(&mut self, condition: Operand, assumed: bool) -> Result<bool, Stop>;
+    fn write_futures(&mut self, table: TableId, key: &[u8], columns: &Assigned) -> Result<(), Stop>;
+    fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Stop>;
+    fn insert_futures(&mut self, table: TableId, key: &OpenKey, row: RowRef<'_>, columns: &Assigned) -> Result<(), Stop>;
+    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop>;
+    fn savepoint(&mut self) -> Savepoint;
+    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop>;
+    fn prefetch_row(&mut self, table: TableId, key: &[u8]);
+    fn protect_reads(&mut self, protect: bool);
+}

@@ -1,0 +1,386 @@
+//! Foreign keys, for every protocol at once: who writes a row looks through its own transaction for the parent, who deletes one for the
+//! children. These are reads like any other, so under a serializable protocol a foreign key holds because the transactions have an order.
+//! Levels of isolation that do not protect reads protect these ([`Transaction::protect_reads`]).
+//!
+//! The write comes first and what it needs is looked for behind it, so that a row may refer to itself and go with its own reference. A
+//! write that is refused is undone, and the transaction may go on. Typed operations ([`crate::Operations`]) come through here; who
+//! writes bytes calls these functions in place of the methods of the same names.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use polychron_base::error::KeyPreview;
+use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
+use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_schema::{
+    ColumnSet, ForeignKeyDefinition, KeyExtractor, KeyScratch, Projection, RowBuffer, RowMut, RowRef, Slot,
+    TableDefinition,
+};
+
+use crate::{Insertion, Savepoint, Scan, Transaction};
+
+/// A foreign key between two tables of a database.
+#[derive(Debug)]
+pub struct Reference {
+    child: TableId,
+    parent: TableId,
+    columns: ColumnSet,
+    slots: Box<[Slot]>,
+    /// Makes the parent's key of a row of the child.
+    to_parent: KeyExtractor,
+    /// The parent's key.
+    key: KeyExtractor,
+    /// The child's index that begins with the columns, and whether they are all of its key.
+    index: IndexId,
+    is_whole: bool,
+    to_children: KeyExtractor,
+}
+
+/// The foreign keys that lead from a table and to it.
+#[derive(Clone, Debug, Default)]
+pub struct Constraints {
+    parents: Vec<Arc<Reference>>,
+    children: Vec<Arc<Reference>>,
+}
+
+impl Reference {
+    fn new(
+        (child, definition): (TableId, &TableDefinition),
+        foreign_key: &ForeignKeyDefinition,
+        (parent, parents): (TableId, &TableDefinition),
+    ) -> Result<Self, Error> {
+        let layout = definition.layout()?;
+        let columns = &foreign_key.columns;
+        let (index, of_index, to_children) = match definition.index_for(foreign_key)? {
+            None => (IndexId::PRIMARY, &definition.key, KeyExtractor::primary(definition)?),
+            Some(position) => {
+                let of_index = &definition.indexes[position].columns;
+                (IndexId(position as u32 + 1), of_index, KeyExtractor::secondary(definition, position)?)
+            }
+        };
+        let appends =
+            index != IndexId::PRIMARY && definition.appends_primary_key(&definition.indexes[index.position() - 1]);
+        Ok(Self {
+            child,
+            parent,
+            columns: columns.iter().fold(ColumnSet::EMPTY, |set, &column| set.with(column as u16)),
+            slots: columns.iter().map(|&column| layout.columns()[column].slot).collect(),
+            to_parent: KeyExtractor::foreign(definition, columns, parents)?,
+            key: KeyExtractor::primary(parents)?,
+            index,
+            is_whole: !appends && of_index.len() == columns.len(),
+            to_children,
+        })
+    }
+
+    /// The table that it leads to.
+    pub fn parent(&self) -> TableId {
+        self.parent
+    }
+
+    /// The key of a row's parent; none when a column is NULL.
+    fn parent_key<'s>(&self, row: RowRef<'_>, scratch: &'s mut KeyScratch) -> Result<Option<&'s [u8]>, Error> {
+        if self.slots.iter().any(|slot| row.is_null(*slot)) {
+            return Ok(None);
+        }
+        Ok(self.to_parent.extract(row, scratch).map(Some)?)
+    }
+
+    /// Between which keys of the child's index the children of a parent lie.
+    fn children_of(&self, key: &[u8]) -> Result<(Vec<u8>, Bound<Vec<u8>>), Error> {
+        let mut scratch = KeyScratch::new();
+        let first = self.to_children.encode_key(&self.key.decode_key(key)?, &mut scratch)?.to_vec();
+        let upper = if self.is_whole { Bound::Included(first.clone()) } else { behind(&first) };
+        Ok((first, upper))
+    }
+}
+
+/// Behind all keys that begin with these bytes.
+fn behind(prefix: &[u8]) -> Bound<Vec<u8>> {
+    let Some(last) = prefix.iter().rposition(|&byte| byte != u8::MAX) else { return Bound::Unbounded };
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Bound::Excluded(end)
+}
+
+impl Constraints {
+    /// None.
+    pub const NONE: &'static Self = &Self { parents: Vec::new(), children: Vec::new() };
+
+    /// Those of a new table: the foreign keys that it declares, and those among them that lead to itself.
+    ///
+    /// # Errors
+    /// [`Error::Definition`]: there is no such parent, or its key has other types.
+    pub fn of<'d>(
+        table: TableId,
+        definition: &'d TableDefinition,
+        find: impl Fn(&str) -> Option<TableId>,
+        definition_of: impl Fn(TableId) -> Result<&'d TableDefinition, Error>,
+    ) -> Result<Self, Error> {
+        let mut constraints = Self::default();
+        for foreign_key in &definition.foreign_keys {
+            let parent = if foreign_key.parent == definition.name { Some(table) } else { find(&foreign_key.parent) };
+            let parent = parent.ok_or_else(|| {
+                Error::Definition(format!(
+                    "`{}` refers to `{}`, which does not exist",
+                    definition.name, foreign_key.parent
+                ))
+            })?;
+            let parents = if parent == table { definition } else { definition_of(parent)? };
+            let reference = Arc::new(Reference::new((table, definition), foreign_key, (parent, parents))?);
+            if parent == table {
+                constraints.children.push(Arc::clone(&reference));
+            }
+            constraints.parents.push(reference);
+        }
+        Ok(constraints)
+    }
+
+    /// The foreign keys that lead to other tables.
+    pub fn foreign(&self, table: TableId) -> impl Iterator<Item = &Arc<Reference>> {
+        self.parents.iter().filter(move |reference| reference.parent != table)
+    }
+
+    /// Another table refers to this one from now on.
+    pub fn add_child(&mut self, reference: Arc<Reference>) {
+        self.children.push(reference);
+    }
+
+    /// A table that another one refers to is not dropped.
+    ///
+    /// # Errors
+    /// [`Error::Definition`].
+    pub fn check_removal(&self, name: &str, table: TableId, exists: impl Fn(TableId) -> bool) -> Result<(), Error> {
+        let child =
+            self.children.iter().map(|reference| reference.child).find(|&child| child != table && exists(child));
+        child.map_or(Ok(()), |child| Err(Error::Definition(format!("{child} refers to `{name}`"))))
+    }
+
+    /// An index by which children are found is not dropped.
+    ///
+    /// # Errors
+    /// [`Error::Definition`].
+    pub fn check_index_removal(&self, index: IndexId) -> Result<(), Error> {
+        if self.parents.iter().any(|reference| reference.index == index) {
+            return Err(Error::Definition("a foreign key needs this index".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// As [`Transaction::insert_row`], of a row whose parents must exist.
+///
+/// # Errors
+/// [`Error::NoParent`], beside those of the method.
+#[inline]
+pub fn insert_row<T: Transaction + ?Sized, K: EncodedKey>(
+    transaction: &mut T,
+    table: TableId,
+    key: K,
+    row: RowRef<'_>,
+) -> Result<Insertion, Stop> {
+    let savepoint = before(transaction, !transaction.constraints(table)?.parents.is_empty());
+    let outcome = transaction.insert_row(table, key, row);
+    match savepoint {
+        None => outcome,
+        Some(savepoint) => check_new_row(transaction, table, row, outcome, savepoint),
+    }
+}
+
+/// As [`Transaction::put_row`], of a row whose parents must exist.
+///
+/// # Errors
+/// As for [`insert_row`].
+#[inline]
+pub fn put_row<T: Transaction + ?Sized, K: EncodedKey>(
+    transaction: &mut T,
+    table: TableId,
+    key: K,
+    row: RowRef<'_>,
+) -> Result<Insertion, Stop> {
+    let savepoint = before(transaction, !transaction.constraints(table)?.parents.is_empty());
+    let outcome = transaction.put_row(table, key, row);
+    match savepoint {
+        None => outcome,
+        Some(savepoint) => check_new_row(transaction, table, row, outcome, savepoint),
+    }
+}
+
+/// As [`Transaction::update_row`]; where a foreign key changes, the new parent must exist.
+///
+/// # Errors
+/// As for [`insert_row`].
+#[inline]
+pub fn update_row<T: Transaction + ?Sized, K: EncodedKey>(
+    transaction: &mut T,
+    table: TableId,
+    key: K,
+    projection: &Projection,
+    change: impl FnOnce(&mut RowMut<'_>),
+) -> Result<bool, Stop> {
+    let savepoint = before(transaction, !transaction.constraints(table)?.parents.is_empty());
+    let mut changed = ColumnSet::EMPTY;
+    let outcome = transaction.update_row(table, key, projection, |row| {
+        change(row);
+        changed = row.changes().columns();
+    });
+    match savepoint {
+        None => outcome,
+        Some(savepoint) => check_changed_row(transaction, (table, key), changed, outcome, savepoint),
+    }
+}
+
+/// As [`Transaction::delete_row`], of a row to which no other one may refer.
+///
+/// # Errors
+/// [`Error::HasChildren`], beside those of the method.
+#[inline]
+pub fn delete_row<T: Transaction + ?Sized, K: EncodedKey>(
+    transaction: &mut T,
+    table: TableId,
+    key: K,
+) -> Result<bool, Stop> {
+    let savepoint = before(transaction, !transaction.constraints(table)?.children.is_empty());
+    let outcome = transaction.delete_row(table, key);
+    match savepoint {
+        None => outcome,
+        Some(savepoint) => check_deleted_row(transaction, (table, key), outcome, savepoint),
+    }
+}
+
+/// Whether a write of these columns of a table may need a parent.
+pub(crate) fn concerns<T: Transaction + ?Sized>(
+    transaction: &T,
+    table: TableId,
+    columns: ColumnSet,
+) -> Result<bool, Stop> {
+    let parents = &transaction.constraints(table)?.parents;
+    Ok(parents.iter().any(|reference| reference.columns.intersects(columns)))
+}
+
+#[inline]
+fn before<T: Transaction + ?Sized>(transaction: &mut T, is_checked: bool) -> Option<Savepoint> {
+    is_checked.then(|| transaction.savepoint())
+}
+
+#[cold]
+fn check_new_row<T: Transaction + ?Sized>(
+    transaction: &mut T,
+    table: TableId,
+    row: RowRef<'_>,
+    outcome: Result<Insertion, Stop>,
+    savepoint: Savepoint,
+) -> Result<Insertion, Stop> {
+    let insertion = outcome?;
+    if insertion == Insertion::Inserted {
+        let checked = check_parents(transaction, table, ColumnSet::ALL, row);
+        undo_refused(transaction, savepoint, checked)?;
+    }
+    Ok(insertion)
+}
+
+#[cold]
+fn check_changed_row<T: Transaction + ?Sized, K: EncodedKey>(
+    transaction: &mut T,
+    (table, key): (TableId, K),
+    changed: ColumnSet,
+    outcome: Result<bool, Stop>,
+    savepoint: Savepoint,
+) -> Result<bool, Stop> {
+    if !outcome? {
+        return Ok(false);
+    }
+    if concerns(transaction, table, changed)? {
+        let mut row = RowBuffer::new();
+        if let Some(present) = transaction.read_row(table, key, &Projection::ALL)? {
+            row.copy_from(present.as_bytes());
+        }
+        let checked = check_parents(transaction, table, changed, row.as_row());
+        undo_refused(transaction, savepoint, checked)?;
+    }
+    Ok(true)
+}
+
+#[cold]
+fn check_deleted_row<T: Transaction + ?Sized, K: EncodedKey>(
+    transaction: &mut T,
+    (table, key): (TableId, K),
+    outcome: Result<bool, Stop>,
+    savepoint: Savepoint,
+) -> Result<bool, Stop> {
+    if !outcome? {
+        return Ok(false);
+    }
+    let mut bytes = [0; MAX_KEY_BYTES];
+    let length = key.write_to(&mut bytes);
+    let checked = check_children(transaction, table, &bytes[..length]);
+    undo_refused(transaction, savepoint, checked)?;
+    Ok(true)
+}
+
+/// Undoes a write that was refused, so that nothing of it is left for who catches the error.
+fn undo_refused<T: Transaction + ?Sized>(
+    transaction: &mut T,
+    savepoint: Savepoint,
+    checked: Result<(), Stop>,
+) -> Result<(), Stop> {
+    if let Err(stop) = &checked
+        && !stop.is_conflict()
+    {
+        transaction.roll_back_to(savepoint)?;
+    }
+    checked
+}
+
+fn check_parents<T: Transaction + ?Sized>(
+    transaction: &mut T,
+    table: TableId,
+    changed: ColumnSet,
+    row: RowRef<'_>,
+) -> Result<(), Stop> {
+    for number in 0.. {
+        let Some(reference) = transaction.constraints(table)?.parents.get(number) else { break };
+        let mut scratch = KeyScratch::new();
+        let key = if reference.columns.intersects(changed) { reference.parent_key(row, &mut scratch)? } else { None };
+        let (Some(key), parent) = (key, reference.parent) else { continue };
+        transaction.protect_reads(true);
+        let is_there = transaction.read_row(parent, key, &Projection::NONE).map(|row| row.is_some());
+        transaction.protect_reads(false);
+        if !is_there? {
+            return Err(Error::NoParent { table, parent, key: KeyPreview::new(key) }.into());
+        }
+    }
+    Ok(())
+}
+
+fn check_children<T: Transaction + ?Sized>(transaction: &mut T, table: TableId, key: &[u8]) -> Result<(), Stop> {
+    for number in 0.. {
+        let Some(reference) = transaction.constraints(table)?.children.get(number) else { break };
+        let (child, index) = (reference.child, reference.index);
+        let (lower, upper) = reference.children_of(key)?;
+        if transaction.definition(child).is_err() {
+            // It was dropped.
+            continue;
+        }
+        let scan = Scan {
+            index,
+            lower: Bound::Included(&lower),
+            upper: upper.as_ref().map(Vec::as_slice),
+            limit: 1,
+            projection: Projection::NONE,
+            ..Scan::all(child)
+        };
+        let mut has_children = false;
+        transaction.protect_reads(true);
+        let visited = transaction.scan_rows(&scan, &mut |_| {
+            has_children = true;
+            ControlFlow::Break(())
+        });
+        transaction.protect_reads(false);
+        visited?;
+        if has_children {
+            return Err(Error::HasChildren { table, child, key: KeyPreview::new(key) }.into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,275 @@
+//! What protocols see of futures: operands, what is made of them, and the columns that they stand for.
+
+use std::fmt;
+
+use polychron_base::TableId;
+use polychron_schema::{ColumnSpan, ColumnType, RowBuffer, RowMut, RowRef};
+
+use crate::scan::Comparison;
+
+/// The bits of a column's value, extended to 64 by its sign; truth values are 0 and 1, decimals their units.
+pub type Scalar = u64;
+
+/// What a protocol sees of a future.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// A value.
+    Known(Scalar),
+    /// A place in the transaction's arena, which the protocol made.
+    Pending(u32),
+}
+
+/// Computations that keep the type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Arithmetic {
+    Add,
+    Subtract,
+    Multiply,
+    /// Towards zero.
+    Divide,
+    Min,
+    Max,
+}
+
+/// What is made of operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Expression {
+    /// Checked: a result that does not fit in the column type is an error.
+    Arithmetic { operation: Arithmetic, column_type: ColumnType, left: Operand, right: Operand },
+    /// A truth value. `column_type` is that of both sides.
+    Compare { comparison: Comparison, column_type: ColumnType, left: Operand, right: Operand },
+    /// One of two, by a truth value. The other one needs no value.
+    Choose { condition: Operand, then: Operand, otherwise: Operand },
+}
+
+/// A column that a future is read from or written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FutureColumn {
+    /// Where it lies.
+    pub span: ColumnSpan,
+    /// Its type: one that has a [`FutureValue`].
+    pub column_type: ColumnType,
+}
+
+/// Why a future has no value. Ends the procedure as [`Error::Procedure`], from which it can be downcast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FutureError {
+    /// The result of a computation does not fit in its type.
+    Overflow {
+        /// The computation.
+        operation: Arithmetic,
+        /// Its type.
+        column_type: ColumnType,
+        /// The left side's value.
+        left: i128,
+        /// The right side's value.
+        right: i128,
+    },
+    /// A division by zero.
+    DivisionByZero {
+        /// The left side's value.
+        left: i128,
+    },
+    /// The row whose column was read or written does not exist. A procedure that must know reads the row instead.
+    NoRow(TableId),
+    /// The column is NULL.
+    Null(TableId),
+    /// The future belongs to another transaction, or to none that still runs.
+    Foreign,
+}
+
+impl fmt::Display for FutureError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Overflow { operation, column_type, left, right } => {
+                let operation = match operation {
+                    Arithmetic::Add => "+",
+                    Arithmetic::Subtract => "-",
+                    Arithmetic::Multiply => "×",
+                    Arithmetic::Divide => "÷",
+                    Arithmetic::Min => "min",
+                    Arithmetic::Max => "max",
+                };
+                write!(out, "{left} {operation} {right} does not fit in {column_type}")
+            }
+            Self::DivisionByZero { left } => write!(out, "{left} ÷ 0 has no value"),
+            Self::NoRow(table) => write!(out, "a future names a row that does not exist in {table}"),
+            Self::Null(table) => write!(out, "a future names a column that is NULL in {table}"),
+            Self::Foreign => out.write_str("a future of another transaction was used"),
+        }
+    }
+}
+
+impl std::error::Error for FutureError {}
+
+/// The number behind the bits.
+#[inline]
+fn widen(scalar: Scalar, column_type: ColumnType) -> i128 {
+    if column_type == ColumnType::U64 { scalar.into() } else { (scalar as i64).into() }
+}
+
+/// Whether a value of this type can have that number.
+fn fits(number: i128, column_type: ColumnType) -> bool {
+    let bits = 8 * column_type.width();
+    match column_type {
+        ColumnType::Bool => (0..=1).contains(&number),
+        ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64 => (0..1 << bits).contains(&number),
+        _ => (-(1 << (bits - 1))..1 << (bits - 1)).contains(&number),
+    }
+}
+
+impl Expression {
+    /// The value, once those of pending operands are known.
+    ///
+    /// # Errors
+    /// [`FutureError::Overflow`], [`FutureError::DivisionByZero`], or what `pending` answers.
+    pub fn evaluate(self, mut pending: impl FnMut(u32) -> Result<Scalar, FutureError>) -> Result<Scalar, FutureError> {
+        let mut value = |operand| match operand {
+            Operand::Known(scalar) => Ok(scalar),
+            Operand::Pending(place) => pending(place),
+        };
+        match self {
+            Self::Arithmetic { operation, column_type, left, right } => {
+                let (left, right) = (widen(value(left)?, column_type), widen(value(right)?, column_type));
+                let result = match operation {
+                    Arithmetic::Add => Some(left + right),
+                    Arithmetic::Subtract => Some(left - right),
+                    // The product of two 64-bit numbers without sign can need all 128 bits.
+                    Arithmetic::Multiply => left.checked_mul(right),
+                    Arithmetic::Divide if right == 0 => return Err(FutureError::DivisionByZero { left }),
+                    Arithmetic::Divide => Some(left / right),
+                    Arithmetic::Min => Some(left.min(right)),
+                    Arithmetic::Max => Some(left.max(right)),
+                };
+                let result = result.filter(|result| fits(*result, column_type));
+                result.map(|result| result as Scalar).ok_or(FutureError::Overflow {
+                    operation,
+                    column_type,
+                    left,
+                    right,
+                })
+            }
+            Self::Compare { comparison, column_type, left, right } => {
+                let (left, right) = (widen(value(left)?, column_type), widen(value(right)?, column_type));
+                Ok(comparison.holds(&left, &right).into())
+            }
+            Self::Choose { condition, then, otherwise } => {
+                if value(condition)? != 0 {
+                    value(then)
+                } else {
+                    value(otherwise)
+                }
+            }
+        }
+    }
+}
+
+/// Calls `visit` with the operands of an expression, which it may change.
+#[inline]
+pub fn each_operand(expression: &mut Expression, mut visit: impl FnMut(&mut Operand)) {
+    match expression {
+        Expression::Arithmetic { left, right, .. } | Expression::Compare { left, right, .. } => {
+            visit(left);
+            visit(right);
+        }
+        Expression::Choose { condition, then, otherwise } => {
+            visit(condition);
+            visit(then);
+            visit(otherwise);
+        }
+    }
+}
+
+impl FutureColumn {
+    /// The column's value in a row; `None` is NULL.
+    pub fn load(self, row: RowRef<'_>) -> Option<Scalar> {
+        if row.is_null(self.span.slot) {
+            return None;
+        }
+        let bytes = row.fixed(self.span.slot);
+        let mut word = [0; 8];
+        word.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
+        let bits = u64::from_le_bytes(word) << unused;
+        Some(match self.column_type {
+            ColumnType::Bool | ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64 => bits >> unused,
+            _ => ((bits as i64) >> unused) as u64,
+        })
+    }
+
+    /// Makes `value` the column's value.
+    pub fn store(self, row: &mut RowMut<'_>, value: Scalar) {
+        let bytes = row.fixed_mut(self.span);
+        let width = bytes.len().min(8);
+        bytes[..width].copy_from_slice(&value.to_le_bytes()[..width]);
+    }
+
+    /// As [`FutureColumn::store`], in a row of its own.
+    pub fn store_in(self, row: &mut RowBuffer, value: Scalar) {
+        let bytes = row.fixed_mut(self.span.slot);
+        let width = bytes.len().min(8);
+        bytes[..width].copy_from_slice(&value.to_le_bytes()[..width]);
+        row.set_null(self.span.slot, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::futures::FutureValue;
+
+    fn compute(operation: Arithmetic, column_type: ColumnType, values: [i128; 2]) -> Result<i128, FutureError> {
+        let (left, right) = (Operand::Pending(0), Operand::Pending(1));
+        let expression = Expression::Arithmetic { operation, column_type, left, right };
+        let result = expression.evaluate(|place| Ok(values[place as usize] as Scalar))?;
+        Ok(widen(result, column_type))
+    }
+
+    #[test]
+    fn results_that_do_not_fit_are_refused() {
+        use Arithmetic::{Add, Divide, Max, Min, Multiply, Subtract};
+        let most = i128::from(u64::MAX);
+        assert_eq!(compute(Add, ColumnType::U64, [most - 1, 1]), Ok(most));
+        assert!(compute(Add, ColumnType::U64, [most, 1]).is_err());
+        assert!(compute(Multiply, ColumnType::U64, [most, most]).is_err());
+        assert_eq!(compute(Multiply, ColumnType::I64, [-3, 5]), Ok(-15));
+        assert!(compute(Subtract, ColumnType::U8, [1, 2]).is_err());
+        assert_eq!(compute(Subtract, ColumnType::I8, [-100, 28]), Ok(-128));
+        let overflow = compute(Subtract, ColumnType::I8, [-100, 29]).unwrap_err();
+        assert_eq!(overflow.to_string(), "-100 - 29 does not fit in i8");
+        assert!(compute(Add, ColumnType::Decimal { scale: 2 }, [i64::MAX.into(), 1]).is_err());
+        assert_eq!(compute(Divide, ColumnType::I64, [-7, 2]), Ok(-3));
+        assert!(compute(Divide, ColumnType::I64, [i64::MIN.into(), -1]).is_err());
+        assert_eq!(compute(Divide, ColumnType::U64, [7, 0]), Err(FutureError::DivisionByZero { left: 7 }));
+        assert_eq!(compute(Min, ColumnType::I32, [-1, 1]), Ok(-1));
+        assert_eq!(compute(Max, ColumnType::Bool, [0, 1]), Ok(1));
+    }
+
+    #[test]
+    fn an_arena_is_resolved_in_the_order_of_its_making() {
+        // choose(counter >= 10, counter - 10, counter + 91), as a lazy protocol would keep it.
+        let (counter, column_type) = (Operand::Pending(0), ColumnType::I64);
+        let known = |value: i64| Operand::Known(value.to_scalar());
+        let (comparison, right) = (Comparison::AtLeast, known(10));
+        let arena = [
+            Expression::Compare { comparison, column_type, left: counter, right },
+            Expression::Arithmetic { operation: Arithmetic::Subtract, column_type, left: counter, right },
+            Expression::Arithmetic { operation: Arithmetic::Add, column_type, left: counter, right: known(91) },
+            Expression::Choose {
+                condition: Operand::Pending(1),
+                then: Operand::Pending(2),
+                otherwise: Operand::Pending(3),
+            },
+        ];
+        for (counter, expected) in [(12, 2), (9, 100)] {
+            let mut values = vec![counter];
+            for expression in arena {
+                values.push(expression.evaluate(|place| Ok(values[place as usize])).unwrap());
+            }
+            assert_eq!(values.last(), Some(&expected));
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! What procedures do with futures.
+
+use std::marker::PhantomData;
+
+use polychron_base::{Error, Stop};
+use polychron_schema::{Column, ColumnSet, Key, KeyRef, KeyScratch, Row, RowRef};
+
+use super::expression::{FutureColumn, Operand};
+use super::future::{Future, FutureValue, State, hand_over};
+use super::keys::{FutureKey, OpenKey};
+use super::{close_key, insert_now, settle_references, write_now};
+use crate::typed::with_encoded;
+use crate::{Table, Transaction, foreign_keys};
+
+/// What procedures do with futures. Every [`Transaction`] has it.
+///
+/// ```
+/// # use polychron_base::Stop;
+/// use polychron_engine::{Futures, Table, Transaction};
+/// # use polychron_schema::Row;
+/// #[derive(Row)]
+/// struct Item { #[key] id: u64, stock: i64 }
+///
+/// fn take<T: Transaction>(transaction: &mut T, items: &Table<Item>, id: u64, quantity: i64) -> Result<bool, Stop> {
+///     let stock = transaction.future(items, id, Item::STOCK)?;
+///     if transaction.is_true(stock.at_least(quantity))? {
+///         transaction.set_future(items, id, Item::STOCK, stock - quantity)?;
+///         return Ok(true);
+///     }
+///     Ok(false)
+/// }
+/// ```
+///
+/// Several columns at once, a row whose number is not known yet, and a write to one under such a number:
+///
+/// ```
+/// # use polychron_base::Stop;
+/// use polychron_engine::{Becomes, Futures, Table, Transaction};
+/// # use polychron_schema::Row;
+/// # #[derive(Row)] struct Counter { #[key] id: u16, next: u32, taken: u64 }
+/// # #[derive(Row)] struct Order { #[key] shop: u16, #[key] number: u32, weight: u64 }
+/// # fn order<T: Transaction>(transaction: &mut T, counters: &Table<Counter>, orders: &Table<Order>) -> Result<(), Stop> {
+/// let (number, taken) = transaction.future(counters, 1, (Counter::NEXT, Counter::TAKEN))?;
+/// transaction.set_futures(counters, 1, [Counter::NEXT.becomes(number + 1), Counter::TAKEN.becomes(taken + 5)])?;
+/// let order = Order { shop: 1, number: 0, weight: 5 };
+/// transaction.insert_future(orders, &order, [Order::NUMBER.becomes(number)])?;
+/// transaction.set_futures_at(orders, (1, number - 1), [Order::WEIGHT.becomes(taken)])?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Columns and values must fit together, and only a truth value is a condition:
+///
+/// ```compile_fail
+/// # use polychron_base::Stop;
+/// # use polychron_engine::{Future, Futures, Transaction};
+/// fn ask<T: Transaction>(transaction: &mut T, stock: Future<i64>) -> Result<bool, Stop> {
+///     transaction.is_true(stock)
+/// }
+/// ```
+/// ```compile_fail
+/// # use polychron_base::Stop;
+/// # use polychron_engine::{Futures, Table, Transaction};
+/// # #[derive(polychron_schema::Row)] struct Item { #[key] id: u64, stock: i64, open: bool }
+/// fn set<T: Transaction>(transaction: &mut T, items: &Table<Item>) -> Result<(), Stop> {
+///     let open = transaction.future(items, 1, Item::OPEN)?;
+///     transaction.set_future(items, 1, Item::STOCK, open)
+/// }
+/// ```
+/// ```compile_fail
+/// # use polychron_base::Stop;
+/// # use polychron_engine::{Becomes, Futures, Table, Transaction};
+/// # #[derive(polychron_schema::Row)] struct Item { #[key] id: u64, stock: i64 }
+/// # #[derive(polychron_schema::Row)] struct Order { #[key] id: u64, number: i64 }
+/// fn set<T: Transaction>(transaction: &mut T, items: &Table<Item>) -> Result<(), Stop> {
+///     transaction.set_futures(items, 1, [Order::NUMBER.becomes(1)])
+/// }
+/// ```
+pub trait Futures: Transaction {
+    /// The value of a column, or of several in a tuple. Where there is no such row, the procedure ends with
+    /// [`FutureError::NoRow`](super::FutureError::NoRow), now or at the commit.
+    #[inline]
+    fn future<R: Row, C: FutureColumns<R>>(
+        &mut self,
+        table: &Table<R>,
+        key: KeyRef<'_, R>,
+        columns: C,
+    ) -> Result<C::Futures, Stop> {
+        key.check().map_err(Error::from)?;
+        columns.read(|columns, states| {
+            let mut scratch = KeyScratch::new();
+            read(
+                self,
+                |transaction, futures| transaction.read_futures(table.id(), key.encode(&mut scratch), columns, futures),
+                states,
+            )
+        })
+    }
+
+    /// As [`Futures::future`], of a row whose key has futures in it; they are resolved at once (§3.2).
+    fn future_at<'k, R: Row + 'k, C: FutureColumns<R>>(
+        &mut self,
+        table: &Table<R>,
+        key: impl FutureKey<KeyRef<'k, R>>,
+        columns: C,
+    ) -> Result<C::Futures, Stop> {
+        let mut open = OpenKey::new();
+        key.encode_open(self, &mut open)?;
+        let mut bytes = Vec::new();
+        let key = super::close_key(self, &open, &mut bytes)?;
+        columns.read(|columns, states| {
+            read(self, |transaction, futures| transaction.read_futures(table.id(), key, columns, futures), states)
+        })
+    }
+
+    /// Makes a future the value of a column of a row that exists.
+    #[inline]
+    fn set_future<R: Row, T: FutureValue>(
+        &mut self,
+        table: &Table<R>,
+        key: KeyRef<'_, R>,
+        column: Column<R, T>,
+        value: impl Into<Future<T>>,
+    ) -> Result<(), Stop> {
+        self.set_futures(table, key, [column.becomes(value)])
+    }
+
+    /// Makes futures the values of columns of a row that exists.
+    #[inline]
+    fn set_futures<R: Row, const N: usize>(
+        &mut self,
+        table: &Table<R>,
+        key: KeyRef<'_, R>,
+        columns: [Assignment<R>; N],
+    ) -> Result<(), Stop> {
+        key.check().map_err(Error::from)?;
+        let mut columns = assigned(self, columns)?;
+        let mut scratch = KeyScratch::new();
+        if settle_references(self, table.id(), &mut columns)? {
+            return write_now(self, table.id(), key.encode(&mut scratch), &columns);
+        }
+        self.write_futures(table.id(), key.encode(&mut scratch), &columns)
+    }
+
+    /// As [`Futures::set_futures`], of a row whose key has futures in it; they stay open.
+    fn set_futures_at<'k, R: Row + 'k, const N: usize>(
+        &mut self,
+        table: &Table<R>,
+        key: impl FutureKey<KeyRef<'k, R>>,
+        columns: [Assignment<R>; N],
+    ) -> Result<(), Stop> {
+        let mut open = OpenKey::new();
+        key.encode_open(self, &mut open)?;
+        let mut columns = assigned(self, columns)?;
+        if settle_references(self, table.id(), &mut columns)? {
+            let mut bytes = Vec::new();
+            let key = close_key(self, &open, &mut bytes)?;
+            return write_now(self, table.id(), key, &columns);
+        }
+        self.write_futures_at(table.id(), &open, &columns)
+    }
+
+    /// Inserts a row, of which some columns are futures, those of the key too.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`] when one of its keys is taken, now or at the commit.
+    fn insert_future<R: Row, const N: usize>(
+        &mut self,
+        table: &Table<R>,
+        row: &R,
+        columns: [Assignment<R>; N],
+    ) -> Result<(), Stop> {
+        row.key_ref().check().map_err(Error::from)?;
+        let columns = assigned(self, columns)?;
+        let mut key = OpenKey::new();
+        key.set_row(self.definition(table.id())?, row, &columns)?;
+        // Any of its columns may refer to a parent, those too that are known.
+        let refers = foreign_keys::concerns(self, table.id(), ColumnSet::ALL)?;
+        with_encoded(row, |bytes: RowRef<'_>| match refers {
+            true => insert_now(self, table.id(), &key, bytes, &columns),
+            false => self.insert_futures(table.id(), &key, bytes, &columns),
+        })
+    }
+
+    /// Whether a condition is true: it stays so until the commit, or the transaction conflicts.
+    #[inline]
+    fn is_true(&mut self, condition: Future<bool>) -> Result<bool, Stop> {
+        let condition = hand_over(self, condition.state)?;
+        self.test_future(condition)
+    }
+
+    /// As [`Futures::is_true`], where the answer is known beforehand most of the time: a protocol that looks at conditions at the
+    /// commit anyway takes the assumed answer, and asks properly at the next attempt if it was wrong (LSD+, §3.3.2).
+    fn is_true_assuming(&mut self, condition: Future<bool>, assumed: bool) -> Result<bool, Stop> {
+        let condition = hand_over(self, condition.state)?;
+        self.test_future_assuming(condition, assumed)
+    }
+
+    /// The value: from now on the transaction depends on it.
+    #[inline]
+    fn resolve<T: FutureValue>(&mut self, future: Future<T>) -> Result<T, Stop> {
+        let future = hand_over(self, future.state)?;
+        self.resolve_future(future).map(T::from_scalar)
+    }
+}
+
+impl<T: Transaction + ?Sized> Futures for T {}
+
+/// What a column of a row becomes.
+#[derive(Debug)]
+pub struct Assignment<R> {
+    column: FutureColumn,
+    state: State,
+    row: PhantomData<fn() -> R>,
+}
+
+/// Columns become what is said of them: `Item::STOCK.becomes(stock - 1)`.
+pub trait Becomes<R, T> {
+    /// The column with its value.
+    fn becomes(self, value: impl Into<Future<T>>) -> Assignment<R>;
+}
+
+impl<R, T: FutureValue> Becomes<R, T> for Column<R, T> {
+    #[inline]
+    fn becomes(self, value: impl Into<Future<T>>) -> Assignment<R> {
+        Assignment { column: place_of(self), state: value.into().state, row: PhantomData }
+    }
+}
+
+/// A column that can be read as a future, or a tuple of such columns.
+pub trait FutureColumns<R> {
+    /// Its future, or theirs.
+    type Futures;
+
+    /// Reads them by `read`, which is shown where they lie, and puts the futures into their places.
+    #[doc(hidden)]
+    fn read(self, read: impl FnOnce(&[FutureColumn], &mut [Given]) -> Result<(), Stop>) -> Result<Self::Futures, Stop>;
+}
+
+/// A future of a column, whatever its type.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Given(State);
+
+impl<R, T: FutureValue> FutureColumns<R> for Column<R, T> {
+    type Futures = Future<T>;
+
+    #[inline]
+    fn read(self, read: impl FnOnce(&[FutureColumn], &mut [Given]) -> Result<(), Stop>) -> Result<Future<T>, Stop> {
+        let mut futures = [Given(State::Plain(0))];
+        read(&[place_of(self)], &mut futures)?;
+        Ok(Future::new(futures[0].0))
+    }
+}
+
+macro_rules! tuple_of_columns {
+    ($($type:ident $position:tt)*) => {
+        impl<R, $($type: FutureValue),*> FutureColumns<R> for ($(Column<R, $type>,)*) {
+            type Futures = ($(Future<$type>,)*);
+
+            #[inline]
+            fn read(
+                self,
+                read: impl FnOnce(&[FutureColumn], &mut [Given]) -> Result<(), Stop>,
+            ) -> Result<Self::Futures, Stop> {
+                let columns = [$(place_of(self.$position)),*];
+                let mut futures = [Given(State::Plain(0)); [$($position),*].len()];
+                read(&columns, &mut futures)?;
+                Ok(($(Future::<$type>::new(futures[$position].0),)*))
+            }
+        }
+    };
+}
+
+tuple_of_columns!(A 0);
+tuple_of_columns!(A 0 B 1);
+tuple_of_columns!(A 0 B 1 C 2);
+tuple_of_columns!(A 0 B 1 C 2 D 3);
+tuple_of_columns!(A 0 B 1 C 2 D 3 E 4);
+tuple_of_columns!(A 0 B 1 C 2 D 3 E 4 F 5);
+
+/// The most columns that are read at once.
+const MOST: usize = 6;
+
+fn place_of<R, T: FutureValue>(column: Column<R, T>) -> FutureColumn {
+    FutureColumn { span: column.span(), column_type: T::TYPE }
+}
+
+/// Has the transaction read columns, and makes futures of what it answers.
+#[inline]
+fn read<T: Transaction + ?Sized>(
+    transaction: &mut T,
+    ask: impl FnOnce(&mut T, &mut [Operand]) -> Result<(), Stop>,
+    futures: &mut [Given],
+) -> Result<(), Stop> {
+    let mut operands = [Operand::Known(0); MOST];
+    ask(transaction, &mut operands[..futures.len()])?;
+    let scope = transaction.future_scope();
+    for (future, operand) in futures.iter_mut().zip(operands) {
+        future.0 = State::given(scope, operand);
+    }
+    Ok(())
+}
+
+/// Hands over what columns become.
+#[inline]
+fn assigned<T: Transaction + ?Sized, R, const N: usize>(
+    transaction: &mut T,
+    columns: [Assignment<R>; N],
+) -> Result<[(FutureColumn, Operand); N], Stop> {
+    let mut assigned = columns.each_ref().map(|assignment| (assignment.column, Operand::Known(0)));
+    for (assignment, (_, operand)) in columns.iter().zip(&mut assigned) {
+        *operand = hand_over(transaction, assignment.state)?;
+    }
+    Ok(assigned)
+}

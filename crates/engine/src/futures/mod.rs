@@ -1,0 +1,131 @@
+//! Futures: values of a transaction that need not be known before its commit (lazy state determination, §3.2).
+//!
+//! A procedure reads a column as a [`Future`], computes with it, asks whether a condition over futures is true, and writes
+//! futures back, all without learning a value. A protocol that can leave them open keeps the expressions in an arena and
+//! resolves them when it commits, so that two transactions that only add to one counter need not conflict. Every other
+//! protocol resolves at once, which the paper calls equivalent: the same procedure runs everywhere.
+//!
+//! Procedures use the typed face, [`Futures`], and operators on [`Future`]. Protocols see [`Operand`]s and [`Expression`]s, and a lazy
+//! one overrides the methods of [`Transaction`] that take them. An [`Expression`] refers to operands that were made before it, so an
+//! arena in the order of their making is resolved in one pass with [`Expression::evaluate`].
+//!
+//! Operators have no transaction at hand. What they make of open futures lies with the transaction's other nodes on its [`Workbench`],
+//! which is the thread's. What is known is computed at once.
+
+mod expression;
+mod face;
+mod future;
+mod keys;
+mod resolved;
+mod workbench;
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{Error, Stop, TableId};
+use polychron_schema::{ColumnSet, RowBuffer, RowRef};
+
+use crate::{Insertion, Transaction, foreign_keys};
+
+pub use expression::{Arithmetic, Expression, FutureColumn, FutureError, Operand, Scalar, each_operand};
+pub use face::{Assignment, Becomes, FutureColumns, Futures};
+pub use future::{Future, FutureValue, Integer, Number, Signed, Then};
+pub use keys::{FutureKey, FutureKeyColumn, KeyPart, OpenKey};
+pub use resolved::{Outcome, Resolved};
+pub use workbench::{Attempt, Scope, Workbench};
+
+/// Columns with what they will be.
+pub type Assigned = [(FutureColumn, Operand)];
+
+/// The hull of some columns.
+pub fn hull(columns: impl IntoIterator<Item = FutureColumn>) -> polychron_schema::Projection {
+    columns.into_iter().fold(polychron_schema::Projection::NONE, |hull, column| hull.with(column.span))
+}
+
+/// Resolves what a foreign key rests on: whether there is a parent can be told only of a value that is known. Whether it is any of these
+/// columns.
+pub(crate) fn settle_references<T: Transaction + ?Sized>(
+    transaction: &mut T,
+    table: TableId,
+    columns: &mut Assigned,
+) -> Result<bool, Stop> {
+    let set = columns.iter().fold(ColumnSet::EMPTY, |set, (column, _)| set.with(column.span.index));
+    if !foreign_keys::concerns(transaction, table, set)? {
+        return Ok(false);
+    }
+    for (_, value) in columns {
+        *value = Operand::Known(transaction.resolve_future(*value)?);
+    }
+    Ok(true)
+}
+
+/// The eager [`Transaction::read_futures`].
+pub(crate) fn read_now<T: Transaction + ?Sized, K: EncodedKey>(
+    transaction: &mut T,
+    table: TableId,
+    key: K,
+    columns: &[FutureColumn],
+    futures: &mut [Operand],
+) -> Result<(), Stop> {
+    let row = transaction.read_row(table, key, &hull(columns.iter().copied()))?.ok_or(FutureError::NoRow(table))?;
+    for (column, future) in columns.iter().zip(futures) {
+        *future = Operand::Known(column.load(row).ok_or(FutureError::Null(table))?);
+    }
+    Ok(())
+}
+
+/// The eager [`Transaction::write_futures`].
+pub(crate) fn write_now<T: Transaction + ?Sized, K: EncodedKey>(
+    transaction: &mut T,
+    table: TableId,
+    key: K,
+    columns: &Assigned,
+) -> Result<(), Stop> {
+    for (_, value) in columns {
+        transaction.resolve_future(*value)?;
+    }
+    let mut outcome = Ok(());
+    let projection = hull(columns.iter().map(|(column, _)| *column));
+    let found = foreign_keys::update_row(transaction, table, key, &projection, |row| {
+        for (column, value) in columns {
+            match value {
+                Operand::Known(value) => column.store(row, *value),
+                Operand::Pending(_) => outcome = Err(FutureError::Foreign),
+            }
+        }
+    })?;
+    outcome?;
+    if found { Ok(()) } else { Err(FutureError::NoRow(table).into()) }
+}
+
+/// The key's bytes, once its parts are resolved.
+pub(crate) fn close_key<'k, T: Transaction + ?Sized>(
+    transaction: &mut T,
+    key: &OpenKey,
+    bytes: &'k mut Vec<u8>,
+) -> Result<&'k [u8], Stop> {
+    bytes.clear();
+    bytes.extend_from_slice(key.bytes()?);
+    for part in key.parts() {
+        part.put(bytes, transaction.resolve_future(part.value)?);
+    }
+    Ok(bytes)
+}
+
+/// The eager [`Transaction::insert_futures`].
+pub(crate) fn insert_now<T: Transaction + ?Sized>(
+    transaction: &mut T,
+    table: TableId,
+    key: &OpenKey,
+    row: RowRef<'_>,
+    columns: &Assigned,
+) -> Result<(), Stop> {
+    let (mut bytes, mut filled) = (Vec::new(), RowBuffer::new());
+    let key = close_key(transaction, key, &mut bytes)?;
+    filled.copy_from(row.as_bytes());
+    for (column, value) in columns {
+        column.store_in(&mut filled, transaction.resolve_future(*value)?);
+    }
+    match foreign_keys::insert_row(transaction, table, key, filled.as_row())? {
+        Insertion::Inserted => Ok(()),
+        Insertion::Duplicate(index) => Err(Error::Duplicate { table, index }.into()),
+    }
+}

@@ -1,0 +1,68 @@
+//! What futures have come to, after the commit.
+
+use super::expression::FutureError;
+use super::future::{Future, FutureValue};
+
+/// The values of a transaction's futures, once it has committed (the paper's commit gives them back, §3.2). Nothing is read to learn
+/// them: they are what the commit went by. They are there until the thread begins another transaction that leaves futures open.
+#[derive(Debug)]
+pub struct Resolved(());
+
+impl Resolved {
+    /// Right after the commit.
+    pub(crate) fn now() -> Self {
+        Self(())
+    }
+
+    /// The value.
+    ///
+    /// # Errors
+    /// [`FutureError`] where it has none, or belongs to another transaction.
+    pub fn get<T: FutureValue>(&self, future: Future<T>) -> Result<T, FutureError> {
+        future.state.resolved().map(T::from_scalar)
+    }
+}
+
+/// An answer with futures in it, which become values when the transaction has committed: a future, or a tuple of such answers.
+pub trait Outcome {
+    /// What it becomes.
+    type Values;
+
+    /// Gives the values.
+    ///
+    /// # Errors
+    /// As [`Resolved::get`].
+    fn resolve(self, resolved: &Resolved) -> Result<Self::Values, FutureError>;
+}
+
+impl<T: FutureValue> Outcome for Future<T> {
+    type Values = T;
+
+    fn resolve(self, resolved: &Resolved) -> Result<T, FutureError> {
+        resolved.get(self)
+    }
+}
+
+impl<O: Outcome> Outcome for Option<O> {
+    type Values = Option<O::Values>;
+
+    fn resolve(self, resolved: &Resolved) -> Result<Self::Values, FutureError> {
+        self.map(|outcome| outcome.resolve(resolved)).transpose()
+    }
+}
+
+macro_rules! tuple_of_outcomes {
+    ($($type:ident $position:tt)*) => {
+        impl<$($type: Outcome),*> Outcome for ($($type,)*) {
+            type Values = ($($type::Values,)*);
+
+            fn resolve(self, resolved: &Resolved) -> Result<Self::Values, FutureError> {
+                Ok(($(self.$position.resolve(resolved)?,)*))
+            }
+        }
+    };
+}
+
+tuple_of_outcomes!(A 0 B 1);
+tuple_of_outcomes!(A 0 B 1 C 2);
+tuple_of_outcomes!(A 0 B 1 C 2 D 3);

@@ -1,0 +1,54 @@
+//! HyPer's MVCC: Figures 7 and 8, scans (`scans.rs`); Figures 10 and 11 and what sections 4.2 to 4.4 say in their text (`transactions.rs`).
+
+mod scans;
+mod transactions;
+
+use crate::{Kind, Paper, Plan};
+
+pub(crate) const PAPER: Paper = Paper {
+    name: "hyper",
+    citation: "Thomas Neumann, Tobias Mühlbauer, Alfons Kemper: Fast Serializable Multi-Version Concurrency Control for Main-Memory \
+               Database Systems. SIGMOD 2015.",
+    scope: "The paper measures inside HyPer, whose queries are compiled, on 20 cores and tables of 100 M records. Here a scan is a loop \
+            over column batches, and there are as many threads as cores.",
+    records: 10_000_000,
+    plans: PLANS,
+};
+
+/// A figure drawn with lines.
+const fn lines(
+    id: &'static str,
+    title: &'static str,
+    x_name: &'static str,
+    claim: &'static str,
+    draw: fn(&crate::measure::Bench<'_>, &mut crate::Figure) -> Result<(), crate::Ended>,
+) -> Plan {
+    Plan { id, title, claim, kind: Kind::Lines, x_name, draw }
+}
+
+/// A figure drawn with bars.
+const fn bars(
+    id: &'static str,
+    title: &'static str,
+    claim: &'static str,
+    draw: fn(&crate::measure::Bench<'_>, &mut crate::Figure) -> Result<(), crate::Ended>,
+) -> Plan {
+    Plan { id, title, claim, kind: Kind::Bars, x_name: "", draw }
+}
+
+const DIRTY: &str = "dirty records, %";
+const SHARE: &str = "share, %";
+
+const PLANS: &[Plan] = &[
+    lines("7", "Scans of a column with versions", DIRTY, scans::VERSIONS, scans::versions),
+    lines("8", "Scans with and without VersionedPositions", DIRTY, scans::SYNOPSES, scans::synopses),
+    bars("rates", "Insertions, updates, deletions (§4.2)", transactions::RATES, transactions::rates),
+    bars("10a", "TPC-C on one thread", transactions::SYSTEMS, transactions::systems),
+    lines("10b", "Top-customer among interleaved TPC-C", SHARE, transactions::TOP_CUSTOMER, transactions::top_customer),
+    lines("10c", "Aborts of interleaved TPC-C", "warehouses", transactions::ABORTS, transactions::aborts),
+    lines("11a", "TPC-C on several threads", "threads", transactions::SCALING, transactions::scaling),
+    lines("11b", "TPC-C across partitions", SHARE, transactions::CROSSING, transactions::crossing),
+    lines("11c", "TPC-C with read-only transactions", SHARE, transactions::READ_ONLY, transactions::read_only),
+    lines("tatp", "TATP (§4.3)", "threads", transactions::TATP, transactions::tatp),
+    bars("logging", "The cost of predicate logs (§4.4)", transactions::LOGGING, transactions::logging),
+];

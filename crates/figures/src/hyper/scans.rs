@@ -1,0 +1,147 @@
+//! Figures 7 and 8: the sum of a column, of which some records have versions.
+
+use polychron_workloads::run::{IndexChoice, Report};
+use polychron_workloads::scan::{Ask, Moment, PLAIN_ROWS_A_SECOND, ROWS_A_SECOND, ScanOptions};
+
+use crate::measure::Bench;
+use crate::runner::Work;
+use crate::{Ended, Figure};
+
+pub(super) const VERSIONS: &str = "With collection switched off, scans go on at the speed of the single-version system for realistic numbers of dirty \
+     records (up to 0.01 %), and slow down only where many records have many versions; scans of the newest state only need to see that it is that.";
+pub(super) const SYNOPSES: &str = "VersionedPositions for each 1024 records make scans more than 5.5 times as fast as none; fewer or more records for each \
+     are slower.";
+
+/// What the vertical axes show.
+const RATE: &str = "records a second";
+/// Names of series.
+const PLAIN: &str = "plain slice";
+const SERIAL: &str = "serial (single-version)";
+const NEWEST: &str = "newest";
+const OLDEST_4: &str = "oldest, 4 versions";
+const OLDEST_16: &str = "oldest, 16 versions";
+const NONE: &str = "no synopses";
+const OF_1024: &str = "synopses of 1024";
+const OF_16: &str = "synopses of 16";
+const OF_65536: &str = "synopses of 65536";
+
+const FEW_CORES: &str = "Other programs share the caches and the memory's bandwidth.";
+const SMALL: &str = "A table that fits into a cache is read faster than the work between two stretches is done.";
+const CHEAP: &str =
+    "What a look at a single record costs beside the reading of memory differs from machine to machine.";
+
+/// Rows of these tables for each of the others': a scan of the others takes microseconds.
+const SCALE: u64 = 5;
+
+/// A line.
+#[derive(Clone, Copy, Debug)]
+struct Contender {
+    protocol: &'static str,
+    /// Options of the protocol.
+    options: &'static [&'static str],
+    /// How often each dirty record was changed; 0: there are none.
+    versions: u64,
+    moment: Moment,
+    /// The figure of the workload that is drawn.
+    figure: &'static str,
+}
+
+const fn over_columns(options: &'static [&'static str], versions: u64, moment: Moment) -> Contender {
+    Contender { protocol: "hyper", options, versions, moment, figure: ROWS_A_SECOND }
+}
+
+const COLUMNS: &[&str] = &["backend=columns"];
+
+impl Contender {
+    /// Runs it on a table of which so many percent of the records are dirty.
+    fn run(&self, bench: &Bench<'_>, percent: f64) -> Result<f64, Ended> {
+        let records = bench.settings.records * SCALE;
+        let dirty = ((records as f64 * percent / 100.0) as u64).max(1);
+        let options = ScanOptions {
+            records,
+            ask: Ask::Sum,
+            dirty: if self.versions == 0 { 0 } else { dirty },
+            versions: self.versions.max(1),
+            moment: self.moment,
+            plain: true,
+            index: IndexChoice::Ordered,
+            ..ScanOptions::default()
+        };
+        let protocol_options: Vec<_> = self.options.iter().map(|&option| option.to_owned()).collect();
+        let report: Report = bench.run_listed(self.protocol, &protocol_options, &Work::Scan(options), 1, (1, 0))?;
+        Ok(report.figures.get(self.figure).copied().unwrap_or_default() as f64)
+    }
+}
+
+const SINGLE_VERSION: [(&str, Contender); 2] = [
+    (PLAIN, Contender { figure: PLAIN_ROWS_A_SECOND, ..over_columns(COLUMNS, 0, Moment::Newest) }),
+    (SERIAL, Contender { protocol: "serial", ..over_columns(&[], 0, Moment::Newest) }),
+];
+
+/// Percentages of dirty records. With `--quick` there are few records.
+fn places(bench: &Bench<'_>) -> Vec<(String, f64)> {
+    let percents: &[f64] = if bench.settings.quick { &[0.001, 0.01, 0.1] } else { &[0.0001, 0.001, 0.01, 0.1] };
+    percents.iter().map(|percent| (percent.to_string(), *percent)).collect()
+}
+
+/// The place of 0.01 %.
+fn realistic(figure: &Figure) -> usize {
+    figure.last().saturating_sub(1)
+}
+
+/// Measures the lines whose protocols there are.
+fn sweep(bench: &Bench<'_>, figure: &mut Figure, contenders: &[(&'static str, Contender)]) -> Result<(), Ended> {
+    let options = |contender: &Contender| contender.options.iter().map(|&option| option.to_owned()).collect::<Vec<_>>();
+    let is_there = |contender: &Contender| bench.runner.accepts(contender.protocol, &options(contender)).is_ok();
+    let (found, missing): (Vec<_>, Vec<_>) = contenders.iter().copied().partition(|(_, contender)| is_there(contender));
+    figure.note = format!(
+        "{} records. The plain slice, and the single-version store, have no dirty records. An open transaction that may write keeps all versions; each \
+         change is followed by eight scans.",
+        bench.settings.records * SCALE
+    );
+    for (series, _) in missing {
+        figure.note = format!("{} Left out, since this build does not have it: {series}.", figure.note);
+    }
+    bench.sweep(figure, [RATE], &places(bench), &found, |contender, percent| Ok([contender.run(bench, *percent)?]))
+}
+
+/// Figure 7.
+pub(super) fn versions(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
+    let lines = [
+        (NEWEST, over_columns(COLUMNS, 4, Moment::Newest)),
+        (OLDEST_4, over_columns(COLUMNS, 4, Moment::Oldest)),
+        (OLDEST_16, over_columns(COLUMNS, 16, Moment::Oldest)),
+    ];
+    let measured = sweep(bench, figure, &[&SINGLE_VERSION[..], &lines].concat());
+    let place = realistic(figure);
+    let values = [figure.point_of(NEWEST, place), figure.point_of(PLAIN, place)];
+    figure.expect_alike("the newest state, 0.01 % dirty, as fast as a plain slice", values, SMALL);
+    let values = [figure.point_of(OLDEST_4, place), figure.point_of(NEWEST, place)];
+    figure.expect_alike("the oldest state, 4 versions, 0.01 % dirty, as fast as the newest", values, FEW_CORES);
+    let values = [figure.point_of(OLDEST_16, 0), figure.point_of(OLDEST_16, figure.last())];
+    figure.expect_higher("0.1 % dirty with 16 versions is slower than few", values, FEW_CORES);
+    measured
+}
+
+/// Figure 8.
+pub(super) fn synopses(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
+    let of = |options| over_columns(options, 4, Moment::Oldest);
+    let lines = [
+        SINGLE_VERSION[0],
+        (NONE, of(&["backend=columns", "synopsis=none", "images=records"])),
+        (OF_1024, of(COLUMNS)),
+        (OF_16, of(&["backend=columns", "synopsis=16"])),
+        (OF_65536, of(&["backend=columns", "synopsis=65536"])),
+    ];
+    let measured = sweep(bench, figure, &lines);
+    let place = realistic(figure);
+    for (claim, other) in [
+        ("synopses are faster than none, 0.01 % dirty", NONE),
+        ("1024 records are better than 16", OF_16),
+        ("1024 records are better than 65536", OF_65536),
+    ] {
+        let values = [figure.point_of(OF_1024, place), figure.point_of(other, place)];
+        figure.expect_higher(claim, values, CHEAP);
+    }
+    measured
+}

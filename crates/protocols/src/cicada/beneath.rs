@@ -1,0 +1,65 @@
+//! Beneath a layer that leaves futures open: what is settled at the commit is read and written at a timestamp that is drawn then, so
+//! that increments of one counter meet in the moments between their reads and their validation only. Conditions are looked at without
+//! protection.
+
+use polychron_base::{IndexId, Reason, Stop, TableId};
+use polychron_engine::lazy::{Beneath, Condition, Inner, Names, Values, look_unprotected};
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::Place;
+
+use super::protocol::Cicada;
+use super::transaction::CicadaTransaction;
+
+impl<R: Redo + Default> Beneath for Cicada<R> {
+    const HOLDS_CONDITIONS: bool = false;
+    const LATE: Names = Names {
+        name: "lazy-cicada",
+        summary: "cicada, futures open until the commit: for hot rows that are added to, far from the clients",
+    };
+    const AT_ONCE: Names = Names { name: "eager-cicada", summary: "lazy-cicada with futures resolved at once" };
+
+    fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, scratch: &mut Values) -> Result<bool, Stop> {
+        look_unprotected(transaction, condition, scratch)
+    }
+
+    fn settling(transaction: &mut Inner<'_, Self>) -> Result<(), Stop> {
+        transaction.begin_again()
+    }
+
+    fn claim(_: &mut Inner<'_, Self>, _: TableId, _: &[u8], _: bool) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Stop {
+        transaction.end_in_conflict(reason, table)
+    }
+}
+
+impl<R: Redo> CicadaTransaction<'_, R> {
+    /// Draws another timestamp, if the transaction has neither read nor written anything: then it may as well begin now. What it had
+    /// read would not be kept for it any more. Who knows an old catalog keeps the old timestamp, which whoever makes the entries of a
+    /// new index has seen.
+    fn begin_again(&mut self) -> Result<(), Stop> {
+        self.step()?;
+        let sets = &self.state.sets;
+        let untouched = sets.reads.is_empty()
+            && sets.nodes.is_empty()
+            && sets.absences.is_empty()
+            && sets.writes.is_empty()
+            && sets.fresh.is_empty();
+        if !untouched || !self.state.tables.is_present(&self.shared.catalog) {
+            return Ok(());
+        }
+        self.shared.clocks.advance(&mut self.state.clock, self.state.worker);
+        match self.shared.clocks.begin(self.state.worker, &mut self.state.clock) {
+            Some(timestamp) => self.timestamp = timestamp,
+            None => return Err(self.end_in_conflict(Reason::Inconsistent, TableId::default())),
+        }
+        Ok(())
+    }
+
+    /// The transaction conflicts, for a reason that this protocol does not know.
+    fn end_in_conflict(&mut self, reason: Reason, table: TableId) -> Stop {
+        self.conflict(reason, Place { table, index: IndexId::PRIMARY }, None)
+    }
+}

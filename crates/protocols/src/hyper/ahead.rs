@@ -1,0 +1,52 @@
+//! Fetching versions ahead of a scan. To rebuild one slot takes a chain of misses: its state, its newest image, the stamp of that, the next older one. The
+//! chains of many slots to come are followed side by side, step by step, so that their misses overlap.
+
+use super::rows::{Record, Rows};
+use super::undo::Undo;
+
+/// Slots whose chains are followed together, and how far.
+const SLOTS: usize = 32;
+const DEPTH: usize = 16;
+
+/// Units that are looked through at once.
+pub(super) const UNITS: usize = 64;
+
+/// Fetches what readers of a moment undo in the units from a slot on. The caller's guard keeps the images that are found.
+pub(super) fn fetch(rows: &Rows, first: u64, end: u64, is_visible: impl Fn(u64) -> bool) {
+    let mut records: [Option<Record<'_>>; SLOTS] = [None; SLOTS];
+    let mut found = 0;
+    let mut next = first;
+    for _ in 0..UNITS {
+        if next >= end {
+            break;
+        }
+        let unit = rows.unit(next, end);
+        next = unit.end();
+        unit.for_each_end(|record| {
+            if let Some(place) = records.get_mut(found) {
+                record.prefetch_version();
+                *place = Some(record);
+                found += 1;
+            }
+        });
+    }
+    let mut images = [None; SLOTS];
+    for (image, record) in images.iter_mut().zip(&records[..found]) {
+        *image = record.and_then(Record::version);
+        image.iter().copied().for_each(Undo::prefetch);
+    }
+    for _ in 0..DEPTH {
+        let mut is_over = true;
+        for image in images[..found].iter_mut().flatten() {
+            image.buffer().prefetch();
+            is_over = false;
+        }
+        if is_over {
+            return;
+        }
+        for image in &mut images[..found] {
+            *image = image.filter(|image| !is_visible(image.stamp())).and_then(Undo::older);
+            image.iter().copied().for_each(Undo::prefetch);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Every interleaving of two threads in the words of the clock, of undo buffers and of slots, under loom: a commit beside who begins to
+//! read, collection beside who reads, and two commits that each read what the other one writes.
+//!
+//! A commit goes the way of `commit.rs` without an index and without predicates.
+
+use std::sync::Arc;
+
+use polychron_base::{IndexId, TableId};
+use polychron_engine::stores::Place;
+use polychron_memory::{Guard, Memory, Options as MemoryOptions};
+use polychron_schema::ColumnSet;
+use polychron_sync::model::explore;
+
+use crate::model::beside;
+
+use super::super::options::Backend;
+use super::super::rows::Rows;
+use super::super::undo::{Draft, Kind, Undo, Writing, piece_head};
+use super::super::view::view;
+use super::{Clock, Held};
+
+/// The writer is worker 0, the other one worker 1.
+const WRITER: usize = 0;
+const OTHER: usize = 1;
+/// As both know it at first.
+const FIRST: u64 = 1;
+
+/// What both threads share: rows of one word, which is 1 at first.
+struct World {
+    clock: Clock,
+    rows: Rows,
+}
+
+impl World {
+    fn new(rows: u64, guard: &Guard<'_>, memory: &Memory) -> Self {
+        let world = Self { clock: Clock::new(2), rows: Rows::new(1, Backend::Rows) };
+        (0..rows).for_each(|_| {
+            let record = world.rows.allocate(memory.epochs(), guard).expect("memory is there");
+            let mut latched = record.latch();
+            latched.store(0, &[1]);
+            latched.set_present(true);
+        });
+        [WRITER, OTHER].into_iter().for_each(|slot| world.clock.enter(slot));
+        world
+    }
+
+    /// What a row shows at a moment, by the paper's rule.
+    fn read(&self, row: u64, moment: u64, own: u64) -> u64 {
+        let mut word = [0];
+        // SAFETY: the slot was allocated.
+        assert!(view(unsafe { self.rows.record(row) }, 0..1, &mut word, moment, own).present);
+        word[0]
+    }
+
+    /// What stands in a row.
+    fn in_place(&self, row: u64) -> u64 {
+        let mut word = [0];
+        // SAFETY: the slot was allocated.
+        unsafe { self.rows.record(row) }.read(0..1, &mut word);
+        word[0]
+    }
+
+    /// Makes a row 2, as `overwrite` does.
+    fn write(&self, row: u64, id: u64, writing: &mut Writing, guard: &Guard<'_>) {
+        let draft = Draft {
+            kind: Kind::Update,
+            place: Place { table: TableId(0), index: IndexId::PRIMARY },
+            row,
+            summary: row,
+            columns: ColumnSet::ALL,
+            piece_words: 2,
+            has_tail: false,
+        };
+        let image = writing.draft(id, draft, &[][..], guard).expect("memory is there");
+        // SAFETY: the slot was allocated.
+        let mut latched = unsafe { self.rows.record(row) }.latch();
+        // SAFETY: nobody else has the image yet.
+        unsafe { image.pieces_mut() }.copy_from_slice(&[piece_head(0, 1), latched.load(0)]);
+        latched.store(0, &[2]);
+        image.set_older(latched.version());
+        latched.set_version(Some(image));
+        drop(latched);
+        writing.keep(image);
+    }
+
+    /// Commits, unless `meets` says of an image that was committed since the start that it conflicts; answers with the commit time.
+    fn commit(&self, start: u64, writing: &mut Writing, meets: impl Fn(Undo) -> bool) -> Option<u64> {
+        let mut compared = start;
+        if self.clock.latest() != compared {
+            let others: Vec<_> = self.clock.history().since(compared).collect();
+            compared = others.last().map_or(compared, |last| last.at);
+            if others.iter().any(|other| other.buffer.images().any(&meets)) {
+                return None;
+            }
+        }
+        writing.seal();
+        let mut history = self.clock.history();
+        if self.clock.latest() != compared && history.since(compared).any(|other| other.buffer.images().any(&meets)) {
+            return None;
+        }
+        Some(self.clock.commit(&mut history, writing, |_| ()))
+    }
+}
+
+/// Runs both beside each other.
+fn play(
+    rows: u64,
+    writer: impl Fn(&World, &Guard<'_>) + Copy + Send + Sync + 'static,
+    other: impl Fn(&World, &Guard<'_>) + Copy + Send + Sync + 'static,
+    after: impl Fn(&World) + Copy + Send + Sync + 'static,
+) {
+    explore(2, move || {
+        let memory = Memory::new(MemoryOptions { max_workers: 3, ..MemoryOptions::tiny() }).expect("sound options");
+        let place = memory.register().expect("a slot is free");
+        let world = Arc::new(World::new(rows, &place.pin(), &memory));
+        let (by_writer, by_other) = (Arc::clone(&world), Arc::clone(&world));
+        beside(
+            |_| (),
+            move |(), guard| writer(&by_writer, guard),
+            move |(), guard| other(&by_other, guard),
+            |(), _| (),
+        );
+        after(&world);
+    });
+}
+
+/// Writes rows from 0 on and commits.
+fn write_all(world: &World, rows: u64, guard: &Guard<'_>) {
+    let (id, start) = (Clock::id(WRITER, 1), world.clock.begin(WRITER, FIRST, false));
+    let mut writing = Writing::default();
+    (0..rows).for_each(|row| world.write(row, id, &mut writing, guard));
+    world.commit(start, &mut writing, |_| false).expect("nobody conflicts");
+    writing.leave();
+    world.clock.end(WRITER);
+}
+
+/// A commit is seen whole or not at all, and what was seen is seen again.
+#[test]
+fn a_moment_shows_commits_whole() {
+    play(
+        2,
+        |world, guard| write_all(world, 2, guard),
+        |world, _| {
+            let start = world.clock.begin(OTHER, FIRST, true);
+            let expected = if start == FIRST { 1 } else { 2 };
+            for row in [0, 1, 0] {
+                assert_eq!(world.read(row, start, 0), expected, "at {start}");
+            }
+            world.clock.end(OTHER);
+        },
+        |_| (),
+    );
+}
+
+/// An image stays as long as anybody reads a moment at which it is undone: of a snapshot, and of a transaction that may write.
+#[test]
+fn who_reads_keeps_what_it_undoes() {
+    for is_snapshot in [false, true] {
+        play(
+            1,
+            |world, guard| {
+                write_all(world, 1, guard);
+                let mut held = Held::default();
+                world.clock.held(&mut held);
+                // As `Collector::take_ready` does with what is old.
+                if world.clock.history().recent.pop_front_if(|next| next.at <= held.oldest()).is_some() {
+                    // SAFETY: the slot was allocated.
+                    unsafe { world.rows.record(0) }.latch().set_version(None);
+                }
+            },
+            move |world, _| {
+                let start = world.clock.begin(OTHER, FIRST, is_snapshot);
+                let expected = if start == FIRST { 1 } else { 2 };
+                assert_eq!(world.read(0, start, 0), expected, "at {start}");
+                world.clock.end(OTHER);
+            },
+            |_| (),
+        );
+    }
+}
+
+/// Of two transactions that each read what the other one writes, one fails: whoever comes to the lock second finds the other one.
+#[test]
+fn of_two_that_read_what_the_other_writes_one_fails() {
+    /// Reads one row, and writes the other one if that is still as it was.
+    fn cross(world: &World, slot: usize, guard: &Guard<'_>) {
+        let (own, others) = (slot as u64, 1 - slot as u64);
+        let (id, start) = (Clock::id(slot, 1), world.clock.begin(slot, FIRST, false));
+        let mut writing = Writing::default();
+        if world.read(others, start, id) == 1 {
+            world.write(own, id, &mut writing, guard);
+            if world.commit(start, &mut writing, |image| image.row() == others).is_none() {
+                // Undone, as `undo` does.
+                // SAFETY: the slot was allocated.
+                let mut latched = unsafe { world.rows.record(own) }.latch();
+                latched.store(0, &[1]);
+                latched.set_version(None);
+            }
+            writing.leave();
+        }
+        world.clock.end(slot);
+    }
+    play(
+        2,
+        |world, guard| cross(world, WRITER, guard),
+        |world, guard| cross(world, OTHER, guard),
+        |world| {
+            // The images went with the threads' memory.
+            assert_eq!([0, 1].map(|row| world.in_place(row)).iter().sum::<u64>(), 3, "one of the two has written");
+        },
+    );
+}

@@ -1,0 +1,129 @@
+//! Every interleaving of two threads in the words of slots and their positions, under loom: a row that is written beside a scan, and beside
+//! who narrows an interval.
+
+use std::sync::Arc;
+
+use polychron_memory::{Epochs, Guard, Memory, Options as MemoryOptions};
+use polychron_sync::model::explore;
+
+use crate::model::beside;
+
+use super::options::{Backend, Options};
+use super::rows::Rows;
+use super::stretches::{Looked, Stretch};
+use super::undo::Undo;
+
+/// Words of a row, which are the same in every state that there is.
+const WORDS: usize = 2;
+
+/// Rows with one row of ones, in whose interval its slot is or is not.
+fn rows(is_covered: bool, guard: &Guard<'_>, epochs: &Epochs) -> Rows {
+    let rows = Rows::new(WORDS, &Options { backend: Backend::Columns, ..Options::default() });
+    let record = rows.allocate(epochs, guard).expect("memory is there");
+    let mut latched = record.latch();
+    latched.store(0, &[1; WORDS]);
+    latched.set_present(true);
+    drop(latched);
+    if !is_covered {
+        correct(&rows);
+        assert_eq!(stretch(&rows, &mut Looked::default()), Stretch::Plain(0..1));
+    }
+    rows
+}
+
+fn stretch(rows: &Rows, looked: &mut Looked) -> Stretch {
+    let unit = rows.unit(0, 1);
+    unit.look(looked);
+    unit.stretch(looked, 0)
+}
+
+fn correct(rows: &Rows) {
+    let mut looked = Looked::default();
+    let unit = rows.unit(0, 1);
+    unit.look(&mut looked);
+    unit.correct(&looked);
+}
+
+/// Something that stands for an image; nobody looks behind it.
+fn image() -> Option<Undo> {
+    Undo::at(64)
+}
+
+/// Changes the row as a transaction does.
+fn write(rows: &Rows) {
+    // SAFETY: the slot was allocated.
+    let mut latched = unsafe { rows.record(0) }.latch();
+    latched.store(0, &[2; WORDS]);
+    latched.set_version(image());
+}
+
+/// Takes its image away, as collection does.
+fn cut(rows: &Rows) {
+    // SAFETY: as above.
+    unsafe { rows.record(0) }.latch().set_version(None);
+}
+
+/// What a scan finds in the stretch, if it finds one that stands still.
+fn scan(rows: &Rows) -> Option<u64> {
+    let (mut looked, unit) = (Looked::default(), rows.unit(0, 1));
+    let Stretch::Plain(range) = stretch(rows, &mut looked) else { return None };
+    let mut words = Vec::new();
+    (0..WORDS).for_each(|word| unit.gather(word, range.clone(), &mut words));
+    if !unit.stood_still(&looked, &range) {
+        return None;
+    }
+    let words: Vec<u64> = words.into_iter().map(|word| word.into_inner()).collect();
+    assert!(words.iter().all(|word| *word == words[0]), "a torn row counts: {words:?}");
+    Some(words[0])
+}
+
+/// Runs both beside each other on such rows.
+fn play(
+    is_covered: bool,
+    other: impl Fn(&Rows) + Copy + Send + Sync + 'static,
+    own: impl Fn(&Rows) + Copy + Send + Sync + 'static,
+) {
+    explore(3, move || {
+        let memory = Memory::new(MemoryOptions { max_workers: 3, ..MemoryOptions::tiny() }).expect("sound options");
+        let place = memory.register().expect("a slot is free");
+        let rows = Arc::new(rows(is_covered, &place.pin(), memory.epochs()));
+        let (by_other, by_own) = (Arc::clone(&rows), Arc::clone(&rows));
+        beside(|_| (), move |(), _| other(&by_other), move |(), _| own(&by_own), |(), _| ());
+        let (mut looked, unit) = (Looked::default(), rows.unit(0, 1));
+        unit.look(&mut looked);
+        if matches!(unit.stretch(&looked, 0), Stretch::Plain(_)) {
+            assert!(unit.record(0).is_plain(), "a versioned slot lies outside of its interval");
+        }
+    });
+}
+
+/// A row that is written while it is read does not count.
+#[test]
+fn what_is_written_does_not_count() {
+    play(false, write, |rows| assert!(matches!(scan(rows), None | Some(1))));
+}
+
+/// An interval that is narrowed while a slot in it is written goes on covering it, and who scans by it reads no change.
+#[test]
+fn who_narrows_and_who_writes_meet() {
+    play(true, write, |rows| {
+        correct(rows);
+        assert!(matches!(scan(rows), None | Some(1)));
+    });
+}
+
+/// Who finds a slot without versions again sees all that was written before.
+#[test]
+fn what_was_written_is_seen_behind_the_interval() {
+    play(
+        true,
+        |rows| {
+            write(rows);
+            cut(rows);
+        },
+        |rows| {
+            correct(rows);
+            _ = scan(rows);
+        },
+    );
+}

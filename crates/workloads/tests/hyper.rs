@@ -1,0 +1,86 @@
+//! What HyPer's paper says of its workloads, on HyPer's MVCC.
+
+use std::sync::Arc;
+
+use polychron_engine::{Commit, Common, Figure, FigureValue, Interactive, Mode, Procedure, Protocol, Worker};
+use polychron_protocols::hyper::{Hyper, Snapshot};
+use polychron_sync::atomic::AtomicBool;
+use polychron_workloads::modify::{Modify, ModifyOptions, Operation};
+use polychron_workloads::run::{self, Settings, Unobserved};
+use polychron_workloads::tpcc::procedures::TopCustomer;
+use polychron_workloads::tpcc::{Scale, Tpcc, TpccOptions, Transactions};
+use polychron_workloads::{Client, Workload};
+
+fn options() -> TpccOptions {
+    TpccOptions { scale: Scale::tiny(), top_customer_percent: 20, ..TpccOptions::default() }
+}
+
+/// Transactions of one thread take turns, conflict, and leave the database whole.
+#[test]
+fn transactions_are_interleaved() {
+    fn passes<P: Protocol>() {
+        let database = P::open(P::Options::default(), Common::default()).unwrap();
+        let settings =
+            Settings { threads: 1, interleave: 6, warmup_seconds: 0.02, seconds: 0.2, ..Settings::default() };
+        let stop = AtomicBool::new(false);
+        let report = run::run::<P, Tpcc>(&database, &options(), &settings, &stop, &Unobserved).unwrap();
+        assert!(report.completed > 0 && report.passed(), "{report:?}");
+        // The six have three districts, so hardly a dozen of them do not meet.
+        assert!(report.completed < 1000 || !report.aborts.is_empty(), "{report:?}");
+    }
+    passes::<Hyper>();
+    passes::<Hyper<Snapshot>>();
+}
+
+/// Whoever updates rows goes on beside a snapshot that stays open, which shows the same at its end; what it costs is counted.
+#[test]
+fn updates_go_on_beside_an_open_snapshot() {
+    for operation in [Operation::Update, Operation::Mixed] {
+        let database =
+            Hyper::<polychron_protocols::hyper::ByColumn>::open(Default::default(), Common::default()).unwrap();
+        let options = ModifyOptions { records: 50, operation, readers: 1, read_seconds: 0.1, ..Default::default() };
+        let settings = Settings { threads: 2, warmup_seconds: 0.02, seconds: 0.4, ..Settings::default() };
+        let stop = AtomicBool::new(false);
+        let report = run::run::<_, Modify>(&database, &options, &settings, &stop, &Unobserved).unwrap();
+        assert!(report.completed > 0 && report.passed(), "{report:?}");
+        let figure = |name: &str| match database.statistics().figures.iter().find(|figure| figure.name == name) {
+            Some(Figure { value: FigureValue::Level(level), .. }) => *level,
+            _ => panic!("{name} is a level"),
+        };
+        assert!(figure("undo_bytes_at_most") > 0.0 && figure("undo_bytes") <= figure("undo_bytes_at_most"));
+        assert_eq!(figure("commits_since_oldest_read"), 0.0, "nobody reads");
+    }
+}
+
+/// §4.4: who asks a district's three thousand customers for the highest balance leaves less than 100 bytes.
+#[test]
+fn the_predicate_log_of_top_customer_is_small() {
+    let database = Hyper::<polychron_protocols::hyper::ByColumn>::open(Default::default(), Common::default()).unwrap();
+    // One district of the size that the specification gives it.
+    let scale = Scale { districts: 1, customers: 3000, orders: 3000, ..Scale::tiny() };
+    let options = TpccOptions { scale, transactions: Transactions::Np, top_customer_percent: 0, ..options() };
+    let workload = Tpcc::create(&options, &database).unwrap();
+    let (mut asking, mut writing) = (database.worker().unwrap(), database.worker().unwrap());
+    workload.load_part(&mut asking, 0, 1, 1, &|_| ()).unwrap();
+    let before = predicate_logs(&database);
+    let mut transaction = asking.begin(Mode::ReadWrite).unwrap();
+    let mut top = TopCustomer { tables: *workload.tables(), warehouse: 1, district: 1, top: None };
+    top.run(&mut transaction).unwrap();
+    assert!(top.top.is_some());
+    // Somebody commits meanwhile, so that there is something to validate.
+    writing.execute(&mut workload.client(1, 0, 1).next()).unwrap();
+    let _ = transaction.commit();
+    let after = predicate_logs(&database);
+    let (bytes, logs) = (after.0 - before.0, after.1 - before.1);
+    assert_eq!(logs, 1);
+    assert!((1..100).contains(&bytes), "{bytes} bytes");
+}
+
+/// Bytes of all predicate logs that were validated, and how many there were.
+fn predicate_logs(database: &Arc<Hyper>) -> (u64, u64) {
+    let figures = database.statistics().figures;
+    match figures.iter().find(|figure| figure.name == "predicate_log_bytes").expect("it is counted").value {
+        FigureValue::Mean(bytes, logs) => (bytes, logs),
+        _ => unreachable!("it is a mean"),
+    }
+}
