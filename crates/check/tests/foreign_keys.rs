@@ -24,6 +24,7 @@ macro_rules! protocols {
             foreign_keys::hold(&setup);
             foreign_keys::to_their_own_table(&setup);
             foreign_keys::definitions(&setup);
+            foreign_keys::of_futures(&setup);
             foreign_keys::deletion_beside_insertion(&setup);
             foreign_keys::on_threads(&setup);
         }

@@ -179,12 +179,7 @@ pub fn insert_row<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
     row: RowRef<'_>,
 ) -> Result<Insertion, Stop> {
-    let savepoint = before(transaction, !transaction.constraints(table)?.parents.is_empty());
-    let outcome = transaction.insert_row(table, key, row);
-    match savepoint {
-        None => outcome,
-        Some(savepoint) => check_new_row(transaction, table, row, outcome, savepoint),
-    }
+    write_row(transaction, table, row, |transaction| transaction.insert_row(table, key, row))
 }
 
 /// As [`Transaction::put_row`], of a row whose parents must exist.
@@ -198,8 +193,18 @@ pub fn put_row<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
     row: RowRef<'_>,
 ) -> Result<Insertion, Stop> {
+    write_row(transaction, table, row, |transaction| transaction.put_row(table, key, row))
+}
+
+#[inline]
+fn write_row<T: Transaction + ?Sized>(
+    transaction: &mut T,
+    table: TableId,
+    row: RowRef<'_>,
+    write: impl FnOnce(&mut T) -> Result<Insertion, Stop>,
+) -> Result<Insertion, Stop> {
     let savepoint = before(transaction, !transaction.constraints(table)?.parents.is_empty());
-    let outcome = transaction.put_row(table, key, row);
+    let outcome = write(transaction);
     match savepoint {
         None => outcome,
         Some(savepoint) => check_new_row(transaction, table, row, outcome, savepoint),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use polychron_base::error::Stopped;
 use polychron_base::{Error, IndexId, Stop};
-use polychron_engine::{IndexDefinition, Insertion, Interactive, Operations, Protocol, Row, Table, TableDefinition};
+use polychron_engine::{
+    Becomes, Futures, IndexDefinition, Insertion, Interactive, Operations, Protocol, Row, Table, TableDefinition,
+};
 use polychron_schema::ForeignKeyDefinition;
 
 use crate::Setup;
@@ -49,6 +51,16 @@ struct Part {
     #[key]
     id: u64,
     whole: Option<u64>,
+}
+
+/// A child whose parent can be a future.
+#[derive(Row, Clone, Copy, Debug, PartialEq, Eq)]
+#[index(name = "by_shelf", columns(shelf))]
+#[references(row = Shelf, columns(shelf))]
+struct Card {
+    #[key]
+    id: u64,
+    shelf: u64,
 }
 
 struct Library {
@@ -131,6 +143,27 @@ pub fn to_their_own_table<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         Ok(())
     });
     assert_eq!(all(&mut worker, &parts), []);
+}
+
+/// What a future makes of a foreign key is known at once, and refused at once.
+pub fn of_futures<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, Library { shelves, .. }) = library(setup);
+    let cards = create::<P, Card>(&database);
+    let mut worker = database.worker().unwrap();
+    let has_no_parent =
+        |outcome: Result<(), Stop>| Ok::<_, Stop>(matches!(caught(outcome)?, Err(Error::NoParent { .. })));
+    done(&mut worker, |t| {
+        let two = t.future(&shelves, 2, Shelf::ID)?;
+        t.insert_future(&cards, &Card { id: 1, shelf: 0 }, [Card::SHELF.becomes(two + 1)])?;
+        let nowhere = Card { id: 2, shelf: 0 };
+        assert!(has_no_parent(t.insert_future(&cards, &nowhere, [Card::SHELF.becomes(two + 7)]))?);
+        assert!(has_no_parent(t.insert_future(&cards, &nowhere, [Card::ID.becomes(two)]))?, "the parent is known");
+        assert!(has_no_parent(t.set_futures(&cards, 1, [Card::SHELF.becomes(two + 7)]))?);
+        assert!(has_no_parent(t.set_futures_at(&cards, two - 1, [Card::SHELF.becomes(two + 7)]))?);
+        assert_eq!(t.get(&cards, 1)?.map(|card| card.shelf()), Some(3), "what was refused is undone");
+        t.set_futures_at(&cards, two - 1, [Card::SHELF.becomes(two)])
+    });
+    assert_eq!(all(&mut worker, &cards), [Card { id: 1, shelf: 2 }]);
 }
 
 /// Foreign keys that lead nowhere are refused; parents stay as long as their children's tables do.

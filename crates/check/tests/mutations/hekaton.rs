@@ -516,24 +516,8 @@ fn code_of_two_members() -> bool {
     count != 1
 }
 
-#[derive(Row, Clone, Copy, Debug, PartialEq)]
-#[index(name = "by_item", columns(item))]
-#[references(row = Item, columns(item))]
-struct Part {
-    #[key]
-    id: u64,
-    item: u64,
-}
-
-/// Under snapshot isolation: a parent goes while a child comes.
 fn child_whose_parent_goes() -> bool {
-    let stage = Stage::<Snapshot>::open(&[(1, 0)]);
-    let parts: Table<Part> = Table::from_id(stage.database.create_table(Part::definition()).unwrap());
-    let (mut one, mut two) = (stage.worker(), stage.worker());
-    let (mut deleting, mut inserting) = (one.begin(Mode::ReadWrite).unwrap(), two.begin(Mode::ReadWrite).unwrap());
-    inserting.insert(&parts, &Part { id: 1, item: 1 }).unwrap();
-    let deleted = deleting.delete(&stage.items, 1).is_ok() && deleting.commit().is_ok();
-    deleted && inserting.commit().is_ok()
+    crate::child_whose_parent_goes(crate::setups::by_epochs::<Hekaton<Snapshot>>())
 }
 
 crate::killers! { Step:

@@ -15,7 +15,10 @@ mod serial;
 #[path = "../setups/mod.rs"]
 mod setups;
 
+use polychron_check::Setup;
 use polychron_engine::mutations::{Named, leave_out};
+use polychron_engine::{Commit, Interactive, Mode, Operations, Protocol, Table};
+use polychron_schema::Row;
 
 /// Whether an interleaving went wrong.
 type Killer = fn() -> bool;
@@ -49,6 +52,36 @@ fn kill<S: Named>(step: S, killer: fn(S) -> (&'static str, Killer)) {
     assert!(!play(), "{name} goes wrong although nothing is left out");
     let _without = leave_out(step);
     assert!(play(), "{name} does not need {}", step.name());
+}
+
+#[derive(Row, Clone, Copy, Debug, PartialEq)]
+struct Whole {
+    #[key]
+    id: u64,
+}
+
+#[derive(Row, Clone, Copy, Debug, PartialEq)]
+#[index(name = "by_whole", columns(whole))]
+#[references(row = Whole, columns(whole))]
+struct Part {
+    #[key]
+    id: u64,
+    whole: u64,
+}
+
+/// Under snapshot isolation: a parent goes while a child comes.
+fn child_whose_parent_goes<P: Protocol<Worker: Interactive>>(setup: Setup<P>) -> bool {
+    let database = P::open(setup.options, setup.common).unwrap();
+    let wholes: Table<Whole> = Table::from_id(database.create_table(Whole::definition()).unwrap());
+    let parts: Table<Part> = Table::from_id(database.create_table(Part::definition()).unwrap());
+    let (mut one, mut two) = (database.worker().unwrap(), database.worker().unwrap());
+    let mut parent = one.begin(Mode::ReadWrite).unwrap();
+    parent.insert(&wholes, &Whole { id: 1 }).unwrap();
+    parent.commit().unwrap();
+    let (mut deleting, mut inserting) = (one.begin(Mode::ReadWrite).unwrap(), two.begin(Mode::ReadWrite).unwrap());
+    inserting.insert(&parts, &Part { id: 1, whole: 1 }).unwrap();
+    let deleted = deleting.delete(&wholes, 1).is_ok() && deleting.commit().is_ok();
+    deleted && inserting.commit().is_ok()
 }
 
 /// The page lists every step with its killer, and nothing else.
