@@ -85,20 +85,27 @@ conformance!(lazy_occ, lazy_occ::<AtCommit>());
 conformance!(occ, lazy_occ::<AtOnce>());
 conformance!(lazy_2pl, lazy_2pl());
 
-/// What the layer of futures asks of Cicada; the rest is Cicada's, and the layer's over other protocols.
-mod lazy_cicada {
-    use polychron_check::conformance;
+/// What the layer of futures asks of other protocols beneath; the rest is theirs, and the layer's over the protocols above.
+macro_rules! layer {
+    ($($name:ident: $setup:expr;)*) => {$(
+        mod $name {
+            use polychron_check::conformance;
 
-    use super::setups::lazy_cicada;
+            conformance!(@group $setup, futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
+                long_chains, assumptions, beside_ordinary_operations);
+            conformance!(@group $setup, future_rows: keys, refusals, numbers, choices, foreign);
+            conformance!(@group $setup, differential: one_by_one, interleaved);
+            conformance!(@group $setup, histories: in_turns, on_threads);
+            conformance!(@group $setup, changes: new_index_on_a_full_table, new_index_under_writers,
+                new_index_under_an_older_transaction);
+            conformance!(@group $setup, stress: bank, counters);
+        }
+    )*};
+}
 
-    conformance!(@group lazy_cicada(), futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
-        long_chains, assumptions, beside_ordinary_operations);
-    conformance!(@group lazy_cicada(), future_rows: keys, refusals, numbers, choices, foreign);
-    conformance!(@group lazy_cicada(), differential: one_by_one, interleaved);
-    conformance!(@group lazy_cicada(), histories: in_turns, on_threads);
-    conformance!(@group lazy_cicada(), changes: new_index_on_a_full_table, new_index_under_writers,
-        new_index_under_an_older_transaction);
-    conformance!(@group lazy_cicada(), stress: bank, counters);
+layer! {
+    lazy_cicada: crate::setups::lazy_cicada();
+    lazy_hyper: crate::setups::by_epochs::<polychron_protocols::lazy::Lazy<polychron_protocols::hyper::Hyper>>();
 }
 
 conformance!(bohm, bohm());

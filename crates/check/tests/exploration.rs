@@ -16,7 +16,7 @@ use polychron_protocols::bohm::{self, Bohm};
 use polychron_protocols::cicada::{self, Cicada};
 use polychron_protocols::hekaton::{self, Hekaton};
 use polychron_protocols::hyper::{self, Hyper};
-use polychron_protocols::lazy::AtCommit;
+use polychron_protocols::lazy::{AtCommit, Lazy};
 use polychron_protocols::locking::{InOrder, Locking, NoWait, Policy, WoundWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid};
 use polychron_protocols::partitioned_store::PartitionedStore;
@@ -123,6 +123,7 @@ explore! {
     lazy_occ_has_a_serial_order: lazy_occ::<AtCommit>();
     lazy_2pl_has_a_serial_order: lazy_2pl();
     lazy_cicada_has_a_serial_order: lazy_cicada();
+    lazy_hyper_has_a_serial_order: setups::by_epochs::<Lazy<Hyper>>();
     partitioned_store_has_a_serial_order: partitioned();
     serial_has_a_serial_order: serial();
 }

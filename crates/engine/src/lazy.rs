@@ -380,7 +380,13 @@ pub trait Beneath: Protocol<Worker: Interactive> {
     /// A conflict, or a [`FutureError`] where it has no value; what was read then stays.
     fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, scratch: &mut Values) -> Result<bool, Stop>;
 
-    /// At the commit, before anything is claimed.
+    /// At the commit, before a row is looked at: keeps others from writing it until the end, where it can and must.
+    ///
+    /// # Errors
+    /// A conflict.
+    fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Stop>;
+
+    /// At the commit, when everything is claimed and nothing was read.
     ///
     /// # Errors
     /// A conflict.
@@ -388,12 +394,6 @@ pub trait Beneath: Protocol<Worker: Interactive> {
     fn settling(_transaction: &mut Inner<'_, Self>) -> Result<(), Stop> {
         Ok(())
     }
-
-    /// At the commit, before a row is looked at: keeps others from writing it until the end, where it can and must.
-    ///
-    /// # Errors
-    /// A conflict.
-    fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Stop>;
 
     /// The transaction conflicts, for a reason of the layer's.
     fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Stop;

@@ -153,6 +153,7 @@ protocols! {
     polychron_protocols::lazy::Lazy<polychron_protocols::locking::Locking<polychron_protocols::locking::Conditional>>,
     polychron_protocols::lazy::Lazy<polychron_protocols::maflingo::Maflingo, polychron_protocols::lazy::AtOnce>,
     polychron_protocols::lazy::Lazy<polychron_protocols::cicada::Cicada>,
+    polychron_protocols::lazy::Lazy<polychron_protocols::hyper::Hyper>,
     polychron_protocols::partitioned_store::PartitionedStore,
     polychron_protocols::serial::Serial,
 }

@@ -5,14 +5,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use polychron_base::error::Stopped;
+use polychron_check::Setup;
 use polychron_engine::mutations::interrupt;
 use polychron_engine::{
-    Aggregate, Commit, Common, Insertion, Interactive, Mode, Operations, Protocol, Scan, Stop, Table, TableDefinition,
-    Transaction, Worker, drive,
+    Aggregate, Commit, Common, Futures, Insertion, Interactive, Mode, Operations, Protocol, Scan, Stop, Table,
+    TableDefinition, Transaction, Worker, drive,
 };
 use polychron_protocols::hyper::{
     ByColumn, Hyper, HyperTransaction, HyperWorker, Level, Options, Point, Snapshot, Step,
 };
+use polychron_protocols::lazy::Lazy;
 use polychron_schema::{Index, Row, Value};
 
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
@@ -464,6 +466,25 @@ fn child_whose_parent_goes() -> bool {
     crate::child_whose_parent_goes(crate::setups::by_epochs::<Hyper<Snapshot>>())
 }
 
+/// With futures above: a row is read, two are changed together, and the other one is read at the commit.
+fn read_that_was_overtaken() -> bool {
+    let Setup { options, common, .. } = crate::setups::by_epochs::<Lazy<Hyper>>();
+    let database = Lazy::<Hyper>::open(options, common).unwrap();
+    let items: Table<Item> = Table::from_id(database.create_table(Item::definition()).unwrap());
+    let (mut one, mut two) = (database.worker().unwrap(), database.worker().unwrap());
+    let mut first = one.begin(Mode::ReadWrite).unwrap();
+    (1..=3).try_for_each(|id| first.insert(&items, &Item { id, value: 0 })).unwrap();
+    first.commit().unwrap();
+    let mut reading = one.begin(Mode::ReadWrite).unwrap();
+    assert_eq!(reading.get(&items, 1).unwrap().map(|item| item.value()), Some(0));
+    let mut changing = two.begin(Mode::ReadWrite).unwrap();
+    (1..=2).try_for_each(|id| changing.upsert(&items, &Item { id, value: 1 })).unwrap();
+    changing.commit().unwrap();
+    let value = reading.future(&items, 2, Item::VALUE).unwrap();
+    reading.set_future(&items, 3, Item::VALUE, value).unwrap();
+    reading.commit().is_ok()
+}
+
 crate::killers! { Step:
     UndoUncommitted: dirty_read;
     UndoLater: snapshot_of_the_future;
@@ -478,6 +499,7 @@ crate::killers! { Step:
     CompareBefore: row_that_goes_from_a_range;
     CompareAfter: row_that_comes_into_a_range;
     CompareInSection: write_skew_behind_the_comparison;
+    CompareBeforeMoving: read_that_was_overtaken;
     ReadsOfUndone: row_that_was_deleted_and_restored;
     StayDoomed: conflict_that_the_procedure_ignores;
     KnowAllIndexes: entry_left_behind;

@@ -96,13 +96,15 @@ const OCC_LSD_PLUS: &str = "OCC-LSD+";
 const LOCKING: &str = "2PL";
 const LOCKING_LSD: &str = "2PL-LSD";
 const CICADA_LSD: &str = "cicada with futures (not in the paper)";
+const HYPER_LSD: &str = "hyper with futures (not in the paper)";
 
-const CONTENDERS: [(&str, Contender); 5] = [
+const CONTENDERS: [(&str, Contender); 6] = [
     (OCC, contender("occ", false)),
     (OCC_LSD, contender("lazy-occ", true)),
     (LOCKING, contender("locking-wound-wait", false)),
     (LOCKING_LSD, contender("lazy-2pl", true)),
     (CICADA_LSD, contender("lazy-cicada", true)),
+    (HYPER_LSD, contender("lazy-hyper", true)),
 ];
 
 /// Those that are in the list of protocols; the figure says which are not.

@@ -135,6 +135,13 @@ impl Clock {
         start
     }
 
+    /// A transaction that reads from some moment on reads from a later one on, which is no later than the latest commit. Release: as
+    /// in `begin`; there is nothing to be announced, for who misses it only keeps more.
+    #[inline]
+    pub(super) fn move_on(&self, slot: usize, start: u64) {
+        self.reading[slot].store(start << 1, Ordering::Release);
+    }
+
     /// A transaction reads no more.
     #[inline]
     pub(super) fn end(&self, slot: usize) {

@@ -73,6 +73,29 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
         place.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
 
+    /// Moves the start to the latest commit, if nothing that has committed since meets what this transaction has asked. What it has
+    /// written is locked, so it is the same at both; what it has asked before is as good as asked now.
+    pub(super) fn begin_later(&mut self) -> Result<(), Stop> {
+        let has_asked = !self.state.log.touched().is_empty() && !left_out(Step::CompareBeforeMoving);
+        let latest = {
+            // Who commits stamps, and then makes the time known, under this lock: so a stamp that was seen before is not later.
+            let shared = self.shared;
+            let history = shared.clock.history();
+            let latest = shared.clock.latest();
+            if has_asked {
+                self.list_since(self.start, Some(&history));
+            }
+            latest
+        };
+        if has_asked {
+            self.state.validation.built = false;
+            self.compare_others()?;
+        }
+        self.start = latest;
+        self.shared.clock.move_on(self.state.slot, latest);
+        Ok(())
+    }
+
     /// Notes who has committed after a moment; answers up to which one that is known now.
     fn list_since(&mut self, moment: u64, history: Option<&History>) -> u64 {
         let others = &mut self.state.validation.others;

@@ -12,6 +12,7 @@
 //! parameter [`Level`]: columns, records, or nothing, which is snapshot isolation.
 
 mod ahead;
+mod beneath;
 mod clock;
 mod collect;
 mod columns;

@@ -32,6 +32,8 @@ named! {
         CompareAfter,
         /// What is committed between the first comparison and the commit section is compared, too.
         CompareInSection,
+        /// Who moves its start compares what it has asked before with what was committed up to there.
+        CompareBeforeMoving,
         /// A write that is taken back leaves a read.
         ReadsOfUndone,
         /// After a conflict every call conflicts.

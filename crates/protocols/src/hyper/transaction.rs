@@ -130,7 +130,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         self.guard.refresh();
     }
 
-    fn writable(&mut self) -> Result<(), Stop> {
+    pub(super) fn writable(&mut self) -> Result<(), Stop> {
         if self.snapshot {
             return Err(Error::ReadOnly.into());
         }

@@ -247,7 +247,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
 
     /// Room for an image; when there is none, the new tail is given back.
     #[inline]
-    fn draft<K: EncodedKey>(&mut self, draft: Draft, key: K, tail: Option<Tail>) -> Result<Undo, Stop> {
+    pub(super) fn draft<K: EncodedKey>(&mut self, draft: Draft, key: K, tail: Option<Tail>) -> Result<Undo, Stop> {
         let image = self.state.writing.draft(self.id, draft, key, &self.guard);
         image.map_err(|error| {
             self.discard(tail);
@@ -257,7 +257,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
 
     /// Puts an image in front of a slot's chain.
     #[inline]
-    fn push(&mut self, mut latched: Latched<'_>, image: Undo) {
+    pub(super) fn push(&mut self, mut latched: Latched<'_>, image: Undo) {
         image.set_older(latched.version());
         latched.set_version(Some(image));
         drop(latched);

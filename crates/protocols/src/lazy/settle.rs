@@ -127,13 +127,13 @@ impl<B: Beneath> LazyTransaction<'_, B> {
     }
 
     fn finish_nodes(&mut self) -> Result<(), Stop> {
-        B::settling(&mut self.inner)?;
         self.arena.gather_touched();
         for &row in &self.arena.touched {
             let (table, key) = self.arena.nodes.program.row(row);
             let written = self.arena.rows[row as usize].write != NONE;
             B::claim(&mut self.inner, table, key, written)?;
         }
+        B::settling(&mut self.inner)?;
         self.settle()
     }
 

@@ -1,0 +1,86 @@
+//! Beneath a layer that leaves futures open: a write is delayed to the commit. Its row is locked first, whatever was committed there since
+//! the start; then the start is moved behind all of that, and the row is read, computed and written at once. Conditions are looked at
+//! without protection.
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{IndexId, Reason, Stop, TableId};
+use polychron_engine::lazy::{Beneath, Condition, Inner, Names, Values, look_unprotected};
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::Place;
+use polychron_schema::ColumnSet;
+use polychron_sync::Backoff;
+
+use super::level::Level;
+use super::predicates::summary_of;
+use super::protocol::Hyper;
+use super::transaction::HyperTransaction;
+use super::undo::{Draft, FIRST_ID, Kind};
+
+/// How often a lock that another transaction holds is looked at. Two that wait for each other's give up, in the end, and so does who
+/// waits for a transaction that a client holds open.
+const LOOKS: usize = 64;
+
+impl<L: Level, R: Redo + Default> Beneath for Hyper<L, R> {
+    const HOLDS_CONDITIONS: bool = false;
+    const LATE: Names = Names {
+        name: "lazy-hyper",
+        summary: "hyper, futures open until the commit: for hot rows that are added to, beside long readers",
+    };
+    const AT_ONCE: Names = Names { name: "eager-hyper", summary: "lazy-hyper with futures resolved at once" };
+
+    fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, scratch: &mut Values) -> Result<bool, Stop> {
+        look_unprotected(transaction, condition, scratch)
+    }
+
+    fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Stop> {
+        if written { transaction.lock_row(table, key) } else { Ok(()) }
+    }
+
+    fn settling(transaction: &mut Inner<'_, Self>) -> Result<(), Stop> {
+        transaction.begin_later()
+    }
+
+    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Stop {
+        transaction.conflict(reason, Place { table, index: IndexId::PRIMARY }, None)
+    }
+}
+
+impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
+    /// Locks the row of a key by an image that changes nothing. What is committed there may be younger than the start, so the row must not be
+    /// read before [`Self::begin_later`].
+    fn lock_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Stop> {
+        self.writable()?;
+        let table = self.table(table)?;
+        let store = &table.primary;
+        // Where there is no row, whoever reads it next finds out.
+        let Some(record) = self.find(store, key) else { return Ok(()) };
+        let draft = Draft {
+            kind: Kind::Update,
+            place: store.place(),
+            row: record.id(),
+            summary: summary_of(key),
+            columns: ColumnSet::EMPTY,
+            piece_words: 0,
+            has_tail: false,
+        };
+        let image = self.draft(draft, key, None)?;
+        let mut backoff = Backoff::new();
+        for _ in 0..LOOKS {
+            let latched = record.latch();
+            if latched.is_closed() {
+                return Ok(());
+            }
+            let stamp = latched.version().map_or(0, |newest| newest.stamp());
+            if stamp == self.id {
+                return Ok(());
+            }
+            if stamp < FIRST_ID {
+                self.push(latched, image);
+                return Ok(());
+            }
+            drop(latched);
+            backoff.wait();
+        }
+        Err(self.refuse(Reason::BeingWritten, store, key))
+    }
+}
