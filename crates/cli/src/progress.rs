@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use indicatif::{ProgressBar, ProgressStyle};
 use polychron_workloads::run::{Live, Load, Observer};
 
-use crate::report::thousands;
+use crate::report::{mebibytes, thousands};
 
 /// Shows what goes on, on standard error. What it shows on a terminal's last line is gone when it is dropped.
 pub(crate) struct Progress {
@@ -67,8 +67,15 @@ impl Observer for Progress {
     fn live(&self, live: &Live) {
         let phase = if live.warmup { "ramp-up" } else { "running" };
         let (tps, aborts) = (thousands(live.tps as u64), live.abort_rate * 100.0);
+        let memory = live.memory.map_or(String::new(), |memory| {
+            format!(
+                ", {} used, {} retired",
+                mebibytes(memory.used_bytes as u64),
+                mebibytes(memory.retired_bytes as u64)
+            )
+        });
         let text = format!(
-            "{phase} {:.0}/{:.0} s: {tps} transactions/s, {aborts:.2} % aborts",
+            "{phase} {:.0}/{:.0} s: {tps} transactions/s, {aborts:.2} % aborts{memory}",
             live.elapsed_seconds, live.of_seconds
         );
         if self.terminal {

@@ -18,7 +18,7 @@ pub(crate) fn thousands(number: u64) -> String {
     text
 }
 
-fn mebibytes(bytes: u64) -> String {
+pub(crate) fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", thousands(bytes >> 20))
 }
 

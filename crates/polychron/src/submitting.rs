@@ -34,7 +34,10 @@ impl<P: Protocol> Database<P> {
     ///
     /// Dropping what comes back gives up the answer alone: the procedure is executed. When the database is dropped, that takes until
     /// all that was submitted is executed. While as many procedures wait as [`Submissions::most_waiting`] allows, this call waits;
-    /// [`Database::try_submit`] does not.
+    /// [`Database::try_submit`] does not, and with [`Database::submit_async`] a task waits in place of its thread.
+    ///
+    /// A procedure may submit others, but not wait for them, because they may have to wait for its own transaction: the answer of
+    /// [`Submission::wait`], and of awaiting, is [`Error::Unsupported`] there.
     ///
     /// ```
     /// # use polychron::{Access, Database, Declare, Operations, Options, Procedure, Row, Stop, Table, Transaction};
@@ -79,6 +82,47 @@ impl<P: Protocol> Database<P> {
     pub fn submit<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output> {
         match self.service() {
             Ok(service) => service.submit(procedure),
+            Err(error) => Submission::refused(error),
+        }
+    }
+
+    /// As [`Database::submit`], for tasks: while there is no room for one more procedure, the task waits, and its thread goes on with
+    /// others. Nothing is done before it is polled; when it is dropped before it has given a submission, the procedure is not
+    /// executed. Tasks get room roughly in the order in which they came.
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # struct Open { accounts: Table<Account>, id: u64 }
+    /// # impl Procedure for Open {
+    /// #     type Output = ();
+    /// #     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    /// #         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
+    /// #     }
+    /// # }
+    /// async fn open_all(database: &Database, accounts: Table<Account>) -> Result<(), polychron::Error> {
+    ///     let mut submitted = Vec::new();
+    ///     for id in 0..1000 {
+    ///         // As fast as the database takes them.
+    ///         submitted.push(database.submit_async(Open { accounts, id }).await);
+    ///     }
+    ///     for submission in submitted {
+    ///         submission.await?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # fn is_for_any_thread<F: Future + Send>(_: F) {}
+    /// # let database = Database::open(Options::default())?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// is_for_any_thread(open_all(&database, accounts));
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Database::submit`].
+    pub async fn submit_async<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output> {
+        match self.service() {
+            Ok(service) => service.submit_async(procedure).await,
             Err(error) => Submission::refused(error),
         }
     }

@@ -10,7 +10,7 @@ use polychron::protocols::maflingo::Maflingo;
 use polychron::schema::{Key, KeyScratch};
 use polychron::{
     Access, Database, Declare, DefaultProtocol, Error, Interactive, Operations, Options, PROTOCOLS, Procedure,
-    Protocol, ProtocolVisitor, Row, Stop, Table, Transaction, for_protocol,
+    Protocol, ProtocolVisitor, Row, Stop, Submission, Table, Transaction, for_protocol,
 };
 
 #[derive(Row, Clone, Debug, PartialEq)]
@@ -190,4 +190,101 @@ fn a_dropped_database_answers_what_is_under_way() {
     drops::<Bohm>(|options| {
         (options.protocol.concurrency_control_threads, options.protocol.execution_threads) = (1, 1);
     });
+}
+
+/// Submits another procedure while it runs, and waits for its answer in some way.
+struct Ask<P: Protocol> {
+    database: Arc<Database<P>>,
+    accounts: Table<Account>,
+    how: fn(&Database<P>, Table<Account>) -> Result<i64, Error>,
+}
+
+impl<P: Protocol> Procedure for Ask<P> {
+    type Output = Result<i64, Error>;
+
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Result<i64, Error>, Stop> {
+        transaction.update(&self.accounts, 1, |row| row.set_balance(row.balance() + 100))?;
+        Ok((self.how)(&self.database, self.accounts))
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        declaration.key(self.accounts.id(), 1_u64.encode(&mut KeyScratch::new()), Access::Update);
+    }
+}
+
+/// Whoever executes the procedure: a client, a thread of the service, or one of the protocol. The other procedure wants the same row, so
+/// it would wait for a transaction that waits for it.
+#[test]
+fn a_procedure_does_not_wait_for_another() {
+    fn asks<P: Protocol>(
+        change: impl FnOnce(&mut Options<P::Options>),
+        how: fn(&Database<P>, Table<Account>) -> Result<i64, Error>,
+    ) {
+        let (database, accounts) = open::<P>(change);
+        database.execute(&mut Open(accounts, 1)).unwrap();
+        let database = Arc::new(database);
+        let ask = || Ask { database: Arc::clone(&database), accounts, how };
+        for answer in [database.execute(&mut ask()).unwrap(), database.submit(ask()).wait().unwrap()] {
+            assert!(matches!(answer, Err(Error::Unsupported { .. })), "{}: {answer:?}", P::NAME);
+        }
+        let alone = database.submit(Add { accounts, id: 1, hears: None }).wait().unwrap();
+        assert!(alone > 200, "what was submitted is executed all the same");
+    }
+
+    fn waits<P: Protocol>(database: &Database<P>, accounts: Table<Account>) -> Result<i64, Error> {
+        database.submit(Add { accounts, id: 1, hears: None }).wait()
+    }
+
+    fn awaits<P: Protocol>(database: &Database<P>, accounts: Table<Account>) -> Result<i64, Error> {
+        block_on(database.submit(Add { accounts, id: 1, hears: None }))
+    }
+
+    let own_threads = |options: &mut Options<<Bohm as Protocol>::Options>| {
+        (options.protocol.concurrency_control_threads, options.protocol.execution_threads) = (1, 1);
+    };
+    asks::<Bohm>(|_| (), waits);
+    asks::<Bohm>(|_| (), awaits);
+    asks::<Bohm>(own_threads, waits);
+    asks::<Bohm>(own_threads, awaits);
+    asks::<Maflingo>(|_| (), waits);
+    asks::<DefaultProtocol>(|_| (), awaits);
+}
+
+type Task<'d> = std::pin::Pin<Box<dyn Future<Output = Submission<i64>> + 'd>>;
+
+/// The service has one thread, which executes a procedure that waits for a word, and room for one more.
+#[test]
+fn tasks_wait_for_room() {
+    let (database, accounts) = open::<DefaultProtocol>(|options| {
+        let submissions = &mut options.common.submissions;
+        (submissions.threads, submissions.batch_size, submissions.most_waiting) = (1, 1, 1);
+    });
+    database.execute(&mut Open(accounts, 1)).unwrap();
+    let ((says, said), (answers, hears)) = (channel(), channel());
+    let first = database.submit(Add { accounts, id: 1, hears: Some((says, hears)) });
+    said.recv().unwrap();
+    let second = database.submit(Add { accounts, id: 1, hears: None });
+    assert!(database.try_submit(Add { accounts, id: 1, hears: None }).is_err(), "there is no room");
+    let mut tasks: Vec<Task<'_>> = Vec::new();
+    tasks.extend((0..4).map(|_| Box::pin(database.submit_async(Add { accounts, id: 1, hears: None })) as Task<'_>));
+    let mut woken = Vec::new();
+    let mut poll = |task: &mut Task<'_>| {
+        let (sender, receiver) = channel();
+        woken.push(receiver);
+        task.as_mut().poll(&mut Context::from_waker(&Arc::new(Woken(Mutex::new(sender))).into())).is_ready()
+    };
+    // The first is looked at twice, and keeps its place.
+    assert!(!poll(&mut tasks[0]) && tasks.iter_mut().all(|task| !poll(task)));
+    // One that is dropped before it was woken, and the first of the others when it was.
+    drop(tasks.remove(1));
+    answers.send(()).unwrap();
+    assert_eq!((first.wait().unwrap(), second.wait().unwrap()), (1, 2));
+    woken[1].recv().expect("there is room for the first task");
+    assert!(woken[0].try_recv().is_err(), "the waker that was given last is the one that is woken");
+    drop(tasks.remove(0));
+    woken[3].recv().expect("the room that the first did not take is the next one's");
+    let mut submitted = tasks.into_iter().map(block_on);
+    let third = submitted.next().expect("there are two").wait().unwrap();
+    let fourth = submitted.next().expect("there is another one").wait().unwrap();
+    assert_eq!((third, fourth), (3, 4));
 }

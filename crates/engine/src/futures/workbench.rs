@@ -152,6 +152,11 @@ impl Attempt {
         let before = ATTEMPT.with(|attempt| attempt.replace(Scope::fresh()));
         Self { before, thread: PhantomData }
     }
+
+    /// Whether one runs in the calling thread.
+    pub(crate) fn is_running() -> bool {
+        Scope::of_attempt() != Scope::NONE
+    }
 }
 
 impl Drop for Attempt {

@@ -12,6 +12,7 @@ use polychron_base::Error;
 use polychron_sync::{Condvar, Mutex};
 
 use super::lock;
+use crate::futures::Attempt;
 
 /// A procedure that was submitted: it is executed sometime, and this is the claim to its answer.
 ///
@@ -33,7 +34,21 @@ struct Slot<O> {
     state: Mutex<State<O>>,
     answered: Condvar,
     /// Whose threads give the answer.
-    service: u64,
+    service: Service,
+}
+
+impl<O> Slot<O> {
+    /// Why the calling thread must not wait here.
+    fn refusal(&self) -> Option<Error> {
+        let what = if Attempt::is_running() {
+            "waiting for a submission inside a procedure"
+        } else if self.service.is_served() {
+            "waiting for a submission on a thread that executes them"
+        } else {
+            return None;
+        };
+        Some(Error::Unsupported { protocol: self.service.protocol, what })
+    }
 }
 
 enum State<O> {
@@ -61,17 +76,17 @@ impl<O> Submission<O> {
     /// Waits until the procedure was executed.
     ///
     /// # Errors
-    /// As [`crate::Worker::execute`]; [`Error::AnswerTaken`] when the answer was taken before; [`Error::Unsupported`] on a
-    /// thread that executes what is submitted, which would wait for itself.
+    /// As [`crate::Worker::execute`]; [`Error::AnswerTaken`] when the answer was taken before; [`Error::Unsupported`] where the answer is
+    /// not there and waiting for it might never end: in a procedure, whose own transaction the submitted one may have to wait for, and on a
+    /// thread that executes what is submitted.
     pub fn wait(self) -> Result<O, Error> {
         let mut state = lock(&self.slot.state);
         loop {
             match state.take() {
                 Ok(answer) => return answer,
                 Err(waker) => {
-                    if let Some(protocol) = serves(self.slot.service) {
-                        let what = "waiting for a submission on a thread that executes them";
-                        return Err(Error::Unsupported { protocol, what });
+                    if let Some(refusal) = self.slot.refusal() {
+                        return Err(refusal);
                     }
                     *state = State::Pending(waker, true);
                     state = self.slot.answered.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -112,6 +127,10 @@ impl<O> Future for Submission<O> {
         match state.take() {
             Ok(answer) => Poll::Ready(answer),
             Err(before) => {
+                // A service's thread may look here for a task, which does not wait.
+                if Attempt::is_running() {
+                    return Poll::Ready(Err(self.slot.refusal().expect("a procedure does not wait")));
+                }
                 if let State::Pending(kept, _) = &mut *state {
                     *kept = Some(waker);
                 }
@@ -127,7 +146,7 @@ impl<O> Future for Submission<O> {
 pub(super) struct Reply<O>(Option<Arc<Slot<O>>>);
 
 /// Both ends of an answer that the threads of this service will give.
-pub(super) fn pair<O>(service: u64) -> (Submission<O>, Reply<O>) {
+pub(super) fn pair<O>(service: Service) -> (Submission<O>, Reply<O>) {
     let slot = Arc::new(Slot { state: Mutex::new(State::Pending(None, false)), answered: Condvar::new(), service });
     (Submission { slot: Arc::clone(&slot) }, Reply(Some(slot)))
 }
@@ -156,17 +175,33 @@ impl<O> Drop for Reply<O> {
 }
 
 polychron_sync::thread_local! {
-    /// The service for which this thread executes, and its protocol.
-    static SERVES: Cell<(u64, &'static str)> = const { Cell::new((0, "")) };
+    /// The number of the service for which this thread executes.
+    static SERVES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// From now on the calling thread executes for this service.
-pub(super) fn serve(service: u64, protocol: &'static str) {
-    SERVES.with(|serves| serves.set((service, protocol)));
+/// What tells a service from all others that there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Service {
+    number: u64,
+    protocol: &'static str,
 }
 
-/// The protocol, if the calling thread executes for this service.
-pub(super) fn serves(service: u64) -> Option<&'static str> {
-    let (own, protocol) = SERVES.try_with(Cell::get).ok()?;
-    (own == service).then_some(protocol)
+impl Service {
+    /// None: what belongs to it was answered before it began.
+    pub(super) const NONE: Self = Self { number: 0, protocol: "" };
+
+    /// The service whose threads share this.
+    pub(super) fn of<T>(shared: &T, protocol: &'static str) -> Self {
+        Self { number: std::ptr::from_ref(shared).addr() as u64, protocol }
+    }
+
+    /// From now on the calling thread executes for it.
+    pub(super) fn serve(self) {
+        SERVES.with(|serves| serves.set(self.number));
+    }
+
+    /// Whether the calling thread executes for it.
+    pub(super) fn is_served(self) -> bool {
+        SERVES.try_with(Cell::get).is_ok_and(|number| number == self.number)
+    }
 }

@@ -14,6 +14,7 @@
 //! Lines that several threads write: the queue's lock and what it protects, once for each procedure by its client and once for each
 //! batch by who executes it; an answer, once by who gives it.
 
+mod admission;
 mod answer;
 mod batch;
 mod queue;
@@ -29,6 +30,7 @@ use polychron_sync::{Mutex, MutexGuard};
 use crate::options::Submissions;
 use crate::{Procedure, Protocol};
 
+use admission::Admission;
 pub use answer::Submission;
 use queue::Queue;
 
@@ -60,7 +62,7 @@ impl<P: Protocol> Service<P> {
         clock: Arc<dyn Clock>,
         mut worker: impl FnMut() -> Result<P::Worker, Error>,
     ) -> Result<Self, Error> {
-        let queue = Arc::new(Queue::new(options, clock));
+        let queue = Arc::new(Queue::new(options, clock, P::NAME));
         let mut service = Self { queue, threads: Vec::new() };
         for number in 0..options.threads.max(1) {
             match worker().and_then(|worker| service.spawn(protocol, worker)) {
@@ -75,7 +77,7 @@ impl<P: Protocol> Service<P> {
     fn spawn(&self, protocol: &Arc<P>, mut worker: P::Worker) -> Result<JoinHandle<()>, Error> {
         let (queue, protocol) = (Arc::clone(&self.queue), Arc::clone(protocol));
         let run = move || {
-            answer::serve(queue.number(), P::NAME);
+            queue.service().serve();
             while let Some(mut batch) = queue.next() {
                 batch.execute(&mut worker);
                 queue.put_back(batch);
@@ -92,6 +94,11 @@ impl<P: Protocol> Service<P> {
     pub fn submit<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output> {
         let submitted = self.queue.submit(procedure, true);
         submitted.unwrap_or_else(|_| unreachable!("who waits for room gets it"))
+    }
+
+    /// Hands a procedure over as soon as there is room for it: the task waits, not its thread.
+    pub async fn submit_async<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output> {
+        Admission::new(&self.queue, procedure).await
     }
 
     /// Hands a procedure over if there is room for it.
@@ -111,7 +118,7 @@ impl<P: Protocol> Service<P> {
 impl<O> Submission<O> {
     /// One that was answered before it began: with what kept it from being taken in.
     pub fn refused(error: Error) -> Self {
-        let (submission, mut reply) = answer::pair(0);
+        let (submission, mut reply) = answer::pair(answer::Service::NONE);
         reply.answer(Err(error));
         submission
     }
@@ -122,7 +129,7 @@ impl<P: Protocol> Drop for Service<P> {
         self.queue.end();
         // A procedure or an answer may hold the last reference to the database. Then the thread that drops it goes on by itself
         // until all is executed.
-        let own = answer::serves(self.queue.number()).is_some();
+        let own = self.queue.service().is_served();
         for thread in self.threads.drain(..).filter(|_| !own) {
             // It runs nothing whose panic is not caught.
             let _ = thread.join();

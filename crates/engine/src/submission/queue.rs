@@ -1,15 +1,19 @@
 //! Where submitted procedures wait, and become batches.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
+use std::task::Waker;
 use std::time::Duration;
 
 use polychron_base::clock::Clock;
-use polychron_sync::{Condvar, Mutex};
+use polychron_sync::{Condvar, Mutex, MutexGuard};
 
-use super::answer::{Submission, pair, serves};
+use super::admission::Tasks;
+use super::answer::{Service, Submission, pair};
 use super::batch::Batch;
 use super::lock;
+use crate::futures::Attempt;
 use crate::options::Submissions;
 use crate::{Procedure, Worker};
 
@@ -27,6 +31,7 @@ pub(super) struct Queue<W> {
     batch_size: usize,
     batch_time_ns: u64,
     most_waiting: usize,
+    protocol: &'static str,
 }
 
 struct State<W> {
@@ -40,15 +45,17 @@ struct State<W> {
     waiting: usize,
     /// Threads that have nothing to do.
     idle: usize,
-    /// Clients that wait for room.
+    /// Threads of clients that wait for room.
     held_up: usize,
+    /// Tasks that do.
+    tasks: Tasks,
     /// No more procedures are taken in.
     is_ending: bool,
     batches: u64,
 }
 
 impl<W: Worker + 'static> Queue<W> {
-    pub(super) fn new(options: &Submissions, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(options: &Submissions, clock: Arc<dyn Clock>, protocol: &'static str) -> Self {
         let state = State {
             forming: Batch::default(),
             closed: VecDeque::new(),
@@ -56,6 +63,7 @@ impl<W: Worker + 'static> Queue<W> {
             waiting: 0,
             idle: 0,
             held_up: 0,
+            tasks: Tasks::default(),
             is_ending: false,
             batches: 0,
         };
@@ -67,35 +75,74 @@ impl<W: Worker + 'static> Queue<W> {
             batch_size: options.batch_size.max(1),
             batch_time_ns: options.batch_time_us.saturating_mul(1000),
             most_waiting: options.most_waiting.max(1),
+            protocol,
         }
     }
 
-    /// A number that tells this service from all others that there are.
-    pub(super) fn number(&self) -> u64 {
-        std::ptr::from_ref(self).addr() as u64
+    /// What tells this service from all others that there are.
+    pub(super) fn service(&self) -> Service {
+        Service::of(self, self.protocol)
+    }
+
+    fn has_room(&self, state: &State<W>) -> bool {
+        state.waiting < self.most_waiting || state.is_ending
+    }
+
+    /// Whether the caller might wait for itself: a procedure, and a thread that executes.
+    fn must_not_wait(&self) -> bool {
+        Attempt::is_running() || self.service().is_served()
     }
 
     /// Takes a procedure in. `Err` gives it back: there is no room, and the caller does not want to wait.
     pub(super) fn submit<P: Procedure + 'static>(&self, procedure: P, waits: bool) -> Result<Submission<P::Output>, P> {
-        let (submission, reply) = pair(self.number());
         let mut state = lock(&self.state);
-        while state.waiting >= self.most_waiting && !state.is_ending {
+        while !self.has_room(&state) {
             if !waits {
                 drop(state);
                 return Err(procedure);
             }
-            // A thread that executes would wait for itself.
-            if serves(self.number()).is_some() {
+            if self.must_not_wait() {
                 break;
             }
             state.held_up += 1;
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.held_up -= 1;
         }
+        Ok(self.take_in(state, procedure))
+    }
+
+    /// Takes a procedure in for a task. `Err` gives it back: there is no room, and the task of the number that is answered, which had the one
+    /// that is given, is woken when there is.
+    pub(super) fn submit_or_wait<P: Procedure + 'static>(
+        &self,
+        procedure: P,
+        number: u64,
+        waker: Waker,
+    ) -> Result<Submission<P::Output>, (P, u64)> {
+        let mut state = lock(&self.state);
+        if self.has_room(&state) || self.must_not_wait() {
+            return Ok(self.take_in(state, procedure));
+        }
+        let (number, before) = state.tasks.put(number, waker);
+        drop(state);
+        drop(before);
+        Err((procedure, number))
+    }
+
+    pub(super) fn with_tasks<O>(&self, work: impl FnOnce(&mut Tasks) -> O) -> O {
+        work(&mut lock(&self.state).tasks)
+    }
+
+    fn take_in<P: Procedure + 'static>(
+        &self,
+        mut state: MutexGuard<'_, State<W>>,
+        procedure: P,
+    ) -> Submission<P::Output> {
+        let (submission, reply) = pair(self.service());
         if state.is_ending {
             // The reply says so when it is dropped.
             drop(state);
-            return Ok(submission);
+            return submission;
         }
         if state.forming.count == 0 && self.batch_time_ns > 0 {
             state.forming.opened_ns = self.clock.now_ns();
@@ -114,7 +161,7 @@ impl<W: Worker + 'static> Queue<W> {
         if call {
             self.work.notify_one();
         }
-        Ok(submission)
+        submission
     }
 
     /// The next batch to execute, when there is one. `None`: there will be none any more.
@@ -150,10 +197,12 @@ impl<W: Worker + 'static> Queue<W> {
         state.waiting -= batch.count;
         state.batches += 1;
         let call = state.held_up > 0;
+        let tasks = state.tasks.take(batch.count);
         drop(state);
         if call {
             self.room.notify_all();
         }
+        wake(tasks);
         Some(batch)
     }
 
@@ -175,13 +224,25 @@ impl<W: Worker + 'static> Queue<W> {
 
     /// Takes no more procedures in; those that are here are executed.
     pub(super) fn end(&self) {
-        lock(&self.state).is_ending = true;
+        let tasks = {
+            let mut state = lock(&self.state);
+            state.is_ending = true;
+            state.tasks.take(usize::MAX)
+        };
         self.work.notify_all();
         self.room.notify_all();
+        wake(tasks);
     }
 
     /// Batches that were begun.
     pub(super) fn batches(&self) -> u64 {
         lock(&self.state).batches
+    }
+}
+
+/// Wakes tasks. Wakers are somebody's code; one that panics is not the service's end.
+fn wake(tasks: Vec<Waker>) {
+    for waker in tasks {
+        let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
     }
 }

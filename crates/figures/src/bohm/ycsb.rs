@@ -61,8 +61,7 @@ pub(super) fn over_threads(bench: &Bench<'_>, figure: &mut Figure, work: &Work, 
     let places: Vec<_> =
         bench.threads().into_iter().map(|(name, threads)| (name, Division::in_turns(threads))).collect();
     let divisions: Vec<_> = places.iter().map(|(_, division)| *division).collect();
-    format!("In batches of {batch}. Of BOHM's threads one half plans and the other executes; one alone takes turns.")
-        .clone_into(&mut figure.note);
+    format!("In batches of {batch}. BOHM's clients plan and execute in turns.").clone_into(&mut figure.note);
     let series = contenders(bench, figure, &[], &divisions);
     let measure =
         |contender: &Contender, division: &Division| Ok([contender.run(bench, work, *division, batch)?.committed_tps]);

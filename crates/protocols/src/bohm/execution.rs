@@ -13,8 +13,7 @@ use polychron_sync::Backoff;
 
 use super::executors::Seen;
 use super::moment::Moment;
-use super::pipeline::Chunk;
-use super::planned::{Lead, Planned, Progress, Ran};
+use super::planned::{Parcel, Planned, Progress, Ran};
 use super::protocol::Shared;
 use super::table::BohmTable;
 use super::transaction::{BohmTransaction, Position, Scratch};
@@ -125,7 +124,7 @@ fn execute(shared: &Shared, local: &Local, state: &mut HandState) -> bool {
     // What is found stays for this guard's time: none is renewed below it.
     let guard = local.pin();
     let mut left = std::mem::take(&mut state.left);
-    fetch(shared, chunk);
+    shared.pipeline.for_first(chunk, Parcel::fetch_first);
     shared.pipeline.for_each(chunk, |parcel, place, moment| {
         let planned = parcel.planned(place);
         if !settle(shared, state, local, planned, moment) {
@@ -144,25 +143,6 @@ fn execute(shared: &Shared, local: &Local, state: &mut HandState) -> bool {
     shared.pipeline.end_execution(chunk);
     shared.executors.leave(leave, chunk.len(), &mut state.seen);
     true
-}
-
-/// Brings the versions of a chunk on their way before its first transaction runs: first those that the entries name, then the rows.
-fn fetch(shared: &Shared, chunk: Chunk) {
-    let each =
-        |visit: &dyn Fn(Lead)| shared.pipeline.for_each(chunk, |parcel, place, _| parcel.for_first(place, visit));
-    let below = |lead: Lead| if lead.is_placeholder { lead.version.previous() } else { None };
-    each(&|lead| lead.version.prefetch());
-    each(&|lead| {
-        lead.version.prefetch_row(lead.words);
-        if let Some(below) = below(lead) {
-            below.prefetch();
-        }
-    });
-    each(&|lead| {
-        if let Some(below) = below(lead) {
-            below.prefetch_row(lead.words);
-        }
-    });
 }
 
 /// Sees to a transaction: executes it, and what it waits for, unless other threads do. Answers whether it is complete.

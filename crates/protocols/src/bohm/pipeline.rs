@@ -271,6 +271,17 @@ impl Pipeline {
         }
     }
 
+    /// Calls `visit` with each parcel of a chunk, and its first entry there.
+    pub(super) fn for_first(&self, chunk: Chunk, visit: impl Fn(&Parcel, usize)) {
+        for Member { parcel, first, end } in self.parcels(chunk.batch) {
+            let place = chunk.first.max(*first);
+            if place < chunk.end.min(*end) {
+                // SAFETY: what is read there does not change while the parcel is handed in.
+                visit(parcel, unsafe { parcel.planned(place - first).body() }.first as usize);
+            }
+        }
+    }
+
     /// All transactions of a chunk were executed: tells their clients, and moves the low watermark on.
     pub(super) fn end_execution(&self, chunk: Chunk) {
         for Member { parcel, first, end } in self.parcels(chunk.batch) {

@@ -20,18 +20,8 @@ use super::version::{Chain, Version};
 /// Transactions in one piece of a parcel's memory; few where each of their words is followed.
 const PIECE: usize = if polychron_sync::MODELLED { 2 } else { 64 };
 
-/// A version that an entry leads to.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lead {
-    pub(super) version: Version,
-    /// Whether the transaction fills it. One that is read may be gone by now, when a late write took its place.
-    pub(super) is_placeholder: bool,
-    /// Room for a row, in words.
-    pub(super) words: usize,
-}
-
-/// Entries of a transaction whose versions are fetched before it begins.
-pub(super) const FETCHED: u32 = 24;
+/// Entries between the one that is used and the one whose row is fetched, and again as many to the one whose version is.
+pub(super) const AHEAD: usize = 4;
 
 /// What a key is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -400,20 +390,48 @@ impl Parcel {
         unsafe { &*self.content().entries.get() }
     }
 
-    /// Calls `visit` with what the first entries of a transaction that is planned lead to, whoever executes it.
+    /// Starts fetching what entries lead to that will be used soon, whoever executes their transactions.
     #[inline]
-    pub(super) fn for_first(&self, place: usize, mut visit: impl FnMut(Lead)) {
-        // SAFETY: the bounds do not change while the parcel is handed in.
-        let body = unsafe { self.planned(place).body() };
-        // The cells of planned entries stay as they were planned.
-        for entry in &self.entries()[body.first as usize..body.end.min(body.first + FETCHED) as usize] {
-            let is_placeholder = matches!(entry.want, Want::Write | Want::Update);
-            if let Some(version) = entry.version.get()
-                && (is_placeholder || entry.want == Want::Read)
-            {
-                // SAFETY: the client keeps the store until the transaction was executed.
-                visit(Lead { version, is_placeholder, words: unsafe { (*entry.store).row_words } });
-            }
+    pub(super) fn fetch_behind(&self, position: usize) {
+        self.fetch_version(position + 2 * AHEAD);
+        self.fetch_row(position + AHEAD);
+    }
+
+    /// Starts fetching what the first of some entries lead to.
+    pub(super) fn fetch_first(&self, position: usize) {
+        (position..position + 2 * AHEAD).for_each(|position| self.fetch_version(position));
+        (position..position + AHEAD).for_each(|position| self.fetch_row(position));
+    }
+
+    /// The version of an entry that was planned, and whether its transaction fills it. Such cells stay as they were planned.
+    #[inline]
+    fn lead(&self, position: usize) -> Option<(&Entry, Version, bool)> {
+        let entry = self.entries().get(position)?;
+        match entry.want {
+            Want::Read => Some((entry, entry.version.get()?, false)),
+            Want::Write | Want::Update => Some((entry, entry.version.get()?, true)),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn fetch_version(&self, position: usize) {
+        if let Some((_, version, _)) = self.lead(position) {
+            version.prefetch();
+        }
+    }
+
+    /// Starts fetching the row that will be read, and where one will be written that place too. The version that is read may be gone by now,
+    /// when a late write took its place.
+    #[inline]
+    fn fetch_row(&self, position: usize) {
+        let Some((entry, version, is_placeholder)) = self.lead(position) else { return };
+        // SAFETY: the client keeps the store until the transaction was executed.
+        let words = unsafe { (*entry.store).row_words };
+        version.prefetch_row(words);
+        if is_placeholder && let Some(below) = version.previous() {
+            below.prefetch();
+            below.prefetch_row(words);
         }
     }
 

@@ -56,17 +56,19 @@ impl BohmTransaction<'_> {
         store: &BohmStore,
         visit: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, Stop> {
-        for position in 0..batch.len() + Batch::AHEAD {
-            if let Some(ahead) = batch.get(position) {
-                // SAFETY: the handle was found under the transaction's guard.
-                unsafe { Chain::from_handle(ahead) }.prefetch();
+        // SAFETY: the handle was found under the transaction's guard.
+        let chain = |position| batch.get(position).map(|handle| unsafe { Chain::from_handle(handle) });
+        for position in 0..batch.len() + 2 * Batch::AHEAD {
+            if let Some(ahead) = chain(position) {
+                ahead.prefetch();
             }
-            let Some(handle) = position.checked_sub(Batch::AHEAD).and_then(|position| batch.get(position)) else {
-                continue;
-            };
+            let newest = |position| chain(position)?.head().newest();
+            if let Some(ahead) = position.checked_sub(Batch::AHEAD).and_then(newest) {
+                ahead.prefetch();
+                ahead.prefetch_row(store.row_words);
+            }
+            let Some(chain) = position.checked_sub(2 * Batch::AHEAD).and_then(chain) else { continue };
             self.step()?;
-            // SAFETY: as above.
-            let chain = unsafe { Chain::from_handle(handle) };
             let Some(mut row) = self.visible(chain.head())? else { continue };
             if store.place().index != IndexId::PRIMARY {
                 let Some(found) = self.row_of_entry(table, row)? else { continue };

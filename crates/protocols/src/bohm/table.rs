@@ -5,9 +5,9 @@ use std::mem::ManuallyDrop;
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
-use polychron_base::Error;
-use polychron_base::key::{EncodedKey, Key8};
-use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Place, Records, StoreTable};
+use polychron_base::key::{EncodedKey, Key8, Key16};
+use polychron_base::{Error, TableId};
+use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Place, Prefetched, Records, StoreTable};
 use polychron_index::hash::HashIndex;
 use polychron_index::{AnyIndex, Handle, Inserted};
 use polychron_memory::{Guard, OutOfMemory};
@@ -42,6 +42,30 @@ impl Records for Chains {
                 newest.retire(guard);
             }
             chain.retire(guard);
+        }
+    }
+}
+
+/// The tables that a transaction sees, for looking up keys that it asked for.
+pub(super) struct Tables<'t>(pub(super) &'t [Option<Arc<BohmTable>>]);
+
+impl Prefetched for Tables<'_> {
+    const HAS_MORE: bool = true;
+
+    #[inline]
+    fn locate(&self, table: TableId, _key: &Key16) -> Option<(&AnyIndex, usize)> {
+        let table = self.0.get(table.position())?.as_deref()?;
+        Some((table.primary.index(), 1))
+    }
+
+    #[inline]
+    fn fetch_more(&self, table: TableId, record: Handle) {
+        let Some(Some(table)) = self.0.get(table.position()) else { return };
+        // SAFETY: hints are looked up under the transaction's guard.
+        let chain = unsafe { Chain::from_handle(record) };
+        if let Some(newest) = chain.head().newest() {
+            newest.prefetch();
+            newest.prefetch_row(table.primary.row_words);
         }
     }
 }

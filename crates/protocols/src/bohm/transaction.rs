@@ -7,8 +7,9 @@ use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Stop, TableId};
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{check_key, check_row};
+use polychron_engine::stores::{Hints, check_key, check_row};
 use polychron_engine::{Constraints, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_index::AnyIndex;
 use polychron_memory::{Guard, Local};
 use polychron_schema::{RowMut, RowRef};
 use polychron_sync::atomic::Ordering;
@@ -17,7 +18,7 @@ use super::by_hand::Driven;
 use super::execution::HandState;
 use super::moment::Moment;
 use super::naming::{ByKey, FEW};
-use super::planned::{Body, Entry, FETCHED, Parcel, Planned, Want};
+use super::planned::{Body, Entry, Parcel, Planned, Want};
 use super::protocol::Shared;
 use super::steps::Step;
 use super::table::{BohmStore, BohmTable};
@@ -28,9 +29,6 @@ use super::writing::Undo;
 pub(super) struct Position(pub(super) u32);
 
 pub(super) const UNPLANNED: u32 = 1 << 31;
-
-/// Entries ahead of the one that is used whose versions are fetched.
-const AHEAD: u32 = 8;
 
 /// A transaction that is being executed, or a snapshot.
 #[derive(Debug)]
@@ -69,12 +67,16 @@ pub(super) struct Scratch {
     pub(super) undo: Vec<Undo>,
     /// The entries of a transaction that has many, as far as they were looked at.
     known: ByKey,
+    /// Keys that it will read without having declared them, which are fetched together. What a hint found is not kept: by the time the key is
+    /// read it may be under another chain.
+    pub(super) hints: Hints,
 }
 
 impl Scratch {
     pub(super) fn clear(&mut self) {
         self.undo.clear();
         self.known.clear();
+        self.hints.clear();
     }
 }
 
@@ -230,7 +232,7 @@ impl<'t> BohmTransaction<'t> {
         let (hash, wanted) = (key.hash(), std::ptr::from_ref(store));
         // Procedures use their keys in the order in which they declare them.
         let found = if self.next < body.end && self.entry(Position(self.next)).is_of(wanted, hash, key) {
-            self.fetch_ahead(body);
+            self.parcel?.fetch_behind(self.next as usize);
             Some(Position(self.next))
         } else if (body.end - body.first) as usize + self.late()?.len() <= FEW {
             self.positions().find(|&position| self.entry(position).is_of(wanted, hash, key))
@@ -248,23 +250,17 @@ impl<'t> BohmTransaction<'t> {
         late.map(|late| Position(late as u32 | UNPLANNED)).or(found)
     }
 
-    /// Fetches the version of an entry that will be used soon, where not all of them were fetched at the start.
-    #[inline]
-    fn fetch_ahead(&self, body: &Body) {
-        let ahead = self.next + AHEAD;
-        if ahead < body.end
-            && ahead - body.first >= FETCHED
-            && let Some(version) = self.entry(Position(ahead)).version.get()
-        {
-            version.prefetch();
-        }
-    }
-
     /// As [`Self::own`], with a table of all entries.
     #[cold]
     fn own_of_many<K: EncodedKey>(&mut self, store: *const BohmStore, hash: u64, key: K) -> Option<Position> {
+        let body = self.body()?;
         let mut known = std::mem::take(&mut self.scratch.known);
-        for Position(position) in self.positions().skip(known.seen) {
+        let (planned, late) = ((body.end - body.first) as usize, self.late().map_or(0, |late| late.len()));
+        for place in known.seen..planned + late {
+            let position = match place.checked_sub(planned) {
+                None => body.first + place as u32,
+                Some(late) => late as u32 | UNPLANNED,
+            };
             known.add(position, self.entry(Position(position)), |other| self.entry(Position(other)).hash);
         }
         let found = known.find(hash, |position| self.entry(Position(position)).is_of(store, hash, key));
@@ -379,8 +375,11 @@ impl Transaction for BohmTransaction<'_> {
 
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        if let Ok(table) = self.table(table) {
-            table.primary.index().prefetch(key, &self.guard);
+        let Ok(table) = self.table(table) else { return };
+        if self.scratch.hints.ask(table.id, key)
+            && let AnyIndex::Hash(index) = table.primary.index()
+        {
+            index.prefetch(key, &self.guard);
         }
     }
 

@@ -120,6 +120,8 @@ pub struct Live {
     pub tps: f64,
     /// Conflicts as a share of all attempts, lately.
     pub abort_rate: f64,
+    /// Memory of the database now, where the protocol uses the engine's.
+    pub memory: Option<MemoryReport>,
 }
 
 /// Why there is no report.
@@ -447,6 +449,7 @@ impl Conductor<'_> {
                     of_seconds: seconds,
                     tps: completed as f64 / ((now.ns - last.ns) as f64 / 1e9),
                     abort_rate: abort_rate(now.statistics.conflicts() - last.statistics.conflicts(), completed),
+                    memory: MemoryReport::of(&now.statistics),
                 });
                 last = now;
             }

@@ -1,0 +1,92 @@
+//! Tasks that wait until there is room for what they submit.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use super::answer::Submission;
+use super::queue::Queue;
+use crate::{Procedure, Worker};
+
+/// Tasks that wait, in the order in which they came.
+#[derive(Default)]
+pub(super) struct Tasks {
+    waiting: VecDeque<(u64, Waker)>,
+    latest: u64,
+}
+
+impl Tasks {
+    /// Puts a task behind all others, or where it is already; answers its number, and a waker that nobody needs.
+    pub(super) fn put(&mut self, number: u64, waker: Waker) -> (u64, Option<Waker>) {
+        match self.waiting.binary_search_by_key(&number, |&(number, _)| number) {
+            Ok(position) => (number, Some(std::mem::replace(&mut self.waiting[position].1, waker))),
+            Err(_) => {
+                self.latest += 1;
+                self.waiting.push_back((self.latest, waker));
+                (self.latest, None)
+            }
+        }
+    }
+
+    /// Takes the first tasks out, to be woken.
+    pub(super) fn take(&mut self, count: usize) -> Vec<Waker> {
+        self.waiting.drain(..count.min(self.waiting.len())).map(|(_, waker)| waker).collect()
+    }
+
+    /// A task does not wait any more. One that was woken hands that on to the next, which is answered, beside the waker that is not needed.
+    fn leave(&mut self, number: u64) -> (Option<Waker>, Option<Waker>) {
+        match self.waiting.binary_search_by_key(&number, |&(number, _)| number) {
+            Ok(position) => (None, self.waiting.remove(position).map(|(_, waker)| waker)),
+            Err(_) => (self.waiting.pop_front().map(|(_, waker)| waker), None),
+        }
+    }
+}
+
+/// A procedure that is handed over when there is room for it.
+pub(super) struct Admission<'q, W: Worker + 'static, P: Procedure + 'static> {
+    queue: &'q Queue<W>,
+    /// It is moved out, and never pinned.
+    procedure: Option<P>,
+    /// The task's number; 0 while it does not wait.
+    number: u64,
+}
+
+impl<'q, W: Worker + 'static, P: Procedure + 'static> Admission<'q, W, P> {
+    pub(super) fn new(queue: &'q Queue<W>, procedure: P) -> Self {
+        Self { queue, procedure: Some(procedure), number: 0 }
+    }
+}
+
+impl<W: Worker + 'static, P: Procedure + 'static> Unpin for Admission<'_, W, P> {}
+
+impl<W: Worker + 'static, P: Procedure + 'static> Future for Admission<'_, W, P> {
+    type Output = Submission<P::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Submission<P::Output>> {
+        // Wakers are somebody's code, which may come back here: none is cloned or dropped under the lock.
+        let waker = context.waker().clone();
+        let procedure = self.procedure.take().expect("a future that is ready is not polled again");
+        match self.queue.submit_or_wait(procedure, self.number, waker) {
+            Ok(submission) => {
+                self.number = 0;
+                Poll::Ready(submission)
+            }
+            Err((procedure, number)) => {
+                (self.procedure, self.number) = (Some(procedure), number);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<W: Worker + 'static, P: Procedure + 'static> Drop for Admission<'_, W, P> {
+    fn drop(&mut self) {
+        if self.number == 0 {
+            return;
+        }
+        let (next, unneeded) = self.queue.with_tasks(|tasks| tasks.leave(self.number));
+        drop(unneeded);
+        next.into_iter().for_each(Waker::wake);
+    }
+}
