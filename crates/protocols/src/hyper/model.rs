@@ -154,6 +154,20 @@ fn who_finds_an_interval_narrowed_sees_what_was_written() {
     );
 }
 
+/// An interval that is widened and narrowed again is another one.
+#[test]
+fn an_interval_that_comes_back_is_another_one() {
+    play(
+        false,
+        |rows| {
+            write(rows);
+            cut(rows);
+            correct(rows);
+        },
+        |rows| _ = scan(rows),
+    );
+}
+
 /// A row that has a version already, and is written beside a reader, is read whole.
 #[test]
 fn rows_are_read_whole() {

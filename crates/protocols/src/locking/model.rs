@@ -178,6 +178,8 @@ struct Told {
     rows: Rows,
     /// What has been committed of each row: whoever holds a condition over it reads it, whoever makes the condition untrue changes it.
     committed: [UnsafeCell<u32>; 2],
+    /// The writer has come to its end.
+    written: AtomicBool,
 }
 
 impl Told {
@@ -186,9 +188,9 @@ impl Told {
         self.committed[row].with(|row| unsafe { *row })
     }
 
-    /// Asks of each of the rows whether it is 0, as `hold_condition` does, and finds at the end that what it was told is still so.
-    /// Whether it was not wounded on its way.
-    fn ask(&self, rows: &[usize], age: u64) -> bool {
+    /// Asks of each of the rows whether it is 0, as `hold_condition` does, and finds, after `meanwhile`, that what it was told is still
+    /// so. Whether it was not wounded on its way.
+    fn ask(&self, rows: &[usize], age: u64, meanwhile: impl Fn()) -> bool {
         let (mut conditions, mut own) = (Conditions::default(), Wounds::default());
         own.begin(age);
         let mut told = Vec::new();
@@ -201,6 +203,7 @@ impl Told {
             conditions.hold(told.len(), &self.rows.table, &Condition::default(), is_zero);
             told.push(is_zero);
         }
+        meanwhile();
         for (&row, is_zero) in rows.iter().zip(&told) {
             assert_eq!(*is_zero, self.committed(row) == 0, "an answer has changed while it was held");
         }
@@ -232,6 +235,8 @@ impl Told {
             }
         }
         held.release(&self.rows.table);
+        // Release: as a client is told.
+        self.written.store(true, Ordering::Release);
         commits
     }
 
@@ -251,7 +256,7 @@ fn told(
 ) {
     explore(2, move || {
         let rows = Rows { table: LockTable::new(2), rows: [0, 0].map(UnsafeCell::new) };
-        let told = Arc::new(Told { rows, committed: [0, 0].map(UnsafeCell::new) });
+        let told = Arc::new(Told { rows, committed: [0, 0].map(UnsafeCell::new), written: AtomicBool::new(false) });
         let (left, right) = (Arc::clone(&told), Arc::clone(&told));
         let (writer, asker) = (thread::spawn(move || writer(&left)), thread::spawn(move || asker(&right)));
         let wrote = writer.join().expect("it does not panic");
@@ -266,18 +271,22 @@ fn an_answer_stays_true_for_as_long_as_it_is_held() {
         assert!(wrote, "nobody is in the way of one row");
         assert_eq!([told.rows.value(0), told.committed(0)], [1, 1]);
     };
-    told(|told| told.write(&[0], 1, 1), |told| told.ask(&[0], 2), after);
-    told(|told| told.write(&[0], 1, 2), |told| told.ask(&[0], 1), after);
+    told(|told| told.write(&[0], 1, 1), |told| told.ask(&[0], 2, || ()), after);
+    told(|told| told.write(&[0], 1, 2), |told| told.ask(&[0], 1, || ()), after);
 }
 
-/// Who leaves an answer as it is does not wait, and who asks beside it need not give way but to a lock.
+/// Who leaves an answer as it is does not wait for who holds it.
 #[test]
 fn an_answer_that_stays_true_is_in_nobodys_way() {
-    told(
-        |told| told.write(&[0], 0, 2),
-        |told| told.ask(&[0], 1),
-        |_, _, asked| assert!(asked, "the older one is wounded"),
-    );
+    let ask = |told: &Told| {
+        told.ask(&[0], 1, || {
+            // Acquire: as a client is told.
+            while !told.written.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+        })
+    };
+    told(|told| told.write(&[0], 0, 2), ask, |_, wrote, asked| assert!(wrote && asked, "one of them is wounded"));
 }
 
 /// Two rows, whose conditions are held and whose locks are taken in opposite orders: the older one comes to its end.
@@ -288,7 +297,7 @@ fn of_who_asks_and_who_writes_the_older_one_goes_on() {
     };
     told(
         |told| told.write(&[1, 0], 1, 1),
-        |told| told.ask(&[0, 1], 2),
+        |told| told.ask(&[0, 1], 2, || ()),
         move |told, wrote, _| {
             assert!(wrote, "the older one is wounded");
             both(told, wrote);
@@ -296,7 +305,7 @@ fn of_who_asks_and_who_writes_the_older_one_goes_on() {
     );
     told(
         |told| told.write(&[1, 0], 1, 2),
-        |told| told.ask(&[0, 1], 1),
+        |told| told.ask(&[0, 1], 1, || ()),
         move |told, wrote, asked| {
             assert!(asked, "the older one is wounded");
             both(told, wrote);
