@@ -84,10 +84,13 @@ impl<T: Commit> Party<T> {
         }
     }
 
-    /// Rolls back.
-    pub(crate) fn roll_back(self) {
-        if let Some(transaction) = self.transaction {
-            transaction.roll_back();
+    /// Rolls back, and says whether what it saw was consistent; nothing is said of one that has lost already.
+    pub(crate) fn roll_back(self) -> bool {
+        let Some(transaction) = self.transaction else { return false };
+        let was_consistent = transaction.roll_back();
+        if !was_consistent {
+            meet_conflict();
         }
+        was_consistent
     }
 }

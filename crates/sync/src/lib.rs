@@ -98,6 +98,16 @@ pub fn fence_behind_exchange() {
     atomic::fence(Ordering::SeqCst);
 }
 
+/// Raises a word to `value`, unless it has come so far already. `order` is that of a read-modify-write operation; where nothing is stored
+/// the word is read by an acquiring load.
+///
+/// This is `fetch_max`, of which ThreadSanitizer knows nothing: it would miss all that the word hands on.
+#[inline]
+pub fn raise(word: &AtomicU64, value: u64, order: Ordering) {
+    // An error says that there was nothing to raise.
+    let _ = word.fetch_update(order, Ordering::Acquire, |now| (now < value).then_some(value));
+}
+
 /// Stores `value`, and lets no later load of this thread happen before the store is visible to every other thread.
 ///
 /// The store is a release; the barrier behind it is a sequentially consistent fence. Two threads that each publish a word

@@ -83,14 +83,18 @@ pub(crate) const PARTS: &[Part] = &[
         summary: "the concurrent tests of the parts under ThreadSanitizer",
         goes_on: false,
         missing: missing_sanitizer,
-        run: |share| thread_sanitizer(share, "tsan", CONCURRENT),
+        run: |share| thread_sanitizer(share, "tsan", CONCURRENT, &["--lib", "--tests"]),
     },
     Part {
         name: "tsan-check",
         summary: "what every protocol must show, under ThreadSanitizer",
         goes_on: false,
         missing: missing_sanitizer,
-        run: |share| thread_sanitizer(share, "tsan-check", &["polychron-check"]),
+        // The other tests there are of one thread, or of steps that are left out.
+        run: |share| {
+            let tests = ["--test", "exploration", "--test", "conformance"];
+            thread_sanitizer(share, "tsan-check", &["polychron-check"], &tests)
+        },
     },
     Part { name: "fuzz", summary: "libFuzzer on each target", goes_on: true, missing: missing_fuzzer, run: fuzz },
     Part {
@@ -101,6 +105,9 @@ pub(crate) const PARTS: &[Part] = &[
         run: check,
     },
 ];
+
+/// The time of each test: the log then tells which one has become too slow for its tool.
+const REPORT_TIME: [&str; 3] = ["--", "-Zunstable-options", "--report-time"];
 
 /// Crates whose tests concern concurrency or unsafe code.
 const CONCURRENT: &[&str] = &["polychron-sync", "polychron-memory", "polychron-index", "polychron-protocols"];
@@ -175,17 +182,18 @@ fn miri(share: &Share, name: &str, crates: &[&'static str]) -> Outcome {
     let mut command = cargo(&[]);
     command.args(["+nightly", "miri", "test"]).args(packages(crates));
     command.args(["--lib", "--tests", "--no-fail-fast", "--target-dir"]).arg(share.folder.join("miri"));
+    command.args(REPORT_TIME);
     // Handles are addresses, so provenance is exposed; the memory looks at files that tell of processors.
     command.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance");
     outcome(run(&mut command, &log), log, |log| format!("{} tests", sum(log, "test result", " passed")))
 }
 
-fn thread_sanitizer(share: &Share, name: &str, crates: &[&'static str]) -> Outcome {
+fn thread_sanitizer(share: &Share, name: &str, crates: &[&'static str], tests: &[&str]) -> Outcome {
     let log = fresh_log(&share.folder, name);
     let mut command = cargo(&["-Zsanitizer=thread", "--cfg", "polychron_slow"]);
     command.args(["+nightly", "test", "-Zbuild-std", "--target", &host()]);
-    command.args(packages(crates)).args(["--lib", "--tests", "--no-fail-fast"]);
-    command.arg("--target-dir").arg(share.folder.join("tsan"));
+    command.args(packages(crates)).args(tests).args(["--no-fail-fast", "--target-dir"]);
+    command.arg(share.folder.join("tsan")).args(REPORT_TIME);
     outcome(run(&mut command, &log), log, |log| format!("{} tests", sum(log, "test result", " passed")))
 }
 

@@ -3,6 +3,7 @@
 pub mod anomalies;
 pub mod background;
 pub mod batches;
+mod cases;
 pub mod changes;
 pub mod differential;
 pub mod foreign_keys;
@@ -14,6 +15,7 @@ pub mod phantoms;
 pub mod points;
 pub mod ranges;
 pub mod reclamation;
+pub mod roll_backs;
 pub mod savepoints;
 pub mod scans;
 pub mod secondaries;
@@ -73,6 +75,8 @@ macro_rules! conformance {
                 write_skew_of_absent_keys, write_skew_by_update, write_skew_of_three, insert_insert,
                 insert_insert_the_other_way_round, insert_insert_in_a_hash_table, delete_and_update, update_and_delete,
                 delete_and_upsert, delete_and_delete);
+            $crate::conformance!(@group $setup, roll_backs: reads, reads_beside_a_write, insertion, insertion_before_a_later_one,
+                insertion_that_comes_late, deletion_that_comes_late, range);
             $crate::conformance!(@group $setup, phantoms: absent_key, absent_key_in_a_hash_table, count, empty_range,
                 minimum, maximum, backward_scan, stopped_scan, secondary_look_up, secondary_range, unique_secondary,
                 updated_into_a_range, deleted_out_of_a_range, tombstone, tombstone_that_grows,

@@ -255,7 +255,7 @@ fn chunks_belong_to_one_batch() {
                     log.await_parcel(batch);
                 }
             },
-            |log| drop(log.execute()),
+            |log| _ = log.execute(),
             |log| (1..=log.parcels.len() as u64).for_each(|batch| log.assert_executed(batch)),
         );
     });

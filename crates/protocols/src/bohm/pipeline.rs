@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 
 use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
-use polychron_sync::{CachePadded, Mutex, SpinLatch};
+use polychron_sync::{CachePadded, Mutex, SpinLatch, raise};
 
 use super::moment::Moment;
 use super::planned::Parcel;
@@ -233,7 +233,7 @@ impl Pipeline {
         // AcqRel: the last one hands on what all did: the one barrier of a batch (§3.2.4).
         if self.slot(batch).unplanned.fetch_sub(1, Ordering::AcqRel) == 1 {
             // Release: pairs with the acquire in `planned`. All partitions of earlier batches were planned before.
-            self.planned.fetch_max(batch, Ordering::AcqRel);
+            raise(&self.planned, batch, Ordering::AcqRel);
         }
     }
 

@@ -78,8 +78,18 @@ pub(super) struct Superseded {
     pub(super) version: Version,
     /// The batch of the version above.
     pub(super) batch: u64,
-    /// Where readers walk further down than to what they want: the version above, which then ends the list.
-    pub(super) above: Option<Version>,
+    pub(super) readers: Readers,
+}
+
+/// How readers may still come to a superseded version when all transactions that want it are over.
+#[derive(Debug)]
+pub(super) enum Readers {
+    /// They do not.
+    None,
+    /// By its chain, which has left its index: a snapshot may have found it there before, and what it reads is what is there since.
+    Guards,
+    /// They walk further down than to what they want: from the version above, which then ends the list.
+    Below(Version),
 }
 
 // SAFETY: whoever has it is the one who gives the version back.
@@ -186,11 +196,12 @@ impl Partition {
         let watermark = if left_out(Step::AwaitReaders) { u64::MAX } else { shared.watermark() };
         while let Some(old) = plan.superseded.pop_front_if(|old| old.batch <= watermark) {
             // SAFETY: every transaction that could want the version, or come past it, is in a batch that is finished; no
-            // snapshot is older.
+            // snapshot is older. Who still looks at it has found it under a guard.
             unsafe {
-                match old.above {
-                    None => old.version.free(guard),
-                    Some(above) => {
+                match old.readers {
+                    Readers::None => old.version.free(guard),
+                    Readers::Guards => old.version.retire(guard),
+                    Readers::Below(above) => {
                         above.forget_previous();
                         old.version.retire(guard);
                     }
@@ -224,7 +235,7 @@ fn forget_front(front: KnownFront, age: u64, watermark: u64, plan: &mut Plan, gu
     plan.unused.push(store);
     // SAFETY: the index does not lead there any more.
     unsafe { list.retire(guard) };
-    plan.superseded.push_back(Superseded { version: last, batch: plan.planned, above: None });
+    plan.superseded.push_back(Superseded { version: last, batch: plan.planned, readers: Readers::Guards });
     None
 }
 
@@ -244,7 +255,7 @@ fn take_out(deleted: Deleted, plan: &mut Plan, guard: &Guard<'_>) {
     // SAFETY: the index does not lead there any more.
     unsafe { chain.retire(guard) };
     // Transactions that were planned may have been told to read it.
-    plan.superseded.push_back(Superseded { version, batch: plan.planned, above: None });
+    plan.superseded.push_back(Superseded { version, batch: plan.planned, readers: Readers::Guards });
 }
 
 /// Plans the transactions of a parcel.
@@ -362,7 +373,7 @@ impl Planner<'_> {
             Ok(below) => {
                 entry.version.set(Some(version));
                 if let Some(below) = below {
-                    superseded.push_back(Superseded { version: below, batch: self.batch, above: None });
+                    superseded.push_back(Superseded { version: below, batch: self.batch, readers: Readers::None });
                 }
                 Ok(())
             }
@@ -397,7 +408,7 @@ impl Planner<'_> {
         let Ok(below) = intents.push(version) else { unreachable!("intents are never closed") };
         entry.version.set(Some(version));
         if let Some(below) = below {
-            superseded.push_back(Superseded { version: below, batch: self.batch, above: Some(version) });
+            superseded.push_back(Superseded { version: below, batch: self.batch, readers: Readers::Below(version) });
         }
         Ok(())
     }

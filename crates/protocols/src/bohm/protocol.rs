@@ -88,7 +88,7 @@ impl Snapshots {
     /// Up to which batch what was superseded may be given back.
     pub(super) fn watermark(&self, finished: u64) -> u64 {
         // Release: pairs with the acquire in `open`, which then finds this batch finished.
-        self.collected.fetch_max(finished, Ordering::Release);
+        polychron_sync::raise(&self.collected, finished, Ordering::Release);
         // SeqCst: pairs with the barrier in `open`.
         fence(Ordering::SeqCst);
         // Acquire, here and below: pairs with the releases in `close`; what a snapshot read was read before it is given back.

@@ -4,7 +4,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Stop};
 use polychron_engine::Insertion;
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::entry_words;
+use polychron_engine::stores::{entry_words, key_in_entry};
 use polychron_schema::{Changes, KeyScratch, RowBuffer, RowMut, RowRef};
 
 use super::planned::Put;
@@ -225,6 +225,13 @@ impl BohmTransaction<'_> {
         let outcome = self.put(position, entry_words(primary, &mut entry));
         self.state.buffers.entry = entry;
         outcome.map(|()| true)
+    }
+
+    /// Whether a unique index has an entry of the key, which leads to this row.
+    pub(super) fn leads_to(&mut self, store: &BohmStore, key: &[u8], primary: &[u8]) -> Result<bool, Stop> {
+        let Some(version) = self.see(store, key)? else { return Ok(false) };
+        // SAFETY: the version has a row, which is not written while it is compared.
+        Ok(key_in_entry(unsafe { version.words() }) == primary)
     }
 
     fn delete_entry(&mut self, store: &BohmStore, key: &[u8]) -> Result<(), Stop> {

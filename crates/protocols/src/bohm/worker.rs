@@ -303,7 +303,8 @@ impl BohmTransaction<'_> {
             // SAFETY: the version has a row, which is not written while its key is made.
             let row = polychron_schema::RowRef::from_words(unsafe { row.words() });
             let key = store.entries.extractor.extract(row, &mut scratch).map_err(Error::from)?;
-            if !self.add_entry(store, key, primary)? {
+            // Who has put the row there since the catalog shows the index has made its entry, too.
+            if !self.add_entry(store, key, primary)? && !self.leads_to(store, key, primary)? {
                 return Err(Error::Duplicate { table: table.id, index }.into());
             }
         }

@@ -119,13 +119,7 @@ fn see(world: &World, record: Record, id: TransactionId, moment: u64) -> Option<
                 return None;
             }
         }
-        let row = version.row().as_words()[0];
-        if row == 2 {
-            world.new.read()
-        } else {
-            world.old.read()
-        };
-        return Some(row);
+        return Some(world.read(version));
     }
 }
 
@@ -233,12 +227,7 @@ fn see_as_snapshot(world: &World, record: Record, moment: u64) {
         match world.transactions.look(record, moment, TransactionId::NONE) {
             Look::Row(_, Basis::On(on)) => world.transactions.await_outcome(on),
             Look::Row(version, _) => {
-                let row = version.row().as_words()[0];
-                if row == 2 {
-                    world.new.read()
-                } else {
-                    world.old.read()
-                };
+                world.read(version);
                 return;
             }
             Look::Nothing(..) => panic!("the key has a row at every moment"),

@@ -1,5 +1,5 @@
-//! Every interleaving of two threads in the words of slots and their positions, under loom: a row that is written beside a scan, and beside
-//! who narrows an interval.
+//! Every interleaving of two threads in the words of slots and their positions, under loom: a row that is written beside another writer, a
+//! reader and a scan, and beside who narrows an interval.
 
 use std::sync::Arc;
 
@@ -53,7 +53,8 @@ fn image() -> Option<Undo> {
 fn write(rows: &Rows) {
     // SAFETY: the slot was allocated.
     let mut latched = unsafe { rows.record(0) }.latch();
-    latched.store(0, &[2; WORDS]);
+    let next = latched.load(0) + 1;
+    latched.store(0, &[next; WORDS]);
     latched.set_version(image());
 }
 
@@ -83,12 +84,23 @@ fn play(
     other: impl Fn(&Rows) + Copy + Send + Sync + 'static,
     own: impl Fn(&Rows) + Copy + Send + Sync + 'static,
 ) {
+    play_then(is_covered, other, own, |_| ());
+}
+
+/// As [`play`], and then `after`.
+fn play_then(
+    is_covered: bool,
+    other: impl Fn(&Rows) + Copy + Send + Sync + 'static,
+    own: impl Fn(&Rows) + Copy + Send + Sync + 'static,
+    after: impl Fn(&Rows) + Copy + Send + Sync + 'static,
+) {
     explore(3, move || {
         let memory = Memory::new(MemoryOptions { max_workers: 3, ..MemoryOptions::tiny() }).expect("sound options");
         let place = memory.register().expect("a slot is free");
         let rows = Arc::new(rows(is_covered, &place.pin(), memory.epochs()));
         let (by_other, by_own) = (Arc::clone(&rows), Arc::clone(&rows));
         beside(|_| (), move |(), _| other(&by_other), move |(), _| own(&by_own), |(), _| ());
+        after(&rows);
         let (mut looked, unit) = (Looked::default(), rows.unit(0, 1));
         unit.look(&mut looked);
         if matches!(unit.stretch(&looked, 0), Stretch::Plain(_)) {
@@ -126,4 +138,61 @@ fn what_was_written_is_seen_behind_the_interval() {
             _ = scan(rows);
         },
     );
+}
+
+/// Who finds a slot outside of its interval sees what stands there.
+#[test]
+fn who_finds_an_interval_narrowed_sees_what_was_written() {
+    play(
+        true,
+        |rows| {
+            write(rows);
+            cut(rows);
+            correct(rows);
+        },
+        |rows| assert!(matches!(scan(rows), None | Some(2))),
+    );
+}
+
+/// An interval that is widened and narrowed again is another one.
+#[test]
+fn an_interval_that_comes_back_is_another_one() {
+    play(
+        false,
+        |rows| {
+            write(rows);
+            cut(rows);
+            correct(rows);
+        },
+        |rows| _ = scan(rows),
+    );
+}
+
+/// A row that has a version already, and is written beside a reader, is read whole.
+#[test]
+fn rows_are_read_whole() {
+    play(
+        true,
+        |rows| {
+            write(rows);
+            write(rows);
+        },
+        |rows| {
+            let mut words = [0; WORDS];
+            for _ in 0..2 {
+                // SAFETY: the slot was allocated.
+                unsafe { rows.record(0) }.read(0..WORDS, &mut words);
+                assert_eq!(words[0], words[1], "a torn row");
+            }
+        },
+    );
+}
+
+/// Who takes a latch sees what its last holder did.
+#[test]
+fn latches_hand_rows_on() {
+    play_then(true, write, write, |rows| {
+        // SAFETY: the slot was allocated.
+        assert_eq!(unsafe { rows.record(0) }.latch().load(0), 3, "one has not seen what the other one wrote");
+    });
 }

@@ -20,7 +20,6 @@ use polychron_engine::lazy::{Condition, Values};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::Place;
 use polychron_schema::RowRef;
-use polychron_sync::Backoff;
 
 use super::held::{CHUNK, Lock};
 use super::locks::{Answer, LockTable, Request};
@@ -58,7 +57,7 @@ impl Conditions {
     }
 
     /// Locks a name shared, for a test. `false`: it cannot be had.
-    fn take(&mut self, table: &LockTable, name: u64, own: &Wounds) -> bool {
+    pub(super) fn take(&mut self, table: &LockTable, name: u64, own: &Wounds) -> bool {
         let position = self.names.len();
         if position == CHUNK * self.requests.len() {
             self.requests.push((0..CHUNK).map(|_| Request::default()).collect());
@@ -76,6 +75,25 @@ impl Conditions {
             self.names.push(name);
         }
         taken
+    }
+
+    /// Keeps a condition that was tested under the locks from the `first` one on: these become condition locks.
+    pub(super) fn hold(&mut self, first: usize, table: &LockTable, condition: &Condition, truth: bool) {
+        if self.in_use == self.kept.len() {
+            self.kept.push(Box::default());
+        }
+        let kept = &mut self.kept[self.in_use];
+        kept.copy_from(condition);
+        kept.truth = truth;
+        let address = NonNull::from(&**kept);
+        self.in_use += 1;
+        if left_out(Step::HoldConditions) {
+            return self.release_from(first, table);
+        }
+        for (position, &name) in self.names.iter().enumerate().skip(first) {
+            // SAFETY: the request is granted; the condition stays until `release`.
+            unsafe { table.become_condition(self.request(position), name, address) };
+        }
     }
 
     /// Gives all back.
@@ -109,25 +127,7 @@ impl<P: Policy> LockingTransaction<'_, P> {
             Ok(truth) => truth,
             Err(stop) => return Err(self.keep_seen(first, condition).err().unwrap_or(stop)),
         };
-        let Conditions { names, requests, kept, in_use, .. } = &mut self.state.conditions;
-        if *in_use == kept.len() {
-            kept.push(Box::default());
-        }
-        kept[*in_use].copy_from(condition);
-        kept[*in_use].truth = truth;
-        let address = NonNull::from(&*kept[*in_use]);
-        *in_use += 1;
-        for (position, &name) in names.iter().enumerate().skip(first) {
-            let request = &requests[position / CHUNK][position % CHUNK];
-            if left_out(Step::HoldConditions) {
-                continue;
-            }
-            // SAFETY: the request is granted; the condition stays until `release`.
-            unsafe { self.shared.locks.become_condition(request, name, address) };
-        }
-        if left_out(Step::HoldConditions) {
-            self.state.conditions.release_from(first, &self.shared.locks);
-        }
+        self.state.conditions.hold(first, &self.shared.locks, condition, truth);
         Ok(truth)
     }
 
@@ -230,13 +230,8 @@ impl<P: Policy> LockingTransaction<'_, P> {
 
     /// Waits until a condition is held no more.
     fn outlast(&mut self, name: u64, met: &Met) -> Result<(), Stop> {
-        let mut backoff = Backoff::new();
-        loop {
-            match self.shared.locks.confront(name, met.address, self.state.held.own.asker()) {
-                Answer::Granted => return Ok(()),
-                Answer::Refused if !self.is_wounded() => backoff.wait(),
-                _ => break,
-            }
+        if self.shared.locks.outlast(name, met.address, &self.state.held.own) {
+            return Ok(());
         }
         let source = met.condition.rows().find(|(table, key)| {
             self.table(*table).is_ok_and(|table| name_of(table.primary.store.place, *key) == name)

@@ -361,8 +361,21 @@ impl LockTable {
         });
     }
 
+    /// Waits until the condition at an address is held at a name no more. `false`: its holder runs in the same thread, or an older one
+    /// wants what the caller has.
+    pub(super) fn outlast(&self, name: u64, address: usize, own: &Wounds) -> bool {
+        let mut backoff = Backoff::new();
+        loop {
+            match self.confront(name, address, own.asker()) {
+                Answer::Granted => return true,
+                Answer::Refused if !own.wounded() => backoff.wait(),
+                _ => return false,
+            }
+        }
+    }
+
     /// Whether a condition is still held at a name; its holder is wounded, if it is younger.
-    pub(super) fn confront(&self, name: u64, address: usize, own: Asker) -> Answer {
+    fn confront(&self, name: u64, address: usize, own: Asker) -> Answer {
         let bucket = self.latch(name);
         let mut answer = Answer::Granted;
         bucket.each(name, |other| {

@@ -1,17 +1,20 @@
 //! Every interleaving of two threads in the lock table, under loom: who holds a lock sees what its last holder did, waiters are
-//! granted, shared locks are shared and become exclusive alone; and of a scan and an insertion at least one sees the other.
+//! granted, shared locks are shared and become exclusive alone; what somebody was told about rows stays true for as long as it is held;
+//! and of a scan and an insertion at least one sees the other.
 
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
+use polychron_engine::lazy::Condition;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_sync::model::explore;
 use polychron_sync::thread;
 
+use super::conditions::Conditions;
 use super::held::{Held, Lock};
 use super::locks::{Answer, LockTable};
 use super::ranges::{Ranges, Wish};
-use super::wounds::{Asker, Patience};
+use super::wounds::{Asker, Patience, Wounds};
 
 /// Two names in one bucket.
 const NAMES: [u64; 2] = [1, 2];
@@ -168,4 +171,144 @@ fn the_older_one_comes_first() {
     let older = |rows: &Rows| rows.visit_by_age([0, 1], 1);
     let younger = |rows: &Rows| rows.visit_by_age([1, 0], 2);
     beside(older, younger, |rows, _, _| assert_eq!([rows.value(0), rows.value(1)], [2, 2]));
+}
+
+/// Two rows of which somebody is told whether they are as they were, and which somebody else changes.
+struct Told {
+    rows: Rows,
+    /// What has been committed of each row: whoever holds a condition over it reads it, whoever makes the condition untrue changes it.
+    committed: [UnsafeCell<u32>; 2],
+    /// The writer has come to its end.
+    written: AtomicBool,
+}
+
+impl Told {
+    fn committed(&self, row: usize) -> u32 {
+        // SAFETY: loom checks it.
+        self.committed[row].with(|row| unsafe { *row })
+    }
+
+    /// Asks of each of the rows whether it is 0, as `hold_condition` does, and finds, after `meanwhile`, that what it was told is still
+    /// so. Whether it was not wounded on its way.
+    fn ask(&self, rows: &[usize], age: u64, meanwhile: impl Fn()) -> bool {
+        let (mut conditions, mut own) = (Conditions::default(), Wounds::default());
+        own.begin(age);
+        let mut told = Vec::new();
+        for &row in rows {
+            if own.wounded() || !conditions.take(&self.rows.table, NAMES[row], &own) {
+                break;
+            }
+            let is_zero = self.rows.value(row) == 0;
+            assert_eq!(is_zero, self.committed(row) == 0, "a row is tested that is not committed");
+            conditions.hold(told.len(), &self.rows.table, &Condition::default(), is_zero);
+            told.push(is_zero);
+        }
+        meanwhile();
+        for (&row, is_zero) in rows.iter().zip(&told) {
+            assert_eq!(*is_zero, self.committed(row) == 0, "an answer has changed while it was held");
+        }
+        conditions.release(&self.rows.table);
+        told.len() == rows.len()
+    }
+
+    /// Makes each of the rows `value`, and commits when nobody holds an answer that would be another one, as `respect` does. Whether it
+    /// was not wounded on its way.
+    fn write(&self, rows: &[usize], value: u32, age: u64) -> bool {
+        let mut held = Held::default();
+        held.begin(age);
+        let mut commits = rows.iter().all(|&row| {
+            let lock = Lock { name: NAMES[row], exclusive: true };
+            held.take(&self.rows.table, lock, Patience::Wound).expect("another thread holds it")
+        });
+        if commits {
+            // SAFETY: loom checks it.
+            rows.iter().for_each(|&row| self.rows.rows[row].with_mut(|row| unsafe { *row = value }));
+            commits = rows.iter().all(|&row| self.respect(NAMES[row], value == 0, &held.own));
+            for &row in rows {
+                match commits {
+                    // SAFETY: loom checks it.
+                    true if value != 0 => self.committed[row].with_mut(|row| unsafe { *row = value }),
+                    true => {}
+                    // SAFETY: as above.
+                    false => self.rows.rows[row].with_mut(|row| unsafe { *row = 0 }),
+                }
+            }
+        }
+        held.release(&self.rows.table);
+        // Release: as a client is told.
+        self.written.store(true, Ordering::Release);
+        commits
+    }
+
+    fn respect(&self, name: u64, is_zero: bool, own: &Wounds) -> bool {
+        let mut met = Vec::new();
+        self.rows.table.conditions(name, own.asker(), |condition| {
+            met.push((std::ptr::from_ref(condition).addr(), condition.truth));
+        });
+        met.into_iter().all(|(address, truth)| truth == is_zero || self.rows.table.outlast(name, address, own))
+    }
+}
+
+fn told(
+    writer: fn(&Told) -> bool,
+    asker: fn(&Told) -> bool,
+    after: impl Fn(&Told, bool, bool) + Copy + Send + Sync + 'static,
+) {
+    explore(2, move || {
+        let rows = Rows { table: LockTable::new(2), rows: [0, 0].map(UnsafeCell::new) };
+        let told = Arc::new(Told { rows, committed: [0, 0].map(UnsafeCell::new), written: AtomicBool::new(false) });
+        let (left, right) = (Arc::clone(&told), Arc::clone(&told));
+        let (writer, asker) = (thread::spawn(move || writer(&left)), thread::spawn(move || asker(&right)));
+        let wrote = writer.join().expect("it does not panic");
+        after(&told, wrote, asker.join().expect("it does not panic"));
+    });
+}
+
+/// Who would make an answer untrue waits until it is held no more.
+#[test]
+fn an_answer_stays_true_for_as_long_as_it_is_held() {
+    let after = |told: &Told, wrote: bool, _: bool| {
+        assert!(wrote, "nobody is in the way of one row");
+        assert_eq!([told.rows.value(0), told.committed(0)], [1, 1]);
+    };
+    told(|told| told.write(&[0], 1, 1), |told| told.ask(&[0], 2, || ()), after);
+    told(|told| told.write(&[0], 1, 2), |told| told.ask(&[0], 1, || ()), after);
+}
+
+/// Who leaves an answer as it is does not wait for who holds it.
+#[test]
+fn an_answer_that_stays_true_is_in_nobodys_way() {
+    let ask = |told: &Told| {
+        told.ask(&[0], 1, || {
+            // Acquire: as a client is told.
+            while !told.written.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+        })
+    };
+    told(|told| told.write(&[0], 0, 2), ask, |_, wrote, asked| assert!(wrote && asked, "one of them is wounded"));
+}
+
+/// Two rows, whose conditions are held and whose locks are taken in opposite orders: the older one comes to its end.
+#[test]
+fn of_who_asks_and_who_writes_the_older_one_goes_on() {
+    let both = |told: &Told, wrote: bool| {
+        assert_eq!([told.rows.value(0), told.committed(0), told.committed(1)], [u32::from(wrote); 3]);
+    };
+    told(
+        |told| told.write(&[1, 0], 1, 1),
+        |told| told.ask(&[0, 1], 2, || ()),
+        move |told, wrote, _| {
+            assert!(wrote, "the older one is wounded");
+            both(told, wrote);
+        },
+    );
+    told(
+        |told| told.write(&[1, 0], 1, 2),
+        |told| told.ask(&[0, 1], 1, || ()),
+        move |told, wrote, asked| {
+            assert!(asked, "the older one is wounded");
+            both(told, wrote);
+        },
+    );
 }

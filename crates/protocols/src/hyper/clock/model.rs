@@ -13,7 +13,7 @@ use polychron_sync::model::explore;
 
 use crate::model::beside;
 
-use super::super::options::Backend;
+use super::super::options::{Backend, Options};
 use super::super::rows::Rows;
 use super::super::undo::{Draft, Kind, Undo, Writing, piece_head};
 use super::super::view::view;
@@ -33,7 +33,8 @@ struct World {
 
 impl World {
     fn new(rows: u64, guard: &Guard<'_>, memory: &Memory) -> Self {
-        let world = Self { clock: Clock::new(2), rows: Rows::new(1, Backend::Rows) };
+        let options = Options { backend: Backend::Rows, ..Options::default() };
+        let world = Self { clock: Clock::new(2), rows: Rows::new(1, &options) };
         (0..rows).for_each(|_| {
             let record = world.rows.allocate(memory.epochs(), guard).expect("memory is there");
             let mut latched = record.latch();
