@@ -208,6 +208,10 @@ pub(crate) struct Common {
     #[arg(long, default_value_t = 0)]
     pub(crate) pregenerate: usize,
 
+    /// Keep a snapshot open for the whole run, on a thread of its own that does nothing else
+    #[arg(long)]
+    pub(crate) open_snapshot: bool,
+
     /// Bind each thread to a core
     #[arg(long)]
     pub(crate) pin: bool,

@@ -188,6 +188,7 @@ fn settings(common: &Common) -> Result<Settings, String> {
         batch_time_us: common.batch_time_us,
         interleave: common.interleave,
         pregenerate: common.pregenerate,
+        open_snapshot: common.open_snapshot,
         pin: common.pin,
         prefault_bytes: common.prefault.saturating_mul(1 << 20),
         commit: env!("POLYCHRON_COMMIT").to_owned(),

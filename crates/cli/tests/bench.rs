@@ -98,6 +98,22 @@ fn scans_see_the_moment_that_they_ask_for() {
     );
 }
 
+/// A snapshot stays open while rows change, which is what the figures of the run tell of.
+#[test]
+fn a_snapshot_may_stay_open_for_the_whole_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("report.json");
+    let workload = ["modify", "--records", "300", "--open-snapshot"];
+    for seconds in ["0.3", "3", "30"] {
+        let report = whole_report(&workload, "hyper", seconds, &json);
+        if report["completed"].as_u64() > Some(1000) {
+            let behind = report["protocol_figures"]["commits_since_oldest_read"].as_f64();
+            assert!(behind > Some(1000.0), "{}", report["protocol_figures"]);
+            return;
+        }
+    }
+}
+
 /// Multi-version indexes of both kinds.
 #[test]
 fn every_workload_runs_on_multi_version_indexes() {

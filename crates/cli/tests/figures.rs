@@ -55,7 +55,7 @@ fn every_figure_of_bohm_is_drawn_with_all_its_points() {
 
 #[test]
 fn every_figure_of_hyper_is_drawn_with_all_its_points() {
-    every_figure_is_drawn("hyper", "7 8 rates 10a 10b 10c 11a 11b 11c tatp logging");
+    every_figure_is_drawn("hyper", "7 8 9 rates 10a 10b 10c 11a 11b 11c tatp logging");
 }
 
 #[test]

@@ -372,6 +372,57 @@ fn snapshot_of_a_row_that_is_overwritten() -> bool {
     get(&mut snapshot, &stage.items, 1).unwrap() != Some(10)
 }
 
+#[derive(Row, Clone, Copy, Debug, PartialEq)]
+struct Pair {
+    #[key]
+    id: u64,
+    left: i64,
+    right: i64,
+}
+
+/// A number of a row changes, and later another one, which the image of the first change does not put back.
+fn snapshot_of_a_row_that_changes_in_two_places() -> bool {
+    let stage = stage(&[]);
+    let pairs: Table<Pair> = Table::from_id(stage.database.create_table(Pair::definition()).unwrap());
+    assert!(stage.once(|t| t.insert(&pairs, &Pair { id: 1, left: 10, right: 10 })));
+    let mut snapshot = stage.lasting(Mode::Snapshot);
+    let mut writer = stage.worker();
+    assert!(stage.once(|t| t.update(&pairs, 1, |row| row.set_left(11)).map(drop)));
+    assert!(stage.once(|t| t.update(&pairs, 1, |row| row.set_right(11)).map(drop)));
+    stage.settle(&mut writer);
+    let seen = snapshot.get(&pairs, 1).unwrap().map(|row| (row.left(), row.right()));
+    seen != Some((10, 10))
+}
+
+/// A worker's transaction changes one row, in a buffer that is as large as what the one before made use of.
+fn snapshot_of_a_row_in_a_large_buffer() -> bool {
+    let stage = stage(&[(1, 10), (2, 10), (3, 10), (4, 10), (5, 10)]);
+    let mut snapshot = stage.lasting(Mode::Snapshot);
+    let mut writer = stage.worker();
+    for ids in [2..6, 1..2] {
+        let mut set = |t: &mut Tx<'_>| ids.clone().try_for_each(|id| t.upsert(&stage.items, &Item { id, value: 11 }));
+        drive::transact(&mut writer, Mode::ReadWrite, &mut set).unwrap();
+    }
+    stage.settle(&mut writer);
+    get(&mut snapshot, &stage.items, 1).unwrap() != Some(10)
+}
+
+/// Behind a snapshot a row is overwritten before a transaction begins, and once more after that has read it.
+fn lost_update_behind_a_snapshot() -> bool {
+    let stage: Stage<Snapshot> = Stage::open(&[(1, 10)]);
+    let _snapshot = stage.lasting(Mode::Snapshot);
+    assert!(stage.set(1, 11));
+    let mut other = false;
+    let mine = stage.once(|t| {
+        let before = get(t, &stage.items, 1)?.unwrap();
+        // Whoever commits this thins what was committed before.
+        other = stage.set(1, 12);
+        t.upsert(&stage.items, &Item { id: 1, value: before + 10 })
+    });
+    assert!(other, "nobody is in the other's way");
+    mine
+}
+
 /// A row is overwritten, and what it was is collected, when a snapshot has looked at the clock and not yet said what it reads.
 fn snapshot_of_a_row_that_is_overwritten_as_it_begins() -> bool {
     let stage = stage(&[(1, 10)]);
@@ -506,6 +557,9 @@ crate::killers! { Step:
     AwaitIndexes: index_that_was_filled_later;
     LockFilledRows: row_that_changes_under_the_filling;
     AwaitReaders: snapshot_of_a_row_that_is_overwritten;
+    KeepWords: snapshot_of_a_row_that_changes_in_two_places;
+    MoveOut: snapshot_of_a_row_in_a_large_buffer;
+    AwaitWriters: lost_update_behind_a_snapshot;
     AnnounceStart: snapshot_of_a_row_that_is_overwritten_as_it_begins;
     ProtectParents: child_whose_parent_goes;
     CoverVersions: stretch_that_was_changed;

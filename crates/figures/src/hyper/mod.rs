@@ -1,4 +1,4 @@
-//! HyPer's MVCC: Figures 7 and 8, scans (`scans.rs`); Figures 10 and 11 and what sections 4.2 to 4.4 say in their text (`transactions.rs`).
+//! HyPer's MVCC: Figures 7 to 9, scans (`scans.rs`); Figures 10 and 11 and what sections 4.2 to 4.4 say in their text (`transactions.rs`).
 
 mod scans;
 mod transactions;
@@ -42,6 +42,7 @@ const SHARE: &str = "share, %";
 const PLANS: &[Plan] = &[
     lines("7", "Scans of a column with versions", DIRTY, scans::VERSIONS, scans::versions),
     lines("8", "Scans with and without VersionedPositions", DIRTY, scans::SYNOPSES, scans::synopses),
+    lines("9", "What a scan of the oldest state does", DIRTY, scans::BREAKDOWN, scans::breakdown),
     bars("rates", "Insertions, updates, deletions (§4.2)", transactions::RATES, transactions::rates),
     bars("10a", "TPC-C on one thread", transactions::SYSTEMS, transactions::systems),
     lines("10b", "Top-customer among interleaved TPC-C", SHARE, transactions::TOP_CUSTOMER, transactions::top_customer),

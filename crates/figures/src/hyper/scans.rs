@@ -1,8 +1,9 @@
-//! Figures 7 and 8: the sum of a column, of which some records have versions.
+//! Figures 7 to 9: the sum of a column, of which some records have versions.
 
 use polychron_workloads::run::{IndexChoice, Report};
 use polychron_workloads::scan::{Ask, Moment, PLAIN_ROWS_A_SECOND, ROWS_A_SECOND, ScanOptions};
 
+use crate::figure::Point;
 use crate::measure::Bench;
 use crate::runner::Work;
 use crate::{Ended, Figure};
@@ -11,6 +12,9 @@ pub(super) const VERSIONS: &str = "With collection switched off, scans go on at 
      records (up to 0.01 %), and slow down only where many records have many versions; scans of the newest state only need to see that it is that.";
 pub(super) const SYNOPSES: &str = "VersionedPositions for each 1024 records make scans more than 5.5 times as fast as none; fewer or more records for each \
      are slower.";
+
+pub(super) const BREAKDOWN: &str = "Of a scan that undoes 4 updates of each dirty record nearly all cycles go to the scan itself for realistic numbers of dirty records; \
+     retrieving versions and finding the next versioned and the next unversioned record show from 0.1 % on.";
 
 /// What the vertical axes show.
 const RATE: &str = "records a second";
@@ -55,6 +59,10 @@ const COLUMNS: &[&str] = &["backend=columns"];
 impl Contender {
     /// Runs it on a table of which so many percent of the records are dirty.
     fn run(&self, bench: &Bench<'_>, percent: f64) -> Result<f64, Ended> {
+        Ok(self.report(bench, percent)?.figures.get(self.figure).copied().unwrap_or_default() as f64)
+    }
+
+    fn report(&self, bench: &Bench<'_>, percent: f64) -> Result<Report, Ended> {
         let records = bench.settings.records * SCALE;
         let dirty = ((records as f64 * percent / 100.0) as u64).max(1);
         let options = ScanOptions {
@@ -68,8 +76,7 @@ impl Contender {
             ..ScanOptions::default()
         };
         let protocol_options: Vec<_> = self.options.iter().map(|&option| option.to_owned()).collect();
-        let report: Report = bench.run_listed(self.protocol, &protocol_options, &Work::Scan(options), 1, (1, 0))?;
-        Ok(report.figures.get(self.figure).copied().unwrap_or_default() as f64)
+        bench.run_listed(self.protocol, &protocol_options, &Work::Scan(options), 1, (1, 0))
     }
 }
 
@@ -144,4 +151,46 @@ pub(super) fn synopses(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), End
         figure.expect_higher(claim, values, CHEAP);
     }
     measured
+}
+
+/// The parts of a scan that the protocol times, in the paper's words.
+const PARTS: [(&str, &str); 4] = [
+    ("scan", "scan_ns"),
+    ("retrieve version", "scan_version_ns"),
+    ("find first versioned", "scan_find_versioned_ns"),
+    ("find first unversioned", "scan_find_plain_ns"),
+];
+
+/// Figure 9.
+pub(super) fn breakdown(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
+    let contender = over_columns(&["backend=columns", "timed-scans=yes"], 4, Moment::Oldest);
+    let places = places(bench);
+    let x_values: Vec<_> = places.iter().map(|(value, _)| value.clone()).collect();
+    figure.frame(&x_values, &["share of the time, %"], &PARTS.map(|(name, _)| name));
+    figure.note = format!(
+        "{} records. The scan looks at the clock between its parts, which costs it some 20 ns each time; this is in the part that ends there. \
+         Positions of versioned records are looked up for each 1024 records, and slots between them are looked at one by one.",
+        bench.settings.records * SCALE
+    );
+    for (place, (value, percent)) in places.iter().enumerate() {
+        let mut runs = PARTS.map(|_| Vec::new());
+        for _ in 0..bench.settings.repeat.max(1) {
+            (bench.tell)(&format!("  {} {value}", figure.x_name));
+            let report = contender.report(bench, *percent)?;
+            let of =
+                |name: &str| report.protocol_figures.get(name).and_then(serde_json::Value::as_f64).unwrap_or_default();
+            let parts = PARTS.map(|(_, name)| of(name));
+            let all = parts.iter().sum::<f64>().max(1.0);
+            runs.iter_mut().zip(parts).for_each(|(runs, part)| runs.push(100.0 * part / all));
+        }
+        for (series, runs) in figure.panels[0].series.iter_mut().zip(runs) {
+            series.points[place] = Some(Point::of(runs));
+        }
+    }
+    let realistic = realistic(figure);
+    let values = [figure.point(0, realistic), figure.point(1, realistic)];
+    figure.expect_higher("0.01 % dirty: the scan itself takes more than retrieving versions", values, SMALL);
+    let values = [figure.point(1, figure.last()), figure.point(1, 0)];
+    figure.expect_higher("the more dirty records, the more goes to retrieving versions", values, FEW_CORES);
+    Ok(())
 }

@@ -19,13 +19,15 @@ use super::undo::{Buffer, FIRST_ID, Writing};
 /// The word of a slot that reads nothing.
 const IDLE: u64 = u64::MAX;
 
-/// A transaction that has committed.
+/// A transaction that has committed, or an image of one that was moved out of its buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Committed {
     pub(super) at: u64,
     pub(super) buffer: Buffer,
     /// Bytes of the buffer.
     pub(super) bytes: usize,
+    /// How many of its images were in chains when this was put into its list.
+    pub(super) images: usize,
 }
 
 /// What has committed and may still be undone by somebody.
@@ -33,10 +35,12 @@ pub(super) struct Committed {
 pub(super) struct History {
     /// In the order of their commits.
     pub(super) recent: VecDeque<Committed>,
-    /// Those of which single images have been taken out: only snapshots need them.
+    /// What snapshots alone need, roughly in the order of their commits: images that were moved out, and buffers of which so many images
+    /// are needed that they stay where they are.
     pub(super) kept: VecDeque<Committed>,
-    /// How many were kept when dead ones were last looked for.
-    pub(super) swept: usize,
+    /// Images in `kept`, and how many of them have left their chains since they were put there, or fewer.
+    pub(super) kept_images: usize,
+    pub(super) gone_images: usize,
     /// Bytes of all buffers that are not given back, and the most that there ever were.
     pub(super) bytes: usize,
     pub(super) most_bytes: usize,
@@ -51,8 +55,36 @@ impl History {
 
     fn add(&mut self, committed: Committed) {
         self.recent.push_back(committed);
-        self.bytes += committed.bytes;
+        self.add_bytes(committed.bytes);
+    }
+
+    fn add_bytes(&mut self, bytes: usize) {
+        self.bytes += bytes;
         self.most_bytes = self.most_bytes.max(self.bytes);
+    }
+
+    /// Keeps what snapshots need.
+    pub(super) fn keep(&mut self, kept: Committed) {
+        self.kept.push_back(kept);
+        self.kept_images += kept.images;
+        self.add_bytes(kept.bytes);
+    }
+
+    /// What was taken out of a list: it does not count any more.
+    pub(super) fn forget(&mut self, taken: Committed) -> Committed {
+        self.bytes -= taken.bytes;
+        taken
+    }
+
+    /// The oldest that is kept, if it was committed by then.
+    pub(super) fn pop_kept(&mut self, by: u64) -> Option<Committed> {
+        let next = self.kept.pop_front_if(|next| next.at <= by)?;
+        self.kept_images -= next.images;
+        if self.kept.is_empty() {
+            self.gone_images = 0;
+            self.kept.shrink_to(1 << 14);
+        }
+        Some(self.forget(next))
     }
 }
 
@@ -181,8 +213,8 @@ impl Clock {
         // Only who holds the lock writes it.
         let at = self.latest.load(Ordering::Relaxed) + 1;
         log(at);
-        buffer.commit(at, writing.images().len());
-        history.add(Committed { at, buffer, bytes: writing.bytes() });
+        buffer.commit(at);
+        history.add(Committed { at, buffer, bytes: writing.bytes(), images: writing.images().len() });
         // Release: pairs with the acquire in `latest`, so that who reads the time sees the stamp. SeqCst: see `held`.
         self.latest.store(at, Ordering::SeqCst);
         at

@@ -3,23 +3,29 @@
 //! * A buffer that committed no later than every moment that is read is *old*: its images leave their chains, with all that is older, and
 //!   the buffer goes when no guard is left under which anybody may stand on it.
 //! * Behind a long snapshot, a buffer that no transaction will validate against is *thinned*: an image leaves its chain when no moment
-//!   that is read lies between it and the next older one, and older ones that are undone with it keep all that it keeps.
+//!   that is read lies between it and the next older one, and older ones that are undone with it keep all that it keeps. Where little of
+//!   a buffer is needed, that moves to memory of its own, and the buffer goes at once: so it serves again while it is in the cache.
 //! * A record that shows no row to anybody is closed, its key leaves the index, and its slot serves again.
 
 use std::sync::Arc;
 
+use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_memory::{Epochs, Guard};
 
 use super::clock::{Clock, Committed, Held, History};
 use super::level::Level;
 use super::rows::{Latched, Record};
+use super::steps::Step;
 use super::table::{HyperTable, Relation};
 use super::transaction::HyperTransaction;
 use super::undo::{Buffer, FIRST_ID, Kind, Undo};
 
 /// Buffers that are taken at most at one commit.
 const AT_ONCE: usize = 64;
+
+/// One image that has gone, of so many that are kept, has the list gone through.
+const SWEEP_AT: usize = 4;
 
 /// Buffers that one worker has taken from the list to see to.
 #[derive(Debug, Default)]
@@ -28,6 +34,10 @@ pub(super) struct Collector {
     thin: Vec<Committed>,
     /// Of which nothing is left in any chain.
     dead: Vec<Buffer>,
+    /// What was found to be needed by snapshots.
+    needed: Vec<Committed>,
+    /// Images of kept buffers that have left their chains, and are not told to the list yet.
+    gone: usize,
 }
 
 /// Where collection happens.
@@ -61,13 +71,12 @@ impl Collector {
         let old = |committed: &mut Committed| committed.at <= oldest;
         for _ in 0..AT_ONCE {
             let Some(next) = history.recent.pop_front_if(old) else { break };
-            history.bytes -= next.bytes;
-            self.old.push(next.buffer);
+            self.old.push(history.forget(next).buffer);
         }
         if !held.single.is_empty() {
             for _ in 0..AT_ONCE {
                 let Some(next) = history.recent.pop_front_if(|next| next.at <= held.from) else { break };
-                self.thin.push(next);
+                self.thin.push(history.forget(next));
             }
         }
         if !history.kept.is_empty() {
@@ -76,28 +85,37 @@ impl Collector {
         !self.old.is_empty() || !self.thin.is_empty() || !self.dead.is_empty()
     }
 
-    #[cold]
     fn take_kept(&mut self, oldest: u64, history: &mut History) {
-        while let Some(next) = history.kept.pop_front_if(|next| next.at <= oldest) {
-            history.bytes -= next.bytes;
+        for _ in 0..AT_ONCE {
+            let Some(next) = history.pop_kept(oldest) else { break };
             self.old.push(next.buffer);
         }
-        if history.kept.len() >= 2 * history.swept + AT_ONCE {
+        history.gone_images += std::mem::take(&mut self.gone);
+        if SWEEP_AT * history.gone_images > history.kept_images + AT_ONCE {
             self.sweep(history);
         }
     }
 
-    /// Looks for kept buffers of which nothing is left.
+    /// Looks for kept buffers of which nothing is left, and for those of which little is: these are thinned again.
+    #[cold]
     pub(super) fn sweep(&mut self, history: &mut History) {
+        let (dead, thin) = (&mut self.dead, &mut self.thin);
+        let (mut images, mut bytes) = (0, 0);
         history.kept.retain(|kept| {
-            let is_dead = kept.buffer.is_unlinked();
-            if is_dead {
-                self.dead.push(kept.buffer);
-                history.bytes -= kept.bytes;
+            let linked = kept.buffer.linked().count();
+            if linked == 0 {
+                dead.push(kept.buffer);
+            } else if 2 * linked <= kept.images {
+                thin.push(*kept);
+            } else {
+                images += kept.images;
+                return true;
             }
-            !is_dead
+            bytes += kept.bytes;
+            false
         });
-        history.swept = history.kept.len();
+        history.bytes -= bytes;
+        (history.kept_images, history.gone_images) = (images, 0);
     }
 
     /// Sees to what was taken.
@@ -121,17 +139,53 @@ impl Collector {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn thin_out(&mut self, held: &Held, site: &Site<'_>) {
-        for committed in &self.thin {
-            for image in committed.buffer.images() {
+        for committed in self.thin.drain(..) {
+            let buffer = committed.buffer;
+            let mut left = 0;
+            for image in buffer.images() {
                 // Where the table is gone, its chains are, too; the buffer goes when it is old.
                 if let Some((store, record)) = site.find(image) {
-                    thin(store, record, held, site);
+                    left += thin(store, record, held, site);
                 }
             }
+            let (mut images, mut bytes) = (0, 0);
+            for image in buffer.linked() {
+                images += 1;
+                bytes += image.bytes();
+            }
+            self.gone += usize::saturating_sub(left, committed.images - images);
+            if 2 * bytes < committed.bytes && images > 0 {
+                Self::move_out(&mut self.needed, committed, site);
+                images = buffer.linked().count();
+            }
+            if images > 0 {
+                self.needed.push(Committed { images, ..committed });
+            } else {
+                // SAFETY: none of its images is in a chain; it was in a list, and is not any more.
+                unsafe { buffer.retire(site.guard) };
+            }
         }
-        site.clock.history().kept.extend(self.thin.drain(..));
+        if !self.needed.is_empty() {
+            let mut history = site.clock.history();
+            self.needed.drain(..).for_each(|needed| history.keep(needed));
+        }
+    }
+
+    /// Moves what is needed of a buffer to memory of its own. Where there is none, it stays.
+    #[cold]
+    fn move_out(needed: &mut Vec<Committed>, committed: Committed, site: &Site<'_>) {
+        for image in committed.buffer.linked() {
+            let Some((_, record)) = site.find(image) else { continue };
+            let Ok((copy, bytes)) = image.move_out(site.guard) else { return };
+            if replace(record, image, copy) {
+                needed.push(Committed { at: committed.at, buffer: copy.buffer(), bytes, images: 1 });
+            } else {
+                // SAFETY: nobody has found it.
+                unsafe { copy.buffer().retire(site.guard) };
+            }
+        }
     }
 }
 
@@ -177,13 +231,14 @@ fn cut(store: &Relation, record: Record<'_>, image: Undo, site: &Site<'_>) {
     }
 }
 
-/// Takes every image out of a slot's chain that no moment that is read needs.
-fn thin(store: &Relation, record: Record<'_>, held: &Held, site: &Site<'_>) {
+/// Takes every image out of a slot's chain that no moment that is read needs; answers how many those were.
+fn thin(store: &Relation, record: Record<'_>, held: &Held, site: &Site<'_>) -> usize {
     let mut latched = record.latch();
     let (mut newer, mut next): (Option<Undo>, _) = (None, latched.version());
+    let mut left = 0;
     while let Some(image) = next {
         next = image.older();
-        if is_needed(image, store.rows.words(), held) {
+        if is_needed(image, held) {
             newer = Some(image);
             continue;
         }
@@ -192,24 +247,65 @@ fn thin(store: &Relation, record: Record<'_>, held: &Held, site: &Site<'_>) {
             None => latched.set_version(next),
         }
         leave(image, site.guard);
+        left += 1;
     }
-    close_if_blank(store, record, latched, held, site);
+    if latched.version().is_some_and(|image| image.stamp() <= held.from || left_out(Step::AwaitWriters)) {
+        latched.settle();
+    }
+    left + usize::from(close_if_blank(store, record, latched, held, site))
 }
 
-/// A record that came and went where nobody looks shows nothing before and nothing after.
-fn close_if_blank(store: &Relation, record: Record<'_>, mut latched: Latched<'_>, held: &Held, site: &Site<'_>) {
-    let Some(image) = latched.version() else { return };
+/// Puts a copy in the place of an image that is needed. `false`: somebody else has taken it out of its chain.
+pub(super) fn replace(record: Record<'_>, image: Undo, copy: Undo) -> bool {
+    let mut latched = record.latch();
+    let settled = latched.is_settled();
+    let (mut newer, mut next) = (None, latched.version());
+    while let Some(present) = next.filter(|present| *present != image) {
+        newer = next;
+        next = present.older();
+    }
+    if image.has_left() {
+        return false;
+    }
+    image.leave();
+    if next.is_none() {
+        return false;
+    }
+    copy.set_older(image.older());
+    copy.own_tail(image.own_tail(false));
+    let after = if left_out(Step::MoveOut) { image.older() } else { Some(copy) };
+    match newer {
+        Some(newer) => Undo::set_older(newer, after),
+        None => latched.set_version(after),
+    }
+    if settled {
+        latched.settle();
+    }
+    true
+}
+
+/// A record that came and went where nobody looks shows nothing before and nothing after. Whether it was one.
+fn close_if_blank(
+    store: &Relation,
+    record: Record<'_>,
+    mut latched: Latched<'_>,
+    held: &Held,
+    site: &Site<'_>,
+) -> bool {
+    let Some(image) = latched.version() else { return false };
     let is_last = image.kind() == Kind::Insert && image.older().is_none() && image.stamp() <= held.from;
-    if is_last && !latched.is_present() && !latched.is_closed() {
-        latched.set_version(None);
-        latched.set_closed(true);
-        drop(latched);
-        leave(image, site.guard);
-        site.unlink(store, record, image.key());
+    if !is_last || latched.is_present() || latched.is_closed() {
+        return false;
     }
+    latched.set_version(None);
+    latched.set_closed(true);
+    leave(image, site.guard);
+    drop(latched);
+    site.unlink(store, record, image.key());
+    true
 }
 
-/// An image has left its chain.
+/// An image has left its chain, under the latch of its slot.
 fn leave(image: Undo, guard: &Guard<'_>) {
     if image.own_tail(false)
         && let Some(Some(tail)) = image.tail()
@@ -217,36 +313,30 @@ fn leave(image: Undo, guard: &Guard<'_>) {
         // SAFETY: the image owned it, and is not found from now on.
         unsafe { tail.retire(guard) };
     }
-    image.buffer().unlink();
+    image.leave();
 }
 
 /// Whether any moment that is read needs an image.
-fn is_needed(image: Undo, words: usize, held: &Held) -> bool {
+fn is_needed(image: Undo, held: &Held) -> bool {
     let stamp = image.stamp();
     if stamp >= FIRST_ID || stamp > held.from {
         return true;
     }
     // One that is old is cut by who has its buffer, who then sees whether the slot is to be closed.
     let Some(moment) = held.latest_before(stamp) else { return true };
-    let Some(older) = image.older().filter(|older| older.stamp() > moment) else { return true };
-    !is_covered(image, older, moment, words)
+    let older = image.older().filter(|older| older.stamp() > moment);
+    older.is_none_or(|older| !is_covered(image, older, moment))
 }
 
 /// Whether images from `older` on that are undone at `moment` put back all that `image` does.
-fn is_covered(image: Undo, older: Undo, moment: u64, words: usize) -> bool {
-    let mut missing: Vec<usize> = image.pieces().flat_map(|(first, piece)| first..first + piece.len()).collect();
-    let mut tail_missing = image.tail().is_some();
-    let mut next = Some(older).filter(|older| older.stamp() > moment);
-    debug_assert!(missing.iter().all(|word| *word < words));
-    while let Some(present) = next {
-        if missing.is_empty() && !tail_missing || present.kind() == Kind::Insert {
-            return true;
-        }
-        for (first, piece) in present.pieces() {
-            missing.retain(|word| !(first..first + piece.len()).contains(word));
-        }
-        tail_missing &= present.tail().is_none();
-        next = present.older().filter(|older| older.stamp() > moment);
-    }
-    missing.is_empty() && !tail_missing
+fn is_covered(image: Undo, older: Undo, moment: u64) -> bool {
+    let undone = || std::iter::successors(Some(older), |undo| undo.older()).take_while(|undo| undo.stamp() > moment);
+    let has_tail = |undo: Undo| undo.kind() == Kind::Insert || undo.tail().is_some();
+    let has_word = |undo: Undo, word: usize| {
+        undo.kind() == Kind::Insert || undo.pieces().any(|(first, piece)| (first..first + piece.len()).contains(&word))
+    };
+    let mut words = image.pieces().flat_map(|(first, piece)| first..first + piece.len());
+    left_out(Step::KeepWords)
+        || words.all(|word| undone().any(|undo| has_word(undo, word)))
+            && (image.tail().is_none() || undone().any(has_tail))
 }

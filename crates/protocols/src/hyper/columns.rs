@@ -3,6 +3,7 @@
 
 use std::ops::{Bound, ControlFlow, Range};
 
+use polychron_base::clock::Clock as _;
 use polychron_base::{IndexId, Stop};
 use polychron_engine::batch::{Bits, ColumnBatch, ColumnVector, NumericColumn, ROWS, clear_behind};
 use polychron_engine::mutations::left_out;
@@ -10,11 +11,11 @@ use polychron_engine::redo::Redo;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{Restriction, Scan};
 use polychron_schema::{ColumnSet, Layout, Value};
-use polychron_sync::atomic::{Ordering, fence};
+use polychron_sync::atomic::{AtomicU64, Ordering, fence};
 use polychron_sync::{MODELLED, vectors};
 
 use super::ahead;
-use super::counts::add;
+use super::counts::{Counts, add};
 use super::level::Level;
 use super::rows::{Record, Word};
 use super::steps::Step;
@@ -65,6 +66,8 @@ pub(super) struct ColumnBuffers {
     hull: Range<usize>,
     sheet: Sheet,
     looked: Looked,
+    /// When the part of the scan began that is being timed, if parts are.
+    lapped_at: u64,
 }
 
 /// What a batch is made of beside its words.
@@ -294,6 +297,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     {
         let rows = &table.primary.rows;
         let (mut first, end) = (0, rows.len());
+        buffers.lapped_at = if self.shared.options.timed_scans { self.shared.time.now_ns() } else { 0 };
         for number in 0_usize.. {
             if first >= end {
                 break;
@@ -301,6 +305,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             self.step()?;
             if number.is_multiple_of(ahead::UNITS) {
                 ahead::fetch(rows, first, end, |stamp| stamp <= self.start || stamp == self.id);
+                self.lap(buffers, |counts| &counts.version_ns);
             }
             let unit = rows.unit(first, end);
             first = unit.end();
@@ -314,6 +319,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         }
         // The visit is over either way.
         let _ = visitor.flush(buffers);
+        self.lap(buffers, |counts| &counts.scan_ns);
         Ok(())
     }
 
@@ -338,13 +344,19 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             };
             at = range.end;
             has_special |= !is_plain;
-            if is_plain && self.show_plain(unit, &range, buffers, visitor)? {
-                continue;
+            self.lap(buffers, |counts| if is_plain { &counts.find_versioned_ns } else { &counts.find_plain_ns });
+            if is_plain {
+                let is_shown = self.show_plain(unit, &range, buffers, visitor)?;
+                self.lap(buffers, |counts| &counts.scan_ns);
+                if is_shown {
+                    continue;
+                }
             }
             self.show_special(unit, range, buffers, visitor)?;
         }
         if has_special {
             unit.correct(&buffers.looked);
+            self.lap(buffers, |counts| &counts.find_plain_ns);
         }
         ControlFlow::Continue(())
     }
@@ -367,18 +379,31 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
                 visitor.flush(buffers)?;
             }
             let len = unit.run(at, (range.end - at).min(ROWS - buffers.gathered()), &mut run);
+            self.lap(buffers, |counts| &counts.find_versioned_ns);
             if len > 0 && buffers.copy(unit, at..at + len, || unit.run_stood_still(at, len, &run)) {
                 copied += len;
                 at += len;
+                self.lap(buffers, |counts| &counts.scan_ns);
             } else {
                 copied += usize::from(self.rebuild(unit.record(at), buffers));
                 at += 1;
+                self.lap(buffers, |counts| &counts.version_ns);
             }
         }
         let counts = &self.shared.counts[self.state.slot];
         add(&counts.gathered, copied as u64);
         add(&counts.rebuilt, (range.len() - copied) as u64);
         ControlFlow::Continue(())
+    }
+
+    /// What has passed since the last lap went to one part of the scan (Figure 9 of the paper), if that is asked for.
+    #[inline]
+    fn lap(&self, buffers: &mut ColumnBuffers, part: impl FnOnce(&Counts) -> &AtomicU64) {
+        if self.shared.options.timed_scans {
+            let now = self.shared.time.now_ns();
+            add(part(&self.shared.counts[self.state.slot]), now.saturating_sub(buffers.lapped_at));
+            buffers.lapped_at = now;
+        }
     }
 
     /// Lends or copies a stretch of plain slots; `false` where they did not stand still.

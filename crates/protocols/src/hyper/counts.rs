@@ -17,7 +17,22 @@ macro_rules! counts {
     };
 }
 
-counts!(logs, log_bytes, trees, tree_nodes, build_ns, compared, lent, gathered, rebuilt, moved);
+counts!(
+    logs,
+    log_bytes,
+    trees,
+    tree_nodes,
+    build_ns,
+    compared,
+    lent,
+    gathered,
+    rebuilt,
+    moved,
+    scan_ns,
+    version_ns,
+    find_versioned_ns,
+    find_plain_ns
+);
 
 /// Adds to a count that only the calling thread writes.
 #[inline]
@@ -45,6 +60,10 @@ impl Counts {
             Figure { name: "records_gathered", value: FigureValue::Count(sum(|one| &one.gathered)) },
             Figure { name: "records_rebuilt", value: FigureValue::Count(sum(|one| &one.rebuilt)) },
             Figure { name: "stretches_that_moved", value: FigureValue::Count(sum(|one| &one.moved)) },
+            Figure { name: "scan_ns", value: FigureValue::Count(sum(|one| &one.scan_ns)) },
+            Figure { name: "scan_version_ns", value: FigureValue::Count(sum(|one| &one.version_ns)) },
+            Figure { name: "scan_find_versioned_ns", value: FigureValue::Count(sum(|one| &one.find_versioned_ns)) },
+            Figure { name: "scan_find_plain_ns", value: FigureValue::Count(sum(|one| &one.find_plain_ns)) },
             Figure { name: "undo_buffers_kept", value: FigureValue::Level(kept as f64) },
             Figure { name: "undo_bytes", value: FigureValue::Level(history.bytes as f64) },
             Figure { name: "undo_bytes_at_most", value: FigureValue::Level(history.most_bytes as f64) },

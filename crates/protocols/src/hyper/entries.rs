@@ -42,7 +42,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             self.log_point(table.id, key, ColumnSet::EMPTY);
             return Ok(false);
         };
-        if let Err(reason) = self.check_version(seen.version) {
+        if let Err(reason) = self.check_version(seen.version, seen.settled) {
             return Err(self.refuse(reason, &table.primary, key));
         }
         let mut row = std::mem::take(&mut self.state.buffers.other);

@@ -10,11 +10,13 @@ pub struct Options {
     pub synopsis: Option<u32>,
     /// What of a record goes into its before-image when columns change.
     pub images: Images,
+    /// Whether scans by columns time their parts (Figure 9), which costs them two looks at the clock a stretch and two a versioned record.
+    pub timed_scans: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { backend: Backend::default(), synopsis: Some(1024), images: Images::default() }
+        Self { backend: Backend::default(), synopsis: Some(1024), images: Images::default(), timed_scans: false }
     }
 }
 
@@ -59,9 +61,15 @@ impl Options {
             }
             ("images", "columns") => self.images = Images::Columns,
             ("images", "records") => self.images = Images::Records,
+            ("timed-scans", "yes") => self.timed_scans = true,
+            ("timed-scans", "no") => self.timed_scans = false,
+            ("timed-scans", _) => return Err(format!("`timed-scans` is `yes` or `no`, and not `{value}`")),
             ("images", _) => return Err(format!("`images` is `columns` or `records`, and not `{value}`")),
             ("backend", _) => return Err(format!("`backend` is `rows` or `columns`, and not `{value}`")),
-            _ => return Err(format!("hyper has no option `{name}`; it has `backend`, `synopsis` and `images`")),
+            _ => {
+                let known = "`backend`, `synopsis`, `images` and `timed-scans`";
+                return Err(format!("hyper has no option `{name}`; it has {known}"));
+            }
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  slot   state │ version │ tail │ word 0 │ word 1 │ …
-//!  state  count of changes │ versioned │ closed │ absent │ latched
+//!  state  count of changes │ settled │ versioned │ closed │ absent │ latched
 //! ```
 //!
 //! A page has its slots one behind the other ([`Backend::Rows`]), or the same word of all its slots ([`Backend::Columns`]): two
@@ -38,7 +38,9 @@ const LATCHED: u64 = 1;
 const ABSENT: u64 = 2;
 const CLOSED: u64 = 4;
 const VERSIONED: u64 = 8;
-const CHANGE: u64 = 16;
+/// The newest image was committed no later than any transaction began that may write.
+const SETTLED: u64 = 16;
+const CHANGE: u64 = 32;
 /// What a plain slot is not.
 const SPECIAL: u64 = ABSENT | CLOSED | VERSIONED;
 
@@ -323,6 +325,8 @@ pub(super) struct InPlace {
     pub(super) closed: bool,
     /// The newest before-image.
     pub(super) version: Option<Undo>,
+    /// Whether only snapshots may have to undo it: every transaction that may write began after its commit.
+    pub(super) settled: bool,
     /// What is behind the fixed part.
     pub(super) tail: Option<Tail>,
 }
@@ -395,6 +399,7 @@ impl<'t> Record<'t> {
                         present: before & ABSENT == 0,
                         closed: before & CLOSED != 0,
                         version: Undo::at(version),
+                        settled: before & SETTLED != 0,
                         tail: Tail::at(tail),
                     };
                 }
@@ -509,7 +514,22 @@ impl Latched<'_> {
     pub(super) fn set_version(&mut self, version: Option<Undo>) {
         // Release: pairs with the acquire in `read`.
         self.record.word(VERSION).store(version.map_or(0, Undo::address), Ordering::Release);
-        self.state = if version.is_some() { self.state | VERSIONED } else { self.state & !VERSIONED };
+        self.state &= !(VERSIONED | SETTLED);
+        if version.is_some() {
+            self.state |= VERSIONED;
+        }
+    }
+
+    /// See [`InPlace::settled`].
+    #[inline]
+    pub(super) fn is_settled(&self) -> bool {
+        self.state & SETTLED != 0
+    }
+
+    /// Says that the newest image is settled.
+    #[inline]
+    pub(super) fn settle(&mut self) {
+        self.state |= SETTLED;
     }
 
     /// What is behind the fixed part.

@@ -82,7 +82,6 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         loop {
             if self.snapshot {
                 // Between batches a snapshot renews its guard; within one it holds handles that only the guard keeps.
-                self.until_renewal = 1;
                 self.step()?;
             }
             let more = batch.fill(store.index(), visit.scan, &self.guard);

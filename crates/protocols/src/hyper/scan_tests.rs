@@ -55,7 +55,13 @@ fn variants() -> impl Iterator<Item = Options> {
     let synopses = [Some(16), Some(64), Some(1024), Some(1 << 16), None];
     let backends = [Backend::Columns, Backend::Rows];
     let images = |synopsis: Option<u32>| if synopsis.is_none() { Images::Records } else { Images::Columns };
-    let of_backend = move |backend| synopses.map(|synopsis| Options { backend, synopsis, images: images(synopsis) });
+    // What times its parts must answer the same.
+    let of_backend = move |backend| {
+        synopses.map(|synopsis| {
+            let timed_scans = synopsis == Some(64);
+            Options { backend, synopsis, images: images(synopsis), timed_scans }
+        })
+    };
     backends.into_iter().flat_map(of_backend)
 }
 

@@ -46,6 +46,12 @@ named! {
         LockFilledRows,
         /// An image stays as long as somebody reads a moment at which it is undone.
         AwaitReaders,
+        /// An image leaves the middle of a chain only if older ones put back all that it does.
+        KeepWords,
+        /// An image that is needed goes on when its buffer goes.
+        MoveOut,
+        /// Writers pass an image without a look at it only when all of them began after its commit.
+        AwaitWriters,
         /// A transaction makes known that it will read before it chooses what.
         AnnounceStart,
         /// What a foreign key rests on is validated under snapshot isolation, too.

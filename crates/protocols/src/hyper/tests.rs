@@ -312,3 +312,70 @@ fn undo_buffers_go_at_once_or_when_nobody_needs_them() {
         assert!(bank.figure("undo_buffers_kept") <= 2.0);
     }
 }
+
+/// The balance of an account, one transaction to a change.
+fn set_balance(writer: &mut HyperWorker, accounts: &Table<Account>, id: u64, balance: i64) {
+    let mut t = writer.begin(Mode::ReadWrite).unwrap();
+    t.update(accounts, id, |row| row.set_balance(balance)).unwrap();
+    t.commit().unwrap();
+}
+
+#[test]
+fn an_old_snapshot_keeps_one_small_image_of_each_row() {
+    const ROWS: u64 = 300;
+    let bank = Bank::<ByColumn>::new(Backend::Rows);
+    let (accounts, mut writer, mut reader, mut later) = (bank.accounts, bank.worker(), bank.worker(), bank.worker());
+    assert!(bank.once(|t| (10..ROWS).try_for_each(|id| t.insert(&accounts, &account(id)))));
+    let balances = |t: &mut Tx<'_, ByColumn>| -> Vec<i64> {
+        (0..ROWS).map(|id| t.get(&accounts, id).unwrap().unwrap().balance()).collect()
+    };
+    let mut update = |balance: i64| (0..ROWS).for_each(|id| set_balance(&mut writer, &accounts, id, balance));
+    // Two cache lines each, and a little for what has not been thinned yet.
+    let most = |images: u64| (images * 128 + 4096) as f64;
+    let mut snapshot = reader.begin(Mode::Snapshot).unwrap();
+    let first = balances(&mut snapshot);
+    (0..5).for_each(&mut update);
+    assert!(bank.figure("undo_bytes") <= most(ROWS), "{}", bank.figure("undo_bytes"));
+    assert!(bank.figure("undo_buffers_kept") <= (ROWS + 2) as f64);
+    // Another one has them kept twice, and when it is gone the next change of each row takes them out.
+    let mut other = later.begin(Mode::Snapshot).unwrap();
+    (5..8).for_each(&mut update);
+    assert!(bank.figure("undo_bytes") <= most(2 * ROWS), "{}", bank.figure("undo_bytes"));
+    assert_eq!(balances(&mut other), vec![4; ROWS as usize]);
+    drop(other);
+    (8..10).for_each(&mut update);
+    assert!(bank.figure("undo_bytes") <= most(ROWS + ROWS / 2), "{}", bank.figure("undo_bytes"));
+    assert_eq!(balances(&mut snapshot), first);
+    drop(snapshot);
+    later.tidy_up();
+    assert!(bank.figure("undo_buffers_kept") <= 2.0);
+    assert!(bank.figure("undo_bytes_at_most") <= most(2 * ROWS) + 65536.0, "{}", bank.figure("undo_bytes_at_most"));
+}
+
+#[test]
+fn a_large_buffer_stays_while_most_of_it_is_needed() {
+    const ROWS: u64 = 300;
+    let bank = Bank::<ByColumn>::new(Backend::Columns);
+    let (accounts, mut writer, mut reader, mut later) = (bank.accounts, bank.worker(), bank.worker(), bank.worker());
+    assert!(bank.once(|t| (10..ROWS).try_for_each(|id| t.insert(&accounts, &account(id)))));
+    let all = |balance: i64| {
+        bank.once(|t| (0..ROWS).try_for_each(|id| t.update(&accounts, id, |row| row.set_balance(balance)).map(drop)))
+    };
+    writer.tidy_up();
+    let mut snapshot = reader.begin(Mode::Snapshot).unwrap();
+    assert!(all(1));
+    let other = later.begin(Mode::Snapshot).unwrap();
+    assert!(all(2));
+    set_balance(&mut writer, &accounts, 0, 3);
+    set_balance(&mut writer, &accounts, 0, 4);
+    assert!(bank.figure("undo_buffers_kept") <= 4.0, "both are kept as they are");
+    let both = bank.figure("undo_bytes");
+    drop(other);
+    // Of the second one nothing is needed; when half of it has gone the rest is found.
+    (0..ROWS * 2 / 3).for_each(|id| set_balance(&mut writer, &accounts, id, 5));
+    assert!(bank.figure("undo_bytes") <= both * 0.6, "{} of {both}", bank.figure("undo_bytes"));
+    let balances = |t: &mut Tx<'_, ByColumn>| -> Vec<i64> {
+        (0..ROWS).map(|id| t.get(&accounts, id).unwrap().unwrap().balance()).collect()
+    };
+    assert_eq!(balances(&mut snapshot), (0..ROWS as i64).map(|id| 100 + id).collect::<Vec<_>>());
+}

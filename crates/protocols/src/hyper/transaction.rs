@@ -18,6 +18,7 @@ use polychron_index::AnyIndex;
 use polychron_memory::Guard;
 use polychron_schema::{ColumnSet, RowBuffer, RowMut, RowRef, Value};
 
+use super::clock::Clock;
 use super::columns::{ColumnBuffers, comes_in_stretches};
 use super::level::Level;
 use super::protocol::Shared;
@@ -25,7 +26,7 @@ use super::rows::Record;
 use super::steps::Step;
 use super::table::{HyperTable, Located, Relation};
 use super::undo::Kind;
-use super::view::{Seen, view};
+use super::view::{SNAPSHOT, Seen, view};
 use super::worker::State;
 
 /// Memory that operations use one after the other.
@@ -42,10 +43,6 @@ pub(super) struct Buffers {
     /// Rows of a scan that are rebuilt.
     pub(super) columns: ColumnBuffers,
 }
-
-/// After how many operations a snapshot leaves its epoch for the present one: often enough that a slow reader does not hold
-/// up the clock, seldom enough that the barrier costs nothing.
-const RENEW_EVERY: u32 = 64;
 
 /// A running transaction.
 #[derive(Debug)]
@@ -66,7 +63,6 @@ pub struct HyperTransaction<'w, L: Level, R: Redo> {
     /// After a conflict every call conflicts.
     pub(super) doomed: bool,
     ended: bool,
-    pub(super) until_renewal: u32,
 }
 
 impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
@@ -80,8 +76,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         state.known = start;
         state.generation += 1;
         state.fingers.clear();
-        let id = super::clock::Clock::id(state.slot, state.generation);
-        let until_renewal = RENEW_EVERY;
+        let id = if snapshot { SNAPSHOT } else { Clock::id(state.slot, state.generation) };
         Self {
             shared,
             state,
@@ -94,7 +89,6 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             kept: None,
             doomed: false,
             ended: false,
-            until_renewal,
         }
     }
 
@@ -106,25 +100,22 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
     }
 
-    /// Called at the start of every operation: conflicts stick.
+    /// Called at the start of every operation: conflicts stick. A snapshot leaves its epoch when that has ended, so that it holds back
+    /// nothing but the images that it undoes, and what is retired serves again while it is in the cache.
     #[inline]
     pub(super) fn step(&mut self) -> Result<(), Stop> {
         if self.doomed {
             return Err(Stop::conflict());
         }
-        if self.snapshot {
-            self.until_renewal -= 1;
-            if self.until_renewal == 0 {
-                self.renew();
-            }
+        if self.snapshot && self.guard.epochs().current() != self.guard.epoch() {
+            self.renew();
         }
         Ok(())
     }
 
-    /// A snapshot leaves its epoch for the present one, so that it holds back nothing but the images that it undoes.
+    /// Enters the present epoch.
     #[cold]
-    pub(super) fn renew(&mut self) {
-        self.until_renewal = RENEW_EVERY;
+    fn renew(&mut self) {
         self.state.fingers.clear();
         self.kept.get_or_insert_with(|| self.state.tables.keep());
         self.guard.refresh();
@@ -407,7 +398,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         if self.protects
             && let Some(image) = seen.version
             && image.kind() == Kind::Delete
-            && let Err(reason) = self.check_version(seen.version)
+            && let Err(reason) = self.check_version(seen.version, seen.settled)
         {
             // Another transaction is about to delete the parent of a row, and will hardly be undone (§2.5 of the paper).
             return Err(self.refuse(reason, &table.primary, key));

@@ -1,14 +1,17 @@
 //! Undo buffers: the before-images of what one transaction has changed, which others undo to see what was there.
 //!
 //! ```text
-//!  buffer  stamp │ linked │ newest image │ …
+//!  buffer  chunk │ stamp │ newest image
+//!  chunk   next chunk │ bytes
 //!  image   buffer │ older in the chain │ sibling │ tail │ row │ summary │ columns │ … │ pieces … │ key …
 //!  piece   first word (32) count (32) │ words …
 //! ```
 //!
 //! * The stamp is the id of the transaction, from 2^63 on, until it commits; then its commit time. One store so commits all its images.
 //! * An image does not change once it is in a chain, but for `older`, which changes under the latch of its slot.
-//! * Images and their buffer are given back together, when no guard is left under which anybody has found one of them.
+//! * Images and their buffer are given back together, when no guard is left under which anybody has found one of them. An image that must
+//!   stay when the others go is copied into a buffer of its own ([`Undo::move_out`]), which is no larger than it: two cache lines for an
+//!   update of one number.
 
 use std::ptr::NonNull;
 
@@ -16,15 +19,16 @@ use polychron_base::key::EncodedKey;
 use polychron_engine::stores::Place;
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::ColumnSet;
-use polychron_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use polychron_sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
 use super::tail::Tail;
 
 /// Stamps from here on are ids of transactions that have not committed.
 pub(super) const FIRST_ID: u64 = 1 << 63;
 
-/// Bytes of a buffer's first chunk, and of its largest ones, unless one image needs more.
-const FIRST_BYTES: usize = 512;
+/// Bytes of a buffer's first chunk, and of its largest ones, unless one image needs more. The first one is between these two as large as the
+/// worker's transaction before made use of: a buffer that stays behind a snapshot is then no larger than what is needed of it.
+const FIRST_BYTES: std::ops::RangeInclusive<usize> = 128..=512;
 const LARGEST_BYTES: usize = 64 << 10;
 
 /// What was done to a row, which its image undoes.
@@ -40,18 +44,17 @@ pub(super) enum Kind {
 
 #[repr(C)]
 struct Chunk {
-    next: *mut Chunk,
+    /// Of the first chunk the one that was added last, of others the one that was added before.
+    next: AtomicPtr<Chunk>,
     bytes: usize,
 }
 
 #[repr(C)]
 struct Body {
+    /// The first chunk, at whose beginning the buffer lies.
+    chunk: Chunk,
     stamp: AtomicU64,
-    /// How many images are in chains: counted for buffers of which single images are taken out.
-    linked: AtomicU64,
     newest: AtomicPtr<Header>,
-    /// The chunk that was added last; the buffer lies in the first one.
-    chunks: AtomicPtr<Chunk>,
 }
 
 #[repr(C)]
@@ -66,13 +69,39 @@ struct Header {
     summary: u64,
     columns: ColumnSet,
     place: Place,
-    /// Words of all pieces, and of the key behind them.
+    /// Words of all pieces, behind which the key comes.
     piece_words: u32,
     key_bytes: u16,
     kind: Kind,
-    has_tail: bool,
-    /// Whether the tail goes with the image.
-    owns_tail: AtomicBool,
+    /// `HAS_TAIL` and so on; they change under the latch of the slot, or by who alone still has the buffer.
+    marks: AtomicU8,
+}
+
+/// The image keeps what was behind the fixed part.
+const HAS_TAIL: u8 = 1;
+/// The tail goes with the image.
+const OWNS_TAIL: u8 = 2;
+/// The image has left its chain before its buffer was old.
+const LEFT: u8 = 4;
+
+impl Chunk {
+    fn new(next: *mut Self, bytes: usize) -> Self {
+        Self { next: AtomicPtr::new(next), bytes }
+    }
+}
+
+impl Body {
+    /// A buffer without images, at the beginning of a chunk of so many bytes.
+    fn new(stamp: u64, bytes: usize) -> Self {
+        let newest = AtomicPtr::new(std::ptr::null_mut());
+        Self { chunk: Chunk::new(std::ptr::null_mut(), bytes), stamp: AtomicU64::new(stamp), newest }
+    }
+}
+
+/// Bytes of an image.
+#[inline]
+fn image_bytes(piece_words: usize, key_bytes: usize) -> usize {
+    size_of::<Header>() + 8 * piece_words + key_bytes.next_multiple_of(8)
 }
 
 /// What an image is made of, besides the words that it keeps.
@@ -185,16 +214,64 @@ impl Undo {
     /// What was behind the fixed part, if that changed.
     #[inline]
     pub(super) fn tail(self) -> Option<Option<Tail>> {
-        self.header().has_tail.then(|| Tail::at(self.header().tail))
+        let has_tail = self.header().marks.load(Ordering::Relaxed) & HAS_TAIL != 0;
+        has_tail.then(|| Tail::at(self.header().tail))
     }
 
     /// Says that the tail goes with the image, or that it does not; answers what was so.
     #[inline]
     pub(super) fn own_tail(self, owns: bool) -> bool {
-        // Under the latch of the slot, or by who alone still has the buffer.
-        let before = self.header().owns_tail.load(Ordering::Relaxed);
-        self.header().owns_tail.store(owns, Ordering::Relaxed);
-        before && self.header().tail != 0
+        let marks = &self.header().marks;
+        let before = marks.load(Ordering::Relaxed);
+        marks.store(if owns { before | OWNS_TAIL } else { before & !OWNS_TAIL }, Ordering::Relaxed);
+        before & OWNS_TAIL != 0 && self.header().tail != 0
+    }
+
+    /// The image has left its chain, under the latch of the slot, before its buffer was old.
+    #[inline]
+    pub(super) fn leave(self) {
+        let marks = &self.header().marks;
+        marks.store(marks.load(Ordering::Relaxed) | LEFT, Ordering::Relaxed);
+    }
+
+    /// Whether [`Undo::leave`] was called.
+    #[inline]
+    pub(super) fn has_left(self) -> bool {
+        self.header().marks.load(Ordering::Relaxed) & LEFT != 0
+    }
+
+    /// Bytes that it takes in its chunk.
+    #[inline]
+    pub(super) fn bytes(self) -> usize {
+        let header = self.header();
+        image_bytes(header.piece_words as usize, header.key_bytes.into())
+    }
+
+    /// Copies a committed image, with its stamp, into a buffer of its own that is as large as it. The copy is in no chain, leads to nothing
+    /// older, and owns no tail yet.
+    #[cold]
+    pub(super) fn move_out(self, guard: &Guard<'_>) -> Result<(Self, usize), OutOfMemory> {
+        let bytes = size_of::<Body>() + self.bytes();
+        let place = guard.allocate(bytes)?.cast::<Body>();
+        // SAFETY: the memory is large enough, aligned to at least 16, and ours alone; the image has as many bytes as are copied, of which
+        // those behind its header do not change.
+        let copy = unsafe {
+            let header = place.add(1).cast::<Header>();
+            let payload = self.bytes() - size_of::<Header>();
+            header.add(1).cast::<u8>().as_ptr().copy_from_nonoverlapping(self.payload().cast(), payload);
+            place.write(Body::new(self.stamp(), bytes));
+            let from = self.header();
+            header.write(Header {
+                buffer: place,
+                older: AtomicPtr::new(std::ptr::null_mut()),
+                sibling: std::ptr::null_mut(),
+                marks: AtomicU8::new(from.marks.load(Ordering::Relaxed) & HAS_TAIL),
+                ..*from
+            });
+            Self(header)
+        };
+        copy.buffer().body().newest.store(copy.0.as_ptr(), Ordering::Relaxed);
+        Ok((copy, bytes))
     }
 
     #[inline]
@@ -282,8 +359,7 @@ impl Buffer {
 
     /// All images are committed from this moment on.
     #[inline]
-    pub(super) fn commit(self, moment: u64, images: usize) {
-        self.body().linked.store(images as u64, Ordering::Relaxed);
+    pub(super) fn commit(self, moment: u64) {
         // Release: pairs with the acquire in `stamp`.
         self.body().stamp.store(moment, Ordering::Release);
     }
@@ -296,14 +372,10 @@ impl Buffer {
         std::iter::successors(newest, |undo| undo.sibling())
     }
 
-    /// One of its images has left its chain; whether others are left.
-    pub(super) fn unlink(self) {
-        self.body().linked.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Whether none of its images is in a chain any more.
-    pub(super) fn is_unlinked(self) -> bool {
-        self.body().linked.load(Ordering::Relaxed) == 0
+    /// Its images that are still in chains.
+    #[inline]
+    pub(super) fn linked(self) -> impl Iterator<Item = Undo> {
+        self.images().filter(|image| !image.has_left())
     }
 
     /// Gives back the buffer, its images, and the tails that they own, once all guards that exist now are gone.
@@ -319,10 +391,10 @@ impl Buffer {
                 unsafe { tail.retire(guard) };
             }
         }
-        let mut chunk = NonNull::new(self.body().chunks.load(Ordering::Relaxed));
+        let mut chunk = Some(self.0.cast::<Chunk>());
         while let Some(present) = chunk {
             // SAFETY: the chunks are the buffer's, and stay readable until the guard ends.
-            let Chunk { next, bytes } = unsafe { present.read() };
+            let (next, bytes) = unsafe { (present.as_ref().next.load(Ordering::Relaxed), present.as_ref().bytes) };
             // SAFETY: as the caller promises; it was allocated with this size.
             unsafe { guard.retire(present.cast(), bytes) };
             chunk = NonNull::new(next);
@@ -336,6 +408,8 @@ pub(super) struct Writing {
     buffer: Option<Buffer>,
     free: usize,
     left: usize,
+    /// Bytes of the first chunk, from what the transaction before made use of, and of the latest one.
+    first_bytes: usize,
     chunk_bytes: usize,
     /// Bytes of all chunks.
     bytes: usize,
@@ -366,6 +440,8 @@ impl Writing {
     pub(super) fn leave(&mut self) -> Option<Buffer> {
         self.images.clear();
         self.images.shrink_to(1 << 14);
+        let used = self.bytes - self.left;
+        self.first_bytes = used.next_multiple_of(64).clamp(*FIRST_BYTES.start(), *FIRST_BYTES.end());
         self.left = 0;
         self.bytes = 0;
         self.buffer.take()
@@ -381,7 +457,7 @@ impl Writing {
         guard: &Guard<'_>,
     ) -> Result<Undo, OutOfMemory> {
         let key_bytes = key.len();
-        let bytes = size_of::<Header>() + 8 * draft.piece_words + key_bytes.next_multiple_of(8);
+        let bytes = image_bytes(draft.piece_words, key_bytes);
         if bytes > self.left {
             self.grow(id, bytes, guard)?;
         }
@@ -403,8 +479,7 @@ impl Writing {
                 piece_words: draft.piece_words as u32,
                 key_bytes: key_bytes as u16,
                 kind: draft.kind,
-                has_tail: draft.has_tail,
-                owns_tail: AtomicBool::new(false),
+                marks: AtomicU8::new(if draft.has_tail { HAS_TAIL } else { 0 }),
             });
         }
         let undo = Undo(header);
@@ -439,9 +514,7 @@ impl Writing {
     /// The latest draft keeps its place, for others may have found it.
     #[inline]
     pub(super) fn waste(&mut self, undo: Undo) {
-        let header = undo.header();
-        let bytes =
-            size_of::<Header>() + 8 * header.piece_words as usize + usize::from(header.key_bytes).next_multiple_of(8);
+        let bytes = undo.bytes();
         self.free += bytes;
         self.left -= bytes;
     }
@@ -463,29 +536,20 @@ impl Writing {
 
     #[cold]
     fn grow(&mut self, id: u64, needed: usize, guard: &Guard<'_>) -> Result<(), OutOfMemory> {
-        let body = if self.buffer.is_none() { size_of::<Body>().next_multiple_of(8) } else { 0 };
-        let start = size_of::<Chunk>() + body;
-        let wanted = if self.buffer.is_none() { FIRST_BYTES } else { (self.chunk_bytes * 2).min(LARGEST_BYTES) };
+        let start = if self.buffer.is_none() { size_of::<Body>() } else { size_of::<Chunk>() };
+        let wanted = if self.buffer.is_none() { self.first_bytes } else { (self.chunk_bytes * 2).min(LARGEST_BYTES) };
         let bytes = wanted.max(start + needed);
-        let chunk = guard.allocate(bytes)?.cast::<Chunk>();
-        let next = self.buffer.map_or(std::ptr::null_mut(), |buffer| buffer.body().chunks.load(Ordering::Relaxed));
-        // SAFETY: the memory is large enough, aligned to at least 16, and ours alone.
-        unsafe { chunk.write(Chunk { next, bytes }) };
-        match self.buffer {
-            Some(buffer) => buffer.body().chunks.store(chunk.as_ptr(), Ordering::Relaxed),
-            None => {
-                // SAFETY: the first chunk has room for the buffer behind its own two words.
-                let place = unsafe { chunk.add(1).cast::<Body>() };
-                let body = Body {
-                    stamp: AtomicU64::new(id),
-                    linked: AtomicU64::new(0),
-                    newest: AtomicPtr::new(std::ptr::null_mut()),
-                    chunks: AtomicPtr::new(chunk.as_ptr()),
-                };
-                // SAFETY: as above.
-                unsafe { place.write(body) };
-                self.buffer = Some(Buffer(place));
-            }
+        let chunk = guard.allocate(bytes)?;
+        if let Some(buffer) = self.buffer {
+            let first = &buffer.body().chunk.next;
+            let next = first.load(Ordering::Relaxed);
+            // SAFETY: the memory is large enough, aligned to at least 16, and ours alone.
+            unsafe { chunk.cast().write(Chunk::new(next, bytes)) };
+            first.store(chunk.cast().as_ptr(), Ordering::Relaxed);
+        } else {
+            // SAFETY: as above.
+            unsafe { chunk.cast().write(Body::new(id, bytes)) };
+            self.buffer = Some(Buffer(chunk.cast()));
         }
         self.chunk_bytes = bytes;
         self.bytes += bytes;

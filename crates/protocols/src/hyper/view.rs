@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use polychron_engine::mutations::left_out;
 
-use super::rows::Record;
+use super::rows::{InPlace, Record};
 use super::steps::Step;
 use super::tail::Tail;
 use super::undo::{FIRST_ID, Kind, Undo};
@@ -18,17 +18,29 @@ pub(super) struct Seen {
     pub(super) tail: Option<Tail>,
     /// The newest image that the slot had.
     pub(super) version: Option<Undo>,
+    /// See `InPlace::settled`.
+    pub(super) settled: bool,
     /// Whether the slot serves no key any more.
     pub(super) closed: bool,
 }
 
+impl Seen {
+    fn in_place(at: InPlace) -> Self {
+        let InPlace { present, closed, version, settled, tail } = at;
+        Self { present, tail, version, settled, closed }
+    }
+}
+
+/// The id of a reader that writes nothing.
+pub(super) const SNAPSHOT: u64 = 0;
+
 /// Copies the words in place, and undoes whatever is newer than `moment` and not the reader's own, newest first, up to the first image that
-/// is neither: the paper's rule.
+/// is neither: the paper's rule. Images that are settled need no look, unless the reader is a [`SNAPSHOT`].
 #[inline]
 pub(super) fn view(record: Record<'_>, range: Range<usize>, out: &mut [u64], moment: u64, own: u64) -> Seen {
     let at = record.read(range, out);
-    let mut seen = Seen { present: at.present, tail: at.tail, version: at.version, closed: at.closed };
-    let mut next = at.version;
+    let mut seen = Seen::in_place(at);
+    let mut next = at.version.filter(|_| !at.settled || own == SNAPSHOT);
     while let Some(image) = next {
         let stamp = image.stamp();
         if is_visible(stamp, moment, own) {
@@ -66,7 +78,7 @@ pub(super) fn apply(image: Undo, out: &mut [u64], seen: &mut Seen) {
 /// the slot's chain.
 pub(super) fn sides(record: Record<'_>, image: Undo, after: &mut [u64], before: &mut [u64]) -> Option<(Seen, Seen)> {
     let at = record.read(0..after.len(), after);
-    let mut seen = Seen { present: at.present, tail: at.tail, version: at.version, closed: at.closed };
+    let mut seen = Seen::in_place(at);
     let mut next = at.version?;
     while next != image {
         apply(next, after, &mut seen);

@@ -40,10 +40,11 @@ enum Refusal {
 
 impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     /// Whether the newest image lets this transaction write: there is none, or it is its own, or was committed before the start. What
-    /// stands in place is then what the transaction sees.
+    /// stands in place is then what the transaction sees. Of a settled one that is known.
     #[inline]
-    pub(super) fn check_version(&self, version: Option<Undo>) -> Result<(), Reason> {
-        let Some(stamp) = version.map(Undo::stamp) else { return Ok(()) };
+    pub(super) fn check_version(&self, version: Option<Undo>, settled: bool) -> Result<(), Reason> {
+        let Some(image) = version.filter(|_| !settled) else { return Ok(()) };
+        let stamp = image.stamp();
         if stamp <= self.start || stamp == self.id {
             Ok(())
         } else if stamp >= FIRST_ID {
@@ -61,7 +62,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         if latched.is_closed() {
             return Err(Refusal::Closed);
         }
-        self.check_version(latched.version()).map_err(Refusal::Conflict)?;
+        self.check_version(latched.version(), latched.is_settled()).map_err(Refusal::Conflict)?;
         Ok(latched)
     }
 
@@ -258,7 +259,12 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     /// Puts an image in front of a slot's chain.
     #[inline]
     pub(super) fn push(&mut self, mut latched: Latched<'_>, image: Undo) {
-        image.set_older(latched.version());
+        let older = latched.version();
+        if latched.is_settled() {
+            // Nobody looks at it before collection does, after the commit.
+            older.into_iter().for_each(Undo::prefetch);
+        }
+        image.set_older(older);
         latched.set_version(Some(image));
         drop(latched);
         self.state.writing.keep(image);

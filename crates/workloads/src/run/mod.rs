@@ -1,6 +1,7 @@
 //! Running a workload on a protocol: load, warm up, measure, check.
 
 mod client;
+mod held;
 mod interleaved;
 mod keyed;
 mod machine;
@@ -22,12 +23,13 @@ use polychron_base::Error;
 use polychron_base::clock::{Clock, SystemClock};
 use polychron_engine::any::AnyProtocol;
 use polychron_engine::options::Submissions;
-use polychron_engine::{Isolation, Protocol, Statistics};
+use polychron_engine::{Isolation, Protocol, Statistics, Worker};
 use polychron_sync::CachePadded;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::{CheckError, Workload};
 use client::{Counts, Failure, Loop, MAX_KINDS, Phase, Tally};
+use held::Held;
 use seats::Seats;
 use stoppable::Stoppable;
 
@@ -59,6 +61,8 @@ pub struct Settings {
     /// So many transactions are drawn beforehand by each thread, which then goes through them again and again; 0 draws
     /// each when it is wanted.
     pub pregenerate: usize,
+    /// Whether a snapshot stays open for the whole run, on a thread of its own that does nothing else.
+    pub open_snapshot: bool,
     /// Whether each thread is bound to a core.
     pub pin: bool,
     /// Bytes of memory touched before loading, so that no page fault falls into the measured interval; the papers do so.
@@ -79,6 +83,7 @@ impl Default for Settings {
             batch_time_us: Submissions::default().batch_time_us,
             interleave: 1,
             pregenerate: 0,
+            open_snapshot: false,
             pin: false,
             prefault_bytes: 0,
             commit: "unknown".to_owned(),
@@ -264,10 +269,15 @@ impl<W: Workload> Stage<'_, W> {
         let Self { database, settings, stop, observer, isolation, .. } = self;
         let threads = settings.threads;
         let seats = (self.take_seats)().map_err(RunError::Worker)?;
+        let mut reader = settings.open_snapshot.then(|| database.worker()).transpose().map_err(RunError::Worker)?;
         let tallies: Vec<CachePadded<Tally>> = (0..threads).map(|_| CachePadded::default()).collect();
         let phase = Phase::default();
         let failure: Mutex<Option<Failure>> = Mutex::new(None);
         std::thread::scope(|scope| {
+            let holding = reader.as_mut().map(|worker| {
+                let phase = &phase;
+                scope.spawn(move || worker.snapshot(&mut Held { phase }))
+            });
             let running: Vec<_> = (0..threads)
                 .map(|thread| {
                     let (tally, phase, failure, seats) = (&*tallies[thread], &phase, &failure, &*seats);
@@ -297,6 +307,10 @@ impl<W: Workload> Stage<'_, W> {
                     Ok(Err(())) => {}
                     Err(panic) => resume_unwind(panic),
                 }
+            }
+            if let Some(holding) = holding {
+                let held = holding.join().unwrap_or_else(|panic| resume_unwind(panic));
+                held.map_err(|error| RunError::Transaction { kind: "snapshot", error })?;
             }
             match failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
                 Some(Failure { kind, error }) => Err(RunError::Transaction { kind: W::KINDS[kind], error }),

@@ -13,10 +13,11 @@ use polychron_sync::model::explore;
 
 use crate::model::beside;
 
-use super::super::options::{Backend, Options};
+use super::super::collect::replace;
+use super::super::options::Options;
 use super::super::rows::Rows;
 use super::super::undo::{Draft, Kind, Undo, Writing, piece_head};
-use super::super::view::view;
+use super::super::view::{SNAPSHOT, view};
 use super::{Clock, Held};
 
 /// The writer is worker 0, the other one worker 1.
@@ -33,8 +34,7 @@ struct World {
 
 impl World {
     fn new(rows: u64, guard: &Guard<'_>, memory: &Memory) -> Self {
-        let options = Options { backend: Backend::Rows, ..Options::default() };
-        let world = Self { clock: Clock::new(2), rows: Rows::new(1, &options) };
+        let world = Self { clock: Clock::new(2), rows: Rows::new(1, &Options::default()) };
         (0..rows).for_each(|_| {
             let record = world.rows.allocate(memory.epochs(), guard).expect("memory is there");
             let mut latched = record.latch();
@@ -178,6 +178,61 @@ fn who_reads_keeps_what_it_undoes() {
             |_| (),
         );
     }
+}
+
+/// A snapshot that reads while an image moves out of its buffer finds the image or its copy.
+#[test]
+fn what_moves_out_is_found() {
+    play(
+        1,
+        |world, guard| {
+            write_all(world, 1, guard);
+            // As `Collector::thin_out` does with a buffer of which little is needed.
+            let Some(committed) = world.clock.history().recent.pop_front() else { return };
+            for image in committed.buffer.images() {
+                let (copy, _) = image.move_out(guard).expect("memory is there");
+                // SAFETY: the slot was allocated.
+                assert!(replace(unsafe { world.rows.record(image.row()) }, image, copy));
+            }
+            // SAFETY: its only image has left its chain.
+            unsafe { committed.buffer.retire(guard) };
+        },
+        |world, _| {
+            let start = world.clock.begin(OTHER, FIRST, true);
+            let expected = if start == FIRST { 1 } else { 2 };
+            for _ in 0..2 {
+                assert_eq!(world.read(0, start, SNAPSHOT), expected, "at {start}");
+            }
+            world.clock.end(OTHER);
+        },
+        |_| (),
+    );
+}
+
+/// Who may write does not look at a settled image, and yet sees what its moment shows.
+#[test]
+fn what_is_settled_was_there_before_who_may_write() {
+    play(
+        1,
+        |world, guard| {
+            write_all(world, 1, guard);
+            let mut held = Held::default();
+            world.clock.held(&mut held);
+            // As `thin` does with what a snapshot needs.
+            // SAFETY: the slot was allocated.
+            let mut latched = unsafe { world.rows.record(0) }.latch();
+            if latched.version().is_some_and(|image| image.stamp() <= held.from) {
+                latched.settle();
+            }
+        },
+        |world, _| {
+            let (id, start) = (Clock::id(OTHER, 1), world.clock.begin(OTHER, FIRST, false));
+            let expected = if start == FIRST { 1 } else { 2 };
+            assert_eq!(world.read(0, start, id), expected, "at {start}");
+            world.clock.end(OTHER);
+        },
+        |_| (),
+    );
 }
 
 /// Of two transactions that each read what the other one writes, one fails: whoever comes to the lock second finds the other one.

@@ -1,0 +1,30 @@
+//! A snapshot that stays open for the whole run: what an open reader costs the others.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use polychron_base::TableId;
+use polychron_engine::{Procedure, Stop, Transaction};
+use polychron_schema::Projection;
+
+use super::client::Phase;
+
+/// How long the reader does nothing between two looks, by which it leaves epochs that have ended: so it costs no time of a processor.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Looks at a row from time to time until the run is over.
+pub(super) struct Held<'r> {
+    pub(super) phase: &'r Phase,
+}
+
+impl Procedure for Held<'_> {
+    type Output = ();
+
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+        while self.phase.get() != Phase::OVER {
+            transaction.scan_table(TableId(0), &Projection::NONE, &mut |_| ControlFlow::Break(()))?;
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+}
