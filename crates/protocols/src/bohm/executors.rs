@@ -3,6 +3,7 @@
 //! Where transactions wait for each other's rows all the time, a second thread does not run more of them: it takes the rows out of the
 //! first one's cache, and makes it wait. Then one thread executes, and the others plan, until it is tried again.
 
+use polychron_base::clock::{Clock, SystemClock};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use polychron_sync::{CachePadded, SpinGuard, SpinLatch};
 
@@ -10,6 +11,9 @@ use polychron_sync::{CachePadded, SpinGuard, SpinLatch};
 const SAMPLE: u32 = 256;
 /// Of so many transactions one may wait for another thread.
 const MOST_STALLS: u32 = 32;
+/// In so much time one may wait, however many transactions it takes: to wait for a row costs some microseconds, and half of such a transaction.
+/// Long ones may wait more often before one thread alone does more than several.
+const STALL_NS: u64 = 250_000;
 /// Transactions that one thread executes before several try again.
 const ALONE: usize = 16 * 1024;
 
@@ -21,6 +25,7 @@ pub(super) struct Executors {
     alone: CachePadded<SpinLatch<usize>>,
     /// Transactions that waited for one that another thread was executing.
     stalls: AtomicU64,
+    time: SystemClock,
 }
 
 /// What a thread has seen since it looked last.
@@ -28,6 +33,8 @@ pub(super) struct Executors {
 pub(super) struct Seen {
     executed: u32,
     pub(super) stalls: u32,
+    /// When it looked.
+    at_ns: u64,
 }
 
 /// Leave to execute a chunk.
@@ -63,8 +70,10 @@ impl Executors {
     #[cold]
     fn judge(&self, seen: &mut Seen) {
         self.stalls.fetch_add(seen.stalls.into(), Ordering::Relaxed);
-        let is_crowded = seen.stalls > seen.executed / MOST_STALLS;
-        *seen = Seen::default();
+        let now = self.time.now_ns();
+        let elapsed = now - seen.at_ns;
+        let is_crowded = seen.stalls > seen.executed / MOST_STALLS && u64::from(seen.stalls) * STALL_NS > elapsed;
+        *seen = Seen { at_ns: now, ..Seen::default() };
         if is_crowded && let Some(mut left) = self.alone.try_lock() {
             *left = ALONE;
             self.is_alone.store(true, Ordering::Relaxed);
