@@ -93,7 +93,7 @@ macro_rules! layer {
 
             conformance!(@group $setup, futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
                 long_chains, assumptions, beside_ordinary_operations);
-            conformance!(@group $setup, future_rows: keys, refusals, numbers, choices, foreign);
+            conformance!(@group $setup, future_rows: keys, refusals, deleted_rows, numbers, choices, foreign);
             conformance!(@group $setup, differential: one_by_one, interleaved);
             conformance!(@group $setup, histories: in_turns, on_threads);
             conformance!(@group $setup, changes: new_index_on_a_full_table, new_index_under_writers,

@@ -99,6 +99,21 @@ pub fn refusals<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     assert_eq!(all(&mut worker, &parcels), [parcel(1, 5, 10)]);
 }
 
+/// What is going to be written to a row that was deleted fails, and leaves it deleted.
+pub fn deleted_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, items) = items(setup, &[(1, 10), (2, 20)]);
+    let mut worker = database.worker().unwrap();
+    done(&mut worker, |t| t.delete(&items, 1));
+    let no_row = FutureError::NoRow(items.id());
+    assert_eq!(cause(run(&mut worker, |t| t.set_future(&items, 1, Item::VALUE, 11))), no_row);
+    let increment = |t: &mut <P::Worker as Interactive>::Transaction<'_>| {
+        let value = t.future(&items, 1, Item::VALUE)?;
+        t.set_future(&items, 1, Item::VALUE, value + 1)
+    };
+    assert_eq!(cause(run(&mut worker, increment)), no_row);
+    assert_eq!(all(&mut worker, &items), [Item { id: 2, value: 20 }]);
+}
+
 /// Threads number their rows by one counter: each number is given once, and none is left out.
 pub fn numbers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     const THREADS: u64 = 4;

@@ -67,15 +67,15 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
         let mut backoff = Backoff::new();
         for _ in 0..LOOKS {
             let latched = record.latch();
-            if latched.is_closed() {
-                return Ok(());
-            }
             let stamp = latched.version().map_or(0, |newest| newest.stamp());
-            if stamp == self.id {
+            if latched.is_closed() || stamp == self.id {
                 return Ok(());
             }
             if stamp < FIRST_ID {
-                self.push(latched, image);
+                // An image of a change says that there is a row below it.
+                if latched.is_present() {
+                    self.push(latched, image);
+                }
                 return Ok(());
             }
             drop(latched);
