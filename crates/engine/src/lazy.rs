@@ -341,7 +341,7 @@ pub struct Names {
 ///
 /// # Errors
 /// As [`Beneath::observe`].
-pub fn look_unprotected<T: Transaction>(
+fn look_unprotected<T: Transaction>(
     transaction: &mut T,
     condition: &Condition,
     scratch: &mut Values,
@@ -372,19 +372,24 @@ pub trait Beneath: Protocol<Worker: Interactive> {
 
     /// Whether [`Beneath::observe`] makes a condition stay what it is told to be. Where it does not, the layer looks at it again at
     /// the commit.
-    const HOLDS_CONDITIONS: bool;
+    const HOLDS_CONDITIONS: bool = false;
 
-    /// Tells whether a condition is true now. `scratch` is room for values.
+    /// Tells whether a condition is true now. `scratch` is room for values. Who does not hold conditions looks without protection.
     ///
     /// # Errors
     /// A conflict, or a [`FutureError`] where it has no value; what was read then stays.
-    fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, scratch: &mut Values) -> Result<bool, Stop>;
+    fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, scratch: &mut Values) -> Result<bool, Stop> {
+        look_unprotected(transaction, condition, scratch)
+    }
 
     /// At the commit, before a row is looked at: keeps others from writing it until the end, where it can and must.
     ///
     /// # Errors
     /// A conflict.
-    fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Stop>;
+    #[inline]
+    fn claim(_transaction: &mut Inner<'_, Self>, _table: TableId, _key: &[u8], _written: bool) -> Result<(), Stop> {
+        Ok(())
+    }
 
     /// At the commit, when everything is claimed and nothing was read.
     ///

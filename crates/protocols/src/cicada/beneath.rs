@@ -3,7 +3,7 @@
 //! protection.
 
 use polychron_base::{IndexId, Reason, Stop, TableId};
-use polychron_engine::lazy::{Beneath, Condition, Inner, Names, Values, look_unprotected};
+use polychron_engine::lazy::{Beneath, Inner, Names};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
 
@@ -11,23 +11,14 @@ use super::protocol::Cicada;
 use super::transaction::CicadaTransaction;
 
 impl<R: Redo + Default> Beneath for Cicada<R> {
-    const HOLDS_CONDITIONS: bool = false;
     const LATE: Names = Names {
         name: "lazy-cicada",
         summary: "cicada, futures open until the commit: for hot rows that are added to, far from the clients",
     };
     const AT_ONCE: Names = Names { name: "eager-cicada", summary: "lazy-cicada with futures resolved at once" };
 
-    fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, scratch: &mut Values) -> Result<bool, Stop> {
-        look_unprotected(transaction, condition, scratch)
-    }
-
     fn settling(transaction: &mut Inner<'_, Self>) -> Result<(), Stop> {
         transaction.begin_again()
-    }
-
-    fn claim(_: &mut Inner<'_, Self>, _: TableId, _: &[u8], _: bool) -> Result<(), Stop> {
-        Ok(())
     }
 
     fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Stop {

@@ -4,7 +4,7 @@
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{IndexId, Reason, Stop, TableId};
-use polychron_engine::lazy::{Beneath, Condition, Inner, Names, Values, look_unprotected};
+use polychron_engine::lazy::{Beneath, Inner, Names};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
 use polychron_schema::ColumnSet;
@@ -21,16 +21,11 @@ use super::undo::{Draft, FIRST_ID, Kind};
 const LOOKS: usize = 64;
 
 impl<L: Level, R: Redo + Default> Beneath for Hyper<L, R> {
-    const HOLDS_CONDITIONS: bool = false;
     const LATE: Names = Names {
         name: "lazy-hyper",
         summary: "hyper, futures open until the commit: for hot rows that are added to, beside long readers",
     };
     const AT_ONCE: Names = Names { name: "eager-hyper", summary: "lazy-hyper with futures resolved at once" };
-
-    fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, scratch: &mut Values) -> Result<bool, Stop> {
-        look_unprotected(transaction, condition, scratch)
-    }
 
     fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Stop> {
         if written { transaction.lock_row(table, key) } else { Ok(()) }

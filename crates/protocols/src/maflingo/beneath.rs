@@ -2,23 +2,17 @@
 //! two transactions spoil each other's reads. Conditions are looked at without protection.
 
 use polychron_base::{Reason, Stop, TableId};
-use polychron_engine::lazy::{Beneath, Condition, Inner, Names, Values, look_unprotected};
+use polychron_engine::lazy::{Beneath, Inner, Names};
 
 use super::protocol::Maflingo;
 use super::tid::TidSource;
 
 impl<T: TidSource> Beneath for Maflingo<T> {
-    const HOLDS_CONDITIONS: bool = false;
-
     const LATE: Names = Names {
         name: "lazy-occ",
         summary: "optimistic, futures open until the commit: for hot rows that are added to, above all",
     };
     const AT_ONCE: Names = Names { name: "occ", summary: "lazy-occ with futures resolved at once, for comparison" };
-
-    fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, scratch: &mut Values) -> Result<bool, Stop> {
-        look_unprotected(transaction, condition, scratch)
-    }
 
     fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Stop> {
         if written { transaction.latch_row(table, key) } else { Ok(()) }
