@@ -91,7 +91,7 @@ impl Local {
     }
 
     /// Enters the current epoch: nothing retired from now on is freed before the guard is dropped. Guards may be nested;
-    /// the worker stays in the epoch of the first.
+    /// the worker stays in the epoch of the first, whose pin alone is an exchange and a barrier behind it.
     #[inline]
     pub fn pin(&self) -> Guard<'_> {
         let worker = &*self.worker;
@@ -101,6 +101,12 @@ impl Local {
             worker.enter();
         }
         Guard { worker }
+    }
+
+    /// Whether the worker is inside an epoch already, so that [`Local::pin`] passes no barrier.
+    #[inline]
+    pub fn is_pinned(&self) -> bool {
+        self.worker.pins.get() > 0
     }
 
     /// Opens a snapshot at the newest read-only epoch. Snapshots of one `Local` that overlap read at the same epoch, the

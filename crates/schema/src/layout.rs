@@ -9,6 +9,7 @@
 //! The wide numbers come first, close to whatever header a protocol keeps before the row, and long fixed strings last.
 //! One function, [`place`], makes this layout for `derive(Row)` at compile time and for [`Layout`] at run time.
 
+use crate::column::ColumnSet;
 use crate::types::ColumnType;
 
 /// What the layout needs to know of a column.
@@ -187,8 +188,20 @@ pub struct LayoutColumn {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     columns: Box<[LayoutColumn]>,
-    by_offset: Box<[u16]>,
+    by_offset: Box<[Stretch]>,
+    nullable: ColumnSet,
     shape: Shape,
+}
+
+/// The words in which a column lies: what a walk over the columns that changed needs of each, eight to two cache lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    /// The column's bit.
+    pub(crate) column: ColumnSet,
+    /// First byte, a multiple of 8.
+    pub(crate) start: u32,
+    /// Byte behind the last one, a multiple of 8.
+    pub(crate) end: u32,
 }
 
 impl Layout {
@@ -197,15 +210,23 @@ impl Layout {
         let (names, shapes): (Vec<_>, Vec<_>) = columns.unzip();
         let mut slots = vec![Slot::EMPTY; shapes.len()];
         let shape = place(&shapes, &mut slots);
-        let mut by_offset: Box<[u16]> = (0..slots.len() as u16).collect();
-        by_offset.sort_by_key(|&index| slots[usize::from(index)].offset);
+        let mut by_offset: Vec<_> = (0..).zip(&slots).collect();
+        by_offset.sort_by_key(|(_, slot)| slot.offset);
+        let stretch = |(index, slot): (u16, &Slot)| Stretch {
+            column: ColumnSet::single(index),
+            start: slot.offset & !7,
+            end: (slot.offset + slot.width).next_multiple_of(8),
+        };
+        let nullable = (0..).zip(&slots).filter(|(_, slot)| slot.is_nullable());
+        let nullable = nullable.fold(ColumnSet::EMPTY, |set, (index, _)| set.with(index));
+        let by_offset = by_offset.into_iter().map(stretch).collect();
         let columns = names
             .into_iter()
             .zip(shapes)
             .zip(slots)
             .map(|((name, shape), slot)| LayoutColumn { name, column_type: shape.column_type, slot })
             .collect();
-        Self { columns, by_offset, shape }
+        Self { columns, by_offset, nullable, shape }
     }
 
     /// The columns in declaration order.
@@ -220,10 +241,16 @@ impl Layout {
         self.shape
     }
 
-    /// Indexes of the columns in the order in which they lie.
+    /// The columns in the order in which they lie.
     #[inline]
-    pub fn by_offset(&self) -> &[u16] {
+    pub(crate) fn by_offset(&self) -> &[Stretch] {
         &self.by_offset
+    }
+
+    /// The columns that may be NULL.
+    #[inline]
+    pub(crate) fn nullable(&self) -> ColumnSet {
+        self.nullable
     }
 
     /// Index of the column with that name.

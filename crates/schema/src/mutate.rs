@@ -5,7 +5,10 @@ use std::ops::Range;
 use crate::buffer::{RowBuffer, RowBytes, RowRef};
 use crate::column::{ColumnSet, ColumnSpan, Projection, check_max};
 use crate::error::SchemaError;
-use crate::layout::{Layout, Shape, Slot};
+use crate::layout::{Layout, Shape, Slot, Stretch};
+
+/// Changes that span no more than this are one piece.
+const NARROW_BYTES: u32 = 64;
 
 /// Which columns of a row were changed, and the words in which they lie.
 ///
@@ -75,25 +78,25 @@ impl Changes {
     }
 
     /// The changed bytes as few ranges of whole words, in ascending order: what an update in place copies into a row of
-    /// `row_len` bytes. Ranges that touch are joined.
+    /// `row_len` bytes. Ranges that touch are joined, and so are those of all changes that lie within one cache line's length of each
+    /// other: what is between them costs less than to leave it out.
     #[inline]
     pub fn pieces(self, layout: &Layout, row_len: usize) -> Pieces<'_> {
-        let (left, pending) = (self.hull.columns.count(), self.null_words(layout, row_len));
-        Pieces { layout, changes: self, row_len, next: 0, left, pending }
+        let Projection { columns: changed, start, end } = self.hull;
+        let is_narrow = end.saturating_sub(start) <= NARROW_BYTES;
+        let (left, pending) = if is_narrow || self.whole_row() {
+            let end = (end as usize).min(row_len);
+            (0, Some((start as usize).min(end)..end).filter(|piece| !piece.is_empty()))
+        } else {
+            (changed.count(), self.null_words(layout, row_len))
+        };
+        Pieces { columns: layout.by_offset().iter(), changed, row_len, left, pending }
     }
 
     /// The words of the NULL bits when a nullable column changed.
+    #[inline]
     fn null_words(self, layout: &Layout, row_len: usize) -> Option<Range<usize>> {
-        if self.whole_row() {
-            return Some(0..row_len);
-        }
-        let nullable = |column: &(usize, &crate::LayoutColumn)| {
-            column.1.slot.is_nullable() && self.hull.columns.contains(column.0 as u16)
-        };
-        if self.hull.start > 0 || self.is_empty() || layout.shape().null_bytes == 0 {
-            return None;
-        }
-        let any = layout.columns().iter().enumerate().any(|column| nullable(&column));
+        let any = self.hull.start == 0 && self.hull.columns.intersects(layout.nullable());
         any.then(|| 0..(layout.shape().null_bytes as usize).next_multiple_of(8).min(row_len))
     }
 }
@@ -101,10 +104,9 @@ impl Changes {
 /// Iterator of [`Changes::pieces`].
 #[derive(Clone, Debug)]
 pub struct Pieces<'l> {
-    layout: &'l Layout,
-    changes: Changes,
+    columns: std::slice::Iter<'l, Stretch>,
+    changed: ColumnSet,
     row_len: usize,
-    next: usize,
     /// How many of the changed columns were not met yet, or more.
     left: u32,
     pending: Option<Range<usize>>,
@@ -113,21 +115,17 @@ pub struct Pieces<'l> {
 impl Iterator for Pieces<'_> {
     type Item = Range<usize>;
 
+    #[inline]
     fn next(&mut self) -> Option<Range<usize>> {
-        if self.changes.whole_row() {
-            return self.pending.take().filter(|piece| !piece.is_empty());
-        }
         while self.left > 0
-            && let Some(&index) = self.layout.by_offset().get(self.next)
+            && let Some(column) = self.columns.next()
         {
-            self.next += 1;
-            if !self.changes.columns().contains(index) {
+            if !self.changed.intersects(column.column) {
                 continue;
             }
             self.left -= 1;
-            let slot = self.layout.columns()[usize::from(index)].slot;
-            let end = ((slot.offset + slot.width) as usize).next_multiple_of(8).min(self.row_len);
-            let start = (slot.offset as usize & !7).min(end);
+            let end = (column.end as usize).min(self.row_len);
+            let start = (column.start as usize).min(end);
             match &mut self.pending {
                 Some(pending) if start <= pending.end => pending.end = pending.end.max(end),
                 pending => {

@@ -11,7 +11,7 @@ use std::sync::PoisonError;
 
 use polychron_engine::mutations::{left_out, pass};
 use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
-use polychron_sync::{CachePadded, Mutex, MutexGuard, publish};
+use polychron_sync::{CachePadded, Mutex, MutexGuard, fence_behind_exchange, publish};
 
 use super::steps::{Point, Step};
 use super::undo::{Buffer, FIRST_ID, Writing};
@@ -155,15 +155,37 @@ impl Clock {
     /// latest commit, and then chooses.
     #[inline]
     pub(super) fn begin(&self, slot: usize, known: u64, snapshot: bool) -> u64 {
-        let reading = &*self.reading[slot];
         if !left_out(Step::AnnounceStart) {
             // Barrier: pairs with the one in `held`. Who does not see this word has read a latest commit that this one sees, too.
-            publish(reading, known << 1);
+            publish(&self.reading[slot], known << 1);
         }
+        self.choose(slot, snapshot)
+    }
+
+    /// The first half of [`Clock::begin`], for who makes an exchange of its own before it comes to the other half,
+    /// [`Clock::begin_behind_exchange`].
+    #[inline]
+    pub(super) fn announce(&self, slot: usize, known: u64) {
+        if !left_out(Step::AnnounceStart) {
+            // Release: pairs with the acquire in `held`.
+            self.reading[slot].store(known << 1, Ordering::Release);
+        }
+    }
+
+    /// See [`Clock::announce`].
+    #[inline]
+    pub(super) fn begin_behind_exchange(&self, slot: usize, snapshot: bool) -> u64 {
+        // Barrier: as in `begin`.
+        fence_behind_exchange();
+        self.choose(slot, snapshot)
+    }
+
+    #[inline]
+    fn choose(&self, slot: usize, snapshot: bool) -> u64 {
         let start = self.latest();
         pass(Point::Starting);
         // Release: pairs with the acquire in `held`.
-        reading.store(start << 1 | u64::from(snapshot), Ordering::Release);
+        self.reading[slot].store(start << 1 | u64::from(snapshot), Ordering::Release);
         start
     }
 

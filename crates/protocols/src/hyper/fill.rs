@@ -51,8 +51,12 @@ pub(super) fn count_versions<L: Level, R: Redo>(shared: &Shared<L, R>) -> Versio
     shared.keeper.with_guard(|_| {
         for table in tables.iter().flatten() {
             table.primary.rows.for_each(|record| {
-                if record.is_plain() {
-                    return versions.count(0);
+                if !record.is_versioned() {
+                    // Without a latch, which a slot that nobody has used yet does not have for others.
+                    if record.is_present() {
+                        versions.count(0);
+                    }
+                    return;
                 }
                 // Under the latch nothing leaves the chain.
                 let latched = record.latch();

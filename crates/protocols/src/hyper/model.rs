@@ -19,8 +19,8 @@ const WORDS: usize = 2;
 /// Rows with one row of ones, in whose interval its slot is or is not.
 fn rows(is_covered: bool, guard: &Guard<'_>, epochs: &Epochs) -> Rows {
     let rows = Rows::new(WORDS, &Options { backend: Backend::Columns, ..Options::default() });
-    let record = rows.allocate(epochs, guard).expect("memory is there");
-    let mut latched = record.latch();
+    let slot = rows.allocate(epochs, guard).expect("memory is there");
+    let mut latched = slot.latch();
     latched.store(0, &[1; WORDS]);
     latched.set_present(true);
     drop(latched);
@@ -186,6 +186,37 @@ fn rows_are_read_whole() {
             }
         },
     );
+}
+
+/// A row that comes into a slot which nobody has used, whose latch is taken without an exchange, is read whole or not at all.
+#[test]
+fn rows_that_come_are_read_whole() {
+    explore(3, || {
+        let memory = Memory::new(MemoryOptions { max_workers: 3, ..MemoryOptions::tiny() }).expect("sound options");
+        let place = memory.register().expect("a slot is free");
+        let rows = Arc::new(rows(true, &place.pin(), memory.epochs()));
+        let by_other = Arc::clone(&rows);
+        beside(
+            |_| (),
+            move |(), guard| {
+                let slot = by_other.allocate(guard.epochs(), guard).expect("memory is there");
+                let mut latched = slot.latch();
+                latched.store(0, &[2; WORDS]);
+                latched.set_version(image());
+                latched.set_present(true);
+            },
+            move |(), _| {
+                let mut words = [0; WORDS];
+                for _ in 0..2 {
+                    // SAFETY: the slot is in the page of the first one, which was allocated.
+                    let at = unsafe { rows.record(1) }.read(0..WORDS, &mut words);
+                    let expected = if at.present { 2 } else { 0 };
+                    assert_eq!((words, at.version.is_some()), ([expected; WORDS], at.present));
+                }
+            },
+            |(), _| (),
+        );
+    });
 }
 
 /// Who takes a latch sees what its last holder did.

@@ -12,6 +12,8 @@
 //! Words are read and written as atomics. Who writes a slot holds its latch, for a few instructions; who reads looks at the state before
 //! and after, and reads again when it has changed (`docs/protocols/hyper.md`, H1).
 
+mod latched;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
@@ -21,12 +23,14 @@ use std::sync::{OnceLock, PoisonError};
 use polychron_index::Handle;
 use polychron_memory::{Epochs, Guard, OutOfMemory};
 use polychron_sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
-use polychron_sync::{Backoff, MODELLED, Mutex, load_words, store_words};
+use polychron_sync::{Backoff, MODELLED, Mutex, load_words};
 
 use super::options::{Backend, Options};
 use super::positions::{self, Positions};
 use super::tail::Tail;
 use super::undo::Undo;
+
+pub(super) use latched::{Fresh, Latched};
 
 const STATE: usize = 0;
 const VERSION: usize = 1;
@@ -50,6 +54,8 @@ const MOST_SLOTS: usize = if MODELLED { 4 } else { 1024 };
 const MOST_BYTES: usize = 256 << 10;
 /// Lines of a slot that are fetched ahead: those that point accesses mostly want of a long row.
 const MOST_LINES: usize = 6;
+/// How many slots behind one that is allocated another one is fetched, which will be allocated soon.
+const FETCHED_AHEAD: usize = 4;
 /// Pages that the first piece of the directory leads to; each further piece leads to twice as many.
 const FIRST: usize = 16;
 const PIECES: usize = 28;
@@ -212,26 +218,30 @@ impl Rows {
     }
 
     /// A slot that nobody else has: absent, without versions.
-    pub(super) fn allocate(&self, epochs: &Epochs, guard: &Guard<'_>) -> Result<Record<'_>, OutOfMemory> {
+    #[inline]
+    pub(super) fn allocate(&self, epochs: &Epochs, guard: &Guard<'_>) -> Result<Fresh<'_>, OutOfMemory> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let ready = places.waiting.pop_front_if(|(epoch, _)| *epoch <= epochs.readonly());
         if let Some((_, id)) = ready {
             drop(places);
             // SAFETY: the id was in use before.
-            let record = unsafe { self.record(id) };
-            record.reopen();
-            return Ok(record);
+            return Ok(Fresh { record: unsafe { self.record(id) }, is_reused: true });
         }
         let id = places.next;
         if id.is_multiple_of(self.slots() as u64) {
             self.add_page((id >> self.slots) as usize, guard)?;
         }
         places.next += 1;
+        drop(places);
         // SAFETY: the page is there.
-        Ok(unsafe { self.record(id) })
+        let record = unsafe { self.record(id) };
+        // Rows often come several at a time. Behind the page's end nothing is read: it is a hint.
+        polychron_sync::prefetch_read(record.first.as_ptr().wrapping_add(FETCHED_AHEAD * self.slot_stride));
+        Ok(Fresh { record, is_reused: false })
     }
 
     /// Under the lock of the places.
+    #[cold]
     fn add_page(&self, page: usize, guard: &Guard<'_>) -> Result<(), OutOfMemory> {
         let (piece, at) = Self::piece_of(page);
         let refused = OutOfMemory { requested: self.page_bytes() };
@@ -375,26 +385,29 @@ impl<'t> Record<'t> {
     }
 
     /// Copies words of the row out, with the rest of what stands there at the same moment.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(self, range: Range<usize>, out: &mut [u64]) -> InPlace {
+        let (stride, first) = (self.rows.word_stride, self.first);
+        // SAFETY: as in `Record::word`.
+        let word = |word: usize| unsafe { first.add(word * stride).as_ref() };
         let mut backoff = Backoff::new();
         loop {
             // Acquire: pairs with the release in `unlatch`.
-            let before = self.word(STATE).load(Ordering::Acquire);
+            let before = word(STATE).load(Ordering::Acquire);
             if before & LATCHED == 0 {
                 // Acquire, like the words': pairs with the releases of `Latched`, so that a later value makes the second look see it.
                 let is_versioned = before & VERSIONED != 0;
-                let version = if is_versioned { self.word(VERSION).load(Ordering::Acquire) } else { 0 };
-                let tail = self.word(TAIL).load(Ordering::Acquire);
-                if self.rows.word_stride == 1 {
+                let version = if is_versioned { word(VERSION).load(Ordering::Acquire) } else { 0 };
+                let tail = word(TAIL).load(Ordering::Acquire);
+                if stride == 1 {
                     load_words(self.adjacent(range.clone()), &mut out[range.clone()]);
                 } else {
-                    for word in range.clone() {
+                    for place in range.clone() {
                         // As above.
-                        out[word] = self.word(HEADER + word).load(Ordering::Acquire);
+                        out[place] = word(HEADER + place).load(Ordering::Acquire);
                     }
                 }
-                if self.word(STATE).load(Ordering::Relaxed) == before {
+                if word(STATE).load(Ordering::Relaxed) == before {
                     return InPlace {
                         present: before & ABSENT == 0,
                         closed: before & CLOSED != 0,
@@ -411,19 +424,27 @@ impl<'t> Record<'t> {
     /// Takes the latch.
     #[inline]
     pub(super) fn latch(self) -> Latched<'t> {
+        let state = self.word(STATE).load(Ordering::Relaxed);
+        let state = if state & LATCHED == 0 && self.try_latch(state) { state } else { self.await_latch() };
+        if state & SPECIAL == 0 {
+            self.cover();
+        }
+        Latched { record: self, state }
+    }
+
+    #[inline]
+    fn try_latch(self, state: u64) -> bool {
+        // Acquire: pairs with the release of the one before. The stores that follow are releases, so none is seen before it.
+        self.word(STATE).compare_exchange(state, state | LATCHED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[cold]
+    fn await_latch(self) -> u64 {
         let mut backoff = Backoff::new();
         loop {
             let state = self.word(STATE).load(Ordering::Relaxed);
-            if state & LATCHED == 0 {
-                // Acquire: pairs with the release of the one before. The stores that follow are releases, so none is seen before it.
-                let taken =
-                    self.word(STATE).compare_exchange(state, state | LATCHED, Ordering::Acquire, Ordering::Relaxed);
-                if taken.is_ok() {
-                    if state & SPECIAL == 0 {
-                        self.cover();
-                    }
-                    return Latched { record: self, state };
-                }
+            if state & LATCHED == 0 && self.try_latch(state) {
+                return state;
             }
             backoff.wait();
         }
@@ -436,7 +457,6 @@ impl<'t> Record<'t> {
     }
 
     /// Widens the interval of the slot's group over it.
-    #[inline]
     fn cover(self) {
         if let Some(group) = self.rows.group {
             let slot = self.id as usize & (self.rows.slots() - 1);
@@ -473,6 +493,24 @@ impl<'t> Record<'t> {
         self.word(STATE).load(Ordering::Acquire)
     }
 
+    /// Whether the slot serves no key any more.
+    #[inline]
+    pub(super) fn is_closed(self) -> bool {
+        self.state() & CLOSED != 0
+    }
+
+    /// Whether there is a row.
+    #[inline]
+    pub(super) fn is_present(self) -> bool {
+        self.state() & ABSENT == 0
+    }
+
+    /// Whether the slot has an image.
+    #[inline]
+    pub(super) fn is_versioned(self) -> bool {
+        self.state() & VERSIONED != 0
+    }
+
     /// See [`Record::is_plain`].
     #[inline]
     pub(super) fn is_plain_state(state: u64) -> bool {
@@ -485,111 +523,13 @@ impl<'t> Record<'t> {
         self.word(STATE).load(Ordering::Relaxed) == state
     }
 
-    /// Makes a slot that was given back new.
-    fn reopen(self) {
+    /// Makes a slot that was given back new, and keeps its latch.
+    fn reopen(self) -> Latched<'t> {
         let mut latched = self.latch();
         latched.set_version(None);
         latched.set_tail(None);
         latched.set_closed(false);
         latched.set_present(false);
-    }
-}
-
-/// A slot whose latch is held.
-#[derive(Debug)]
-pub(super) struct Latched<'t> {
-    record: Record<'t>,
-    /// What will stand in the state.
-    state: u64,
-}
-
-impl Latched<'_> {
-    /// The newest before-image.
-    #[inline]
-    pub(super) fn version(&self) -> Option<Undo> {
-        Undo::at(self.record.word(VERSION).load(Ordering::Relaxed))
-    }
-
-    #[inline]
-    pub(super) fn set_version(&mut self, version: Option<Undo>) {
-        // Release: pairs with the acquire in `read`.
-        self.record.word(VERSION).store(version.map_or(0, Undo::address), Ordering::Release);
-        self.state &= !(VERSIONED | SETTLED);
-        if version.is_some() {
-            self.state |= VERSIONED;
-        }
-    }
-
-    /// See [`InPlace::settled`].
-    #[inline]
-    pub(super) fn is_settled(&self) -> bool {
-        self.state & SETTLED != 0
-    }
-
-    /// Says that the newest image is settled.
-    #[inline]
-    pub(super) fn settle(&mut self) {
-        self.state |= SETTLED;
-    }
-
-    /// What is behind the fixed part.
-    #[inline]
-    pub(super) fn tail(&self) -> Option<Tail> {
-        Tail::at(self.record.word(TAIL).load(Ordering::Relaxed))
-    }
-
-    #[inline]
-    pub(super) fn set_tail(&mut self, tail: Option<Tail>) {
-        // Release: as above.
-        self.record.word(TAIL).store(tail.map_or(0, Tail::address), Ordering::Release);
-    }
-
-    /// A word of the row.
-    #[inline]
-    pub(super) fn load(&self, word: usize) -> u64 {
-        self.record.word(HEADER + word).load(Ordering::Relaxed)
-    }
-
-    /// Writes words of the row from `start` on.
-    #[inline]
-    pub(super) fn store(&mut self, start: usize, words: &[u64]) {
-        if self.record.rows.word_stride == 1 {
-            store_words(self.record.adjacent(start..start + words.len()), words);
-            return;
-        }
-        for (word, value) in words.iter().enumerate() {
-            // Release: pairs with the acquire in `read`.
-            self.record.word(HEADER + start + word).store(*value, Ordering::Release);
-        }
-    }
-
-    /// Whether there is a row.
-    #[inline]
-    pub(super) fn is_present(&self) -> bool {
-        self.state & ABSENT == 0
-    }
-
-    #[inline]
-    pub(super) fn set_present(&mut self, present: bool) {
-        self.state = if present { self.state & !ABSENT } else { self.state | ABSENT };
-    }
-
-    /// Whether the slot serves no key any more.
-    #[inline]
-    pub(super) fn is_closed(&self) -> bool {
-        self.state & CLOSED != 0
-    }
-
-    #[inline]
-    pub(super) fn set_closed(&mut self, closed: bool) {
-        self.state = if closed { self.state | CLOSED } else { self.state & !CLOSED };
-    }
-}
-
-impl Drop for Latched<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        // Release: pairs with the acquires in `read` and `latch`.
-        self.record.word(STATE).store(self.state.wrapping_add(CHANGE), Ordering::Release);
+        latched
     }
 }

@@ -11,8 +11,8 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place, check_key, words_of};
 use polychron_engine::{
-    Aggregate, ColumnBatch, Commit, Constraints, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition,
-    Transaction, batch,
+    Aggregate, ColumnBatch, Commit, Constraints, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction,
+    batch,
 };
 use polychron_index::AnyIndex;
 use polychron_memory::Guard;
@@ -66,10 +66,16 @@ pub struct HyperTransaction<'w, L: Level, R: Redo> {
 }
 
 impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
-    pub(super) fn new(shared: &'w Shared<L, R>, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
+    /// A transaction that has begun to read at a moment.
+    #[inline]
+    pub(super) fn new(
+        shared: &'w Shared<L, R>,
+        state: &'w mut State,
+        guard: Guard<'w>,
+        start: u64,
+        snapshot: bool,
+    ) -> Self {
         debug_assert!(state.writing.images().is_empty(), "the transaction before left something behind");
-        let snapshot = mode == Mode::Snapshot;
-        let start = shared.clock.begin(state.slot, state.known, snapshot);
         if snapshot {
             state.counters.snapshot(0);
         }
@@ -163,7 +169,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
                 // SAFETY: the handle was found under this transaction's guard, or under that of its batch.
                 let record = unsafe { store.record(handle) };
                 // One that was closed since may have been followed by another one.
-                if !record.read(0..0, &mut []).closed {
+                if !record.is_closed() {
                     return Some(record);
                 }
             }

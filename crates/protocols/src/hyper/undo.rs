@@ -31,6 +31,9 @@ pub(super) const FIRST_ID: u64 = 1 << 63;
 const FIRST_BYTES: std::ops::RangeInclusive<usize> = 128..=512;
 const LARGEST_BYTES: usize = 64 << 10;
 
+/// How far behind an image that is made the memory of the next ones is fetched: two or three images.
+const FETCHED_AHEAD: usize = 256;
+
 /// What was done to a row, which its image undoes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -461,6 +464,9 @@ impl Writing {
         if bytes > self.left {
             self.grow(id, bytes, guard)?;
         }
+        // The memory was last used some epochs ago, and who latches a slot waits until its image is written.
+        let ahead = std::ptr::without_provenance::<u8>(self.free + FETCHED_AHEAD);
+        (0..bytes.div_ceil(64)).for_each(|line| polychron_sync::prefetch_read(ahead.wrapping_add(64 * line)));
         let buffer = self.buffer.expect("growing makes the buffer");
         let header =
             NonNull::new(std::ptr::with_exposed_provenance_mut::<Header>(self.free)).expect("a place in a chunk");
@@ -483,13 +489,11 @@ impl Writing {
             });
         }
         let undo = Undo(header);
-        // SAFETY: there is room for the key behind the pieces.
-        let room = unsafe {
-            let start = undo.payload().add(draft.piece_words).cast::<u8>();
-            start.write_bytes(0, key_bytes);
-            std::slice::from_raw_parts_mut(start, key_bytes)
-        };
-        key.write_to(room);
+        // SAFETY: there is room for the key behind the pieces, in whole words.
+        unsafe {
+            let words = undo.payload().add(draft.piece_words);
+            (0..key_bytes.div_ceil(8)).for_each(|slice| words.add(slice).write(key.slice(slice).to_be()));
+        }
         Ok(undo)
     }
 

@@ -36,7 +36,7 @@ pub(super) const SNAPSHOT: u64 = 0;
 
 /// Copies the words in place, and undoes whatever is newer than `moment` and not the reader's own, newest first, up to the first image that
 /// is neither: the paper's rule. Images that are settled need no look, unless the reader is a [`SNAPSHOT`].
-#[inline]
+#[inline(always)]
 pub(super) fn view(record: Record<'_>, range: Range<usize>, out: &mut [u64], moment: u64, own: u64) -> Seen {
     let at = record.read(range, out);
     let mut seen = Seen::in_place(at);

@@ -195,12 +195,22 @@ impl<'w, L: Level, R: Redo> Session<'w, L, R> {
             // A batch that a panic ended may have left some.
             state.hints.clear();
         }
+        // The exchange of a pin serves the clock, too.
+        let is_pinned = local.is_pinned();
+        if !is_pinned {
+            shared.clock.announce(state.slot, state.known);
+        }
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
         // SAFETY: the transaction holds the guard, and keeps the list before it renews the guard.
         unsafe { state.tables.renew(&shared.catalog) };
         pass(Point::Beginning);
-        HyperTransaction::new(shared, state, guard, mode)
+        let snapshot = mode == Mode::Snapshot;
+        let start = match is_pinned {
+            false => shared.clock.begin_behind_exchange(state.slot, snapshot),
+            true => shared.clock.begin(state.slot, state.known, snapshot),
+        };
+        HyperTransaction::new(shared, state, guard, start, snapshot)
     }
 }
 

@@ -188,7 +188,8 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     ) -> Result<Option<Record<'w>>, Stop> {
         loop {
             let epochs = self.shared.memory.epochs();
-            let fresh = store.rows.allocate(epochs, &self.guard).map_err(Error::from)?;
+            let slot = store.rows.allocate(epochs, &self.guard).map_err(Error::from)?;
+            let fresh = slot.record;
             let image = match self.draft(insertion(store, fresh, key), key, None) {
                 Ok(image) => image,
                 Err(stop) => {
@@ -196,7 +197,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
                     return Err(stop);
                 }
             };
-            fill(&mut fresh.latch(), fixed, tail, image);
+            fill(&mut slot.latch(), fixed, tail, image);
             // SAFETY: as in `find`.
             let inserted = unsafe { self.state.fingers.insert(store, key, fresh.handle(), &mut (), &self.guard) };
             if matches!(inserted, Ok(Inserted::New)) {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use polychron_base::Error;
 use polychron_base::random::Random;
 use polychron_engine::{Protocol, Row, Table, TableDefinition, Worker};
+use polychron_schema::FixedString;
 
 pub use procedure::TatpProcedure;
 pub use schema::{AccessInfo, CallForwarding, SpecialFacility, Subscriber};
@@ -165,7 +166,7 @@ impl Client for TatpClient {
             tables: self.tables,
             kind,
             subscriber,
-            number: digits(subscriber.into()),
+            number: if kind.finds_by_number() { digits(subscriber.into()) } else { FixedString::default() },
             some_type: random.range_inclusive(1, 4) as u8,
             start_time: random.below(3) as u8 * 8,
             end_time: random.range_inclusive(1, 24) as u8,

@@ -32,6 +32,11 @@ impl Kind {
             _ => Self::DeleteCallForwarding,
         }
     }
+
+    /// Whether the subscriber is named by number.
+    pub(super) fn finds_by_number(self) -> bool {
+        matches!(self, Self::UpdateLocation | Self::InsertCallForwarding | Self::DeleteCallForwarding)
+    }
 }
 
 /// Names of the kinds.
@@ -51,7 +56,7 @@ pub struct TatpProcedure {
     pub(super) tables: Tables,
     pub(super) kind: Kind,
     pub(super) subscriber: u32,
-    /// The subscriber's number in digits, by which some transactions must find it.
+    /// The subscriber's number in digits, where the transaction must find it by that.
     pub(super) number: FixedString<15>,
     /// An access type or a facility type.
     pub(super) some_type: u8,

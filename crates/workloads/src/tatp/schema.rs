@@ -100,8 +100,7 @@ pub(super) fn digits(mut number: u64) -> FixedString<15> {
         *digit = b'0' + (number % 10) as u8;
         number /= 10;
     }
-    let text = std::str::from_utf8(&text).expect("digits are text");
-    FixedString::new(text).expect("fifteen digits have room")
+    *FixedString::from_array(&text)
 }
 
 #[cfg(test)]

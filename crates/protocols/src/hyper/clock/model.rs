@@ -36,8 +36,8 @@ impl World {
     fn new(rows: u64, guard: &Guard<'_>, memory: &Memory) -> Self {
         let world = Self { clock: Clock::new(2), rows: Rows::new(1, &Options::default()) };
         (0..rows).for_each(|_| {
-            let record = world.rows.allocate(memory.epochs(), guard).expect("memory is there");
-            let mut latched = record.latch();
+            let slot = world.rows.allocate(memory.epochs(), guard).expect("memory is there");
+            let mut latched = slot.latch();
             latched.store(0, &[1]);
             latched.set_present(true);
         });
@@ -156,7 +156,7 @@ fn a_moment_shows_commits_whole() {
 /// An image stays as long as anybody reads a moment at which it is undone: of a snapshot, and of a transaction that may write.
 #[test]
 fn who_reads_keeps_what_it_undoes() {
-    for is_snapshot in [false, true] {
+    for (is_snapshot, has_exchange) in [(false, false), (true, false), (false, true)] {
         play(
             1,
             |world, guard| {
@@ -170,7 +170,12 @@ fn who_reads_keeps_what_it_undoes() {
                 }
             },
             move |world, _| {
-                let start = world.clock.begin(OTHER, FIRST, is_snapshot);
+                let start = if has_exchange {
+                    world.clock.announce(OTHER, FIRST);
+                    world.clock.begin_behind_exchange(OTHER, is_snapshot)
+                } else {
+                    world.clock.begin(OTHER, FIRST, is_snapshot)
+                };
                 let expected = if start == FIRST { 1 } else { 2 };
                 assert_eq!(world.read(0, start, 0), expected, "at {start}");
                 world.clock.end(OTHER);

@@ -1,0 +1,131 @@
+//! Slots whose latch is held, and slots that nobody has seen yet.
+
+use polychron_sync::atomic::Ordering;
+use polychron_sync::store_words;
+
+use super::{ABSENT, CHANGE, CLOSED, HEADER, LATCHED, Record, SETTLED, SPECIAL, STATE, TAIL, VERSION, VERSIONED};
+use crate::hyper::tail::Tail;
+use crate::hyper::undo::Undo;
+
+/// A slot that was allocated and shows nothing yet.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::hyper) struct Fresh<'t> {
+    pub(in crate::hyper) record: Record<'t>,
+    pub(super) is_reused: bool,
+}
+
+impl<'t> Fresh<'t> {
+    /// Takes the latch of the slot, which is absent then. One that was in use before may have others at its latch, who go along images
+    /// that have left it; at the latch of one that never was there is nobody, so no exchange is needed.
+    #[inline]
+    pub(in crate::hyper) fn latch(self) -> Latched<'t> {
+        if self.is_reused {
+            return self.record.reopen();
+        }
+        let word = self.record.word(STATE);
+        // Relaxed: whoever goes along the slots is kept off as in `Record::latch`.
+        let state = word.load(Ordering::Relaxed);
+        debug_assert!(state & (LATCHED | SPECIAL) == ABSENT, "nobody has had the slot");
+        word.store(state | LATCHED, Ordering::Relaxed);
+        Latched { record: self.record, state }
+    }
+}
+
+/// A slot whose latch is held.
+#[derive(Debug)]
+pub(in crate::hyper) struct Latched<'t> {
+    pub(super) record: Record<'t>,
+    /// What will stand in the state.
+    pub(super) state: u64,
+}
+
+impl Latched<'_> {
+    /// The newest before-image.
+    #[inline]
+    pub(in crate::hyper) fn version(&self) -> Option<Undo> {
+        Undo::at(self.record.word(VERSION).load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(in crate::hyper) fn set_version(&mut self, version: Option<Undo>) {
+        // Release: pairs with the acquire in `read`.
+        self.record.word(VERSION).store(version.map_or(0, Undo::address), Ordering::Release);
+        self.state &= !(VERSIONED | SETTLED);
+        if version.is_some() {
+            self.state |= VERSIONED;
+        }
+    }
+
+    /// See [`InPlace::settled`].
+    #[inline]
+    pub(in crate::hyper) fn is_settled(&self) -> bool {
+        self.state & SETTLED != 0
+    }
+
+    /// Says that the newest image is settled.
+    #[inline]
+    pub(in crate::hyper) fn settle(&mut self) {
+        self.state |= SETTLED;
+    }
+
+    /// What is behind the fixed part.
+    #[inline]
+    pub(in crate::hyper) fn tail(&self) -> Option<Tail> {
+        Tail::at(self.record.word(TAIL).load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(in crate::hyper) fn set_tail(&mut self, tail: Option<Tail>) {
+        // Release: as above.
+        self.record.word(TAIL).store(tail.map_or(0, Tail::address), Ordering::Release);
+    }
+
+    /// A word of the row.
+    #[inline]
+    pub(in crate::hyper) fn load(&self, word: usize) -> u64 {
+        self.record.word(HEADER + word).load(Ordering::Relaxed)
+    }
+
+    /// Writes words of the row from `start` on.
+    #[inline]
+    pub(in crate::hyper) fn store(&mut self, start: usize, words: &[u64]) {
+        if self.record.rows.word_stride == 1 {
+            store_words(self.record.adjacent(start..start + words.len()), words);
+            return;
+        }
+        for (word, value) in words.iter().enumerate() {
+            // Release: pairs with the acquire in `read`.
+            self.record.word(HEADER + start + word).store(*value, Ordering::Release);
+        }
+    }
+
+    /// Whether there is a row.
+    #[inline]
+    pub(in crate::hyper) fn is_present(&self) -> bool {
+        self.state & ABSENT == 0
+    }
+
+    #[inline]
+    pub(in crate::hyper) fn set_present(&mut self, present: bool) {
+        self.state = if present { self.state & !ABSENT } else { self.state | ABSENT };
+    }
+
+    /// Whether the slot serves no key any more.
+    #[inline]
+    pub(in crate::hyper) fn is_closed(&self) -> bool {
+        self.state & CLOSED != 0
+    }
+
+    #[inline]
+    pub(in crate::hyper) fn set_closed(&mut self, closed: bool) {
+        self.state = if closed { self.state | CLOSED } else { self.state & !CLOSED };
+    }
+}
+
+impl Drop for Latched<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: pairs with the acquires in `read` and `latch`.
+        self.record.word(STATE).store(self.state.wrapping_add(CHANGE), Ordering::Release);
+    }
+}
