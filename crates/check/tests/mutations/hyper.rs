@@ -382,16 +382,62 @@ struct Pair {
 
 /// A number of a row changes, and later another one, which the image of the first change does not put back.
 fn snapshot_of_a_row_that_changes_in_two_places() -> bool {
+    changes_in_two_places(false)
+}
+
+/// The same, once it is known of the row which number the snapshot's image puts back.
+fn snapshot_of_a_row_that_then_changes_elsewhere() -> bool {
+    changes_in_two_places(true)
+}
+
+fn changes_in_two_places(settles_between: bool) -> bool {
     let stage = stage(&[]);
     let pairs: Table<Pair> = Table::from_id(stage.database.create_table(Pair::definition()).unwrap());
     assert!(stage.once(|t| t.insert(&pairs, &Pair { id: 1, left: 10, right: 10 })));
     let mut snapshot = stage.lasting(Mode::Snapshot);
     let mut writer = stage.worker();
     assert!(stage.once(|t| t.update(&pairs, 1, |row| row.set_left(11)).map(drop)));
+    if settles_between {
+        stage.settle(&mut writer);
+    }
     assert!(stage.once(|t| t.update(&pairs, 1, |row| row.set_right(11)).map(drop)));
     stage.settle(&mut writer);
     let seen = snapshot.get(&pairs, 1).unwrap().map(|row| (row.left(), row.right()));
     seen != Some((10, 10))
+}
+
+/// A number changes for one snapshot, and then, after another one has begun, for that.
+fn snapshot_between_two_changes() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let _first = stage.lasting(Mode::Snapshot);
+    let mut writer = stage.worker();
+    assert!(stage.set(1, 11));
+    stage.settle(&mut writer);
+    let mut second = stage.lasting(Mode::Snapshot);
+    assert!(stage.set(1, 12));
+    stage.settle(&mut writer);
+    get(&mut second, &stage.items, 1).unwrap() != Some(11)
+}
+
+/// As above; and what another row of the last transaction was is needed no more, so that what its buffer keeps is looked at again.
+fn snapshot_between_two_changes_that_are_looked_at_again() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let mut writer = stage.worker();
+    let set = |writer: &mut HyperWorker, ids: [u64; 2], value| {
+        let mut set = |t: &mut Tx<'_>| ids.into_iter().try_for_each(|id| t.upsert(&stage.items, &Item { id, value }));
+        drive::transact(writer, Mode::ReadWrite, &mut set).unwrap();
+    };
+    // From now on the worker's buffers are as large as two images.
+    set(&mut writer, [3, 4], 10);
+    let _first = stage.lasting(Mode::Snapshot);
+    assert!(stage.set(1, 11));
+    stage.settle(&mut writer);
+    let mut second = stage.lasting(Mode::Snapshot);
+    set(&mut writer, [1, 2], 12);
+    stage.settle(&mut writer);
+    assert!(stage.once(|t| t.delete(&stage.items, 2).map(drop)));
+    (0..2).for_each(|_| stage.settle(&mut writer));
+    get(&mut second, &stage.items, 1).unwrap() != Some(11)
 }
 
 /// A worker's transaction changes one row, in a buffer that is as large as what the one before made use of.
@@ -558,6 +604,9 @@ crate::killers! { Step:
     LockFilledRows: row_that_changes_under_the_filling;
     AwaitReaders: snapshot_of_a_row_that_is_overwritten;
     KeepWords: snapshot_of_a_row_that_changes_in_two_places;
+    RestoredMoments: snapshot_between_two_changes;
+    RestoredWords: snapshot_of_a_row_that_then_changes_elsewhere;
+    RestoredByOthers: snapshot_between_two_changes_that_are_looked_at_again;
     MoveOut: snapshot_of_a_row_in_a_large_buffer;
     AwaitWriters: lost_update_behind_a_snapshot;
     AnnounceStart: snapshot_of_a_row_that_is_overwritten_as_it_begins;

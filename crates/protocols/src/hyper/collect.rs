@@ -4,7 +4,8 @@
 //!   the buffer goes when no guard is left under which anybody may stand on it.
 //! * Behind a long snapshot, a buffer that no transaction will validate against is *thinned*: an image leaves its chain when no moment
 //!   that is read lies between it and the next older one, and older ones that are undone with it keep all that it keeps. Where little of
-//!   a buffer is needed, that moves to memory of its own, and the buffer goes at once: so it serves again while it is in the cache.
+//!   a buffer is needed, that moves to memory of its own, and the buffer goes at once: so it serves again while it is in the cache. Where the
+//!   slot's [`Restored`](super::restored::Restored) words tell that older images put back all that a new one does, those are not even looked at.
 //! * A record that shows no row to anybody is closed, its key leaves the index, and its slot serves again.
 
 use std::sync::Arc;
@@ -19,10 +20,13 @@ use super::rows::{Latched, Record};
 use super::steps::Step;
 use super::table::{HyperTable, Relation};
 use super::transaction::HyperTransaction;
-use super::undo::{Buffer, FIRST_ID, Kind, Undo};
+use super::undo::{Buffer, Copies, FIRST_ID, Kind, Undo};
 
 /// Buffers that are taken at most at one commit.
 const AT_ONCE: usize = 64;
+
+/// What makes it true that the slot tells.
+const RESTORED_STEPS: [Step; 3] = [Step::RestoredMoments, Step::RestoredWords, Step::RestoredByOthers];
 
 /// One image that has gone, of so many that are kept, has the list gone through.
 const SWEEP_AT: usize = 4;
@@ -143,48 +147,28 @@ impl Collector {
     fn thin_out(&mut self, held: &Held, site: &Site<'_>) {
         for committed in self.thin.drain(..) {
             let buffer = committed.buffer;
-            let mut left = 0;
+            let (mut left, mut images, mut bytes) = (0, 0, 0);
+            let moment = held.latest_before(committed.at);
             for image in buffer.images() {
                 // Where the table is gone, its chains are, too; the buffer goes when it is old.
                 if let Some((store, record)) = site.find(image) {
-                    left += thin(store, record, held, site);
+                    left += thin(store, record, image, moment, held, site);
                 }
-            }
-            let (mut images, mut bytes) = (0, 0);
-            for image in buffer.linked() {
-                images += 1;
-                bytes += image.bytes();
+                if !image.has_left() {
+                    images += 1;
+                    bytes += image.bytes();
+                }
             }
             self.gone += usize::saturating_sub(left, committed.images - images);
             if 2 * bytes < committed.bytes && images > 0 {
-                Self::move_out(&mut self.needed, committed, site);
-                images = buffer.linked().count();
-            }
-            if images > 0 {
-                self.needed.push(Committed { images, ..committed });
+                move_out(&mut self.needed, committed, bytes, site);
             } else {
-                // SAFETY: none of its images is in a chain; it was in a list, and is not any more.
-                unsafe { buffer.retire(site.guard) };
+                keep_or_retire(&mut self.needed, Committed { images, ..committed }, site);
             }
         }
         if !self.needed.is_empty() {
             let mut history = site.clock.history();
             self.needed.drain(..).for_each(|needed| history.keep(needed));
-        }
-    }
-
-    /// Moves what is needed of a buffer to memory of its own. Where there is none, it stays.
-    #[cold]
-    fn move_out(needed: &mut Vec<Committed>, committed: Committed, site: &Site<'_>) {
-        for image in committed.buffer.linked() {
-            let Some((_, record)) = site.find(image) else { continue };
-            let Ok((copy, bytes)) = image.move_out(site.guard) else { return };
-            if replace(record, image, copy) {
-                needed.push(Committed { at: committed.at, buffer: copy.buffer(), bytes, images: 1 });
-            } else {
-                // SAFETY: nobody has found it.
-                unsafe { copy.buffer().retire(site.guard) };
-            }
         }
     }
 }
@@ -231,9 +215,42 @@ fn cut(store: &Relation, record: Record<'_>, image: Undo, site: &Site<'_>) {
     }
 }
 
-/// Takes every image out of a slot's chain that no moment that is read needs; answers how many those were.
-fn thin(store: &Relation, record: Record<'_>, held: &Held, site: &Site<'_>) -> usize {
+/// Takes every image out of a slot's chain that no moment that is read needs, of which `image` may be one; answers how many those were.
+/// `moment` is the latest one before its commit that is read.
+fn thin(store: &Relation, record: Record<'_>, image: Undo, moment: Option<u64>, held: &Held, site: &Site<'_>) -> usize {
     let mut latched = record.latch();
+    let left = if moment.is_some_and(|moment| is_known_to_go(&latched, image, moment)) {
+        debug_assert!(
+            !is_needed(image, held) || RESTORED_STEPS.into_iter().any(left_out),
+            "what is known of a slot is true"
+        );
+        let older = image.older();
+        latched.set_version(older);
+        if older.is_some() {
+            latched.settle();
+        }
+        leave(image, site.guard);
+        1
+    } else {
+        let left = thin_chain(&mut latched, held, site);
+        if let Some(moment) = moment.filter(|_| !image.has_left()) {
+            latched.note_restored(image, moment);
+            // From now on the slot counts its words, so that they do not speak for it.
+            image.set_over_settled(left_out(Step::RestoredByOthers) && image.is_over_settled());
+        }
+        left
+    };
+    left + usize::from(close_if_blank(store, record, latched, held, site))
+}
+
+/// Whether the newest image is not needed, as can be told without a look at older ones.
+#[inline]
+fn is_known_to_go(latched: &Latched<'_>, image: Undo, moment: u64) -> bool {
+    latched.version() == Some(image) && image.is_over_settled() && latched.restored().has(image, moment)
+}
+
+/// Looks at the whole chain.
+fn thin_chain(latched: &mut Latched<'_>, held: &Held, site: &Site<'_>) -> usize {
     let (mut newer, mut next): (Option<Undo>, _) = (None, latched.version());
     let mut left = 0;
     while let Some(image) = next {
@@ -252,7 +269,39 @@ fn thin(store: &Relation, record: Record<'_>, held: &Held, site: &Site<'_>) -> u
     if latched.version().is_some_and(|image| image.stamp() <= held.from || left_out(Step::AwaitWriters)) {
         latched.settle();
     }
-    left + usize::from(close_if_blank(store, record, latched, held, site))
+    left
+}
+
+/// Moves what is needed of a buffer, images of so many bytes, to memory of its own. Where there is none, it stays.
+#[cold]
+fn move_out(needed: &mut Vec<Committed>, committed: Committed, bytes: usize, site: &Site<'_>) {
+    let buffer = committed.buffer;
+    if let Ok(mut copies) = Copies::new(buffer, bytes, site.guard) {
+        let mut moved = 0;
+        for image in buffer.linked() {
+            // Where the table is gone, snapshots may still have it.
+            let Some((_, record)) = site.find(image) else { continue };
+            let Some(copy) = copies.copy(image) else { break };
+            if replace(record, image, copy) {
+                moved += 1;
+            } else {
+                copy.leave();
+            }
+        }
+        let (buffer, bytes) = copies.buffer();
+        keep_or_retire(needed, Committed { at: committed.at, buffer, bytes, images: moved }, site);
+    }
+    keep_or_retire(needed, Committed { images: buffer.linked().count(), ..committed }, site);
+}
+
+/// Keeps a buffer if any of its images is in a chain.
+fn keep_or_retire(needed: &mut Vec<Committed>, committed: Committed, site: &Site<'_>) {
+    if committed.images > 0 {
+        needed.push(committed);
+    } else {
+        // SAFETY: none of its images is in a chain; it was in a list, and is not any more.
+        unsafe { committed.buffer.retire(site.guard) };
+    }
 }
 
 /// Puts a copy in the place of an image that is needed. `false`: somebody else has taken it out of its chain.
@@ -292,9 +341,12 @@ fn close_if_blank(
     held: &Held,
     site: &Site<'_>,
 ) -> bool {
+    if latched.is_present() || latched.is_closed() {
+        return false;
+    }
     let Some(image) = latched.version() else { return false };
     let is_last = image.kind() == Kind::Insert && image.older().is_none() && image.stamp() <= held.from;
-    if !is_last || latched.is_present() || latched.is_closed() {
+    if !is_last {
         return false;
     }
     latched.set_version(None);
@@ -325,7 +377,12 @@ fn is_needed(image: Undo, held: &Held) -> bool {
     // One that is old is cut by who has its buffer, who then sees whether the slot is to be closed.
     let Some(moment) = held.latest_before(stamp) else { return true };
     let older = image.older().filter(|older| older.stamp() > moment);
-    older.is_none_or(|older| !is_covered(image, older, moment))
+    older.map_or_else(|| !is_blank(image), |older| !is_covered(image, older, moment))
+}
+
+/// Whether an image is only a lock.
+fn is_blank(image: Undo) -> bool {
+    image.kind() == Kind::Update && image.pieces().next().is_none() && image.tail().is_none()
 }
 
 /// Whether images from `older` on that are undone at `moment` put back all that `image` does.

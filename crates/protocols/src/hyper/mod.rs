@@ -27,6 +27,7 @@ mod options;
 mod positions;
 mod predicates;
 mod protocol;
+mod restored;
 mod rows;
 mod scan;
 #[cfg(all(test, not(any(loom, shuttle))))]

@@ -18,7 +18,7 @@ const WORDS: usize = 2;
 
 /// Rows with one row of ones, in whose interval its slot is or is not.
 fn rows(is_covered: bool, guard: &Guard<'_>, epochs: &Epochs) -> Rows {
-    let rows = Rows::new(WORDS, &Options { backend: Backend::Columns, ..Options::default() });
+    let rows = Rows::new(WORDS, false, &Options { backend: Backend::Columns, ..Options::default() });
     let slot = rows.allocate(epochs, guard).expect("memory is there");
     let mut latched = slot.latch();
     latched.store(0, &[1; WORDS]);

@@ -1,13 +1,13 @@
 //! Where rows lie: pages of slots, each slot the same few words, and the rule for touching them.
 //!
 //! ```text
-//!  slot   state │ version │ tail │ word 0 │ word 1 │ …
+//!  slot   state │ version │ tail or restored │ word 0 │ word 1 │ …
 //!  state  count of changes │ settled │ versioned │ closed │ absent │ latched
 //! ```
 //!
 //! A page has its slots one behind the other ([`Backend::Rows`]), or the same word of all its slots ([`Backend::Columns`]): two
 //! strides are all that tells the backends apart. Beside the pages stand the [`Positions`] of their slots. The words are the fixed part of a row; what is behind it, if anything, is the *tail*,
-//! an allocation of its own that never changes.
+//! an allocation of its own that never changes. Where nothing is ever behind it, the slot has room for a [`Restored`] instead.
 //!
 //! Words are read and written as atomics. Who writes a slot holds its latch, for a few instructions; who reads looks at the state before
 //! and after, and reads again when it has changed (`docs/protocols/hyper.md`, H1).
@@ -27,6 +27,7 @@ use polychron_sync::{Backoff, MODELLED, Mutex, load_words};
 
 use super::options::{Backend, Options};
 use super::positions::{self, Positions};
+use super::restored::Restored;
 use super::tail::Tail;
 use super::undo::Undo;
 
@@ -35,6 +36,8 @@ pub(super) use latched::{Fresh, Latched};
 const STATE: usize = 0;
 const VERSION: usize = 1;
 const TAIL: usize = 2;
+/// In place of the tail.
+const RESTORED: usize = TAIL;
 /// Words before the row's.
 pub(super) const HEADER: usize = 3;
 
@@ -73,6 +76,8 @@ struct Piece {
 pub(super) struct Rows {
     /// Words of a row's fixed part.
     words: usize,
+    /// Whether there may be something behind it.
+    has_tails: bool,
     /// Slots of a page, as a power of two.
     slots: u32,
     /// Slots for which one interval stands, as a power of two; none where there are no synopses.
@@ -99,8 +104,8 @@ impl fmt::Debug for Rows {
 }
 
 impl Rows {
-    /// No rows yet, of so many words each.
-    pub(super) fn new(words: usize, options: &Options) -> Self {
+    /// No rows yet, of so many words each, with tails or without.
+    pub(super) fn new(words: usize, has_tails: bool, options: &Options) -> Self {
         let group = options.synopsis.map(|group| group as usize);
         debug_assert!(group.is_none_or(|group| group.is_power_of_two() && group <= positions::MOST));
         let larger = if MODELLED { 1 } else { group.unwrap_or(0).div_ceil(MOST_SLOTS).max(1) };
@@ -114,7 +119,16 @@ impl Rows {
         };
         let group = group.map(|group| group.min(slots).ilog2());
         let directory = std::array::from_fn(|_| OnceLock::new());
-        Self { words, slots: slots.ilog2(), group, slot_stride, word_stride, directory, places: Mutex::default() }
+        Self {
+            words,
+            has_tails,
+            slots: slots.ilog2(),
+            group,
+            slot_stride,
+            word_stride,
+            directory,
+            places: Mutex::default(),
+        }
     }
 
     /// Slots of a page.
@@ -127,6 +141,12 @@ impl Rows {
     #[inline]
     pub(super) fn words(&self) -> usize {
         self.words
+    }
+
+    /// Whether there may be something behind it.
+    #[inline]
+    pub(super) fn has_tails(&self) -> bool {
+        self.has_tails
     }
 
     fn page_bytes(&self) -> usize {
@@ -301,12 +321,14 @@ impl Rows {
     /// # Safety
     /// Who pins from now on finds none of the records; called once, and nothing else afterwards.
     pub(super) unsafe fn retire(&self, guard: &Guard<'_>) {
-        self.for_each(|record| {
-            if let Some(tail) = Tail::at(record.word(TAIL).load(Ordering::Relaxed)) {
-                // SAFETY: the tail is the slot's own, and nobody finds the slot from now on.
-                unsafe { tail.retire(guard) };
-            }
-        });
+        if self.has_tails {
+            self.for_each(|record| {
+                if let Some(tail) = record.tail(Ordering::Relaxed) {
+                    // SAFETY: the tail is the slot's own, and nobody finds the slot from now on.
+                    unsafe { tail.retire(guard) };
+                }
+            });
+        }
         for piece in self.directory.iter().filter_map(OnceLock::get) {
             for page in &piece.pages {
                 if let Some(page) = NonNull::new(page.load(Ordering::Relaxed)) {
@@ -366,6 +388,11 @@ impl<'t> Record<'t> {
         unsafe { self.first.add(word * self.rows.word_stride).as_ref() }
     }
 
+    #[inline]
+    fn tail(self, order: Ordering) -> Option<Tail> {
+        if self.rows.has_tails { Tail::at(self.word(TAIL).load(order)) } else { None }
+    }
+
     /// The row's words when they lie one behind the other.
     #[inline]
     fn adjacent(self, range: Range<usize>) -> &'t [Word] {
@@ -398,7 +425,7 @@ impl<'t> Record<'t> {
                 // Acquire, like the words': pairs with the releases of `Latched`, so that a later value makes the second look see it.
                 let is_versioned = before & VERSIONED != 0;
                 let version = if is_versioned { word(VERSION).load(Ordering::Acquire) } else { 0 };
-                let tail = word(TAIL).load(Ordering::Acquire);
+                let tail = self.tail(Ordering::Acquire);
                 if stride == 1 {
                     load_words(self.adjacent(range.clone()), &mut out[range.clone()]);
                 } else {
@@ -413,7 +440,7 @@ impl<'t> Record<'t> {
                         closed: before & CLOSED != 0,
                         version: Undo::at(version),
                         settled: before & SETTLED != 0,
-                        tail: Tail::at(tail),
+                        tail,
                     };
                 }
             }
@@ -528,6 +555,7 @@ impl<'t> Record<'t> {
         let mut latched = self.latch();
         latched.set_version(None);
         latched.set_tail(None);
+        latched.set_restored(Restored::default());
         latched.set_closed(false);
         latched.set_present(false);
         latched

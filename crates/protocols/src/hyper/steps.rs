@@ -48,6 +48,12 @@ named! {
         AwaitReaders,
         /// An image leaves the middle of a chain only if older ones put back all that it does.
         KeepWords,
+        /// What is known of the words that older images put back is known for one moment.
+        RestoredMoments,
+        /// It is known for those words.
+        RestoredWords,
+        /// It is not known because of the image that is asked about.
+        RestoredByOthers,
         /// An image that is needed goes on when its buffer goes.
         MoveOut,
         /// Writers pass an image without a look at it only when all of them began after its commit.

@@ -60,12 +60,15 @@ impl Relation {
         options: &Options,
         keeper: &Arc<Keeper>,
     ) -> Result<Self, Error> {
-        let words = match blueprint.place.index {
-            IndexId::PRIMARY => definition.layout()?.shape().fixed_bytes as usize / 8,
-            _ => 1,
+        let (words, has_tails) = match blueprint.place.index {
+            IndexId::PRIMARY => {
+                let shape = definition.layout()?.shape();
+                (shape.fixed_bytes as usize / 8, shape.variable_count > 0)
+            }
+            _ => (1, false),
         };
         let store = keeper.with_guard(|guard| Store::new(blueprint, ready, keeper, guard))?;
-        Ok(Self { store, rows: Rows::new(words, options), keeper: Arc::clone(keeper) })
+        Ok(Self { store, rows: Rows::new(words, has_tails, options), keeper: Arc::clone(keeper) })
     }
 
     /// The record behind a handle of the index.

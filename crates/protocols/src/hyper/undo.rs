@@ -10,8 +10,10 @@
 //! * The stamp is the id of the transaction, from 2^63 on, until it commits; then its commit time. One store so commits all its images.
 //! * An image does not change once it is in a chain, but for `older`, which changes under the latch of its slot.
 //! * Images and their buffer are given back together, when no guard is left under which anybody has found one of them. An image that must
-//!   stay when the others go is copied into a buffer of its own ([`Undo::move_out`]), which is no larger than it: two cache lines for an
-//!   update of one number.
+//!   stay when the others go is copied into a buffer ([`Copies`]) that is no larger than what is copied: two cache lines for an update of one
+//!   number.
+
+mod copies;
 
 use std::ptr::NonNull;
 
@@ -22,6 +24,8 @@ use polychron_schema::ColumnSet;
 use polychron_sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
 use super::tail::Tail;
+
+pub(super) use copies::Copies;
 
 /// Stamps from here on are ids of transactions that have not committed.
 pub(super) const FIRST_ID: u64 = 1 << 63;
@@ -86,6 +90,8 @@ const HAS_TAIL: u8 = 1;
 const OWNS_TAIL: u8 = 2;
 /// The image has left its chain before its buffer was old.
 const LEFT: u8 = 4;
+/// The image that it was put in front of was settled, and the slot does not count its own words yet.
+const OVER_SETTLED: u8 = 8;
 
 impl Chunk {
     fn new(next: *mut Self, bytes: usize) -> Self {
@@ -230,6 +236,20 @@ impl Undo {
         before & OWNS_TAIL != 0 && self.header().tail != 0
     }
 
+    /// It is put in front of a settled one, and the slot does not count what it puts back yet; under the latch of the slot.
+    #[inline]
+    pub(super) fn set_over_settled(self, is_over_settled: bool) {
+        let marks = &self.header().marks;
+        let before = marks.load(Ordering::Relaxed);
+        marks.store(if is_over_settled { before | OVER_SETTLED } else { before & !OVER_SETTLED }, Ordering::Relaxed);
+    }
+
+    /// See [`Undo::set_over_settled`]: what is older is looked at by nobody who may write.
+    #[inline]
+    pub(super) fn is_over_settled(self) -> bool {
+        self.header().marks.load(Ordering::Relaxed) & OVER_SETTLED != 0
+    }
+
     /// The image has left its chain, under the latch of the slot, before its buffer was old.
     #[inline]
     pub(super) fn leave(self) {
@@ -248,33 +268,6 @@ impl Undo {
     pub(super) fn bytes(self) -> usize {
         let header = self.header();
         image_bytes(header.piece_words as usize, header.key_bytes.into())
-    }
-
-    /// Copies a committed image, with its stamp, into a buffer of its own that is as large as it. The copy is in no chain, leads to nothing
-    /// older, and owns no tail yet.
-    #[cold]
-    pub(super) fn move_out(self, guard: &Guard<'_>) -> Result<(Self, usize), OutOfMemory> {
-        let bytes = size_of::<Body>() + self.bytes();
-        let place = guard.allocate(bytes)?.cast::<Body>();
-        // SAFETY: the memory is large enough, aligned to at least 16, and ours alone; the image has as many bytes as are copied, of which
-        // those behind its header do not change.
-        let copy = unsafe {
-            let header = place.add(1).cast::<Header>();
-            let payload = self.bytes() - size_of::<Header>();
-            header.add(1).cast::<u8>().as_ptr().copy_from_nonoverlapping(self.payload().cast(), payload);
-            place.write(Body::new(self.stamp(), bytes));
-            let from = self.header();
-            header.write(Header {
-                buffer: place,
-                older: AtomicPtr::new(std::ptr::null_mut()),
-                sibling: std::ptr::null_mut(),
-                marks: AtomicU8::new(from.marks.load(Ordering::Relaxed) & HAS_TAIL),
-                ..*from
-            });
-            Self(header)
-        };
-        copy.buffer().body().newest.store(copy.0.as_ptr(), Ordering::Relaxed);
-        Ok((copy, bytes))
     }
 
     #[inline]

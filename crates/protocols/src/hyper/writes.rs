@@ -103,7 +103,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
                 true => 1 + store.rows.words(),
                 false => pieces.clone().map(|piece| 1 + piece.len()).sum(),
             },
-            has_tail: whole,
+            has_tail: whole && store.rows.has_tails(),
         };
         let image = self.draft(draft, key, tail)?;
         let mut latched = match self.latch(record) {
@@ -124,7 +124,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             }
             latched.store(piece.start, &row[piece]);
         }
-        if whole {
+        if draft.has_tail {
             // SAFETY: as above.
             unsafe { Writing::set_tail(image, latched.tail()) };
             latched.set_tail(tail);
@@ -143,7 +143,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             summary: summary_of(key),
             columns: ColumnSet::ALL,
             piece_words: 1 + words,
-            has_tail: true,
+            has_tail: store.rows.has_tails(),
         };
         let (writing, id) = (&mut self.state.writing, self.id);
         let image = self.guard.with_reserve(|guard| writing.draft(id, draft, key, guard)).map_err(Error::from)?;
@@ -154,7 +154,9 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         // SAFETY: nobody else has the image yet.
         unsafe {
             keep_piece(image.pieces_mut(), &latched, 0..words);
-            Writing::set_tail(image, latched.tail());
+            if draft.has_tail {
+                Writing::set_tail(image, latched.tail());
+            }
         }
         latched.set_tail(None);
         latched.set_present(false);
@@ -262,8 +264,11 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     pub(super) fn push(&mut self, mut latched: Latched<'_>, image: Undo) {
         let older = latched.version();
         if latched.is_settled() {
-            // Nobody looks at it before collection does, after the commit.
-            older.into_iter().for_each(Undo::prefetch);
+            image.set_over_settled(true);
+            if latched.restored().is_unknown() {
+                // Nobody looks at it before collection does, after the commit.
+                older.into_iter().for_each(Undo::prefetch);
+            }
         }
         image.set_older(older);
         latched.set_version(Some(image));

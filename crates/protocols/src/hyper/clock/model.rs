@@ -16,7 +16,7 @@ use crate::model::beside;
 use super::super::collect::replace;
 use super::super::options::Options;
 use super::super::rows::Rows;
-use super::super::undo::{Draft, Kind, Undo, Writing, piece_head};
+use super::super::undo::{Copies, Draft, Kind, Undo, Writing, piece_head};
 use super::super::view::{SNAPSHOT, view};
 use super::{Clock, Held};
 
@@ -34,7 +34,7 @@ struct World {
 
 impl World {
     fn new(rows: u64, guard: &Guard<'_>, memory: &Memory) -> Self {
-        let world = Self { clock: Clock::new(2), rows: Rows::new(1, &Options::default()) };
+        let world = Self { clock: Clock::new(2), rows: Rows::new(1, false, &Options::default()) };
         (0..rows).for_each(|_| {
             let slot = world.rows.allocate(memory.epochs(), guard).expect("memory is there");
             let mut latched = slot.latch();
@@ -195,7 +195,8 @@ fn what_moves_out_is_found() {
             // As `Collector::thin_out` does with a buffer of which little is needed.
             let Some(committed) = world.clock.history().recent.pop_front() else { return };
             for image in committed.buffer.images() {
-                let (copy, _) = image.move_out(guard).expect("memory is there");
+                let mut copies = Copies::new(committed.buffer, image.bytes(), guard).expect("memory is there");
+                let copy = copies.copy(image).expect("there is room");
                 // SAFETY: the slot was allocated.
                 assert!(replace(unsafe { world.rows.record(image.row()) }, image, copy));
             }

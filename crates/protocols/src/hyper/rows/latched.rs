@@ -3,7 +3,10 @@
 use polychron_sync::atomic::Ordering;
 use polychron_sync::store_words;
 
-use super::{ABSENT, CHANGE, CLOSED, HEADER, LATCHED, Record, SETTLED, SPECIAL, STATE, TAIL, VERSION, VERSIONED};
+use super::{
+    ABSENT, CHANGE, CLOSED, HEADER, LATCHED, RESTORED, Record, SETTLED, SPECIAL, STATE, TAIL, VERSION, VERSIONED,
+};
+use crate::hyper::restored::Restored;
 use crate::hyper::tail::Tail;
 use crate::hyper::undo::Undo;
 
@@ -71,13 +74,41 @@ impl Latched<'_> {
     /// What is behind the fixed part.
     #[inline]
     pub(in crate::hyper) fn tail(&self) -> Option<Tail> {
-        Tail::at(self.record.word(TAIL).load(Ordering::Relaxed))
+        self.record.tail(Ordering::Relaxed)
     }
 
     #[inline]
     pub(in crate::hyper) fn set_tail(&mut self, tail: Option<Tail>) {
-        // Release: as above.
-        self.record.word(TAIL).store(tail.map_or(0, Tail::address), Ordering::Release);
+        debug_assert!(tail.is_none() || self.record.rows.has_tails);
+        if self.record.rows.has_tails {
+            // Release: as above.
+            self.record.word(TAIL).store(tail.map_or(0, Tail::address), Ordering::Release);
+        }
+    }
+
+    /// What whoever undoes the slot puts back, as far as it is known.
+    #[inline]
+    pub(in crate::hyper) fn restored(&self) -> Restored {
+        let has_tails = self.record.rows.has_tails;
+        if has_tails {
+            Restored::default()
+        } else {
+            Restored::from_word(self.record.word(RESTORED).load(Ordering::Relaxed))
+        }
+    }
+
+    #[inline]
+    pub(super) fn set_restored(&mut self, restored: Restored) {
+        if !self.record.rows.has_tails {
+            // Only who holds the latch looks at it.
+            self.record.word(RESTORED).store(restored.to_word(), Ordering::Relaxed);
+        }
+    }
+
+    /// Notes what a committed image puts back that stays in the chain; `moment` is the latest one before its commit that is read.
+    #[inline]
+    pub(in crate::hyper) fn note_restored(&mut self, image: Undo, moment: u64) {
+        self.set_restored(self.restored().with(image, moment, self.record.rows.words));
     }
 
     /// A word of the row.
