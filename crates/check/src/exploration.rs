@@ -3,19 +3,20 @@
 //! From a seed come a few rows, and for each thread a few small transactions (reads, updates, insertions, deletions, scans,
 //! secondary indexes, savepoints) that collide, one after the other or handed over as a batch; some are rolled back at their end. They
 //! say beforehand what they will write: all of it, nothing, or a part. Beside them snapshots are taken and time passes. Whatever the
-//! schedule did, some serial order of what committed must give every answer, every snapshot and the end, on a model that is
-//! right by construction.
+//! schedule did, some serial order must give every answer, every snapshot and the end, on a model that is right by construction: an
+//! order of what committed, and of what was undone because a future's row was not there.
 //!
 //! Under `--cfg shuttle` the schedules are drawn, random and prioritized ones ([`explore`]); otherwise the machine makes
 //! them ([`run_freely`]).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use polychron_base::clock::ManualClock;
 use polychron_base::key::EncodedKey;
 use polychron_base::random::Random;
+use polychron_engine::futures::FutureError;
 use polychron_engine::options::Submissions;
-use polychron_engine::submission::Service;
+use polychron_engine::submission::{Service, Submission};
 use polychron_engine::{Access, Declare, Error, Procedure, Protocol, Row, Stop, Table, Transaction, Worker};
 use polychron_schema::{Key, KeyScratch};
 use polychron_sync::thread;
@@ -32,6 +33,8 @@ const KEYS: u64 = 4;
 #[derive(Clone, Debug)]
 struct Plan {
     rows: Vec<Person>,
+    /// Rows that are deleted just before the threads begin.
+    deleted: Vec<u64>,
     threads: Vec<Client>,
     snapshots: usize,
     ticks: usize,
@@ -72,19 +75,26 @@ enum Says {
 }
 
 impl Plan {
-    /// Every fourth plan has futures, and every fourth one asks about columns.
+    /// Every fourth plan has futures, of which every other one has rows that come and go, and every fourth one asks about columns.
     fn draw(seed: u64) -> Self {
         let mut random = Random::stream(21, seed);
-        let futures = seed % 4 == 3;
+        let (futures, come_and_go) = (seed % 4 == 3, seed % 8 == 7);
         let draw = match seed % 4 {
             2 => Operation::draw_of_columns,
+            3 if come_and_go => Operation::draw_of_futures_beside_deletions,
             3 => Operation::draw_of_futures,
             _ => Operation::draw,
         };
         let rows = (0..KEYS).filter(|_| futures || random.below(2) == 0).map(|id| person(id, 1, id as u32)).collect();
+        let deleted = (0..KEYS).filter(|_| come_and_go && random.below(4) == 0).collect();
         let threads = (0..random.range_inclusive(2, 3)).map(|_| Client::draw(&mut random, draw)).collect();
         let (snapshots, ticks) = (random.below(3) as usize, random.below(3) as usize);
-        Self { rows, threads, snapshots, ticks, submits: random.below(4) == 0, by_columns: seed % 4 == 2 }
+        Self { rows, deleted, threads, snapshots, ticks, submits: random.below(4) == 0, by_columns: seed % 4 == 2 }
+    }
+
+    /// The rows that are there when the threads begin.
+    fn start(&self) -> Vec<Person> {
+        self.rows.iter().filter(|row| !self.deleted.contains(&row.id)).cloned().collect()
     }
 }
 
@@ -112,39 +122,63 @@ impl Planned {
     }
 }
 
-/// One transaction of a plan, which answers what it was answered.
+/// One transaction of a plan, which notes what it is answered.
 struct Script {
     table: Table<Person>,
     plan: Planned,
+    /// Shared with who waits for the end; no thread waits for another one's here.
+    trace: Arc<Mutex<Trace>>,
 }
 
 impl Script {
     fn new(table: Table<Person>, plan: &Planned) -> Self {
-        Self { table, plan: plan.clone() }
+        Self { table, plan: plan.clone(), trace: Arc::default() }
+    }
+
+    /// What it was answered so far.
+    fn taken(trace: &Mutex<Trace>) -> Trace {
+        std::mem::take(&mut trace.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note(&self, operation: &Operation, answer: Answer) {
+        self.trace.lock().unwrap_or_else(PoisonError::into_inner).push((operation.clone(), answer));
     }
 }
 
-/// What a transaction that committed was answered. `None`: it was rolled back, or conflicted too often, and had no effect.
-fn committed(plan: &Planned, outcome: Result<Trace, Error>) -> Option<Trace> {
+/// Whether a transaction was undone because a future's row is not there.
+fn lacks_row(error: &Error) -> bool {
+    let Error::Procedure(error) = error else { return false };
+    matches!(error.downcast_ref::<FutureError>(), Some(FutureError::NoRow(_)))
+}
+
+/// What a transaction was answered whose end is to be explained. `None`: it was rolled back, or conflicted too often, and had no effect.
+fn ended(plan: &Planned, outcome: Result<(), Error>, trace: &Mutex<Trace>) -> Option<Trace> {
+    let mut trace = Script::taken(trace);
     match outcome {
-        Ok(trace) => Some(trace),
+        Ok(()) => Some(trace),
         Err(Error::Conflicts { .. }) => None,
         Err(Error::RolledBack) if plan.rolls_back => None,
+        Err(error) if lacks_row(&error) => {
+            // The operation that failed, or the commit.
+            let failed = plan.operations.get(trace.len()).unwrap_or(&Operation::Commit);
+            trace.push((failed.clone(), Answer::NoRow));
+            Some(trace)
+        }
         Err(error) => panic!("a transaction failed: {error}"),
     }
 }
 
 impl Procedure for Script {
-    type Output = Trace;
+    type Output = ();
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Trace, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+        Self::taken(&self.trace);
         let mut savepoints = Vec::new();
-        let mut trace = Trace::new();
         for operation in &self.plan.operations {
             let answer = apply(transaction, &self.table, operation, &mut savepoints)?;
-            trace.push((operation.clone(), answer));
+            self.note(operation, answer);
         }
-        if self.plan.rolls_back { Err(Stop::roll_back()) } else { Ok(trace) }
+        if self.plan.rolls_back { Err(Stop::roll_back()) } else { Ok(()) }
     }
 
     /// The rows are divided by their ids; what touches no index and no range names its partitions.
@@ -196,7 +230,9 @@ fn touched(operation: &Operation) -> Option<(u64, Access)> {
 
 /// Executes a transaction.
 fn execute<W: Worker>(worker: &mut W, table: Table<Person>, plan: &Planned) -> Option<Trace> {
-    committed(plan, worker.execute(&mut Script::new(table, plan)))
+    let mut script = Script::new(table, plan);
+    let outcome = worker.execute(&mut script);
+    ended(plan, outcome, &script.trace)
 }
 
 /// Executes transactions as a batch.
@@ -206,19 +242,29 @@ fn execute_together<W: Worker>(worker: &mut W, table: Table<Person>, plans: &[Pl
     worker.execute_batch(&mut scripts, &mut |position, outcome| {
         assert!(outcomes[position].replace(outcome).is_none(), "a procedure is answered once");
     });
-    let ended = plans.iter().zip(outcomes);
-    ended.map(|(plan, outcome)| committed(plan, outcome.expect("each is answered")).into_iter().collect()).collect()
+    let answered = scripts.iter().zip(outcomes);
+    let outcome = |(script, outcome): (&Script, Option<_>)| {
+        ended(&script.plan, outcome.expect("each is answered"), &script.trace).into_iter().collect()
+    };
+    answered.map(outcome).collect()
 }
 
 /// Submits transactions and waits for all of them. They are under way at the same time, as if each had a thread of its own.
 fn submit_all<P: Protocol>(service: &Service<P>, table: Table<Person>, plans: &[Planned]) -> Vec<Vec<Trace>> {
-    let submissions: Vec<_> = plans.iter().map(|plan| service.submit(Script::new(table, plan))).collect();
-    let ended = plans.iter().zip(submissions);
-    ended.map(|(plan, submission)| committed(plan, submission.wait()).into_iter().collect()).collect()
+    let submit = |plan| {
+        let script = Script::new(table, plan);
+        let trace = Arc::clone(&script.trace);
+        (plan, trace, service.submit(script))
+    };
+    let submissions: Vec<_> = plans.iter().map(submit).collect();
+    let wait = |(plan, trace, submission): (&Planned, Arc<Mutex<Trace>>, Submission<()>)| {
+        ended(plan, submission.wait(), &trace).into_iter().collect()
+    };
+    submissions.into_iter().map(wait).collect()
 }
 
 impl Client {
-    /// Executes the transactions; answers lists of those that committed, each list in an order that is theirs.
+    /// Executes the transactions; answers lists of those whose end is to be explained, each list in an order that is theirs.
     fn run<P: Protocol>(
         &self,
         worker: &mut P::Worker,
@@ -241,8 +287,9 @@ fn snapshot<W: Worker>(worker: &mut W, table: Table<Person>, by_columns: bool) -
     operations.extend(by_columns.then_some(Operation::Columns { team: None }));
     operations.extend((0..3).map(|team| Operation::ByTeam { team, backward: false, limit: usize::MAX }));
     let plan = Planned { operations, ..Planned::default() };
-    let trace = worker.snapshot(&mut Script::new(table, &plan)).expect("a snapshot neither conflicts nor fails");
-    let mut answers = trace.into_iter().map(|(_, answer)| answer);
+    let mut script = Script::new(table, &plan);
+    worker.snapshot(&mut script).expect("a snapshot neither conflicts nor fails");
+    let mut answers = Script::taken(&script.trace).into_iter().map(|(_, answer)| answer);
     let rows = rows_of(answers.next().expect("the scan was answered"));
     if by_columns {
         let numbers = rows.iter().map(|row| (row.id, row.team, row.code, row.number)).collect();
@@ -271,8 +318,13 @@ fn open<P: Protocol>(setup: &Setup<P>, plan: &Plan) -> (Arc<P>, P::Worker, Table
     let rows = Planned { operations, ..Planned::default() };
     execute(&mut worker, table, &rows).expect("nobody is there to conflict with");
     setup.pass(&database, 2);
+    if !plan.deleted.is_empty() {
+        let operations = plan.deleted.iter().copied().map(Operation::Delete).collect();
+        let deletions = Planned { operations, ..Planned::default() };
+        execute(&mut worker, table, &deletions).expect("nobody is there to conflict with");
+    }
     // A snapshot may be a moment old.
-    while snapshot(&mut worker, table, plan.by_columns) != plan.rows {
+    while snapshot(&mut worker, table, plan.by_columns) != plan.start() {
         // Where clocks stand still, only this lets it pass.
         setup.pass(&database, 1);
         thread::yield_now();
@@ -308,7 +360,7 @@ fn run<P: Protocol>(setup: &Setup<P>, plan: &Arc<Plan>) -> Result<(), String> {
     let everything = Planned { operations: vec![EVERYTHING], ..Planned::default() };
     let end = execute(&mut worker, table, &everything).expect("nobody is there to conflict with");
     let end = rows_of(end.into_iter().next().expect("the scan was answered").1);
-    let start = Model::of(plan.rows.clone());
+    let start = Model::of(plan.start());
     if explained(&start, &threads, &snapshots, &end) { Ok(()) } else { Err(story(&start, &threads, &snapshots, &end)) }
 }
 

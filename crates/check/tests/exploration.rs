@@ -171,6 +171,7 @@ find! {
     without_checking_conditions_there_is_none: lazy_occ::<AtCommit>(), polychron_protocols::lazy::Step::CheckConditions;
     without_comparing_predicates_there_is_none: hyper::<hyper::ByColumn>(hyper::Backend::Rows), hyper::Step::ComparePoints;
     without_widening_intervals_there_is_none: hyper::<hyper::ByColumn>(hyper::Backend::Columns), hyper::Step::CoverVersions;
+    without_passing_over_deleted_rows_there_is_none: setups::by_epochs::<Lazy<Hyper>>(), hyper::Step::PassOverDeleted;
 }
 
 /// The plan that found it: a run that guessed waited for a version that was gone, because an earlier transaction had put another one

@@ -64,6 +64,25 @@ fn conditions_that_change_are_found() {
     assert!(shows(&setups::lazy_occ::<lazy::AtCommit>()));
 }
 
+/// A transaction fails because of a row that is not there, after it was told what is not so any more.
+#[test]
+fn failures_that_nothing_explains_are_found() {
+    let _careless = polychron_engine::mutations::leave_out(polychron_protocols::lazy::Step::CheckBeforeFailing);
+    let setup = setups::lazy_occ::<polychron_protocols::lazy::AtCommit>().erased();
+    let is_of_a_failure = |it: Explanation| it.story.iter().any(|line| line.contains("(rolled back)"));
+    assert!((0..300).any(|seed| find_anomaly(&setup, seed, 240).is_some_and(is_of_a_failure)));
+}
+
+/// A row that was deleted and is locked for what is going to be written comes back.
+#[test]
+fn deleted_rows_that_come_back_are_found() {
+    let setup = setups::by_epochs::<polychron_protocols::lazy::Lazy<Hyper>>().erased();
+    let found = anomalies(&setup, 10);
+    assert!(found.is_empty(), "{found:?}");
+    let _careless = polychron_engine::mutations::leave_out(hyper::Step::PassOverDeleted);
+    assert!(!anomalies(&setup, 10).is_empty());
+}
+
 fn snapshot_isolation() -> Setup<Hekaton<hekaton::Snapshot>> {
     Setup::new(hekaton::Options::default(), |database| {
         polychron_engine::Protocol::memory(&**database).epochs().advance();

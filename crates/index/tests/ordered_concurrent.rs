@@ -4,7 +4,7 @@ mod ordered_common;
 
 use ordered_common::{Collect, NodeSet, Random, handle};
 use polychron_base::key::Key8;
-use polychron_base::sizes::{SHRINK, scaled};
+use polychron_base::sizes::{SHRINK, scaled, slowed};
 use polychron_index::Inserted;
 use polychron_index::ordered::{Direction, Finger, OrderedIndex, Step};
 use polychron_memory::{Guard, Local, Memory, Options};
@@ -20,7 +20,7 @@ fn options() -> Options {
     Options {
         limit_bytes: Some(1 << 30),
         huge_pages: false,
-        epoch_interval: Some(Duration::from_micros(100)),
+        epoch_interval: Some(slowed(Duration::from_micros(100))),
         ..Options::default()
     }
 }
@@ -92,7 +92,8 @@ fn put(index: &OrderedIndex, key: &[u8], value: u64, guard: &Guard<'_>) -> bool 
 
 /// Keys that are there all the time have even numbers, the others come and go. `spread` makes keys of a number.
 fn come_and_go(spread: fn(u64) -> Vec<u8>, numbers: u64, rounds: usize) {
-    let rounds = scaled(rounds, 20) as u64;
+    // Those that watch take most of an interpreter's time.
+    let rounds = if SHRINK < 200 { scaled(rounds, 20) as u64 } else { 8 };
     let bench = Bench::new();
     let index = &bench.index;
     let stable: Vec<Vec<u8>> = {

@@ -117,7 +117,7 @@ fn no_block_is_handed_out_twice() {
     let rounds = scaled(30_000, 15);
     let memory = Memory::new(Options { limit_bytes: Some(128 << 20), ..Options::tiny() }).unwrap();
     let exchange = Mutex::default();
-    for repeat in 0..4 {
+    for repeat in 0..scaled(4, 1) as u64 {
         std::thread::scope(|scope| {
             for stream in 0..3 {
                 let (memory, exchange) = (&memory, &exchange);

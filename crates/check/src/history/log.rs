@@ -6,7 +6,7 @@ use polychron_base::Error;
 use polychron_base::clock::Clock;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
-use super::{Attempt, History, Operation, Outcome, Version};
+use super::{Attempt, History, Item, Operation, Outcome, Version};
 
 /// A clock whose time is the number of questions it was asked.
 ///
@@ -36,6 +36,10 @@ pub struct Log {
     /// Start of the open attempt's operations.
     open: Option<usize>,
     writes: u64,
+    /// Savepoints of the open attempt.
+    savepoints: usize,
+    /// Rows because of which the open attempt must fail, and how many savepoints there were.
+    lacking: Vec<(Item, usize)>,
     /// Whether the open attempt's procedure ran to its end.
     finished: bool,
 }
@@ -55,6 +59,8 @@ impl Log {
             call: (0, false),
             open: None,
             writes: 0,
+            savepoints: 0,
+            lacking: Vec::new(),
             finished: false,
         }
     }
@@ -69,7 +75,8 @@ impl Log {
     pub fn begin(&mut self) {
         self.close(Outcome::Aborted);
         self.open = Some(self.history.operations.len());
-        self.writes = 0;
+        (self.writes, self.savepoints) = (0, 0);
+        self.lacking.clear();
         self.finished = false;
     }
 
@@ -94,6 +101,10 @@ impl Log {
     /// The open attempt, if there is one, ended so.
     pub fn close(&mut self, outcome: Outcome) {
         let Some(start) = self.open.take() else { return };
+        if let Some(&(item, _)) = self.lacking.first().filter(|_| outcome == Outcome::Committed) {
+            let what = "it was going to be written, was not there, and the transaction committed";
+            self.note(Operation::Contradiction { item, what });
+        }
         self.history.attempts.push(Attempt {
             id: self.next_attempt,
             thread: self.thread,
@@ -115,6 +126,24 @@ impl Log {
     /// Notes an operation of the open attempt.
     pub(super) fn note(&mut self, operation: Operation) {
         self.history.operations.push(operation);
+    }
+
+    /// A savepoint is set.
+    pub(super) fn savepoint(&mut self) {
+        self.savepoints += 1;
+        self.note(Operation::Savepoint);
+    }
+
+    /// What was done since the savepoint of this number is undone.
+    pub(super) fn roll_back_to(&mut self, number: usize) {
+        self.savepoints = number + 1;
+        self.lacking.retain(|&(_, savepoints)| savepoints <= number);
+        self.note(Operation::RollBackTo(number));
+    }
+
+    /// The open attempt cannot commit: what it is going to write is of a row that is not there.
+    pub(super) fn must_fail(&mut self, item: Item) {
+        self.lacking.push((item, self.savepoints));
     }
 
     /// Takes what was written so far; ids go on, so that versions stay unique.

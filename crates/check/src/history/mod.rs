@@ -41,11 +41,23 @@ pub struct Version(pub u64);
 
 impl Version {
     const WRITE_BITS: u32 = 16;
+    const BESIDE_TEXT: u64 = 1 << (Self::WRITE_BITS - 1);
 
-    /// The version of an attempt's write. Writes beyond 65,536 of one attempt would not be unique.
+    /// The version of an attempt's write. Writes beyond 32,768 of one attempt would not be unique.
     pub fn new(attempt: u64, write: u64) -> Self {
-        assert!(write < 1 << Self::WRITE_BITS, "an attempt writes at most 65536 times");
+        assert!(write < Self::BESIDE_TEXT, "an attempt writes at most 32768 times");
         Self(attempt << Self::WRITE_BITS | write)
+    }
+
+    /// The same of a write that leaves the row's text as it was.
+    #[must_use]
+    pub fn beside_text(self) -> Self {
+        Self(self.0 | Self::BESIDE_TEXT)
+    }
+
+    /// Whether the row's text is an earlier version's.
+    pub fn is_beside_text(self) -> bool {
+        self.0 & Self::BESIDE_TEXT != 0
     }
 
     /// The id of the attempt that wrote it.
@@ -56,7 +68,7 @@ impl Version {
 
 impl fmt::Display for Version {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}:{}", Name(self.attempt()), self.0 & ((1 << Self::WRITE_BITS) - 1))
+        write!(out, "{}:{}", Name(self.attempt()), self.0 & (Self::BESIDE_TEXT - 1))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use polychron_base::error::Stopped;
-use polychron_engine::{Error, Futures, IndexId, Insertion, Operations, Savepoint, Stop, Table, Transaction};
+use polychron_engine::{Becomes, Error, Futures, IndexId, Insertion, Operations, Savepoint, Stop, Table, Transaction};
 use polychron_schema::{Index, Key, OwnedKey};
 
 use super::rows::{Tracked, TrackedRef, attributes, is_text_of, text};
@@ -108,10 +108,18 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         Ok(seen)
     }
 
-    /// Asks whether the team of a row that is there is at least so much. What is observed is the answer, not the row.
+    /// Asks whether the team of a row is at least so much. What is observed is the answer, not the row; where there is no row, that is
+    /// observed, and the transaction fails.
     pub fn ask(&mut self, table: &Table<Tracked>, id: u64, team: u16) -> Result<bool, Stop> {
-        let future = self.transaction.future(table, id, Tracked::TEAM)?;
-        let truth = self.transaction.is_true(future.at_least(team))?;
+        let future = self.transaction.future(table, id, Tracked::TEAM);
+        let answer = future.and_then(|future| self.transaction.is_true(future.at_least(team)));
+        let truth = answer.map_err(Stop::into_parts).map_err(|stopped| match stopped {
+            Stopped::Conflict => Stop::conflict(),
+            Stopped::Failed(error) => {
+                self.log.note(Operation::Read { item: Self::item(table, id), seen: None });
+                error.into()
+            }
+        })?;
         let bound = |team: u16, key| (u64::from(attributes(team, None)[0]), key);
         let (lower, upper) = match (truth, team.checked_sub(1)) {
             (false, _) => (bound(team, 0), bound(u16::MAX, u64::MAX)),
@@ -122,6 +130,25 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         let range = RangeRead { table, index: TEAM, lower, upper, backward: false, only: Some(id), rows };
         self.log.note(Operation::Range(Box::new(range)));
         Ok(truth)
+    }
+
+    /// Writes a row's version and team as values that may be left open until the commit; its text stays. Whether the row is there makes no
+    /// difference, so that the transaction must fail where it is not.
+    pub fn write_later(&mut self, table: &Table<Tracked>, id: u64, team: u16) -> Result<(), Stop> {
+        let item = Self::item(table, id);
+        let seen = self.transaction.get_columns(table, id, (Tracked::VERSION, Tracked::CODE))?;
+        let version = self.log.next_version().beside_text();
+        let replaced = seen.map_or(Replaced::Absent, |(before, _)| Replaced::Version(Version(before)));
+        self.log.note(Operation::Read { item, seen: seen.map(|(before, _)| Version(before)) });
+        let code = seen.and_then(|(_, code)| code);
+        let columns = [Tracked::VERSION.becomes(version.0), Tracked::TEAM.becomes(team)];
+        let attempt = self.transaction.set_futures(table, id, columns);
+        self.note_intention(table, id, replaced, attributes(team, code), attempt)?;
+        match seen {
+            Some(_) => self.note_write(table, id, version, replaced, team, code),
+            None => self.log.must_fail(item),
+        }
+        Ok(())
     }
 
     /// Reads a range of primary keys.
@@ -315,14 +342,14 @@ impl<'t, T: Transaction> Recorded<'t, T> {
 
     /// Sets a savepoint.
     pub fn savepoint(&mut self) -> Savepoint {
-        self.log.note(Operation::Savepoint);
+        self.log.savepoint();
         self.transaction.savepoint()
     }
 
     /// Returns to a savepoint, which was the one of that number.
     pub fn roll_back_to(&mut self, savepoint: Savepoint, number: usize) -> Result<(), Stop> {
         self.transaction.roll_back_to(savepoint)?;
-        self.log.note(Operation::RollBackTo(number));
+        self.log.roll_back_to(number);
         Ok(())
     }
 

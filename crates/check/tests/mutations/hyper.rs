@@ -563,15 +563,22 @@ fn child_whose_parent_goes() -> bool {
     crate::child_whose_parent_goes(crate::setups::by_epochs::<Hyper<Snapshot>>())
 }
 
-/// With futures above: a row is read, two are changed together, and the other one is read at the commit.
-fn read_that_was_overtaken() -> bool {
+/// A database with futures above, and these rows.
+fn open_lazy(rows: std::ops::RangeInclusive<u64>) -> (Arc<Lazy<Hyper>>, Table<Item>) {
     let Setup { options, common, .. } = crate::setups::by_epochs::<Lazy<Hyper>>();
     let database = Lazy::<Hyper>::open(options, common).unwrap();
     let items: Table<Item> = Table::from_id(database.create_table(Item::definition()).unwrap());
-    let (mut one, mut two) = (database.worker().unwrap(), database.worker().unwrap());
-    let mut first = one.begin(Mode::ReadWrite).unwrap();
-    (1..=3).try_for_each(|id| first.insert(&items, &Item { id, value: 0 })).unwrap();
+    let mut worker = database.worker().unwrap();
+    let mut first = worker.begin(Mode::ReadWrite).unwrap();
+    rows.into_iter().try_for_each(|id| first.insert(&items, &Item { id, value: 0 })).unwrap();
     first.commit().unwrap();
+    (database, items)
+}
+
+/// A row is read, two are changed together, and the other one is read at the commit.
+fn read_that_was_overtaken() -> bool {
+    let (database, items) = open_lazy(1..=3);
+    let (mut one, mut two) = (database.worker().unwrap(), database.worker().unwrap());
     let mut reading = one.begin(Mode::ReadWrite).unwrap();
     assert_eq!(reading.get(&items, 1).unwrap().map(|item| item.value()), Some(0));
     let mut changing = two.begin(Mode::ReadWrite).unwrap();
@@ -580,6 +587,23 @@ fn read_that_was_overtaken() -> bool {
     let value = reading.future(&items, 2, Item::VALUE).unwrap();
     reading.set_future(&items, 3, Item::VALUE, value).unwrap();
     reading.commit().is_ok()
+}
+
+/// A row that was deleted is going to be incremented, twice: the first failure leaves it deleted.
+fn increments_of_a_deleted_row() -> bool {
+    let (database, items) = open_lazy(1..=1);
+    let mut worker = database.worker().unwrap();
+    let mut deleting = worker.begin(Mode::ReadWrite).unwrap();
+    assert!(deleting.delete(&items, 1).unwrap());
+    deleting.commit().unwrap();
+    let mut increment = || {
+        let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
+        let value = transaction.future(&items, 1, Item::VALUE).unwrap();
+        transaction.set_future(&items, 1, Item::VALUE, value + 1).unwrap();
+        transaction.commit().is_ok()
+    };
+    let (first, second) = (increment(), increment());
+    first || second
 }
 
 crate::killers! { Step:
@@ -597,6 +621,7 @@ crate::killers! { Step:
     CompareAfter: row_that_comes_into_a_range;
     CompareInSection: write_skew_behind_the_comparison;
     CompareBeforeMoving: read_that_was_overtaken;
+    PassOverDeleted: increments_of_a_deleted_row;
     ReadsOfUndone: row_that_was_deleted_and_restored;
     StayDoomed: conflict_that_the_procedure_ignores;
     KnowAllIndexes: entry_left_behind;

@@ -160,6 +160,18 @@ fn failure_that_nothing_explains() -> bool {
     outcome.is_err_and(|why| why.contains('÷'))
 }
 
+/// A transaction takes from a row that is not there because it was told of a stock that is gone.
+fn failure_after_a_condition_that_changed() -> bool {
+    let stage = Stage::new();
+    let outcome = stage.once(|t| {
+        let stock = t.future(&stage.items, 1, Item::VALUE)?;
+        assert!(t.is_true(stock.at_least(10))?);
+        assert_eq!(stage.once(|t| stage.add(t, 1, -5)), Ok(()));
+        stage.add(t, 3, -1)
+    });
+    outcome.is_err_and(|why| why.contains("does not exist"))
+}
+
 crate::killers! { Step:
     CheckConditions: stock_that_was_promised_twice;
     ReadOwnFutures: increment_that_is_lost_beside_another;
@@ -168,5 +180,6 @@ crate::killers! { Step:
     SettleBeforeScans: own_increment_that_is_not_counted;
     SettleBeforeSavepoints: increment_before_a_savepoint;
     ForgetUndone: increment_behind_a_savepoint;
+    CheckBeforeFailing: failure_after_a_condition_that_changed;
     ValidateFailures: failure_that_nothing_explains;
 }

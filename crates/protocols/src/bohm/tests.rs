@@ -1,6 +1,7 @@
 //! White-box tests; behaviour is tested in `crates/protocols/tests/bohm` and in the crate `check`.
 
 use std::cell::Cell;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use polychron_base::Stop;
@@ -10,6 +11,8 @@ use polychron_schema::{Key, KeyScratch, Row};
 use super::execution::{Hand, settle};
 use super::moment::Moment;
 use super::protocol::Shared;
+use super::transaction::BohmTransaction;
+use super::version::Version;
 use super::{Bohm, Options};
 
 #[derive(Row, Clone, Debug, PartialEq)]
@@ -89,4 +92,56 @@ fn recursion_is_bounded() {
     let (left, most) = DEPTH.get();
     assert_eq!(left, 0);
     assert!((20..=33).contains(&most), "{most} procedures ran inside of one another");
+}
+
+/// Deletes the item.
+struct Last(Table<Item>);
+
+impl Procedure for Last {
+    type Output = bool;
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Stop> {
+        t.delete(&self.0, 1)
+    }
+}
+
+/// A snapshot finds the version that says *absent* just before its chain is closed and leaves the index, and reads it just after:
+/// until then the version's memory serves nobody else, and then it does.
+#[test]
+fn absent_versions_outlive_who_found_their_chains() {
+    const VERSIONS: usize = 100;
+    let common = Common { memory: polychron_memory::Options::tiny(), ..Common::default() };
+    let database = Bohm::open(Options { partitions: 1, ..Options::default() }, common).unwrap();
+    let items: Table<Item> = Table::from_id(database.create_table(Item::definition()).unwrap());
+    let mut writer = database.worker().unwrap();
+    writer.execute(&mut First(items)).unwrap();
+    assert!(writer.execute(&mut Last(items)).unwrap());
+    let mut reader = Hand::new(&database.shared).unwrap();
+    let number = reader.local.worker_id().position();
+    let snapshot = BohmTransaction::snapshot(&database.shared, &mut reader.state, &reader.local, number);
+    let mut scratch = KeyScratch::new();
+    let key = 1_u64.encode(&mut scratch);
+    let store = Arc::clone(&snapshot.table(items.id()).unwrap().primary);
+    let absent =
+        store.find(key, &snapshot.guard).and_then(|chain| chain.head().newest()).expect("the index leads to it");
+    // The first time takes it out, the second time gives the version back.
+    (0..2).for_each(|_| writer.tidy_up());
+    assert!(store.find(key, &snapshot.guard).is_none(), "it has left the index");
+    // Whether its memory serves one of the next versions.
+    let serves = |writer: &super::worker::BohmWorker| {
+        let guard = writer.hand.local.pin();
+        let allocate = |_| Version::allocate(Moment::new(9, 0), NonNull::dangling(), store.row_words, &guard).unwrap();
+        let versions: Vec<_> = (0..VERSIONS).map(allocate).collect();
+        let found = versions.contains(&absent);
+        // SAFETY: nobody else knows them.
+        versions.into_iter().for_each(|version| unsafe { version.free(&guard) });
+        found
+    };
+    assert!(!serves(&writer), "a snapshot may come to it");
+    drop(snapshot);
+    for _ in 0..4 {
+        database.shared.memory.epochs().advance();
+        writer.tidy_up();
+    }
+    assert!(serves(&writer), "nobody comes to it any more");
 }

@@ -5,6 +5,7 @@
 use polychron_base::key::EncodedKey;
 use polychron_base::{IndexId, Reason, Stop, TableId};
 use polychron_engine::lazy::{Beneath, Inner, Names};
+use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
 use polychron_schema::ColumnSet;
@@ -13,6 +14,7 @@ use polychron_sync::Backoff;
 use super::level::Level;
 use super::predicates::summary_of;
 use super::protocol::Hyper;
+use super::steps::Step;
 use super::transaction::HyperTransaction;
 use super::undo::{Draft, FIRST_ID, Kind};
 
@@ -68,7 +70,7 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
             }
             if stamp < FIRST_ID {
                 // An image of a change says that there is a row below it.
-                if latched.is_present() {
+                if latched.is_present() || left_out(Step::PassOverDeleted) {
                     self.push(latched, image);
                 }
                 return Ok(());

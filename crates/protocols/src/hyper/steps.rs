@@ -34,6 +34,8 @@ named! {
         CompareInSection,
         /// Who moves its start compares what it has asked before with what was committed up to there.
         CompareBeforeMoving,
+        /// A row that was deleted is not locked for what is going to be written.
+        PassOverDeleted,
         /// A write that is taken back leaves a read.
         ReadsOfUndone,
         /// After a conflict every call conflicts.

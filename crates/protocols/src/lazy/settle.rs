@@ -1,13 +1,14 @@
 //! Settling what is open: rows are claimed, columns read, expressions evaluated, conditions compared, columns written; in this
 //! order, which is that of Algorithms 1 and 2. Insertions and writes under keys that were futures come last.
 
+use polychron_base::error::Stopped;
 use polychron_base::{Error, Reason, Stop, TableId};
 use polychron_engine::futures::{FutureError, Operand, hull};
 use polychron_engine::lazy::{Beneath, Inner, Node, Program, Source};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{Insertion, Transaction};
 
-use super::arena::{Arena, NONE};
+use super::arena::{Arena, NONE, Told};
 use super::steps::Step;
 use super::transaction::LazyTransaction;
 
@@ -198,6 +199,22 @@ impl<B: Beneath> LazyTransaction<'_, B> {
             }
         }
         Ok(())
+    }
+
+    /// Whether what a transaction was told that fails is still so, up to the condition that has no value: where it was told so, it fails there,
+    /// too. What is read for it is protected.
+    pub(super) fn stands(&mut self) -> bool {
+        for told in 0..if left_out(Step::CheckBeforeFailing) { 0 } else { self.arena.told.len() } {
+            let Told { condition, truth } = self.arena.told[told];
+            let answer = self.resolve(condition).and_then(|()| Ok(self.arena.settled(condition)?));
+            match answer.map_err(Stop::into_parts) {
+                Ok(value) if (value != 0) != truth => return false,
+                Ok(_) => {}
+                Err(Stopped::Failed(_)) => return true,
+                Err(Stopped::Conflict) => return false,
+            }
+        }
+        true
     }
 
     /// Gives a node its value, and those that it depends on theirs.

@@ -20,6 +20,8 @@ named! {
         SettleBeforeSavepoints,
         /// What was going to be written since a savepoint is forgotten with it.
         ForgetUndone,
+        /// Conditions that nobody holds are looked at again by who fails, too.
+        CheckBeforeFailing,
         /// A failure at the commit that may come from reads that never stood together is none.
         ValidateFailures,
     }

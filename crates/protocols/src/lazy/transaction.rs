@@ -101,8 +101,9 @@ impl<B: Beneath> Commit for LazyTransaction<'_, B> {
     fn commit(mut self) -> Result<(), Stop> {
         if let Err(stop) = self.finish() {
             let Stopped::Failed(error) = stop.into_parts() else { return Err(Stop::conflict()) };
-            // It may come from reads that never stood together.
-            let sound = self.inner.roll_back() || left_out(Step::ValidateFailures);
+            // It may come from reads that never stood together, or from answers that do not stand any more.
+            let stands = self.with_nodes(Self::stands);
+            let sound = self.inner.roll_back() && stands || left_out(Step::ValidateFailures);
             return Err(if sound { error.into() } else { Stop::conflict() });
         }
         self.inner.commit()
@@ -110,11 +111,7 @@ impl<B: Beneath> Commit for LazyTransaction<'_, B> {
 
     fn roll_back(mut self) -> bool {
         // The procedure may give up because of what it was told, which nobody has held for it.
-        let stands = self.arena.told.is_empty()
-            || match self.with_nodes(|this| this.read_all(true)) {
-                Ok(()) => true,
-                Err(stop) => matches!(stop.into_parts(), Stopped::Failed(_)),
-            };
+        let stands = self.with_nodes(Self::stands);
         self.inner.roll_back() && stands
     }
 }
