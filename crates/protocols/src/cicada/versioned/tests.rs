@@ -299,7 +299,7 @@ fn nodes_that_lie_outside_of_their_heads_are_as_good() {
 /// Keys in ascending and in descending order, with a tail that follows: leaves come and go at the ends.
 #[test]
 fn queues_leave_no_empty_leaves() {
-    for descending in [false, true] {
+    for descending in [false, true].into_iter().take(scaled(2, 1)) {
         let database = open(|_| ());
         let table = table(&database, IndexKind::Ordered);
         let mut worker = database.worker().unwrap();
