@@ -257,8 +257,8 @@ mod tests {
     #[test]
     fn vectors_answer_what_numbers_do_one_by_one() {
         let mut random = Random::from_seed(7);
-        let short = (0..70).step_by(70 / scaled(70, 8));
-        let lengths = short.chain([127, 128, 129, 1000, 1024, 3000]).filter(|len| *len <= scaled(3000, 128));
+        let short = (0..70).step_by(70 / scaled(70, 3));
+        let lengths = short.chain([127, 128, 129, 1000, 1024, 3000]).filter(|len| *len <= scaled(3000, 70));
         for (len, are_small) in lengths.flat_map(|len| [(len, true), (len, false)]) {
             let words = words(&mut random, len, are_small);
             let drawn: Vec<u64> = (0..len.div_ceil(64)).map(|_| random.next_u64()).collect();
