@@ -220,10 +220,7 @@ fn cut(store: &Relation, record: Record<'_>, image: Undo, site: &Site<'_>) {
 fn thin(store: &Relation, record: Record<'_>, image: Undo, moment: Option<u64>, held: &Held, site: &Site<'_>) -> usize {
     let mut latched = record.latch();
     let left = if moment.is_some_and(|moment| is_known_to_go(&latched, image, moment)) {
-        debug_assert!(
-            !is_needed(image, held) || RESTORED_STEPS.into_iter().any(left_out),
-            "what is known of a slot is true"
-        );
+        debug_assert!(!is_needed_now(image, site), "what is known of a slot is true");
         let older = image.older();
         latched.set_version(older);
         if older.is_some() {
@@ -241,6 +238,14 @@ fn thin(store: &Relation, record: Record<'_>, image: Undo, moment: Option<u64>, 
         left
     };
     left + usize::from(close_if_blank(store, record, latched, held, site))
+}
+
+/// Whether an image is needed by a snapshot of now: `Held` is older, and others may have taken out since what nobody needs any more.
+fn is_needed_now(image: Undo, site: &Site<'_>) -> bool {
+    let mut held = Held::default();
+    site.clock.held(&mut held);
+    let is_looked_at = image.stamp() <= held.from && held.latest_before(image.stamp()).is_some();
+    is_looked_at && is_needed(image, &held) && !RESTORED_STEPS.into_iter().any(left_out)
 }
 
 /// Whether the newest image is not needed, as can be told without a look at older ones.
