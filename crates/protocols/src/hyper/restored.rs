@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn what_is_known_to_be_put_back_is() {
         let ranges = |end: usize| (0..end).flat_map(move |first| (first + 1..=end).map(move |end| first..end));
-        for row_words in [1, 5, 15, 16, 17, 20] {
+        for row_words in [2, 16, 17] {
             for (put_back, asked) in
                 ranges(row_words).flat_map(|range| ranges(row_words).map(move |other| (range.clone(), other)))
             {
