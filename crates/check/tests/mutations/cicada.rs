@@ -1066,10 +1066,12 @@ fn index_that_was_filled() -> bool {
 
 /// A database whose clock is a counter of twelve bits, and whose workers look after it before every transaction.
 fn narrow(rows: &[(u64, i64)]) -> Stage {
-    Stage::open(rows, |options| {
-        (options.central_clock, options.clock_bits) = (true, Some(12));
-        options.collection_interval = Duration::ZERO;
-    })
+    Stage::open(rows, narrow_options)
+}
+
+fn narrow_options(options: &mut Options) {
+    (options.central_clock, options.clock_bits) = (true, Some(12));
+    options.collection_interval = Duration::ZERO;
 }
 
 /// Lets more than half the clock's numbers pass.
@@ -1088,6 +1090,33 @@ fn row_that_is_not_written_for_half_a_turn() -> bool {
     let stage = narrow(&[(1, 10)]);
     pass_half_a_turn(&stage);
     stage.value(1) != Some(10)
+}
+
+/// The head of a deleted record keeps a version that failed, for as long as an epoch lasts, so that the record cannot leave the index.
+fn deletion_that_stays_for_half_a_turn() -> bool {
+    let stage = Stage::open(&[(1, 10)], |options| {
+        narrow_options(options);
+        options.check_early = false;
+    });
+    // The second row lies outside of the head, and the first one is collected.
+    stage.set(1, 11);
+    stage.database.tick();
+    let (mut winner, mut loser) = (stage.worker(), stage.worker());
+    let earlier = winner.begin(Mode::ReadWrite).unwrap();
+    let lost = !attempt(loser.begin(Mode::ReadWrite).unwrap(), |t| {
+        present(t, &stage.items, FLAG)?;
+        assert!(attempt(earlier, |earlier| stage.put(earlier, FLAG, 1)));
+        stage.put(t, 1, 12)
+    });
+    assert!(lost, "it has read what was replaced");
+    drop(loser);
+    stage.database.tick();
+    assert!(stage.once(|t| t.delete(&stage.items, 1).map(drop)));
+    pass_half_a_turn(&stage);
+    // What is inserted below the deletion cannot be written on.
+    let inserted = stage.once(|t| stage.put(t, 1, 20));
+    let updated = inserted && stage.once(|t| t.update(&stage.items, 1, |item| item.set_value(21)).map(drop));
+    !updated || stage.value(1) != Some(21)
 }
 
 fn key_that_is_not_there_for_half_a_turn() -> bool {
@@ -1276,6 +1305,7 @@ crate::killers! { Step:
     AwaitIndexes: index_that_is_being_filled;
     AwaitFilling: index_that_was_filled;
     RenewRows: row_that_is_not_written_for_half_a_turn;
+    RenewDeletions: deletion_that_stays_for_half_a_turn;
     RenewAbsences: key_that_is_not_there_for_half_a_turn;
     RenewReadiness: index_that_is_half_a_turn_old;
     HoldBack: snapshot_for_half_a_turn;

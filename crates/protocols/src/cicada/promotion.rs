@@ -3,6 +3,7 @@
 //! The paper makes the transaction that reads such a row a writer of it. Here the transaction only notes the record, and its worker
 //! writes it in a transaction of its own when the first one has committed: it may fail, and nobody notices.
 
+use polychron_base::key::EncodedKey;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
 
@@ -54,7 +55,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let begun = self.shared.clocks.begin(self.state.worker, &mut self.state.clock);
             let Some(timestamp) = begun else { continue };
             (self.doomed, self.ended, self.timestamp) = (false, false, timestamp);
-            if self.rewrite(place, record, version, is_node) && self.validate_and_write().is_ok() {
+            let again = self.rewrite(place, record, version, is_node, None::<&[u8]>);
+            if again && self.validate_and_write().is_ok() {
                 self.shared.clocks.counts(self.state.worker).promotions.add(1);
             }
             self.end();
@@ -64,19 +66,32 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.shared.clocks.calm(&mut self.state.clock);
     }
 
-    /// Writes a row once more, if it is still that version. The log need not know.
-    pub(super) fn rewrite(&mut self, place: Place, record: Record, version: Version, is_node: bool) -> bool {
+    /// Writes a row once more, if it is still that version; or the deletion of a key that is told. The log need not know.
+    pub(super) fn rewrite<K: EncodedKey>(
+        &mut self,
+        place: Place,
+        record: Record,
+        version: Version,
+        is_node: bool,
+        key: Option<K>,
+    ) -> bool {
         self.state.stage = Stage::Rewriting;
         let found = self.read_record(record, place);
-        let Found::Row(target, Source::Version(now)) = found else { return false };
         self.state.sets.reads.iter_mut().for_each(|read| read.is_node = is_node);
+        let write = |kind| Write { unlogged: true, is_node, ..Write::new(Target::Record(record), place, kind) };
+        let Found::Row(target, Source::Version(now)) = found else {
+            let stays = key.is_some() && self.state.sets.reads.last().is_some_and(|read| read.version == Some(version));
+            if stays {
+                self.state.sets.writes.push(write(Kind::Delete), key, None);
+            }
+            return stays;
+        };
         if now != version || !is_node && self.check_early(target, Source::Version(now), place).is_err() {
             return false;
         }
         let mut row = std::mem::take(&mut self.state.buffers.row);
         row.copy_from(self.row(Source::Version(now)).as_bytes());
-        let write = Write { unlogged: true, is_node, ..Write::new(Target::Record(record), place, Kind::Put) };
-        self.state.sets.writes.push(write, None::<&[u8]>, Some(&mut row));
+        self.state.sets.writes.push(write(Kind::Put), None::<&[u8]>, Some(&mut row));
         self.state.buffers.row = row;
         true
     }

@@ -260,7 +260,7 @@ impl Reclaimer {
         while !record.try_latch() {
             backoff.wait();
         }
-        // What stays now is no older in the next round.
+        // What stays now is renewed as soon as it is old.
         let _ = self.clean(record, store, site, leaving);
         record.unlatch();
     }

@@ -2,7 +2,7 @@
 //! lie half its numbers ahead of them, where early and late change places.
 //!
 //! Whenever the clock has gone on by a sixteenth of its numbers, the worker that notices goes through all records: it collects
-//! them, and rewrites what is older than an eighth. Nobody begins a transaction when the last round, or the horizon, lies three
+//! them, and rewrites what is older than an eighth, rows and deletions. Nobody begins a transaction when the last round, or the horizon, lies three
 //! sixteenths behind (the clocks' *limit*). So at any time a visible version, a read timestamp that counts, and everything that runs
 //! are less than half the numbers old, however narrow the clock is, however slow a worker or a leader, and however long nobody
 //! was there while time went on. `docs/protocols/cicada.md` proves it. With 55 bits of nanoseconds a round is due after 26 days.
@@ -140,10 +140,11 @@ struct Round<'r, R: Redo> {
 }
 
 impl<R: Redo> Round<'_, R> {
-    /// Collects a record that a key leads to, and rewrites its row until it is young.
+    /// Collects a record that a key leads to, and rewrites its row until it is young. So is a deletion that could not be collected:
+    /// a version above it is not settled, or its head waits for an epoch.
     fn renew_entry<K: EncodedKey>(&mut self, record: Record, key: K) {
         self.collect(|reclaimer, store, site| reclaimer.collect_now(record, store, site, key));
-        self.rewrite(record, false);
+        self.rewrite(record, false, Some(key));
     }
 
     fn collect(&mut self, work: impl FnOnce(&mut Reclaimer, &Store, &Site<'_>)) {
@@ -169,10 +170,10 @@ impl<R: Redo> Round<'_, R> {
         });
         self.shared.clocks.end(worker);
         // The round's guard keeps the places from serving again.
-        old.into_iter().for_each(|record| self.rewrite(record, is_node));
+        old.into_iter().for_each(|record| self.rewrite(record, is_node, None::<&[u8]>));
     }
 
-    fn rewrite(&mut self, record: Record, is_node: bool) {
+    fn rewrite<K: EncodedKey>(&mut self, record: Record, is_node: bool, key: Option<K>) {
         let (shared, oldest) = (self.shared, self.oldest);
         let mut backoff = Backoff::new();
         loop {
@@ -180,11 +181,11 @@ impl<R: Redo> Round<'_, R> {
             let guard = self.local.pin();
             let mut transaction = CicadaTransaction::new(shared, self.state, guard, timestamp, Mode::ReadWrite);
             let seen = search(record, timestamp, None, true);
-            let old = seen
-                .version
-                .filter(|version| seen.is_row && shared.clocks.shape.clock_between(version.wts(), timestamp) > oldest);
-            let Some(version) = old.filter(|_| !left_out(Step::RenewRows)) else { return };
-            if transaction.rewrite(self.store.place(), record, version, is_node)
+            let counts =
+                if seen.is_row { !left_out(Step::RenewRows) } else { key.is_some() && !left_out(Step::RenewDeletions) };
+            let age = |version: Version| shared.clocks.shape.clock_between(version.wts(), timestamp);
+            let Some(version) = seen.version.filter(|&version| counts && age(version) > oldest) else { return };
+            if transaction.rewrite(self.store.place(), record, version, is_node, key)
                 && transaction.validate_and_write().is_ok()
             {
                 return;

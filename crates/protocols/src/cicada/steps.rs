@@ -128,6 +128,8 @@ named! {
         AwaitFilling,
         /// Old versions are written anew before the clock wraps around.
         RenewRows,
+        /// So are deletions that could not be collected.
+        RenewDeletions,
         /// So are the words of parts that were seen empty.
         RenewAbsences,
         /// So is the moment from which an index is complete.
