@@ -1,7 +1,7 @@
 //! Whole transactions of two and three threads, compared with every serial order.
 //!
 //! From a seed come a few rows, and for each thread a few small transactions (reads, updates, insertions, deletions, scans,
-//! secondary indexes, savepoints) that collide, one after the other or handed over as a batch; some are rolled back at their end. They
+//! secondary indexes, savepoints) that collide, one after the other, handed over as a batch, or step by step; some are rolled back at their end. They
 //! say beforehand what they will write: all of it, nothing, or a part. Beside them snapshots are taken and time passes. Whatever the
 //! schedule did, some serial order must give every answer, every snapshot and the end, on a model that is right by construction: an
 //! order of what committed, and of what was undone because a future's row was not there.
@@ -17,7 +17,9 @@ use polychron_base::random::Random;
 use polychron_engine::futures::FutureError;
 use polychron_engine::options::Submissions;
 use polychron_engine::submission::{Service, Submission};
-use polychron_engine::{Access, Declare, Error, Procedure, Protocol, Row, Stop, Table, Transaction, Worker};
+use polychron_engine::{
+    Access, Declare, Error, Interactive, Procedure, Protocol, Row, Stop, Table, Transaction, Worker,
+};
 use polychron_schema::{Key, KeyScratch};
 use polychron_sync::thread;
 
@@ -25,6 +27,7 @@ use crate::Setup;
 use crate::conformance::differential::apply;
 use crate::model::{Answer, Model, Operation, Trace, explained, story};
 use crate::rows::{Person, person};
+use crate::setup;
 
 /// How many keys there are; few, so that everything meets.
 const KEYS: u64 = 4;
@@ -48,8 +51,18 @@ struct Plan {
 #[derive(Clone, Debug)]
 struct Client {
     transactions: Vec<Planned>,
+    way: Way,
+}
+
+/// How a client has its transactions executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// One after the other, as procedures.
+    OneByOne,
     /// They are handed over together, and may be executed in any order.
-    together: bool,
+    Together,
+    /// One after the other; the client begins and commits them.
+    StepByStep,
 }
 
 /// A transaction of a plan.
@@ -75,7 +88,8 @@ enum Says {
 }
 
 impl Plan {
-    /// Every fourth plan has futures, of which every other one has rows that come and go, and every fourth one asks about columns.
+    /// Every fourth plan has futures, of which every other one has rows that come and go, and every fourth one asks about columns. In every
+    /// eighth one clients go step by step.
     fn draw(seed: u64) -> Self {
         let mut random = Random::stream(21, seed);
         let (futures, come_and_go) = (seed % 4 == 3, seed % 8 == 7);
@@ -87,7 +101,8 @@ impl Plan {
         };
         let rows = (0..KEYS).filter(|_| futures || random.below(2) == 0).map(|id| person(id, 1, id as u32)).collect();
         let deleted = (0..KEYS).filter(|_| come_and_go && random.below(4) == 0).collect();
-        let threads = (0..random.range_inclusive(2, 3)).map(|_| Client::draw(&mut random, draw)).collect();
+        let one_by_one = if seed % 8 == 4 { Way::StepByStep } else { Way::OneByOne };
+        let threads = (0..random.range_inclusive(2, 3)).map(|_| Client::draw(&mut random, draw, one_by_one)).collect();
         let (snapshots, ticks) = (random.below(3) as usize, random.below(3) as usize);
         Self { rows, deleted, threads, snapshots, ticks, submits: random.below(4) == 0, by_columns: seed % 4 == 2 }
     }
@@ -102,9 +117,9 @@ impl Plan {
 type Draw = fn(&mut Random, u64) -> Operation;
 
 impl Client {
-    fn draw(random: &mut Random, draw: Draw) -> Self {
+    fn draw(random: &mut Random, draw: Draw, one_by_one: Way) -> Self {
         let transactions = (0..random.range_inclusive(1, 2)).map(|_| Planned::draw(random, draw)).collect();
-        Self { transactions, together: random.below(2) == 0 }
+        Self { transactions, way: if random.below(2) == 0 { Way::Together } else { one_by_one } }
     }
 }
 
@@ -235,6 +250,13 @@ fn execute<W: Worker>(worker: &mut W, table: Table<Person>, plan: &Planned) -> O
     ended(plan, outcome, &script.trace)
 }
 
+/// The same step by step.
+fn execute_by_steps<W: Interactive + 'static>(worker: &mut W, table: Table<Person>, plan: &Planned) -> Option<Trace> {
+    let mut script = Script::new(table, plan);
+    let outcome = setup::run(worker, |transaction| script.run(transaction));
+    ended(plan, outcome, &script.trace)
+}
+
 /// Executes transactions as a batch.
 fn execute_together<W: Worker>(worker: &mut W, table: Table<Person>, plans: &[Planned]) -> Vec<Vec<Trace>> {
     let mut scripts: Vec<_> = plans.iter().map(|plan| Script::new(table, plan)).collect();
@@ -265,16 +287,20 @@ fn submit_all<P: Protocol>(service: &Service<P>, table: Table<Person>, plans: &[
 
 impl Client {
     /// Executes the transactions; answers lists of those whose end is to be explained, each list in an order that is theirs.
-    fn run<P: Protocol>(
+    fn run<P: Protocol<Worker: Interactive + 'static>>(
         &self,
         worker: &mut P::Worker,
         service: Option<&Service<P>>,
         table: Table<Person>,
     ) -> Vec<Vec<Trace>> {
-        match service {
-            Some(service) => submit_all(service, table, &self.transactions),
-            None if self.together => execute_together(worker, table, &self.transactions),
-            None => vec![self.transactions.iter().filter_map(|plan| execute(worker, table, plan)).collect()],
+        let mut one_by_one = |execute: fn(&mut P::Worker, _, &_) -> _| {
+            vec![self.transactions.iter().filter_map(|plan| execute(worker, table, plan)).collect()]
+        };
+        match (service, self.way) {
+            (Some(service), _) => submit_all(service, table, &self.transactions),
+            (None, Way::OneByOne) => one_by_one(execute),
+            (None, Way::StepByStep) => one_by_one(execute_by_steps),
+            (None, Way::Together) => execute_together(worker, table, &self.transactions),
         }
     }
 }
@@ -339,7 +365,7 @@ fn start<P: Protocol>(database: &Arc<P>) -> Service<P> {
 }
 
 /// Runs a plan's threads, and answers the story if no serial order explains what they saw.
-fn run<P: Protocol>(setup: &Setup<P>, plan: &Arc<Plan>) -> Result<(), String> {
+fn run<P: Protocol<Worker: Interactive + 'static>>(setup: &Setup<P>, plan: &Arc<Plan>) -> Result<(), String> {
     let (database, mut worker, table) = open(setup, plan);
     let service = plan.submits.then(|| Arc::new(start(&database)));
     let mut running = Vec::new();
@@ -368,7 +394,10 @@ fn run<P: Protocol>(setup: &Setup<P>, plan: &Arc<Plan>) -> Result<(), String> {
 ///
 /// # Errors
 /// The story of the first history that no serial order explains.
-pub fn run_freely<P: Protocol>(setup: &Setup<P>, seeds: std::ops::Range<u64>) -> Result<(), String> {
+pub fn run_freely<P: Protocol<Worker: Interactive + 'static>>(
+    setup: &Setup<P>,
+    seeds: std::ops::Range<u64>,
+) -> Result<(), String> {
     for seed in seeds {
         run(setup, &Arc::new(Plan::draw(seed))).map_err(|story| format!("seed {seed}: {story}"))?;
     }
@@ -381,7 +410,11 @@ pub fn run_freely<P: Protocol>(setup: &Setup<P>, seeds: std::ops::Range<u64>) ->
 /// # Panics
 /// When no serial order explains a history, with the plan's seed and the schedule that repeats it.
 #[cfg(shuttle)]
-pub fn explore<P: Protocol>(setup: &Setup<P>, seeds: std::ops::Range<u64>, schedules: usize) -> usize {
+pub fn explore<P: Protocol<Worker: Interactive + 'static>>(
+    setup: &Setup<P>,
+    seeds: std::ops::Range<u64>,
+    schedules: usize,
+) -> usize {
     use polychron_sync::model::{explore_prioritized, explore_random};
     let mut explored = 0;
     for seed in seeds {

@@ -10,7 +10,7 @@ use polychron_engine::Protocol;
 use polychron_sync::Backoff;
 use polychron_sync::atomic::Ordering;
 
-use super::execution::{Outcome, take_turn};
+use super::execution::{LAST, Outcome, take_turn};
 use super::moment::Moment;
 use super::naming::Naming;
 use super::planned::{Parcel, Ran};
@@ -81,14 +81,20 @@ impl BohmWorker {
         self.shared.pipeline.hand_in(&parcel);
         let content = parcel.content();
         loop {
+            // Looked at first: a parcel that has no batch then will have a later one.
+            let sequenced = self.shared.pipeline.sequenced();
             let batch = content.batch.load(Ordering::Relaxed);
             if batch > 0 && self.shared.pipeline.planned() >= batch {
                 let place = content.first_place.load(Ordering::Relaxed);
                 return (parcel, Moment::new(batch, place));
             }
-            // Once its batch is closed, who waits for this transaction is not to be met here.
+            // Neither this transaction, nor who waits for it, is to be met here: that would wait for this thread.
             let busy = self.shared.takes_turns()
-                && if batch == 0 { self.hand.take_turn(&self.shared) } else { self.hand.plan(&self.shared, 0) };
+                && if batch == 0 {
+                    self.hand.take_turn_up_to(&self.shared, sequenced)
+                } else {
+                    self.hand.plan(&self.shared, 0)
+                };
             self.hand.rest(busy);
         }
     }
@@ -108,7 +114,7 @@ impl BohmTransaction<'_> {
         backoff.reset();
         // Acquire: pairs with the release of who executed the rest.
         while parcel.remaining.load(Ordering::Acquire) > 0 {
-            if self.shared.takes_turns() && take_turn(self.shared, self.local, self.state) {
+            if self.shared.takes_turns() && take_turn(self.shared, self.local, self.state, LAST) {
                 backoff.reset();
             } else {
                 backoff.wait();

@@ -19,6 +19,9 @@ use super::table::BohmTable;
 use super::transaction::{BohmTransaction, Position, Scratch};
 use super::version::Version;
 
+/// A batch behind all others: for who may execute any.
+pub(super) const LAST: u64 = u64::MAX;
+
 /// How many transactions deep a thread goes before it begins anew from the bottom.
 const DEEPEST: usize = 32;
 
@@ -80,7 +83,12 @@ impl Hand {
     /// Does the next thing that is due: rather executes than plans, and rather plans than begins something new, so that what is
     /// under way comes to its end. `false`: there was nothing to do.
     pub(super) fn take_turn(&mut self, shared: &Shared) -> bool {
-        take_turn(shared, &self.local, &mut self.state)
+        take_turn(shared, &self.local, &mut self.state, LAST)
+    }
+
+    /// The same, but executes nothing behind this batch.
+    pub(super) fn take_turn_up_to(&mut self, shared: &Shared, last: u64) -> bool {
+        take_turn(shared, &self.local, &mut self.state, last)
     }
 
     /// Plans the next batch for some partition, or closes a batch.
@@ -90,7 +98,7 @@ impl Hand {
 
     /// Executes a chunk of a planned batch.
     pub(super) fn execute(&mut self, shared: &Shared) -> bool {
-        execute(shared, &self.local, &mut self.state)
+        execute(shared, &self.local, &mut self.state, LAST)
     }
 
     /// Waits a little when there was nothing to do, longer each time.
@@ -103,9 +111,9 @@ impl Hand {
     }
 }
 
-/// As [`Hand::take_turn`].
-pub(super) fn take_turn(shared: &Shared, local: &Local, state: &mut HandState) -> bool {
-    execute(shared, local, state) || plan(shared, local, local.worker_id().position())
+/// As [`Hand::take_turn_up_to`].
+pub(super) fn take_turn(shared: &Shared, local: &Local, state: &mut HandState, last: u64) -> bool {
+    execute(shared, local, state, last) || plan(shared, local, local.worker_id().position())
 }
 
 fn plan(shared: &Shared, local: &Local, first: usize) -> bool {
@@ -118,9 +126,9 @@ fn plan(shared: &Shared, local: &Local, first: usize) -> bool {
     planned || shared.pipeline.sequence()
 }
 
-fn execute(shared: &Shared, local: &Local, state: &mut HandState) -> bool {
+fn execute(shared: &Shared, local: &Local, state: &mut HandState, last: u64) -> bool {
     let Some(leave) = shared.executors.enter() else { return false };
-    let Some(chunk) = shared.pipeline.claim() else { return false };
+    let Some(chunk) = shared.pipeline.claim(last) else { return false };
     // What is found stays for this guard's time: none is renewed below it.
     let guard = local.pin();
     let mut left = std::mem::take(&mut state.left);

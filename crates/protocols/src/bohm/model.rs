@@ -11,6 +11,7 @@ use polychron_sync::thread;
 
 use crate::model::{Witness, beside};
 
+use super::execution::LAST;
 use super::moment::Moment;
 use super::pipeline::{Pipeline, RING};
 use super::planned::{Parcel, Parcels, Planned, Progress};
@@ -184,7 +185,7 @@ impl Log {
 
     /// Executes a chunk, if there is one.
     fn execute(&self) -> bool {
-        let Some(chunk) = self.pipeline.claim() else { return false };
+        let Some(chunk) = self.pipeline.claim(LAST) else { return false };
         self.planned.iter().for_each(|witness| _ = witness.read());
         self.pipeline.for_each(chunk, |parcel, place, moment| {
             let planned = parcel.planned(place);

@@ -237,10 +237,10 @@ impl Pipeline {
         }
     }
 
-    /// Takes the next transactions to execute.
-    pub(super) fn claim(&self) -> Option<Chunk> {
+    /// Takes the next transactions to execute, of batches up to this one.
+    pub(super) fn claim(&self, last: u64) -> Option<Chunk> {
         let (finished, planned) = (self.finished(), self.planned());
-        for batch in finished + 1..=planned {
+        for batch in finished + 1..=planned.min(last) {
             let slot = self.slot(batch);
             let mut cursor = slot.cursor.load(Ordering::Relaxed);
             loop {

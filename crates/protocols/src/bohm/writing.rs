@@ -1,6 +1,7 @@
 //! What a transaction puts into its versions, and versions that were not planned.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
@@ -35,7 +36,10 @@ impl BohmTransaction<'_> {
         words: usize,
     ) -> Result<Position, Stop> {
         let planned = self.planned.ok_or(Error::ReadOnly)?;
-        let entry = Entry::new(store, key, key.hash(), want, 0);
+        let place = store.place();
+        // The pointer must lead to the whole of the `Arc`, which is kept by it.
+        let kept = Arc::as_ptr(self.table(place.table)?.store(place.index)?);
+        let entry = Entry::new(kept, key, key.hash(), want, 0);
         let allocate = || Version::allocate(self.moment, NonNull::from(planned), words, &self.guard);
         let chain = store.find(key, &self.guard);
         // What takes another version's place makes room in the end.
