@@ -15,8 +15,8 @@ use polychron_sync::vectors::{self, Form};
 use crate::aggregate::{column_of, projection_of};
 use crate::{Scan, Transaction};
 
-/// Rows of a batch at most.
-pub const ROWS: usize = 1024;
+/// Rows of a batch at most. Fewer make up a batch where each step is interpreted.
+pub const ROWS: usize = if cfg!(miri) { 64 } else { 1024 };
 
 /// A bit for each row of a batch, from the lowest of the first word on.
 pub type Bits = [u64; ROWS / 64];

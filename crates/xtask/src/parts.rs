@@ -55,35 +55,42 @@ pub(crate) const PARTS: &[Part] = &[
         summary: "the latches, pools and epochs under Miri",
         goes_on: false,
         missing: missing_miri,
-        run: |share| miri(share, "miri-memory", &["polychron-sync", "polychron-memory"]),
+        run: |share| miri(share, "miri-memory", &["polychron-sync", "polychron-memory"], EVERY_TEST),
     },
     Part {
         name: "miri-schema",
         summary: "rows and keys under Miri",
         goes_on: false,
         missing: missing_miri,
-        run: |share| miri(share, "miri-schema", &["polychron-schema"]),
+        run: |share| miri(share, "miri-schema", &["polychron-schema"], EVERY_TEST),
     },
     Part {
         name: "miri-index",
         summary: "both indexes under Miri",
         goes_on: false,
         missing: missing_miri,
-        run: |share| miri(share, "miri-index", &["polychron-index"]),
+        run: |share| miri(share, "miri-index", &["polychron-index"], EVERY_TEST),
     },
     Part {
         name: "miri-protocols",
-        summary: "the protocols under Miri",
+        summary: "the protocols' unit tests under Miri",
         goes_on: false,
         missing: missing_miri,
-        run: |share| miri(share, "miri-protocols", &["polychron-protocols"]),
+        run: |share| miri(share, "miri-protocols", &["polychron-protocols"], &["--lib"]),
+    },
+    Part {
+        name: "miri-plug-point",
+        summary: "the protocols under Miri as procedures come to them",
+        goes_on: false,
+        missing: missing_miri,
+        run: |share| miri(share, "miri-plug-point", &["polychron-protocols"], &["--test", "*"]),
     },
     Part {
         name: "tsan",
         summary: "the concurrent tests of the parts under ThreadSanitizer",
         goes_on: false,
         missing: missing_sanitizer,
-        run: |share| thread_sanitizer(share, "tsan", CONCURRENT, &["--lib", "--tests"]),
+        run: |share| thread_sanitizer(share, "tsan", CONCURRENT, EVERY_TEST),
     },
     Part {
         name: "tsan-check",
@@ -108,6 +115,9 @@ pub(crate) const PARTS: &[Part] = &[
 
 /// The time of each test: the log then tells which one has become too slow for its tool.
 const REPORT_TIME: [&str; 3] = ["--", "-Zunstable-options", "--report-time"];
+
+/// The unit tests of a crate, and those beside it.
+const EVERY_TEST: &[&str] = &["--lib", "--tests"];
 
 /// Crates whose tests concern concurrency or unsafe code.
 const CONCURRENT: &[&str] = &["polychron-sync", "polychron-memory", "polychron-index", "polychron-protocols"];
@@ -177,11 +187,11 @@ fn properties(share: &Share) -> Outcome {
     outcome(passed, log, |_| format!("{rounds} rounds of {CASES} cases a property"))
 }
 
-fn miri(share: &Share, name: &str, crates: &[&'static str]) -> Outcome {
+fn miri(share: &Share, name: &str, crates: &[&'static str], tests: &[&str]) -> Outcome {
     let log = fresh_log(&share.folder, name);
     let mut command = cargo(&[]);
     command.args(["+nightly", "miri", "test"]).args(packages(crates));
-    command.args(["--lib", "--tests", "--no-fail-fast", "--target-dir"]).arg(share.folder.join("miri"));
+    command.args(tests).args(["--no-fail-fast", "--target-dir"]).arg(share.folder.join("miri"));
     command.args(REPORT_TIME);
     // Handles are addresses, so provenance is exposed; the memory looks at files that tell of processors.
     command.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance");

@@ -510,8 +510,8 @@ pub fn beyond_memory<P: Protocol>(setup: &Setup<P>) {
     }
     let mut setup = setup.clone();
     // Who validates all that was read at every operation takes a time that is quadratic in what is there.
-    setup.common.memory.limit_bytes = Some(scaled(4 << 20, 2 << 20));
-    setup.common.memory.region_bytes = 1 << 20;
+    setup.common.memory.limit_bytes = Some(scaled(4 << 20, 1 << 20));
+    setup.common.memory.region_bytes = scaled(1 << 20, 256 << 10);
     setup.common.memory.chunk_bytes = 64 << 10;
     let stage = Stage::with(&setup, Submissions { threads: 1, ..Submissions::default() }, Arc::new(SystemClock::new()));
     let mut inserted = 0;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use polychron_base::sizes::scaled;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Aggregate, Commit, Common, FigureValue, Insertion, Interactive, Mode, Operations, Protocol, Restriction, Scan,
@@ -271,6 +272,7 @@ fn who_writes_a_parent_and_who_inserts_a_child_do_not_meet() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of points take an interpreter too long, and no unsafe code handles them")]
 fn many_points_become_few_ranges() {
     let mut log = PredicateLog::default();
     let table = polychron_base::TableId(0);
@@ -289,6 +291,7 @@ fn many_points_become_few_ranges() {
 
 #[test]
 fn undo_buffers_go_at_once_or_when_nobody_needs_them() {
+    const UPDATES: i64 = scaled(1000, 50) as i64;
     for backend in [Backend::Rows, Backend::Columns] {
         let bank = Bank::<ByColumn>::new(backend);
         let (accounts, mut writer, mut reader) = (bank.accounts, bank.worker(), bank.worker());
@@ -302,12 +305,12 @@ fn undo_buffers_go_at_once_or_when_nobody_needs_them() {
         assert!(bank.figure("undo_buffers_kept") <= 2.0);
         let mut snapshot = reader.begin(Mode::Snapshot).unwrap();
         let seen = snapshot.get(&accounts, 1).unwrap().map(|row| row.balance());
-        (100..1100).for_each(&mut update);
+        (100..100 + UPDATES).for_each(&mut update);
         let kept = bank.database.versions().unwrap().records;
         assert!(kept[4..].iter().all(|records| *records == 0), "{kept:?}");
         assert_eq!(snapshot.get(&accounts, 1).unwrap().map(|row| row.balance()), seen);
         drop(snapshot);
-        update(1100);
+        update(100 + UPDATES);
         reader.tidy_up();
         assert!(bank.figure("undo_buffers_kept") <= 2.0);
     }
@@ -322,7 +325,7 @@ fn set_balance(writer: &mut HyperWorker, accounts: &Table<Account>, id: u64, bal
 
 #[test]
 fn an_old_snapshot_keeps_one_small_image_of_each_row() {
-    const ROWS: u64 = 300;
+    const ROWS: u64 = scaled(300, 60) as u64;
     let bank = Bank::<ByColumn>::new(Backend::Rows);
     let (accounts, mut writer, mut reader, mut later) = (bank.accounts, bank.worker(), bank.worker(), bank.worker());
     assert!(bank.once(|t| (10..ROWS).try_for_each(|id| t.insert(&accounts, &account(id)))));
@@ -354,7 +357,7 @@ fn an_old_snapshot_keeps_one_small_image_of_each_row() {
 
 #[test]
 fn a_large_buffer_stays_while_most_of_it_is_needed() {
-    const ROWS: u64 = 300;
+    const ROWS: u64 = scaled(300, 150) as u64;
     let bank = Bank::<ByColumn>::new(Backend::Columns);
     let (accounts, mut writer, mut reader, mut later) = (bank.accounts, bank.worker(), bank.worker(), bank.worker());
     assert!(bank.once(|t| (10..ROWS).try_for_each(|id| t.insert(&accounts, &account(id)))));
