@@ -305,8 +305,7 @@ fn of_who_asks_and_who_writes_the_older_one_goes_on() {
             both(told, wrote);
         },
     );
-    // With two, far into the search, the younger one takes its first lock again and again before the older one sees it free, for longer
-    // than the tool's limit of branches.
+    // With two, some way into the search, they spin beside each other for longer than the tool's limit of branches.
     told(
         1,
         |told| told.write(&[1, 0], 1, 2),
