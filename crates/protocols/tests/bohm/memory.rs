@@ -27,7 +27,7 @@ fn memory_comes_back() {
         let mut stage = Stage::new(Options { partitions, batch_size, ..Options::default() });
         let mut used = Vec::new();
         for _ in 0..4 {
-            round(&mut stage, scaled(60, 10) as u64);
+            round(&mut stage, scaled(60, 3) as u64);
             assert_eq!(stage.contents().len(), 0);
             used.push(stage.settle());
         }
@@ -92,25 +92,26 @@ impl Procedure for Long<'_> {
 
 #[test]
 fn snapshots_stay_as_they_are_and_their_memory_comes_back() {
+    const ROWS: u64 = scaled(20, 6) as u64;
     for (partitions, batch_size) in [(1, 4), (2, 1024)] {
         let mut stage = Stage::new(Options { partitions, batch_size, ..Options::default() });
         let tables = stage.tables;
         let mut reader = stage.database.worker().unwrap();
-        round(&mut stage, 20);
+        round(&mut stage, ROWS);
         let kept: Vec<_> =
-            (0..20).map(|id| stage.script(vec![Do::Insert(account(id)), Do::Append(id as u32 % 3)])).collect();
-        let gone: Vec<_> = (0..20).map(|id| stage.script(vec![Do::Delete(id), Do::Cut(id as u32 % 3)])).collect();
+            (0..ROWS).map(|id| stage.script(vec![Do::Insert(account(id)), Do::Append(id as u32 % 3)])).collect();
+        let gone: Vec<_> = (0..ROWS).map(|id| stage.script(vec![Do::Delete(id), Do::Cut(id as u32 % 3)])).collect();
         let mut used = Vec::new();
         for _ in 0..3 {
             assert!(stage.run_batch(&kept).iter().all(Result::is_ok));
             let wanted = stage.contents();
             let mut changed = Vec::new();
             let mut meanwhile = || {
-                for rows in [20, 30] {
+                for rows in [ROWS, ROWS + ROWS / 2] {
                     round(&mut stage, rows);
                     stage.settle();
                 }
-                assert!(stage.run_batch(&kept[..7]).iter().all(Result::is_ok));
+                assert!(stage.run_batch(&kept[..ROWS as usize / 3]).iter().all(Result::is_ok));
                 changed = stage.contents();
             };
             let contents = Contents(tables);
