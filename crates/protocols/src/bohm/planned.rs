@@ -61,7 +61,7 @@ type LongKey = Arc<[u8]>;
 /// A key of a transaction. While its parcel is handed in, any thread may look at it, and the cells belong to one at a time.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The client's guard keeps it until the transaction was executed.
+    /// The client's guard keeps it until the transaction was executed. It is the pointer of the store's `Arc`, so that the store can be kept by it.
     pub(super) store: *const BohmStore,
     pub(super) hash: u64,
     key: Key16,

@@ -1,5 +1,7 @@
 //! Rows and their secondary entries.
 
+use std::sync::Arc;
+
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Stop};
 use polychron_engine::Insertion;
@@ -16,7 +18,7 @@ use super::version::Version;
 impl BohmTransaction<'_> {
     /// The place for a write of a key, whether it has a row or not.
     #[inline]
-    fn place<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Position, Stop> {
+    fn place<K: EncodedKey>(&mut self, store: &Arc<BohmStore>, key: K) -> Result<Position, Stop> {
         if let Some(position) = self.own_written(store, key) {
             return Ok(position);
         }
@@ -29,7 +31,7 @@ impl BohmTransaction<'_> {
     #[inline]
     fn place_of_row<K: EncodedKey>(
         &mut self,
-        store: &BohmStore,
+        store: &Arc<BohmStore>,
         key: K,
         deletes: bool,
     ) -> Result<Option<(Position, Version)>, Stop> {
@@ -213,7 +215,7 @@ impl BohmTransaction<'_> {
     }
 
     /// Makes an entry of a secondary index. `false`: the index is unique, and has the key.
-    pub(super) fn add_entry(&mut self, store: &BohmStore, key: &[u8], primary: &[u8]) -> Result<bool, Stop> {
+    pub(super) fn add_entry(&mut self, store: &Arc<BohmStore>, key: &[u8], primary: &[u8]) -> Result<bool, Stop> {
         if store.unique {
             self.enter_index(store)?;
             if self.see(store, key)?.is_some() && !left_out(Step::RefuseDuplicates) {
@@ -234,13 +236,13 @@ impl BohmTransaction<'_> {
         Ok(key_in_entry(unsafe { version.words() }) == primary)
     }
 
-    fn delete_entry(&mut self, store: &BohmStore, key: &[u8]) -> Result<(), Stop> {
+    fn delete_entry(&mut self, store: &Arc<BohmStore>, key: &[u8]) -> Result<(), Stop> {
         let position = self.place_of_entry(store, key)?;
         self.put_deletion(position);
         Ok(())
     }
 
-    fn place_of_entry(&mut self, store: &BohmStore, key: &[u8]) -> Result<Position, Stop> {
+    fn place_of_entry(&mut self, store: &Arc<BohmStore>, key: &[u8]) -> Result<Position, Stop> {
         if let Some(position) = self.own_written(store, key) {
             return Ok(position);
         }

@@ -293,7 +293,7 @@ impl BohmTransaction<'_> {
     /// Makes the entries of all rows in one index.
     fn fill_index(&mut self, table: TableId, index: IndexId) -> Result<(), Stop> {
         let table = self.table(table)?;
-        let store = &**table.store(index)?;
+        let store = table.store(index)?;
         let mut keys = Keys::default();
         for_each(table.primary.index(), &self.guard, &mut |key, _| keys.push(key));
         for position in 0..keys.len() {

@@ -30,16 +30,13 @@ impl BohmTransaction<'_> {
     #[cold]
     pub(super) fn unplanned<K: EncodedKey>(
         &mut self,
-        store: &BohmStore,
+        store: &Arc<BohmStore>,
         key: K,
         want: Want,
         words: usize,
     ) -> Result<Position, Stop> {
         let planned = self.planned.ok_or(Error::ReadOnly)?;
-        let place = store.place();
-        // The pointer must lead to the whole of the `Arc`, which is kept by it.
-        let kept = Arc::as_ptr(self.table(place.table)?.store(place.index)?);
-        let entry = Entry::new(kept, key, key.hash(), want, 0);
+        let entry = Entry::new(Arc::as_ptr(store), key, key.hash(), want, 0);
         let allocate = || Version::allocate(self.moment, NonNull::from(planned), words, &self.guard);
         let chain = store.find(key, &self.guard);
         // What takes another version's place makes room in the end.
