@@ -246,6 +246,14 @@ pub enum Error {
         /// The key.
         key: KeyPreview,
     },
+    /// The transaction waits for another transaction that the same thread has open: the wait could not end.
+    #[error("the transaction would wait for another one that this thread has open, in {table}")]
+    WaitsForItself {
+        /// The table of the row or range.
+        table: TableId,
+        /// The encoded key, where one is known.
+        key: Option<KeyPreview>,
+    },
     /// A submitted procedure was not executed, because the database was closed.
     #[error("the database was closed before the procedure was executed")]
     Closed,
