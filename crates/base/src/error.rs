@@ -215,6 +215,19 @@ pub enum Error {
     /// No such table, or it was dropped.
     #[error("{0} does not exist")]
     NoSuchTable(TableId),
+    /// The id, or a handle with it, is of a table of another database.
+    #[error("{0} belongs to another database")]
+    OtherDatabase(TableId),
+    /// The handle is of an index that was made at run time for another table.
+    #[error("{index} belongs to {own} and not to {table}")]
+    OtherTable {
+        /// The index.
+        index: IndexId,
+        /// Its table.
+        own: TableId,
+        /// The table with which it was used.
+        table: TableId,
+    },
     /// No such index, or it was dropped, or is still being filled.
     #[error("{1} of {0} does not exist")]
     NoSuchIndex(TableId, IndexId),

@@ -18,6 +18,7 @@ mod distribution;
 pub mod drive;
 pub mod foreign_keys;
 pub mod futures;
+mod handle;
 pub mod lazy;
 #[doc(hidden)]
 pub mod mutations;

@@ -9,6 +9,7 @@ pub mod differential;
 pub mod foreign_keys;
 pub mod future_rows;
 pub mod futures;
+pub mod handles;
 pub mod histories;
 pub mod limits;
 pub mod phantoms;
@@ -44,6 +45,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, ranges: of_entries, refused);
             $crate::conformance!(@group $setup, batches: declared_keys, hashed_keys);
             $crate::conformance!(@group $setup, savepoints: undo_writes, nest, undo_entries, undo_everything);
+            $crate::conformance!(@group $setup, handles: of_another_database, of_a_dropped_table, of_indexes);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, values, workers,
                 memory, deletions_without_any_memory);
             $crate::conformance!(@group $setup, background: tombstones_that_were_read, absent_keys_that_were_read,
