@@ -77,7 +77,8 @@ pub(super) enum Found {
 
 impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     pub(super) fn new(shared: &'w Shared<T, R>, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
-        debug_assert!(state.sets.writes.is_empty(), "the transaction before left something behind");
+        debug_assert!(!state.open && state.sets.writes.is_empty(), "the transaction before left something behind");
+        state.open = true;
         let read_only = mode == Mode::Snapshot;
         let open = (read_only && shared.options.snapshots).then(|| guard.begin_snapshot());
         let snapshot = open.as_ref().map(Snapshot::epoch);
@@ -380,7 +381,8 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
 
     fn end(&mut self) {
         self.ended = true;
-        self.unlatch_rows();
+        self.state.open = false;
+        self.state.unlatch_rows();
         self.open = None;
         self.state.reclaimer.share_surplus(&self.shared.orphans);
     }
