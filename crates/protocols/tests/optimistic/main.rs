@@ -8,6 +8,7 @@ use polychron_protocols::lazy::{AtOnce, Lazy};
 use polychron_protocols::maflingo::{GlobalTid, Maflingo};
 use polychron_schema::Row;
 
+mod large;
 mod leaked;
 
 /// A row with entries in an index that is unique and in one that is not.
