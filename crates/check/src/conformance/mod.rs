@@ -14,6 +14,7 @@ pub mod histories;
 pub mod limits;
 pub mod phantoms;
 pub mod points;
+pub mod predicates;
 pub mod ranges;
 pub mod reclamation;
 pub mod roll_backs;
@@ -62,6 +63,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, stress: bank, audited_by_snapshots, audited_by_long_snapshots, counters, secondaries_agree,
                 queue_of_one_key);
             $crate::conformance!(@group $setup, differential: one_by_one, interleaved, snapshots_are_past_states);
+            $crate::conformance!(@group $setup, predicates: one_by_one, stale_answers, interleaved, batches);
             $crate::conformance!(@group $setup, histories: in_turns, on_threads, submitted);
             $crate::conformance!(@group $setup, submissions: of_many_types, polled_by_tasks, given_up, under_way_at_the_end,
                 held_up, in_batches, from_their_own_threads, with_wild_answers, beyond_memory);
