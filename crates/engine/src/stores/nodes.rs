@@ -295,7 +295,7 @@ mod tests {
 
     use super::*;
 
-    const PLACE: Place = Place { table: TableId(0), index: IndexId::PRIMARY };
+    const PLACE: Place = Place { table: TableId::new(1, 0), index: IndexId::PRIMARY };
 
     fn key(number: u64) -> Key16 {
         Key16::from_key(&number.to_be_bytes()[..]).unwrap()
