@@ -130,6 +130,20 @@ impl Local {
         }
     }
 
+    /// Ends what leaked guards and snapshots ([`std::mem::forget`]) still hold: none can be alive, for each borrows the
+    /// `Local`. A worker whose transactions can be leaked calls this before it begins the next.
+    pub fn end_leaked(&mut self) {
+        let worker = &*self.worker;
+        let (epochs, slot) = (&worker.shared().epochs, worker.id.position());
+        if worker.pins.replace(0) > 0 {
+            epochs.unpin(slot);
+        }
+        if worker.snapshots.replace(0) > 0 {
+            epochs.end_snapshot(slot);
+        }
+        worker.may_draw.set(false);
+    }
+
     /// The worker's slot.
     pub fn worker_id(&self) -> WorkerId {
         self.worker.id
@@ -149,11 +163,9 @@ impl Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
+        self.end_leaked();
         let worker = &*self.worker;
         let shared = worker.shared();
-        // A guard that was leaked cannot be used any more: it borrowed this.
-        shared.epochs.unpin(worker.id.position());
-        shared.epochs.end_snapshot(worker.id.position());
         worker.collect();
         for limbo in [&worker.retired, &worker.versions] {
             let limbo = limbo.take();
