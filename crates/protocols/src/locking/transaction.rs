@@ -161,7 +161,7 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
     }
 
     #[inline]
-    fn update_row<K: EncodedKey>(
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
@@ -182,7 +182,7 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
     }
 
     #[inline]
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         check_key(key)?;
         let table = self.writable(table)?;
         check_row(table, row)?;
@@ -190,7 +190,7 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
     }
 
     #[inline]
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         check_key(key)?;
         let table = self.writable(table)?;
         check_row(table, row)?;
@@ -198,7 +198,7 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
     }
 
     #[inline]
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
         let table = self.writable(table)?;
         let mut found = false;
         let _ = self.whole_or_not(|this| {
@@ -208,7 +208,7 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
         Ok(found)
     }
 
-    fn scan_rows(
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
