@@ -152,6 +152,9 @@ pub enum Error {
         /// The last conflict.
         abort: Abort,
     },
+    /// The procedure ended with a conflict that no operation had told it of ([`Stop::conflict`]). To run it again would end the same way.
+    #[error("the procedure ended with a conflict that the protocol knows nothing of")]
+    UnknownConflict,
     /// The procedure asked to be rolled back.
     #[error("the procedure rolled its transaction back")]
     RolledBack,
@@ -317,6 +320,9 @@ pub enum Stopped {
 
 impl Stop {
     /// The protocol found a conflict, whose [`Abort`] it keeps.
+    ///
+    /// Procedures pass on those that operations give them. One that makes up its own is rolled back, and answered with
+    /// [`Error::UnknownConflict`]: nothing says that another run would end better.
     #[inline]
     pub const fn conflict() -> Self {
         Self(StopKind::Conflict)

@@ -15,6 +15,7 @@ pub mod histories;
 pub mod limits;
 pub mod phantoms;
 pub mod points;
+pub mod predicates;
 pub mod ranges;
 pub mod reclamation;
 pub mod roll_backs;
@@ -37,7 +38,7 @@ macro_rules! conformance {
 
             $crate::conformance!(@group $setup, points: reads_and_writes, duplicates, upserts, fixed_updates,
                 growing_rows, deleted_keys_come_back, many_changes_of_one_row, nulls, projections,
-                roll_back_undoes_everything, panics_are_reported_and_undone, foreign_errors_are_passed_on);
+                roll_back_undoes_everything, panics_are_reported_and_undone, foreign_errors_are_passed_on, conflicts_of_its_own);
             $crate::conformance!(@group $setup, scans: bounds, inverted_bounds, limits_and_stops, own_writes,
                 own_insertions_do_not_abort, restrictions, long_keys, whole_tables, whole_hash_tables);
             $crate::conformance!(@group $setup, secondaries: entries_follow_rows, entries_of_growing_rows,
@@ -64,6 +65,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, stress: bank, audited_by_snapshots, audited_by_long_snapshots, counters, secondaries_agree,
                 queue_of_one_key);
             $crate::conformance!(@group $setup, differential: one_by_one, interleaved, snapshots_are_past_states);
+            $crate::conformance!(@group $setup, predicates: one_by_one, stale_answers, interleaved, batches);
             $crate::conformance!(@group $setup, histories: in_turns, on_threads, submitted);
             $crate::conformance!(@group $setup, submissions: of_many_types, polled_by_tasks, given_up, under_way_at_the_end,
                 held_up, in_batches, from_their_own_threads, with_wild_answers, beyond_memory);

@@ -75,7 +75,8 @@ fn attempt<O>(
         }
         Ok(Ok(output)) => (Ran::Commit, Some(Ok(output))),
         Ok(Err(stop)) => match stop.into_parts() {
-            Stopped::Conflict => (Ran::Conflict, None),
+            Stopped::Conflict if transaction.doomed => (Ran::Conflict, None),
+            Stopped::Conflict => (Ran::RollBack, Some(Err(Error::UnknownConflict))),
             Stopped::Failed(error) => (Ran::RollBack, Some(Err(error))),
         },
         Err(panic) => (Ran::RollBack, Some(Err(Error::Panicked(drive::panic_text(&*panic))))),

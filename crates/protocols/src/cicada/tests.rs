@@ -18,6 +18,10 @@ use super::protocol::Cicada;
 use super::timestamp::{Shape, Timestamp};
 use super::worker::CicadaWorker;
 
+mod caught;
+mod idle;
+mod leaks;
+
 #[derive(Row, Clone, Debug, PartialEq)]
 #[row(name = "account")]
 #[index(name = "by_group", columns(group))]
