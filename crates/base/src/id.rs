@@ -24,10 +24,40 @@ macro_rules! id {
     };
 }
 
-id!(
-    /// A table of one database. Ids are not used again after a table is dropped.
-    TableId, "table"
-);
+/// A table of one database. Ids are not used again after a table is dropped, and no two databases of a process have the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableId {
+    database: u32,
+    position: u32,
+}
+
+impl TableId {
+    /// The id of the table at a position of a database's list. The number of the database is its own in this process; none has the
+    /// number 0.
+    #[inline]
+    pub const fn new(database: u32, position: u32) -> Self {
+        Self { database, position }
+    }
+
+    /// The number of the database whose table it is.
+    #[inline]
+    pub const fn database(self) -> u32 {
+        self.database
+    }
+
+    /// The id as a position in the database's list of tables.
+    #[inline]
+    pub const fn position(self) -> usize {
+        self.position as usize
+    }
+}
+
+impl fmt::Display for TableId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "table {}", self.position)
+    }
+}
+
 id!(
     /// An index of one table: 0 is the primary one, secondary ones follow in the order of their creation.
     IndexId, "index"

@@ -18,6 +18,7 @@ mod distribution;
 pub mod drive;
 pub mod foreign_keys;
 pub mod futures;
+mod handle;
 pub mod lazy;
 #[doc(hidden)]
 pub mod mutations;
@@ -263,7 +264,8 @@ pub trait Commit: Transaction {
     fn commit(self) -> Result<(), Stop>;
 
     /// Undoes the transaction, and tells whether what it had read was consistent. When it was not, the reason for the
-    /// roll-back may come from reads that never stood together, and the transaction is to be run again.
+    /// roll-back may come from reads that never stood together, and the transaction is to be run again. So is one that was told of a
+    /// conflict: it answers `false`.
     fn roll_back(self) -> bool;
 }
 

@@ -1,6 +1,5 @@
 //! Typed access: tables of [`Row`]s, on top of the bytes that [`Transaction`] speaks.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
@@ -11,40 +10,8 @@ use polychron_schema::{
     Row, RowBuffer, RowRef,
 };
 
+pub use crate::handle::Table;
 use crate::{Direction, Insertion, Scan, Transaction, foreign_keys};
-
-/// A table whose rows are `R`s. A handle: small, free to copy, the same for every protocol.
-pub struct Table<R> {
-    id: TableId,
-    row: PhantomData<fn() -> R>,
-}
-
-impl<R> Table<R> {
-    /// The table with this id, which the caller knows to hold `R`s.
-    pub const fn from_id(id: TableId) -> Self {
-        Self { id, row: PhantomData }
-    }
-
-    /// The table's id.
-    #[inline]
-    pub const fn id(&self) -> TableId {
-        self.id
-    }
-}
-
-impl<R> Clone for Table<R> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<R> Copy for Table<R> {}
-
-impl<R> fmt::Debug for Table<R> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.id, out)
-    }
-}
 
 /// What procedures do with typed tables. Every [`Transaction`] has it.
 pub trait Operations: Transaction {
@@ -202,8 +169,8 @@ pub trait Operations: Transaction {
         index: Index<R, K>,
         key: K::Ref<'_>,
     ) -> Range<'_, Self, R> {
-        let bounds = if index.open { KeyBounds::of_prefix(&key) } else { KeyBounds::of(&(key..=key)) };
-        Range::new(self, table.id, index_id(index), bounds)
+        let bounds = if index.is_open() { KeyBounds::of_prefix(&key) } else { KeyBounds::of(&(key..=key)) };
+        Range::by(self, table, index, bounds)
     }
 
     /// The rows whose first columns of a secondary index have these values, in the index's order.
@@ -214,7 +181,7 @@ pub trait Operations: Transaction {
         index: Index<R, K>,
         prefix: P,
     ) -> Range<'_, Self, R> {
-        Range::new(self, table.id, index_id(index), KeyBounds::of_prefix(&prefix))
+        Range::by(self, table, index, KeyBounds::of_prefix(&prefix))
     }
 
     /// The rows between two keys of a secondary index, in the index's order. A bound is a key of the index, or its first
@@ -249,14 +216,9 @@ pub trait Operations: Transaction {
         range: impl RangeBounds<B>,
     ) -> Range<'_, Self, R> {
         // A whole key ends where the entry's columns end, unless the primary key follows.
-        let bounds = if B::WHOLE && !index.open { KeyBounds::of(&range) } else { KeyBounds::of_prefixes(&range) };
-        Range::new(self, table.id, index_id(index), bounds)
+        let bounds = if B::WHOLE && !index.is_open() { KeyBounds::of(&range) } else { KeyBounds::of_prefixes(&range) };
+        Range::by(self, table, index, bounds)
     }
-}
-
-/// The id of an index that the table's definition lists.
-fn index_id<R, K>(index: Index<R, K>) -> IndexId {
-    IndexId(index.position as u32 + 1)
 }
 
 impl<T: Transaction + ?Sized> Operations for T {}
@@ -407,6 +369,20 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
             limit: usize::MAX,
             projection: Projection::ALL,
             row: PhantomData,
+        }
+    }
+
+    /// By a secondary index, whose handle must be of this table.
+    #[inline]
+    fn by<K: OwnedKey>(
+        transaction: &'t mut T,
+        table: &Table<R>,
+        index: Index<R, K>,
+        bounds: Result<KeyBounds, Error>,
+    ) -> Self {
+        match index.id_in(table.id) {
+            Ok(index) => Self::new(transaction, table.id, index, bounds),
+            Err(error) => Self::new(transaction, table.id, IndexId::PRIMARY, Err(error)),
         }
     }
 

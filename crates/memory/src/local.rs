@@ -109,6 +109,17 @@ impl Local {
         self.worker.pins.get() > 0
     }
 
+    /// Leaves the epoch and the snapshot of guards that were leaked. None can be used any more: each borrowed this.
+    pub fn leave_leaked(&mut self) {
+        let worker = &*self.worker;
+        if worker.pins.replace(0) > 0 {
+            worker.shared().epochs.unpin(worker.id.position());
+        }
+        if worker.snapshots.replace(0) > 0 {
+            worker.shared().epochs.end_snapshot(worker.id.position());
+        }
+    }
+
     /// Opens a snapshot at the newest read-only epoch. Snapshots of one `Local` that overlap read at the same epoch, the
     /// first one's.
     ///
@@ -130,6 +141,20 @@ impl Local {
         }
     }
 
+    /// Ends what leaked guards and snapshots ([`std::mem::forget`]) still hold: none can be alive, for each borrows the
+    /// `Local`. A worker whose transactions can be leaked calls this before it begins the next.
+    pub fn end_leaked(&mut self) {
+        let worker = &*self.worker;
+        let (epochs, slot) = (&worker.shared().epochs, worker.id.position());
+        if worker.pins.replace(0) > 0 {
+            epochs.unpin(slot);
+        }
+        if worker.snapshots.replace(0) > 0 {
+            epochs.end_snapshot(slot);
+        }
+        worker.may_draw.set(false);
+    }
+
     /// The worker's slot.
     pub fn worker_id(&self) -> WorkerId {
         self.worker.id
@@ -149,11 +174,9 @@ impl Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
+        self.end_leaked();
         let worker = &*self.worker;
         let shared = worker.shared();
-        // A guard that was leaked cannot be used any more: it borrowed this.
-        shared.epochs.unpin(worker.id.position());
-        shared.epochs.end_snapshot(worker.id.position());
         worker.collect();
         for limbo in [&worker.retired, &worker.versions] {
             let limbo = limbo.take();

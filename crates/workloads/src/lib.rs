@@ -15,7 +15,7 @@ pub mod ycsb;
 
 use std::sync::Arc;
 
-use polychron_base::Error;
+use polychron_base::{Error, TableId};
 use polychron_engine::{Mode, Procedure, Protocol};
 
 /// A workload: tables, their first contents, a mix of procedures, and checks of what is left at the end.
@@ -68,6 +68,9 @@ pub trait Workload: Sized + Send + Sync + 'static {
         seed: u64,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), Error>;
+
+    /// One of its tables: for who looks at the database beside the run.
+    fn a_table(&self) -> TableId;
 
     /// The source of transactions of one of `threads` threads.
     fn client(&self, seed: u64, thread: usize, threads: usize) -> Self::Client;

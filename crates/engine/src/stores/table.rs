@@ -58,6 +58,11 @@ pub struct StoreTable<S> {
 }
 
 impl<S> Described for StoreTable<S> {
+    #[inline]
+    fn id(&self) -> TableId {
+        self.id
+    }
+
     fn definition(&self) -> &Arc<TableDefinition> {
         &self.definition
     }

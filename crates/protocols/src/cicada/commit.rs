@@ -500,7 +500,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// What was installed counts for nothing. It is taken out when nobody can stand on it any more.
     #[cold]
-    fn abort_installed(&mut self) {
+    pub(super) fn abort_installed(&mut self) {
         let wts = self.timestamp;
         for pending in &self.state.buffers.pending {
             let Some((record, version)) = pending.installed else { continue };

@@ -18,6 +18,9 @@ use super::protocol::Cicada;
 use super::timestamp::{Shape, Timestamp};
 use super::worker::CicadaWorker;
 
+mod caught;
+mod leaks;
+
 #[derive(Row, Clone, Debug, PartialEq)]
 #[row(name = "account")]
 #[index(name = "by_group", columns(group))]

@@ -279,6 +279,11 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
 
     pub(super) fn end(&mut self) {
         self.ended = true;
+        self.state.is_open = false;
+        if !self.state.buffers.pending.is_empty() {
+            // A panic between the installation and the end, such as one of the log.
+            self.abort_installed();
+        }
         if !self.state.sets.fresh.is_empty() {
             self.give_back_fresh();
         }
@@ -475,16 +480,30 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         state.fingers.clear();
         state.stage = Stage::Running;
         let until_check = shared.options.check_every.min(if snapshot { RENEW_EVERY } else { u32::MAX });
+        let mut transaction = Self::taken_over(shared, state, guard, timestamp);
+        (transaction.snapshot, transaction.until_check) = (snapshot, until_check);
+        transaction
+    }
+
+    /// A transaction with what its worker's sets hold, that of one that was leaked.
+    #[inline]
+    pub(super) fn taken_over(
+        shared: &'w Shared<R>,
+        state: &'w mut State,
+        guard: Guard<'w>,
+        timestamp: Timestamp,
+    ) -> Self {
+        state.is_open = true;
         Self {
             shared,
             state,
             guard,
             timestamp,
-            snapshot,
+            snapshot: false,
             doomed: false,
             ended: false,
             committed: false,
-            until_check,
+            until_check: 1,
             kept: None,
         }
     }

@@ -59,6 +59,8 @@ pub(super) struct State {
     pub(super) stage: Stage,
     /// Commits since the last conflict.
     pub(super) commits_in_row: u32,
+    /// Whether a transaction has begun and not ended. Between two transactions it tells that one was leaked.
+    pub(super) is_open: bool,
     maintained_ns: u64,
     random: Random,
 }
@@ -89,6 +91,7 @@ impl<R: Redo> CicadaWorker<R> {
             promotions: Vec::new(),
             stage: Stage::default(),
             commits_in_row: 0,
+            is_open: false,
             maintained_ns: 0,
             random: Random::stream(0xC1CADA, worker as u64 + 1),
         };
@@ -164,6 +167,7 @@ impl<R: Redo> Worker for CicadaWorker<R> {
     }
 
     fn tidy_up(&mut self) {
+        self.end_leaked();
         let Self { local, state, shared } = self;
         let guard = local.pin();
         // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
@@ -213,7 +217,28 @@ pub(super) struct Session<'w, R: Redo> {
 impl<R: Redo> CicadaWorker<R> {
     #[inline]
     pub(super) fn session(&mut self) -> Session<'_, R> {
+        self.end_leaked();
         Session { local: &self.local, state: &mut self.state, shared: &self.shared, in_batch: false }
+    }
+}
+
+impl<R: Redo> CicadaWorker<R> {
+    /// Ends a transaction that was leaked, which still has its words, its sets and its guard: nothing of it may be committed by the
+    /// next one.
+    #[inline]
+    fn end_leaked(&mut self) {
+        if self.state.is_open {
+            self.end_leaked_now();
+        }
+    }
+
+    #[cold]
+    fn end_leaked_now(&mut self) {
+        let Self { local, state, shared } = self;
+        // The leaked guard still stands, so what the leaked transaction had found is there, its list of tables too.
+        let timestamp = shared.clocks.shape.timestamp(state.clock.adjusted, state.worker);
+        drop(CicadaTransaction::taken_over(shared, state, local.pin(), timestamp));
+        local.leave_leaked();
     }
 }
 
@@ -328,6 +353,7 @@ impl<R: Redo> drive::Driven for Session<'_, R> {
 
 impl<R: Redo> Drop for CicadaWorker<R> {
     fn drop(&mut self) {
+        self.end_leaked();
         self.shared.clocks.leave(self.state.worker, &self.state.clock);
         self.state.reclaimer.leave(&self.shared.orphans);
         self.shared.counters.leave(&self.state.counters);

@@ -146,7 +146,11 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
     pub(super) fn cascade(&mut self) -> Stop {
         let place = self.state.sets.reads.first().map(|read| read.place);
         let place = place.or_else(|| self.state.sets.writes().first().map(|write| write.place));
-        self.conflict(Reason::StaleRead, place.unwrap_or(Place { table: TableId(0), index: IndexId::PRIMARY }), None)
+        self.conflict(
+            Reason::StaleRead,
+            place.unwrap_or(Place { table: TableId::default(), index: IndexId::PRIMARY }),
+            None,
+        )
     }
 
     fn writable(&mut self) -> Result<(), Stop> {

@@ -24,7 +24,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     pub(super) fn log_key(&mut self, table: &HyperTable, index: IndexId, key: &[u8]) {
         if self.logs() {
             let bounds = (Bound::Included(key), Bound::Included(key));
-            self.state.log.path(table.id, &table.layout, index, bounds, &[], ColumnSet::EMPTY, None);
+            self.state.log.path(table.id, index, bounds, &[], ColumnSet::EMPTY, None);
         }
     }
 
@@ -48,8 +48,17 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         let mut row = std::mem::take(&mut self.state.buffers.other);
         std::mem::swap(&mut row, &mut self.state.buffers.row);
         let mut changes = Changes::NONE;
+        let logs = self.logs();
+        if logs {
+            self.state.log.begin_to_show(table.id);
+        }
         change(&mut RowMut::new(&mut row, &mut changes, table.layout.shape()));
+        if logs {
+            self.state.log.has_shown();
+        }
         let outcome = if changes.is_empty() {
+            // Nothing is written, so nothing but a predicate protects what was looked at.
+            self.log_point(table.id, key, projection.columns);
             Ok(())
         } else if table.has_secondaries && table.affected(changes.columns()).next().is_some() {
             self.write_indexed(table, record, key, changes, &row)

@@ -165,16 +165,6 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         }
     }
 
-    /// Gives back the latches that [`Self::latch_row`] took and no write has given back.
-    #[inline]
-    pub(super) fn unlatch_rows(&mut self) {
-        for record in self.state.latched.drain(..) {
-            if record.state().latched_by(self.state.worker) {
-                record.unlatch();
-            }
-        }
-    }
-
     /// A transaction that began before an index was added keeps no entries of it up, so it must not change a row whose
     /// entry was made by one that began later. The writer of that entry knew the catalog's new version and gave the row's
     /// latch back, which this transaction has taken since; so it sees the version here.
@@ -439,32 +429,10 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         redo.committed(worker, tid.0.into());
     }
 
-    /// Takes the transaction's own records out of the indexes again, from the given write on, and forgets the writes.
-    ///
-    /// That a key could be inserted told that it was absent, and the transaction may go on: the node's stamp, taken while
-    /// the record still keeps others from inserting the key, goes on guarding that.
+    /// As [`State::undo_writes`].
     pub(super) fn undo_writes(&mut self, from: usize) {
-        let (tables, guard) = (&self.state.tables, &self.guard);
-        let Sets { writes, nodes, .. } = &mut self.state.sets;
-        writes.truncate(from, |writes, write| {
-            if !write.own_record || write.prior.is_some() || left_out(Step::UndoInsertions) {
-                return;
-            }
-            let store =
-                tables[write.place.table.position()].as_ref().and_then(|table| table.store(write.place.index).ok());
-            if let Some(store) = store {
-                if !left_out(Step::NodesOfUndone) {
-                    nodes.add(store.index().get(writes.key_bytes(write), guard).stamp, write.place);
-                }
-                let removed = store.index().remove(writes.key_bytes(write), write.record.handle(), guard);
-                debug_assert!(removed, "an own record stays linked until it is taken out here");
-            }
-            write.record.unlink();
-            // SAFETY: the index has forgotten the record.
-            unsafe { guard.retire(write.record.memory(), write.record.bytes()) };
-        });
+        self.state.undo_writes(from, &self.guard);
     }
-
     /// Undoes everything and passes the reason on.
     #[cold]
     fn undo_after(&mut self, stop: Stop) -> Stop {
@@ -495,6 +463,44 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         let key = table.filter(|_| seen.present).and_then(|table| self.key_in(table, place.index, row.as_words()));
         self.state.buffers.old = row;
         key
+    }
+}
+
+impl State {
+    /// Takes the transaction's own records out of the indexes again, from the given write on, and forgets the writes.
+    ///
+    /// That a key could be inserted told that it was absent, and the transaction may go on: the node's stamp, taken while
+    /// the record still keeps others from inserting the key, goes on guarding that.
+    pub(super) fn undo_writes(&mut self, from: usize, guard: &Guard<'_>) {
+        let tables = &self.tables;
+        let Sets { writes, nodes, .. } = &mut self.sets;
+        writes.truncate(from, |writes, write| {
+            if !write.own_record || write.prior.is_some() || left_out(Step::UndoInsertions) {
+                return;
+            }
+            let store =
+                tables[write.place.table.position()].as_ref().and_then(|table| table.store(write.place.index).ok());
+            if let Some(store) = store {
+                if !left_out(Step::NodesOfUndone) {
+                    nodes.add(store.index().get(writes.key_bytes(write), guard).stamp, write.place);
+                }
+                let removed = store.index().remove(writes.key_bytes(write), write.record.handle(), guard);
+                debug_assert!(removed, "an own record stays linked until it is taken out here");
+            }
+            write.record.unlink();
+            // SAFETY: the index has forgotten the record.
+            unsafe { guard.retire(write.record.memory(), write.record.bytes()) };
+        });
+    }
+
+    /// Gives back the latches that [`MaflingoTransaction::latch_row`] took and no write has given back.
+    #[inline]
+    pub(super) fn unlatch_rows(&mut self) {
+        for record in self.latched.drain(..) {
+            if record.state().latched_by(self.worker) {
+                record.unlatch();
+            }
+        }
     }
 }
 

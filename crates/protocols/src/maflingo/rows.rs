@@ -7,13 +7,14 @@ use std::ops::ControlFlow;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Stop};
+use polychron_base::{Error, IndexId, Reason, Stop};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{check_row, entry_words, key_in_entry, words_of};
 use polychron_engine::{Insertion, Projection, Scan};
 use polychron_schema::{Changes, KeyScratch, RowBuffer, RowMut, RowRef};
 
+use super::record::Record;
 use super::sets::Kind;
 use super::steps::Step;
 use super::table::{MaflingoTable, Store};
@@ -50,8 +51,26 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             let words = words_of(&changes.hull());
             let data = writes.keep(&buffer.as_words()[words.clone()]);
             self.push_write(record, table.primary.place, Kind::Patch, key, words.start, data);
+            if self.state.sets.writes.is_much_patched(record) {
+                self.write_whole_row(table, key, record)?;
+            }
         }
         Ok(true)
+    }
+
+    /// Puts one whole row on top of the patches of a record, so that reading an own write goes back over a few of them, however often
+    /// the row is changed. What is read of the record itself was read under protection before its first patch.
+    #[cold]
+    fn write_whole_row<K: EncodedKey>(&mut self, table: &MaflingoTable, key: K, record: Record) -> Result<(), Stop> {
+        let place = table.primary.place;
+        let latest = self.state.sets.writes.latest(record);
+        if !latest.is_some_and(|latest| self.read_own(record, latest, 0..usize::MAX).present) {
+            // There was a row when it was patched.
+            return Err(self.conflict(Reason::StaleRead, place, Some(record)));
+        }
+        let data = self.state.sets.writes.keep(self.state.buffers.row.as_words());
+        self.push_write(record, place, Kind::Put, key, 0, data);
+        Ok(())
     }
 
     /// Moves the secondary entries of a row whose indexed columns change. The changed row is in the row buffer, with at
@@ -262,7 +281,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     #[cold]
     fn inconsistent(&mut self, table: &MaflingoTable) -> Stop {
         debug_assert!(self.snapshot.is_none(), "a snapshot is consistent");
-        self.conflict(polychron_base::Reason::Inconsistent, table.primary.place, None)
+        self.conflict(Reason::Inconsistent, table.primary.place, None)
     }
 
     /// The key in a record's words, for explaining an abort.

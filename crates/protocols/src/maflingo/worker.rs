@@ -47,6 +47,8 @@ pub(super) struct State {
     pub(super) last_abort: Option<Abort>,
     pub(super) counters: Arc<Counters>,
     pub(super) worker: usize,
+    /// Whether a transaction has begun and not ended: none runs when the worker begins the next, so that one was leaked.
+    pub(super) open: bool,
     back_off: RandomWait,
 }
 
@@ -87,9 +89,32 @@ impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
             last_abort: None,
             counters: shared.counters.register(),
             worker,
+            open: false,
             back_off: RandomWait::new(worker),
         };
         Self { local, state, shared: Arc::clone(shared) }
+    }
+}
+
+impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
+    /// Undoes a transaction that was leaked: nothing of it may commit, and what it holds may not stay held.
+    #[inline]
+    fn end_leaked(&mut self) {
+        if self.state.open {
+            self.end_leaked_slowly();
+        }
+    }
+
+    #[cold]
+    fn end_leaked_slowly(&mut self) {
+        // Where there is something to undo, the leaked guard still holds the epoch of its records and tables.
+        let guard = self.local.pin();
+        self.state.undo_writes(0, &guard);
+        drop(guard);
+        self.state.sets.clear();
+        self.state.unlatch_rows();
+        self.state.open = false;
+        self.local.end_leaked();
     }
 }
 
@@ -103,6 +128,7 @@ impl<T: TidSource, R: Redo> Worker for MaflingoWorker<T, R> {
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
     ) {
+        self.end_leaked();
         super::prefetch::execute_batch(self, procedures, done);
     }
 
@@ -115,6 +141,7 @@ impl<T: TidSource, R: Redo> Worker for MaflingoWorker<T, R> {
     }
 
     fn tidy_up(&mut self) {
+        self.end_leaked();
         let guard = self.local.pin();
         // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
         unsafe { self.state.tables.renew(&self.shared.catalog) };
@@ -132,6 +159,7 @@ impl<T: TidSource, R: Redo> Interactive for MaflingoWorker<T, R> {
 
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
+        self.end_leaked();
         Ok(self.session().begin_transaction(mode))
     }
 
@@ -220,6 +248,7 @@ impl<T: TidSource, R: Redo> drive::Driven for Session<'_, T, R> {
 
 impl<T: TidSource, R: Redo> Drop for MaflingoWorker<T, R> {
     fn drop(&mut self) {
+        self.end_leaked();
         self.state.pruner.leave(&self.local.pin());
         self.state.reclaimer.leave(&self.shared.orphans);
         self.shared.counters.leave(&self.state.counters);

@@ -16,8 +16,10 @@ use polychron_engine::{Constraints, IndexDefinition, TableDefinition};
 use polychron_schema::{IndexKind, KeyExtractor, KeyScratch, Layout, RowRef};
 
 /// All tables by id; dropped ones leave a hole, so that ids are never used again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tables {
+    /// The number that ids of this database's tables carry.
+    database: u32,
     list: Vec<Option<SerialTable>>,
 }
 
@@ -47,13 +49,19 @@ pub(super) struct Secondary {
     pub(super) entries: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
+impl Default for Tables {
+    fn default() -> Self {
+        Self { database: polychron_sync::new_number(), list: Vec::new() }
+    }
+}
+
 impl Tables {
     /// Adds a table.
     pub(super) fn create(&mut self, definition: TableDefinition) -> Result<TableId, Error> {
         if self.find(&definition.name).is_some() {
             return Err(Error::NameTaken(definition.name));
         }
-        let id = TableId(self.list.len() as u32);
+        let id = TableId::new(self.database, self.list.len() as u32);
         let mut table = SerialTable::new(id, definition)?;
         let definition = Arc::clone(&table.definition);
         let definition_of = |parent| Ok(&*self.get(parent)?.definition);
@@ -75,12 +83,20 @@ impl Tables {
 
     /// The table of this id.
     pub(super) fn get(&self, id: TableId) -> Result<&SerialTable, Error> {
-        self.list.get(id.position()).and_then(Option::as_ref).ok_or(Error::NoSuchTable(id))
+        let table = self.list.get(id.position()).and_then(Option::as_ref).filter(|table| table.id == id);
+        table.ok_or_else(|| self.no_such_table(id))
     }
 
     /// The table of this id, to be changed.
     pub(super) fn get_mut(&mut self, id: TableId) -> Result<&mut SerialTable, Error> {
-        self.list.get_mut(id.position()).and_then(Option::as_mut).ok_or(Error::NoSuchTable(id))
+        let missing = self.no_such_table(id);
+        let table = self.list.get_mut(id.position()).and_then(Option::as_mut).filter(|table| table.id == id);
+        table.ok_or(missing)
+    }
+
+    /// Why there is no table of this id.
+    fn no_such_table(&self, id: TableId) -> Error {
+        if id.database() == self.database { Error::NoSuchTable(id) } else { Error::OtherDatabase(id) }
     }
 
     /// The id of the table of this name.

@@ -291,8 +291,8 @@ impl<W: Workload> Stage<'_, W> {
         let failure: Mutex<Option<Failure>> = Mutex::new(None);
         std::thread::scope(|scope| {
             let holding = reader.as_mut().map(|worker| {
-                let phase = &phase;
-                scope.spawn(move || worker.snapshot(&mut Held { phase }))
+                let mut held = Held { phase: &phase, table: workload.a_table() };
+                scope.spawn(move || worker.snapshot(&mut held))
             });
             let coming = comings.as_mut().map(|comings| {
                 let phase = &phase;
