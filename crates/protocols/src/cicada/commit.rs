@@ -73,6 +73,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 self.validate_reads()?;
             }
         } else {
+            self.hold_timestamp()?;
             self.know_all_indexes()?;
             self.gather();
             if self.state.commits_in_row < self.shared.options.calm_after {
@@ -98,6 +99,32 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.committed = true;
         self.state.commits_in_row = self.state.commits_in_row.saturating_add(1);
         self.shared.clocks.calm(&mut self.state.clock);
+        Ok(())
+    }
+
+    /// From here on the horizons wait for the transaction. If they have passed it, it gets another timestamp, at which the validation compares
+    /// what it read with what is visible.
+    #[inline]
+    fn hold_timestamp(&mut self) -> Result<(), Stop> {
+        let stands = self.shared.clocks.stand(self.state.worker, self.timestamp);
+        if stands { Ok(()) } else { self.draw_again() }
+    }
+
+    /// The floor stays, and so does every version that was read: none can be taken for another one.
+    #[cold]
+    fn draw_again(&mut self) -> Result<(), Stop> {
+        let clocks = &self.shared.clocks;
+        if self.state.stage != Stage::Rewriting {
+            // A round of renewal takes place where everybody can be by now, not where time has gone on to.
+            clocks.advance(&mut self.state.clock, self.state.worker);
+        }
+        let Some(timestamp) = clocks.draw_again(self.state.worker, &mut self.state.clock) else {
+            let place = self.state.sets.writes.get(0).place;
+            return Err(self.conflict(Reason::Inconsistent, place, None));
+        };
+        self.timestamp = timestamp;
+        // What was later than the old timestamp may be before this one.
+        self.state.sets.reads.iter_mut().for_each(|read| read.later = None);
         Ok(())
     }
 
@@ -536,13 +563,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     backoff.wait();
                 }
             }
-            Consistency::External => {
-                let mut backoff = Backoff::new();
-                while !clocks.min_wts().is_after(self.timestamp) {
-                    clocks.lead();
-                    backoff.wait();
-                }
-            }
+            Consistency::External => clocks.await_horizon(self.timestamp),
         }
     }
 

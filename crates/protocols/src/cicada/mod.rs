@@ -49,7 +49,7 @@ mod transaction;
 mod versioned;
 mod worker;
 
-pub use options::{Consistency, Indexes, Options};
+pub use options::{Consistency, Indexes, Options, Snapshots};
 pub use protocol::Cicada;
 #[doc(hidden)]
 pub use steps::{Point, Step};

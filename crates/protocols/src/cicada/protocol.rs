@@ -195,7 +195,8 @@ impl<R: Redo + Default> Protocol for Cicada<R> {
     fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
         match name {
             "indexes" => options.indexes = value.parse()?,
-            _ => return Err(Error::Options(format!("cicada has no option `{name}`; it has indexes"))),
+            "snapshots" => options.snapshots = value.parse()?,
+            _ => return Err(Error::Options(format!("cicada has no option `{name}`; it has indexes, snapshots"))),
         }
         Ok(())
     }
@@ -215,6 +216,10 @@ impl<R: Redo + Default> Protocol for Cicada<R> {
     }
 
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+        // The filling waits until all that is open has ended, or knows the index.
+        if self.shared.clocks.is_open_here(None) {
+            return Err(Error::WaitsForItself { table, key: None });
+        }
         let make = |definition: &TableDefinition, blueprint: &Blueprint| self.make(definition, blueprint, false);
         let (index, store) = StoreTable::add_index(&self.shared.catalog, table, &definition, make)?;
         let unknowing = self.shared.clocks.furthest_drawn();

@@ -19,6 +19,7 @@ use super::timestamp::{Shape, Timestamp};
 use super::worker::CicadaWorker;
 
 mod caught;
+mod idle;
 mod leaks;
 
 #[derive(Row, Clone, Debug, PartialEq)]

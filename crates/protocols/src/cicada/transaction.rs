@@ -190,13 +190,19 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     pub(super) fn check_early(&mut self, target: Target, source: Source, place: Place) -> Result<(), Stop> {
         let (Target::Record(record), Source::Version(version)) = (target, source) else { return Ok(()) };
         let options = &self.shared.options;
-        if version.rts().is_after(self.timestamp) {
+        if version.rts().is_after(self.timestamp) && !self.is_overtaken() {
             return Err(self.conflict(Reason::ReadLater, place, Some(version)));
         }
         if options.write_latest_only && self.is_superseded(record) {
             return Err(self.conflict(Reason::WrittenLater, place, Some(version)));
         }
         Ok(())
+    }
+
+    /// Whether the transaction will write at a later timestamp than the one at which it reads: then a later reader is none.
+    #[cold]
+    pub(super) fn is_overtaken(&self) -> bool {
+        self.shared.clocks.is_overtaken(self.state.worker, self.timestamp)
     }
 
     /// Whether a version later than this transaction is there or may come to be.
@@ -300,6 +306,9 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
         }
         if !self.snapshot {
             self.validate_and_write()?;
+            if !self.state.sets.writes.is_empty() {
+                self.state.last_commit = Some(self.state.clock.adjusted);
+            }
         }
         self.end();
         if !self.snapshot {
@@ -474,7 +483,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         debug_assert!(state.sets.writes.is_empty(), "the transaction before left something behind");
         let snapshot = mode == Mode::Snapshot;
         if snapshot {
-            state.counters.snapshot(shared.clocks.staleness_ns() / 1000);
+            state.counters.snapshot(shared.clocks.staleness_ns(timestamp) / 1000);
         }
         state.promotions.clear();
         state.fingers.clear();

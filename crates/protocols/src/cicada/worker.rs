@@ -17,6 +17,7 @@ use polychron_sync::spin_hint;
 
 use super::clocks::LocalClock;
 use super::counts::Stage;
+use super::options::Snapshots;
 use super::promotion::Candidate;
 use super::protocol::Shared;
 use super::reclaim::{Reclaimer, Site};
@@ -59,6 +60,8 @@ pub(super) struct State {
     pub(super) stage: Stage,
     /// Commits since the last conflict.
     pub(super) commits_in_row: u32,
+    /// The clock reading of the latest commit that a snapshot has not been behind yet.
+    pub(super) last_commit: Option<u64>,
     /// Whether a transaction has begun and not ended. Between two transactions it tells that one was leaked.
     pub(super) is_open: bool,
     maintained_ns: u64,
@@ -91,6 +94,7 @@ impl<R: Redo> CicadaWorker<R> {
             promotions: Vec::new(),
             stage: Stage::default(),
             commits_in_row: 0,
+            last_commit: None,
             is_open: false,
             maintained_ns: 0,
             random: Random::stream(0xC1CADA, worker as u64 + 1),
@@ -146,7 +150,7 @@ impl<R: Redo> Worker for CicadaWorker<R> {
         _projection: &Projection,
         mut read: impl FnMut(Option<RowRef<'_>>) -> O,
     ) -> Result<O, Error> {
-        let mut transaction = self.session().begin_transaction(Mode::ReadWrite);
+        let mut transaction = self.session().begin_transaction(Mode::ReadWrite)?;
         let table = transaction.table(table)?;
         let timestamp = transaction.timestamp;
         let seen = table.primary.record_at(key, timestamp, &transaction.guard).and_then(|record| {
@@ -189,7 +193,7 @@ impl<R: Redo> Interactive for CicadaWorker<R> {
 
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
-        Ok(self.session().begin_transaction(mode))
+        self.session().begin_transaction(mode)
     }
 
     fn last_abort(&self) -> Option<Abort> {
@@ -244,7 +248,7 @@ impl<R: Redo> CicadaWorker<R> {
 
 impl<'w, R: Redo> Session<'w, R> {
     #[inline]
-    fn begin_transaction(self, mode: Mode) -> CicadaTransaction<'w, R> {
+    fn begin_transaction(self, mode: Mode) -> Result<CicadaTransaction<'w, R>, Error> {
         let Session { local, state, shared, in_batch } = self;
         if in_batch {
             state.hints.rewind();
@@ -266,12 +270,19 @@ impl<'w, R: Redo> Session<'w, R> {
             Mode::ReadWrite => loop {
                 match shared.clocks.begin(state.worker, &mut state.clock) {
                     Some(timestamp) => break timestamp,
-                    None => super::renewal::wait_for_limit(shared, state, local),
+                    None => super::renewal::wait_for_limit(shared, state, local)?,
                 }
             },
-            Mode::Snapshot => shared.clocks.begin_snapshot(state.worker),
+            Mode::Snapshot => {
+                if let Some(commit) = state.last_commit.take()
+                    && shared.options.snapshots == Snapshots::FollowCommits
+                {
+                    shared.clocks.await_commit(commit, state.worker);
+                }
+                shared.clocks.begin_snapshot(state.worker)
+            }
         };
-        CicadaTransaction::new(shared, state, guard, timestamp, mode)
+        Ok(CicadaTransaction::new(shared, state, guard, timestamp, mode))
     }
 
     /// Waits for a random time below the bound that the regulation has found (§3.9).
@@ -331,7 +342,7 @@ impl<R: Redo> drive::Driven for Session<'_, R> {
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
         let Session { local, state, shared, in_batch } = self;
-        Ok(Session { local, state, shared, in_batch: *in_batch }.begin_transaction(mode))
+        Session { local, state, shared, in_batch: *in_batch }.begin_transaction(mode)
     }
 
     fn last_abort(&self) -> Option<Abort> {

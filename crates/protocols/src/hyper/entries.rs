@@ -17,7 +17,7 @@ use super::steps::Step;
 use super::table::{HyperTable, Relation};
 use super::transaction::HyperTransaction;
 use super::view::view;
-use super::writes::NewRow;
+use super::writes::{Conflict, NewRow};
 
 impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     /// Logs that a key of an index was seen to lead to a row, or to none.
@@ -42,8 +42,8 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             self.log_point(table.id, key, ColumnSet::EMPTY);
             return Ok(false);
         };
-        if let Err(reason) = self.check_version(seen.version, seen.settled) {
-            return Err(self.refuse(reason, &table.primary, key));
+        if let Err(conflict) = self.check_version(seen.version, seen.settled) {
+            return Err(self.refuse(conflict, &table.primary, key));
         }
         let mut row = std::mem::take(&mut self.state.buffers.other);
         std::mem::swap(&mut row, &mut self.state.buffers.row);
@@ -281,7 +281,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             let new = NewRow { words: row.as_words(), columns: ColumnSet::ALL, whole: true };
             self.overwrite(store, record, key, new, pieces)?;
         } else if self.insert_record(store, key, row.as_words())?.is_none() {
-            return Err(self.refuse(Reason::InsertedFirst, store, key));
+            return Err(self.refuse(Conflict { reason: Reason::InsertedFirst, stamp: 0 }, store, key));
         }
         Ok(Insertion::Inserted)
     }

@@ -1,5 +1,8 @@
 //! What only this protocol promises: which conflicts predicates tell apart, and how much undo memory is kept.
 
+mod leaks;
+mod nesting;
+
 use std::sync::Arc;
 
 use polychron_base::sizes::scaled;
