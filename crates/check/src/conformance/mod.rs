@@ -3,6 +3,7 @@
 pub mod anomalies;
 pub mod background;
 pub mod batches;
+pub mod bytes;
 mod cases;
 pub mod changes;
 pub mod differential;
@@ -46,6 +47,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, ranges: of_entries, refused);
             $crate::conformance!(@group $setup, batches: declared_keys, hashed_keys);
             $crate::conformance!(@group $setup, savepoints: undo_writes, nest, undo_entries, undo_everything);
+            $crate::conformance!(@group $setup, bytes: wrong_keys, wrong_rows, wrong_updates, columns_that_are_not_there);
             $crate::conformance!(@group $setup, handles: of_another_database, of_a_dropped_table, of_indexes);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, values, workers,
                 memory, deletions_without_any_memory);
