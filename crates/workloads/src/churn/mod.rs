@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use polychron_base::Error;
 use polychron_base::random::Random;
-use polychron_engine::{Protocol, Row, Table, Worker};
+use polychron_engine::{Protocol, Row, Table, TableId, Worker};
 
 pub use procedure::{ChurnProcedure, Churned};
 
@@ -98,6 +98,10 @@ impl Workload for Churn {
         let definition = Churned::definition().with_expected_rows(options.rows() as usize);
         let table = Table::from_id(database.create_table(definition)?);
         Ok(Self { options: options.clone(), table, totals: Totals::default() })
+    }
+
+    fn a_table(&self) -> TableId {
+        self.table.id()
     }
 
     fn rows_to_load(&self) -> u64 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polychron_base::clock::{Clock, SystemClock};
-use polychron_base::{Error, TableId};
+use polychron_base::Error;
 use polychron_engine::any::AnyProtocol;
 use polychron_engine::{Access, Declare, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker};
 use polychron_schema::{Projection, Row as DeriveRow};
@@ -114,7 +114,7 @@ impl Procedure for Nothing<'_> {
         if self.writes {
             transaction.upsert(&self.table, &Mark { id: 0, value: 1 })?;
         } else {
-            transaction.scan_table(TableId(0), &Projection::NONE, &mut |_| ControlFlow::Break(()))?;
+            transaction.scan_table(self.table.id(), &Projection::NONE, &mut |_| ControlFlow::Break(()))?;
         }
         let clock = SystemClock::new();
         sleep(self.hold, self.phase);
