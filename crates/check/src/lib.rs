@@ -15,6 +15,7 @@ pub mod history;
 mod model;
 mod party;
 mod rows;
+mod samples;
 mod setup;
 
 pub use setup::Setup;

@@ -95,6 +95,7 @@ macro_rules! layer {
                 long_chains, assumptions, beside_ordinary_operations);
             conformance!(@group $setup, future_rows: keys, refusals, deleted_rows, numbers, choices, foreign);
             conformance!(@group $setup, differential: one_by_one, interleaved);
+            conformance!(@group $setup, predicates: one_by_one, stale_answers);
             conformance!(@group $setup, histories: in_turns, on_threads);
             conformance!(@group $setup, changes: new_index_on_a_full_table, new_index_under_writers,
                 new_index_under_an_older_transaction);

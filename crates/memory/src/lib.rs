@@ -34,6 +34,7 @@ mod memory;
 mod options;
 mod pool;
 mod reserve;
+mod stack;
 mod system;
 mod ticker;
 
@@ -41,6 +42,7 @@ pub use epochs::Epochs;
 pub use local::{Guard, Hold, Local, Snapshot};
 pub use memory::{ClassStatistics, Memory, MemoryStatistics, OWN_SLOTS, Pressure};
 pub use options::Options;
+pub use stack::stack_left;
 
 /// An allocation was refused: the memory limit is reached or the system has no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

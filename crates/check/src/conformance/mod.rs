@@ -3,16 +3,19 @@
 pub mod anomalies;
 pub mod background;
 pub mod batches;
+pub mod bytes;
 mod cases;
 pub mod changes;
 pub mod differential;
 pub mod foreign_keys;
 pub mod future_rows;
 pub mod futures;
+pub mod handles;
 pub mod histories;
 pub mod limits;
 pub mod phantoms;
 pub mod points;
+pub mod predicates;
 pub mod ranges;
 pub mod reclamation;
 pub mod roll_backs;
@@ -35,7 +38,7 @@ macro_rules! conformance {
 
             $crate::conformance!(@group $setup, points: reads_and_writes, duplicates, upserts, fixed_updates,
                 growing_rows, deleted_keys_come_back, many_changes_of_one_row, nulls, projections,
-                roll_back_undoes_everything, panics_are_reported_and_undone, foreign_errors_are_passed_on);
+                roll_back_undoes_everything, panics_are_reported_and_undone, foreign_errors_are_passed_on, conflicts_of_its_own);
             $crate::conformance!(@group $setup, scans: bounds, inverted_bounds, limits_and_stops, own_writes,
                 own_insertions_do_not_abort, restrictions, long_keys, whole_tables, whole_hash_tables);
             $crate::conformance!(@group $setup, secondaries: entries_follow_rows, entries_of_growing_rows,
@@ -44,6 +47,8 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, ranges: of_entries, refused);
             $crate::conformance!(@group $setup, batches: declared_keys, hashed_keys);
             $crate::conformance!(@group $setup, savepoints: undo_writes, nest, undo_entries, undo_everything);
+            $crate::conformance!(@group $setup, bytes: wrong_keys, wrong_rows, wrong_updates, columns_that_are_not_there);
+            $crate::conformance!(@group $setup, handles: of_another_database, of_a_dropped_table, of_indexes);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, values, workers,
                 memory, deletions_without_any_memory);
             $crate::conformance!(@group $setup, background: tombstones_that_were_read, absent_keys_that_were_read,
@@ -60,6 +65,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, stress: bank, audited_by_snapshots, audited_by_long_snapshots, counters, secondaries_agree,
                 queue_of_one_key);
             $crate::conformance!(@group $setup, differential: one_by_one, interleaved, snapshots_are_past_states);
+            $crate::conformance!(@group $setup, predicates: one_by_one, stale_answers, interleaved, batches);
             $crate::conformance!(@group $setup, histories: in_turns, on_threads, submitted);
             $crate::conformance!(@group $setup, submissions: of_many_types, polled_by_tasks, given_up, under_way_at_the_end,
                 held_up, in_batches, from_their_own_threads, with_wild_answers, beyond_memory);

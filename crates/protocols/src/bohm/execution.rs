@@ -7,7 +7,7 @@ use std::sync::Arc;
 use polychron_base::Error;
 use polychron_engine::catalog;
 use polychron_engine::stores::Batch;
-use polychron_memory::Local;
+use polychron_memory::{Local, stack_left};
 use polychron_schema::RowBuffer;
 use polychron_sync::Backoff;
 
@@ -25,6 +25,10 @@ pub(super) const LAST: u64 = u64::MAX;
 /// How many transactions deep a thread goes before it begins anew from the bottom.
 const DEEPEST: usize = 32;
 
+/// Of the stack that the first of them had, the others together use this part at most before one is begun: how much a procedure needs is
+/// known only when it has run, so each is left most of what it would have had alone.
+const PART_OF_STACK: usize = 4;
+
 /// A thread that plans or executes.
 #[derive(Debug)]
 pub(super) struct Hand {
@@ -39,6 +43,8 @@ pub(super) struct HandState {
     pub(super) buffers: Buffers,
     /// Transactions that this thread is executing, one inside the other.
     depth: usize,
+    /// Where on the stack it began with the first of them.
+    top: usize,
     /// The transaction that would have been one too deep.
     pub(super) too_deep: Option<(NonNull<Planned>, Moment)>,
     /// Transactions of the present chunk that others were executing.
@@ -53,6 +59,31 @@ pub(super) struct HandState {
 
 // SAFETY: the transactions that it points to are kept by the database, and it holds some only while it executes.
 unsafe impl Send for HandState {}
+
+impl HandState {
+    /// Whether another transaction may be executed inside of those that are: there is room for it on the stack.
+    #[inline]
+    fn may_go_deeper(&mut self) -> bool {
+        let local = 0_u8;
+        let here = (&raw const local).addr();
+        if self.depth == 0 {
+            self.top = here;
+            return true;
+        }
+        self.depth < DEEPEST && has_stack(self.top, here)
+    }
+}
+
+/// Whether most of the stack is left that there was at an address above.
+#[cold]
+fn has_stack(top: usize, here: usize) -> bool {
+    // Model checkers run threads on stacks of their own.
+    if polychron_sync::MODELLED {
+        return true;
+    }
+    let used = top.saturating_sub(here);
+    used <= (stack_left() + used) / PART_OF_STACK
+}
 
 /// Memory that operations use one after the other; an operation takes a piece and puts it back.
 #[derive(Debug, Default)]
@@ -181,7 +212,7 @@ pub(super) fn execute_claimed(
     planned: &Planned,
     moment: Moment,
 ) -> Outcome {
-    if state.depth == DEEPEST {
+    if !state.may_go_deeper() {
         planned.hand_back(moment);
         state.too_deep = Some((NonNull::from(planned), moment));
         return Outcome::HandedBack;

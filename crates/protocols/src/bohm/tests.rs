@@ -43,6 +43,20 @@ thread_local! {
 struct Link {
     items: Table<Item>,
     last: Option<(Arc<Shared>, usize)>,
+    /// Bytes of stack that it uses.
+    stack: usize,
+}
+
+/// Uses stack, and does something then.
+fn use_stack<O>(bytes: usize, work: &mut dyn FnMut() -> O) -> O {
+    const STEP: usize = 16 << 10;
+    if bytes < STEP {
+        return work();
+    }
+    let used = std::hint::black_box([1_u8; STEP]);
+    let outcome = use_stack(bytes - STEP, work);
+    assert_eq!(std::hint::black_box(&used)[bytes % STEP], 1);
+    outcome
 }
 
 impl Procedure for Link {
@@ -60,10 +74,13 @@ impl Procedure for Link {
         let (depth, most) = DEPTH.get();
         DEPTH.set((depth + 1, most.max(depth + 1)));
         let mut answer = 0;
-        let updated = t.update(&self.items, 1, |row| {
-            answer = row.count() + 1;
-            row.set_count(answer);
-        });
+        let mut update = || {
+            t.update(&self.items, 1, |row| {
+                answer = row.count() + 1;
+                row.set_count(answer);
+            })
+        };
+        let updated = use_stack(self.stack, &mut update);
         DEPTH.set((depth, DEPTH.get().1));
         updated.map(|_| answer)
     }
@@ -75,23 +92,43 @@ impl Procedure for Link {
     }
 }
 
-#[test]
-fn recursion_is_bounded() {
-    const LINKS: usize = polychron_base::sizes::scaled(500, 40);
+/// Executes a chain of transactions, from its end, and answers how many ran inside of one another.
+fn run_chain(links: usize, stack: usize) -> usize {
     let common = Common { memory: polychron_memory::Options::tiny(), ..Common::default() };
-    let database = Bohm::open(Options { batch_size: LINKS + 1, ..Options::default() }, common).unwrap();
+    let database = Bohm::open(Options { batch_size: links + 1, ..Options::default() }, common).unwrap();
     let items = Table::from_id(database.create_table(Item::definition()).unwrap());
     let mut worker = database.worker().unwrap();
     worker.execute(&mut First(items)).unwrap();
-    let link = |last| Link { items, last };
-    let mut links = vec![link(Some((Arc::clone(&database.shared), LINKS)))];
-    links.extend((0..LINKS).map(|_| link(None)));
-    let mut answers = vec![0; links.len()];
-    worker.execute_batch(&mut links, &mut |position, answer| answers[position] = answer.unwrap());
-    assert_eq!(answers, (0..=LINKS as i64).collect::<Vec<_>>());
-    let (left, most) = DEPTH.get();
+    let link = |last| Link { items, last, stack };
+    let mut chain = vec![link(Some((Arc::clone(&database.shared), links)))];
+    chain.extend((0..links).map(|_| link(None)));
+    let mut answers = vec![0; chain.len()];
+    worker.execute_batch(&mut chain, &mut |position, answer| answers[position] = answer.unwrap());
+    assert_eq!(answers, (0..=links as i64).collect::<Vec<_>>());
+    let (left, most) = DEPTH.replace((0, 0));
     assert_eq!(left, 0);
+    most
+}
+
+#[test]
+fn recursion_is_bounded() {
+    let most = run_chain(polychron_base::sizes::scaled(500, 40), 0);
     assert!((20..=33).contains(&most), "{most} procedures ran inside of one another");
+}
+
+/// Procedures that use much stack run inside of one another only as far as it lasts.
+#[test]
+#[cfg_attr(miri, ignore = "an interpreter's stack is not the system's")]
+fn recursion_is_bounded_by_the_stack() {
+    let run = |size: usize, used: usize| {
+        let thread = std::thread::Builder::new().stack_size(size);
+        thread.spawn(move || run_chain(50, used)).unwrap().join().unwrap()
+    };
+    for used in [128 << 10, 512 << 10, 1400 << 10] {
+        let most = run(2 << 20, used);
+        assert!(most < 16, "{most} procedures ran inside of one another, each with {used} bytes of stack");
+    }
+    assert!(run(16 << 20, 128 << 10) > 16, "there is stack for more");
 }
 
 /// Deletes the item.

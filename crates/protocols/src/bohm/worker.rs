@@ -75,7 +75,8 @@ fn attempt<O>(
         }
         Ok(Ok(output)) => (Ran::Commit, Some(Ok(output))),
         Ok(Err(stop)) => match stop.into_parts() {
-            Stopped::Conflict => (Ran::Conflict, None),
+            Stopped::Conflict if transaction.doomed => (Ran::Conflict, None),
+            Stopped::Conflict => (Ran::RollBack, Some(Err(Error::UnknownConflict))),
             Stopped::Failed(error) => (Ran::RollBack, Some(Err(error))),
         },
         Err(panic) => (Ran::RollBack, Some(Err(Error::Panicked(drive::panic_text(&*panic))))),
@@ -162,7 +163,7 @@ impl BohmWorker {
         let declared = catch_unwind(AssertUnwindSafe(|| procedure.declare(&mut naming)));
         let mut has_more = naming.has_more || declared.is_err();
         for (table, key) in guess.into_iter().flat_map(|guess| &guess.keys) {
-            let Some(Some(table)) = naming.tables.get(table.position()) else { continue };
+            let Some(table) = polychron_engine::catalog::known(naming.tables, *table) else { continue };
             match key {
                 OwnedKey::Short(key) => naming.write(table, *key),
                 OwnedKey::Long(key) => naming.write(table, &**key),

@@ -37,6 +37,7 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
     /// Commits a transaction that wrote. After an error the transaction is undone when it is dropped.
     pub(super) fn commit_writes(&mut self) -> Result<(), Stop> {
         self.know_all_indexes()?;
+        self.state.log.close();
         self.state.validation.built = false;
         let mut compared = self.start;
         if self.has_logged() && self.shared.clock.latest() != compared {
@@ -76,6 +77,7 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
     /// Moves the start to the latest commit, if nothing that has committed since meets what this transaction has asked. What it has
     /// written is locked, so it is the same at both; what it has asked before is as good as asked now.
     pub(super) fn begin_later(&mut self) -> Result<(), Stop> {
+        self.state.log.close();
         let has_asked = !self.state.log.touched().is_empty() && !left_out(Step::CompareBeforeMoving);
         let latest = {
             // Who commits stamps, and then makes the time known, under this lock: so a stamp that was seen before is not later.

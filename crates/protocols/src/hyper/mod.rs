@@ -24,6 +24,8 @@ mod level;
 #[cfg(all(test, loom))]
 mod model;
 mod options;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod oracle_tests;
 mod positions;
 mod predicates;
 mod protocol;

@@ -80,7 +80,7 @@ impl Tree {
     fn child(&mut self, parent: usize, test: u32, log: &RelationLog) -> usize {
         let mut child = self.nodes[parent].child;
         while child != NONE {
-            if same(&log.tests[self.nodes[child as usize].test as usize], &log.tests[test as usize], log) {
+            if log.same(&log.tests[self.nodes[child as usize].test as usize], &log.tests[test as usize]) {
                 return child as usize;
             }
             child = self.nodes[child as usize].sibling;
@@ -188,16 +188,6 @@ impl Leaf {
     }
 }
 
-/// Whether two conditions are the same.
-fn same(one: &Test, other: &Test, log: &RelationLog) -> bool {
-    match (one, other) {
-        (Test::Key { index, lower, upper }, Test::Key { index: other, lower: other_lower, upper: other_upper }) => {
-            index == other && log.bound(lower) == log.bound(other_lower) && log.bound(upper) == log.bound(other_upper)
-        }
-        _ => one == other,
-    }
-}
-
 /// The columns on which a condition depends.
 fn columns_of(test: &Test, table: &HyperTable) -> ColumnSet {
     match test {
@@ -209,8 +199,8 @@ fn columns_of(test: &Test, table: &HyperTable) -> ColumnSet {
 /// Whether a row satisfies a condition.
 fn holds(test: &Test, row: RowRef<'_>, log: &RelationLog, table: &HyperTable) -> bool {
     match test {
-        Test::Column { column, comparison, summary } => {
-            Test::holds_for(*column, *comparison, *summary, &table.layout, row)
+        Test::Column { column, comparison, constant } => {
+            log.column_holds(*column, *comparison, constant, &table.layout, row)
         }
         Test::Key { index, lower, upper } => {
             let Ok(store) = table.store(*index) else { return true };
