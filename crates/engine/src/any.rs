@@ -215,6 +215,10 @@ impl Interactive for AnyWorker {
         self.0.last_abort()
     }
 
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.0.waits_for_itself()
+    }
+
     fn back_off(&mut self, attempts: u64) {
         self.0.back_off(attempts);
     }

@@ -251,6 +251,13 @@ pub trait Interactive: Worker {
     /// Why the latest transaction of this worker conflicted.
     fn last_abort(&self) -> Option<Abort>;
 
+    /// Why another attempt would conflict likewise for as long as the calling thread waits for it, if the last one ended because of
+    /// what that thread has open or does itself: [`Error::WaitsForItself`]. A client that drives its transactions step by step may
+    /// end what it has open and try again.
+    fn waits_for_itself(&self) -> Option<Error> {
+        None
+    }
+
     /// Waits before the next attempt after `attempts` conflicts in a row: the protocol's back-off.
     fn back_off(&mut self, attempts: u64);
 

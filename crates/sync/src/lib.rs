@@ -3,13 +3,14 @@
 //!
 //! `--cfg loom` explores every interleaving of small parts, weak memory included; `--cfg shuttle` runs random schedules
 //! of whole transactions under sequential consistency. What is built here on top of the atomics is what several crates
-//! need: a latch, back-off, the store-to-load barrier of epochs, prefetches, copies through atomic words, and sums over them.
+//! need: a latch, back-off, a place to sleep, the store-to-load barrier of epochs, prefetches, copies through atomic words, and sums over them.
 
 mod backoff;
 mod latch;
 #[cfg(any(loom, shuttle))]
 pub mod model;
 mod numbers;
+mod parker;
 pub mod vectors;
 mod words;
 
@@ -17,6 +18,7 @@ pub use backoff::Backoff;
 pub use crossbeam_utils::CachePadded;
 pub use latch::{SpinGuard, SpinLatch};
 pub use numbers::Numbers;
+pub use parker::Parker;
 pub use words::{load_words, prefetch_read, store_words};
 
 use atomic::{AtomicU64, Ordering};

@@ -101,6 +101,7 @@ pub(super) trait Hand: Send {
     fn tidy_up(&mut self);
     fn begin(&mut self, mode: Mode) -> Result<Box<dyn End + '_>, Error>;
     fn last_abort(&self) -> Option<Abort>;
+    fn waits_for_itself(&self) -> Option<Error>;
     fn back_off(&mut self, attempts: u64);
     fn retry(&self) -> &options::Retry;
 }
@@ -109,6 +110,7 @@ pub(super) trait Hand: Send {
 pub(super) trait Steps<W>: 'static {
     fn begin(worker: &mut W, mode: Mode) -> Result<Box<dyn End + '_>, Error>;
     fn last_abort(worker: &W) -> Option<Abort>;
+    fn waits_for_itself(worker: &W) -> Option<Error>;
     fn back_off(worker: &mut W, attempts: u64);
     fn retry(worker: &W) -> &options::Retry;
 }
@@ -123,6 +125,10 @@ impl<W: Interactive> Steps<W> for ByHand {
 
     fn last_abort(worker: &W) -> Option<Abort> {
         worker.last_abort()
+    }
+
+    fn waits_for_itself(worker: &W) -> Option<Error> {
+        worker.waits_for_itself()
     }
 
     fn back_off(worker: &mut W, attempts: u64) {
@@ -143,6 +149,10 @@ impl<W> Steps<W> for Whole {
     }
 
     fn last_abort(_: &W) -> Option<Abort> {
+        None
+    }
+
+    fn waits_for_itself(_: &W) -> Option<Error> {
         None
     }
 
@@ -193,6 +203,10 @@ impl<W: Worker + 'static, S: Steps<W>> Hand for Employed<W, S> {
 
     fn last_abort(&self) -> Option<Abort> {
         S::last_abort(&self.0)
+    }
+
+    fn waits_for_itself(&self) -> Option<Error> {
+        S::waits_for_itself(&self.0)
     }
 
     fn back_off(&mut self, attempts: u64) {

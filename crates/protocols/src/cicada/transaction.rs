@@ -295,7 +295,9 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         }
         self.state.sets.clear();
         self.shared.clocks.end(self.state.worker);
-        self.state.reclaimer.share_surplus(&self.shared.orphans);
+        if !self.state.garbage.is_empty() {
+            self.shared.bins.of(self.state.worker).put(&mut self.state.garbage);
+        }
     }
 }
 

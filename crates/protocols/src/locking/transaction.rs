@@ -14,7 +14,7 @@ use polychron_schema::{RowBuffer, RowMut, RowRef};
 use super::options::Policy;
 use super::protocol::Shared;
 use super::steps::Step;
-use super::table::{Table, Undone, index_at, name_of};
+use super::table::{Table, Undone, name_of};
 use super::worker::State;
 
 /// Memory that operations use one after the other.
@@ -68,19 +68,7 @@ impl<'w, P: Policy> LockingTransaction<'w, P> {
 
     /// Gives back all that is locked.
     fn release(&mut self) {
-        let state = &mut *self.state;
-        let remembers = P::IN_ORDER && self.doomed;
-        for place in state.ranges.drain(..) {
-            index_at(&state.tables, place).ranges.release(self.owner, |wish| {
-                if remembers {
-                    state.wanted.wish(place, wish);
-                }
-            });
-        }
-        if P::CONDITIONS {
-            state.conditions.release(&self.shared.locks);
-        }
-        state.held.release(&self.shared.locks);
+        self.state.release::<P>(self.shared);
     }
 }
 

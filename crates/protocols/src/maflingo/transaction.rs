@@ -356,7 +356,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         match record.claim() {
             Claim::Held => Ok(true),
             Claim::Gone => Ok(false),
-            Claim::Latched => Err(self.conflict(Reason::InsertedFirst, place, None)),
+            Claim::Latched => Err(self.conflict(Reason::InsertedFirst, place, Some(record))),
         }
     }
 
@@ -405,6 +405,7 @@ impl<T: TidSource, R: Redo> Commit for MaflingoTransaction<'_, T, R> {
                 if !left_out(Step::ValidateReaders) {
                     self.validate()?;
                 }
+                self.state.nested.committed(false);
                 self.state.sets.clear();
             } else {
                 self.commit_writes()?;
