@@ -29,7 +29,7 @@ pub trait Procedure: Send {
 
     /// Names what [`Procedure::run`] will touch: every row that it may write, and the rows that it is known to read.
     ///
-    /// Planned protocols (BOHM, two-phase locking in a global order, partitioned stores) run by it; others use it to
+    /// Planned protocols (a log planned before it is executed, two-phase locking in a global order, partitioned stores) run by it; others use it to
     /// prefetch. Only writes must be named: by their keys, or by a [prefix](Declare::prefix) where the
     /// keys show in the run only. Where not even that is known, [`Declare::unknown`] says so; a write that is neither named nor
     /// announced ends the transaction with an error in a protocol that plans. Any row may be read, named or not: naming reads
