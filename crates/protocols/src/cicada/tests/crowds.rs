@@ -60,11 +60,11 @@ fn own_keys_are_found_without_looking_at_all() {
         }
         let savepoint = transaction.savepoint();
         transaction.insert(&accounts, &Account { id, group: 0, balance: 1 }).unwrap();
-        if id % 4 == 0 {
+        if id.is_multiple_of(4) {
             transaction.roll_back_to(savepoint).unwrap();
         }
         let found = transaction.scan(&accounts, id..id + 2).count().unwrap();
-        assert_eq!(found, u64::from(id % 4 != 0));
+        assert_eq!(found, u64::from(!id.is_multiple_of(4)));
         inserted += found;
     }
     let steps = transaction.state.sets.writes.steps.get();
