@@ -115,6 +115,8 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         let answer = future.and_then(|future| self.transaction.is_true(future.at_least(team)));
         let truth = answer.map_err(Stop::into_parts).map_err(|stopped| match stopped {
             Stopped::Conflict => Stop::conflict(),
+            // Nothing was observed.
+            Stopped::Failed(error @ Error::WaitsForItself { .. }) => error.into(),
             Stopped::Failed(error) => {
                 self.log.note(Operation::Read { item: Self::item(table, id), seen: None });
                 error.into()

@@ -301,6 +301,8 @@ pub trait End: Operate {
     fn commit(self: Box<Self>) -> Result<(), Stop>;
     /// As there.
     fn roll_back(self: Box<Self>) -> bool;
+    /// Forgets the transaction, and gives its memory back.
+    fn leak(self: Box<Self>);
 }
 
 impl<T: Commit> End for T {
@@ -310,6 +312,10 @@ impl<T: Commit> End for T {
 
     fn roll_back(self: Box<Self>) -> bool {
         Commit::roll_back(*self)
+    }
+
+    fn leak(self: Box<Self>) {
+        std::mem::forget(*self);
     }
 }
 
@@ -347,14 +353,14 @@ macro_rules! operate {
         #[allow(missing_docs, clippy::missing_errors_doc)]
         pub trait Operate {
             $(fn $name(&mut self $(, $argument: $type)*) $(-> $answer)?;)+
-            fn update_row(
+            fn update_unchecked(
                 &mut self,
                 table: TableId,
                 key: &[u8],
                 projection: &Projection,
                 change: &mut dyn FnMut(&mut RowMut<'_>),
             ) -> Result<bool, Stop>;
-            fn scan_rows(
+            fn scan_unchecked(
                 &mut self,
                 scan: &Scan<'_>,
                 visitor: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
@@ -385,22 +391,22 @@ macro_rules! operate {
                 }
             )+
 
-            fn update_row(
+            fn update_unchecked(
                 &mut self,
                 table: TableId,
                 key: &[u8],
                 projection: &Projection,
                 change: &mut dyn FnMut(&mut RowMut<'_>),
             ) -> Result<bool, Stop> {
-                Transaction::update_row(self, table, key, projection, change)
+                Transaction::update_unchecked(self, table, key, projection, change)
             }
 
-            fn scan_rows(
+            fn scan_unchecked(
                 &mut self,
                 scan: &Scan<'_>,
                 visitor: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
             ) -> Result<(), Stop> {
-                Transaction::scan_rows(self, scan, &mut |row| visitor(row))
+                Transaction::scan_unchecked(self, scan, &mut |row| visitor(row))
             }
 
             fn scan_table(
@@ -444,9 +450,9 @@ macro_rules! operate {
 operate! {
     fn read_row(&mut self, table: TableId, key: &[u8], projection: &Projection) -> Result<Option<RowRef<'_>>, Stop>;
     fn read_row_unvalidated(&mut self, table: TableId, key: &[u8], projection: &Projection) -> Result<Option<RowRef<'_>>, Stop>;
-    fn insert_row(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Stop>;
-    fn put_row(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Stop>;
-    fn delete_row(&mut self, table: TableId, key: &[u8]) -> Result<bool, Stop>;
+    fn insert_unchecked(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Stop>;
+    fn put_unchecked(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Stop>;
+    fn delete_unchecked(&mut self, table: TableId, key: &[u8]) -> Result<bool, Stop>;
     fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop>;
     fn read_futures(&mut self, table: TableId, key: &[u8], columns: &[FutureColumn], futures: &mut [Operand]) -> Result<(), Stop>;
     fn test_future(&mut self, condition: Operand) -> Result<bool, Stop>;
