@@ -12,13 +12,16 @@ use polychron_base::{Error, TableId};
 use polychron_memory::Epochs;
 use polychron_schema::TableDefinition;
 use polychron_sync::atomic::{AtomicU64, Ordering, fence};
-use polychron_sync::{Mutex, MutexGuard};
+use polychron_sync::{Mutex, MutexGuard, new_number};
 
 use crate::foreign_keys::Constraints;
 use crate::stores::Place;
 
 /// What the catalog must know of a protocol's table.
 pub trait Described {
+    /// The table's id.
+    fn id(&self) -> TableId;
+
     /// The table's definition, with the indexes it has.
     fn definition(&self) -> &Arc<TableDefinition>;
 
@@ -34,6 +37,8 @@ pub type Tables<T> = Arc<[Option<Arc<T>>]>;
 /// The list of tables.
 #[derive(Debug)]
 pub struct Catalog<T> {
+    /// The number that ids of this database's tables carry.
+    database: u32,
     version: AtomicU64,
     lists: Mutex<Lists<T>>,
 }
@@ -50,7 +55,7 @@ struct Lists<T> {
 impl<T> Default for Catalog<T> {
     fn default() -> Self {
         let lists = Lists { present: Arc::default(), lent: false, past: Vec::new() };
-        Self { version: AtomicU64::new(0), lists: Mutex::new(lists) }
+        Self { database: new_number(), version: AtomicU64::new(0), lists: Mutex::new(lists) }
     }
 }
 
@@ -162,7 +167,10 @@ impl<T: Described> Catalog<T> {
         if find(&lists.present, name).is_some() {
             return Err(Error::NameTaken(name.to_owned()));
         }
-        let id = TableId(lists.present.len() as u32);
+        if lists.present.len() == TableId::POSITIONS {
+            return Err(Error::Definition("a database has had as many tables as it can".to_owned()));
+        }
+        let id = TableId::new(self.database, lists.present.len() as u32);
         let (table, replaced) = make(id, &lists.present)?;
         let mut changed = lists.present.to_vec();
         changed.push(Some(Arc::new(table)));
@@ -260,19 +268,35 @@ impl<T: Described> Catalog<T> {
 
 /// The id of the table of this name.
 pub fn find<T: Described>(tables: &[Option<Arc<T>>], name: &str) -> Option<TableId> {
-    let named = |table: &Option<Arc<T>>| table.as_ref().is_some_and(|table| table.definition().name == name);
-    tables.iter().position(named).map(|position| TableId(position as u32))
+    tables.iter().flatten().find(|table| table.definition().name == name).map(|table| table.id())
 }
 
 /// The table of this id.
 ///
 /// # Errors
-/// [`Error::NoSuchTable`].
+/// [`Error::NoSuchTable`], or [`Error::OtherDatabase`].
 #[inline]
-pub fn get<T>(tables: &[Option<Arc<T>>], id: TableId) -> Result<&Arc<T>, Error> {
-    match tables.get(id.position()) {
-        Some(Some(table)) => Ok(table),
-        _ => Err(Error::NoSuchTable(id)),
+pub fn get<T: Described>(tables: &[Option<Arc<T>>], id: TableId) -> Result<&Arc<T>, Error> {
+    match known(tables, id) {
+        Some(table) => Ok(table),
+        None => Err(no_such_table(tables, id)),
+    }
+}
+
+/// As [`get`], for who can do without the table.
+#[inline]
+pub fn known<T: Described>(tables: &[Option<Arc<T>>], id: TableId) -> Option<&Arc<T>> {
+    let table = tables.get(id.position())?.as_ref()?;
+    // Ids of other databases have the same positions.
+    (table.id() == id).then_some(table)
+}
+
+/// Why there is no table of this id. Any table of the list knows the number of the database.
+#[cold]
+fn no_such_table<T: Described>(tables: &[Option<Arc<T>>], id: TableId) -> Error {
+    match tables.iter().flatten().next() {
+        Some(table) if table.id().database() != id.database() => Error::OtherDatabase(id),
+        _ => Error::NoSuchTable(id),
     }
 }
 

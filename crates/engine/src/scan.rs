@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::ops::Bound;
 
 use polychron_base::{IndexId, TableId};
-use polychron_schema::{Layout, Projection, RowRef, Value};
+use polychron_schema::{Layout, Projection, RowRef, Value, ValueRef};
 
 /// The order in which a range is visited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,9 +77,13 @@ pub struct Restriction {
 impl Restriction {
     /// Whether a row satisfies it. A comparison with NULL holds for no row, as in SQL.
     pub fn holds(&self, layout: &Layout, row: RowRef<'_>) -> bool {
-        let value = row.value_ref(layout, self.column);
-        let constant = self.value.as_value_ref();
-        !value.is_null() && !constant.is_null() && self.comparison.holds(&value, &constant)
+        Self::compares(row.value_ref(layout, self.column), self.comparison, self.value.as_value_ref())
+    }
+
+    /// Whether a restriction with this comparison and constant holds for a value.
+    #[inline]
+    pub fn compares(value: ValueRef<'_>, comparison: Comparison, constant: ValueRef<'_>) -> bool {
+        !value.is_null() && !constant.is_null() && comparison.holds(&value, &constant)
     }
 }
 

@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use polychron_sync::{CachePadded, publish};
+use polychron_sync::{CachePadded, publish, this_thread};
 
 /// The word of a slot that takes no part: greater than every epoch, so that a minimum passes over it.
 const IDLE: u64 = u64::MAX;
@@ -48,6 +48,9 @@ struct Slot {
     active: AtomicU64,
     snapshot: AtomicU64,
     claimed: AtomicBool,
+    /// The thread on which the slot's worker was pinned last. Only that thread may conclude anything from it: it knows what
+    /// it wrote itself.
+    thread: AtomicU64,
 }
 
 /// What a worker needs to know to free what it retired.
@@ -59,8 +62,12 @@ pub(crate) struct Horizon {
 
 impl Epochs {
     pub(crate) fn new(slots: usize) -> Self {
-        let slot =
-            || Slot { active: AtomicU64::new(IDLE), snapshot: AtomicU64::new(IDLE), claimed: AtomicBool::new(false) };
+        let slot = || Slot {
+            active: AtomicU64::new(IDLE),
+            snapshot: AtomicU64::new(IDLE),
+            claimed: AtomicBool::new(false),
+            thread: AtomicU64::new(0),
+        };
         let horizons = Horizons {
             current: AtomicU64::new(FIRST),
             readonly: AtomicU64::new(FIRST - 1),
@@ -240,6 +247,27 @@ impl Epochs {
             }
             epoch = current;
         }
+    }
+
+    /// Notes on which thread the slot's worker is pinned from now on. The caller owns the slot.
+    pub(crate) fn set_thread(&self, slot: usize, thread: u64) {
+        self.slots[slot].thread.store(thread, Ordering::Relaxed);
+    }
+
+    /// Whether the worker of a slot was pinned last on the calling thread. What that worker holds in an open transaction, the
+    /// calling thread waits for in vain.
+    pub fn is_here(&self, slot: usize) -> bool {
+        self.slots.get(slot).is_some_and(|slot| slot.thread.load(Ordering::Relaxed) == this_thread())
+    }
+
+    /// Whether the calling thread has a worker pinned: it would wait in vain for all of the present epoch to end.
+    pub fn is_pinned_here(&self) -> bool {
+        let here = this_thread();
+        // Relaxed: of other threads' slots nothing is concluded.
+        let pinned = |slot: &CachePadded<Slot>| {
+            slot.thread.load(Ordering::Relaxed) == here && slot.active.load(Ordering::Relaxed) != IDLE
+        };
+        self.slots[..self.used_slots.load(Ordering::Relaxed)].iter().any(pinned)
     }
 
     /// Leaves the epoch. The caller owns the slot.

@@ -40,6 +40,8 @@ struct Worker {
     pins: Cell<usize>,
     /// How many snapshots exist.
     snapshots: Cell<usize>,
+    /// The thread on which the worker was pinned last.
+    thread: Cell<u64>,
     /// The epoch of the pin, while there is one.
     epoch: Cell<u64>,
     /// The epoch of the snapshot, while there is one.
@@ -77,6 +79,7 @@ impl Local {
             id,
             pins: Cell::new(0),
             snapshots: Cell::new(0),
+            thread: Cell::new(0),
             epoch: Cell::new(0),
             snapshot: Cell::new(0),
             orphans_seen: Cell::new(0),
@@ -109,6 +112,17 @@ impl Local {
         self.worker.pins.get() > 0
     }
 
+    /// Leaves the epoch and the snapshot of guards that were leaked. None can be used any more: each borrowed this.
+    pub fn leave_leaked(&mut self) {
+        let worker = &*self.worker;
+        if worker.pins.replace(0) > 0 {
+            worker.shared().epochs.unpin(worker.id.position());
+        }
+        if worker.snapshots.replace(0) > 0 {
+            worker.shared().epochs.end_snapshot(worker.id.position());
+        }
+    }
+
     /// Opens a snapshot at the newest read-only epoch. Snapshots of one `Local` that overlap read at the same epoch, the
     /// first one's.
     ///
@@ -130,6 +144,20 @@ impl Local {
         }
     }
 
+    /// Ends what leaked guards and snapshots ([`std::mem::forget`]) still hold: none can be alive, for each borrows the
+    /// `Local`. A worker whose transactions can be leaked calls this before it begins the next.
+    pub fn end_leaked(&mut self) {
+        let worker = &*self.worker;
+        let (epochs, slot) = (&worker.shared().epochs, worker.id.position());
+        if worker.pins.replace(0) > 0 {
+            epochs.unpin(slot);
+        }
+        if worker.snapshots.replace(0) > 0 {
+            epochs.end_snapshot(slot);
+        }
+        worker.may_draw.set(false);
+    }
+
     /// The worker's slot.
     pub fn worker_id(&self) -> WorkerId {
         self.worker.id
@@ -149,11 +177,9 @@ impl Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
+        self.end_leaked();
         let worker = &*self.worker;
         let shared = worker.shared();
-        // A guard that was leaked cannot be used any more: it borrowed this.
-        shared.epochs.unpin(worker.id.position());
-        shared.epochs.end_snapshot(worker.id.position());
         worker.collect();
         for limbo in [&worker.retired, &worker.versions] {
             let limbo = limbo.take();
@@ -177,7 +203,11 @@ impl Worker {
         if self.fresh.get() >= OVERDUE_BYTES {
             self.begin_overdue_epoch();
         }
-        let epochs = &self.shared().epochs;
+        let (epochs, here) = (&self.shared().epochs, polychron_sync::this_thread());
+        if here != self.thread.get() {
+            self.thread.set(here);
+            epochs.set_thread(self.id.position(), here);
+        }
         let epoch = epochs.pin(self.id.position());
         if epoch != self.epoch.get() {
             self.epoch.set(epoch);

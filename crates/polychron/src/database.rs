@@ -155,7 +155,7 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// [`Error::NameTaken`], [`Error::Definition`], [`Error::OutOfMemory`].
     pub fn create_table<R: Row>(&self) -> Result<Table<R>, Error> {
-        self.protocol.create_table(R::definition()).map(Table::from_id)
+        Table::create(&*self.protocol)
     }
 
     /// Creates a table from a definition made at run time.
@@ -192,14 +192,10 @@ impl<P: Protocol> Database<P> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Definition`] when the table of that name has other columns than `R`.
+    /// [`Error::Definition`] when the table of that name has other columns than `R`, or lacks an index that `R` declares.
     pub fn table<R: Row>(&self) -> Result<Option<Table<R>>, Error> {
         let Some(id) = self.protocol.find_table(R::NAME) else { return Ok(None) };
-        let (present, wanted) = (self.protocol.definition(id)?, R::definition());
-        if present.columns != wanted.columns || present.key != wanted.key {
-            return Err(Error::Definition(format!("the table `{}` has other columns than asked for", R::NAME)));
-        }
-        Ok(Some(Table::from_id(id)))
+        Table::with_id(&*self.protocol, id).map(Some)
     }
 
     /// The id of the table of this name.
@@ -284,7 +280,7 @@ impl<P: Protocol> Database<P> {
         }
         let (unique, nullable) = (definition.unique, indexed().any(|column| column.nullable));
         let id = self.protocol.create_index(table.id(), definition)?;
-        Ok(Index::new("made at run time", id.position() - 1, unique, nullable))
+        Ok(Index::of_table(table.id(), id, unique, nullable))
     }
 
     /// Adds a secondary index to a table that may be in use, and returns when it can be read.

@@ -86,7 +86,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
     }
 
     fn item(table: &Table<Tracked>, key: u64) -> Item {
-        Item { table: table.id().0, key }
+        Item { table: table.id().position() as u32, key }
     }
 
     /// Reads a row.
@@ -115,6 +115,8 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         let answer = future.and_then(|future| self.transaction.is_true(future.at_least(team)));
         let truth = answer.map_err(Stop::into_parts).map_err(|stopped| match stopped {
             Stopped::Conflict => Stop::conflict(),
+            // Nothing was observed.
+            Stopped::Failed(error @ Error::WaitsForItself { .. }) => error.into(),
             Stopped::Failed(error) => {
                 self.log.note(Operation::Read { item: Self::item(table, id), seen: None });
                 error.into()
@@ -126,7 +128,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
             (true, Some(below)) => (bound(0, 0), bound(below, u64::MAX)),
             (true, None) => return Ok(truth),
         };
-        let (table, rows) = (table.id().0, Vec::new());
+        let (table, rows) = (table.id().position() as u32, Vec::new());
         let range = RangeRead { table, index: TEAM, lower, upper, backward: false, only: Some(id), rows };
         self.log.note(Operation::Range(Box::new(range)));
         Ok(truth)
@@ -233,7 +235,15 @@ impl<'t, T: Transaction> Recorded<'t, T> {
             if extent.backward { lower = position(last) } else { upper = position(last) }
         }
         let rows = rows.iter().map(|row| (row.id, row.version)).collect();
-        let range = RangeRead { table: table.id().0, index, lower, upper, backward: extent.backward, only: None, rows };
+        let range = RangeRead {
+            table: table.id().position() as u32,
+            index,
+            lower,
+            upper,
+            backward: extent.backward,
+            only: None,
+            rows,
+        };
         self.log.note(Operation::Range(Box::new(range)));
     }
 
@@ -374,7 +384,15 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         let number = u64::from(attributes(0, code)[1]);
         let (lower, upper) = ((number, 0), (number, u64::MAX));
         let rows = vec![(id, version)];
-        let range = RangeRead { table: table.id().0, index: CODE, lower, upper, backward: false, only: None, rows };
+        let range = RangeRead {
+            table: table.id().position() as u32,
+            index: CODE,
+            lower,
+            upper,
+            backward: false,
+            only: None,
+            rows,
+        };
         self.log.note(Operation::Range(Box::new(range)));
     }
 

@@ -311,7 +311,7 @@ impl Transaction for BohmTransaction<'_> {
     }
 
     #[inline]
-    fn update_row<K: EncodedKey>(
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
@@ -324,7 +324,7 @@ impl Transaction for BohmTransaction<'_> {
     }
 
     #[inline]
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.step()?;
         check_key(key)?;
         let table = self.table(table)?;
@@ -337,7 +337,7 @@ impl Transaction for BohmTransaction<'_> {
     }
 
     #[inline]
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.step()?;
         check_key(key)?;
         let table = self.table(table)?;
@@ -353,7 +353,7 @@ impl Transaction for BohmTransaction<'_> {
     }
 
     #[inline]
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
         self.step()?;
         let table = self.table(table)?;
         let mut found = true;
@@ -364,7 +364,7 @@ impl Transaction for BohmTransaction<'_> {
         Ok(found)
     }
 
-    fn scan_rows(
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,

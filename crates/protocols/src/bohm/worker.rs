@@ -238,7 +238,7 @@ impl BohmWorker {
         let declared = catch_unwind(AssertUnwindSafe(|| procedure.declare(&mut naming)));
         let mut has_more = naming.has_more || declared.is_err();
         for (table, key) in guess.into_iter().flat_map(|guess| &guess.keys) {
-            let Some(Some(table)) = naming.tables.get(table.position()) else { continue };
+            let Some(table) = polychron_engine::catalog::known(naming.tables, *table) else { continue };
             match key {
                 OwnedKey::Short(key) => naming.write(table, *key),
                 OwnedKey::Long(key) => naming.write(table, &**key),

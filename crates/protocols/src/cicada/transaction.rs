@@ -190,13 +190,19 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     pub(super) fn check_early(&mut self, target: Target, source: Source, place: Place) -> Result<(), Stop> {
         let (Target::Record(record), Source::Version(version)) = (target, source) else { return Ok(()) };
         let options = &self.shared.options;
-        if version.rts().is_after(self.timestamp) {
+        if version.rts().is_after(self.timestamp) && !self.is_overtaken() {
             return Err(self.conflict(Reason::ReadLater, place, Some(version)));
         }
         if options.write_latest_only && self.is_superseded(record) {
             return Err(self.conflict(Reason::WrittenLater, place, Some(version)));
         }
         Ok(())
+    }
+
+    /// Whether the transaction will write at a later timestamp than the one at which it reads: then a later reader is none.
+    #[cold]
+    pub(super) fn is_overtaken(&self) -> bool {
+        self.shared.clocks.is_overtaken(self.state.worker, self.timestamp)
     }
 
     /// Whether a version later than this transaction is there or may come to be.
@@ -279,12 +285,19 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
 
     pub(super) fn end(&mut self) {
         self.ended = true;
+        self.state.is_open = false;
+        if !self.state.buffers.pending.is_empty() {
+            // A panic between the installation and the end, such as one of the log.
+            self.abort_installed();
+        }
         if !self.state.sets.fresh.is_empty() {
             self.give_back_fresh();
         }
         self.state.sets.clear();
         self.shared.clocks.end(self.state.worker);
-        self.state.reclaimer.share_surplus(&self.shared.orphans);
+        if !self.state.garbage.is_empty() {
+            self.shared.bins.of(self.state.worker).put(&mut self.state.garbage);
+        }
     }
 }
 
@@ -295,6 +308,9 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
         }
         if !self.snapshot {
             self.validate_and_write()?;
+            if !self.state.sets.writes.is_empty() {
+                self.state.last_commit = Some(self.state.clock.adjusted);
+            }
         }
         self.end();
         if !self.snapshot {
@@ -356,7 +372,7 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
     }
 
     #[inline]
-    fn update_row<K: EncodedKey>(
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
@@ -369,14 +385,14 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
     }
 
     #[inline]
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.writable()?;
         check_key(key)?;
         let table = self.table(table)?;
         self.add_row(table, key, row)
     }
 
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.writable()?;
         check_key(key)?;
         let table = self.table(table)?;
@@ -384,13 +400,13 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
     }
 
     #[inline]
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
         self.writable()?;
         let table = self.table(table)?;
         self.remove_row(table, key)
     }
 
-    fn scan_rows(
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
@@ -469,22 +485,36 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         debug_assert!(state.sets.writes.is_empty(), "the transaction before left something behind");
         let snapshot = mode == Mode::Snapshot;
         if snapshot {
-            state.counters.snapshot(shared.clocks.staleness_ns() / 1000);
+            state.counters.snapshot(shared.clocks.staleness_ns(timestamp) / 1000);
         }
         state.promotions.clear();
         state.fingers.clear();
         state.stage = Stage::Running;
         let until_check = shared.options.check_every.min(if snapshot { RENEW_EVERY } else { u32::MAX });
+        let mut transaction = Self::taken_over(shared, state, guard, timestamp);
+        (transaction.snapshot, transaction.until_check) = (snapshot, until_check);
+        transaction
+    }
+
+    /// A transaction with what its worker's sets hold, that of one that was leaked.
+    #[inline]
+    pub(super) fn taken_over(
+        shared: &'w Shared<R>,
+        state: &'w mut State,
+        guard: Guard<'w>,
+        timestamp: Timestamp,
+    ) -> Self {
+        state.is_open = true;
         Self {
             shared,
             state,
             guard,
             timestamp,
-            snapshot,
+            snapshot: false,
             doomed: false,
             ended: false,
             committed: false,
-            until_check,
+            until_check: 1,
             kept: None,
         }
     }

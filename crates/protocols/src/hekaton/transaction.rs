@@ -146,7 +146,11 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
     pub(super) fn cascade(&mut self) -> Stop {
         let place = self.state.sets.reads.first().map(|read| read.place);
         let place = place.or_else(|| self.state.sets.writes().first().map(|write| write.place));
-        self.conflict(Reason::StaleRead, place.unwrap_or(Place { table: TableId(0), index: IndexId::PRIMARY }), None)
+        self.conflict(
+            Reason::StaleRead,
+            place.unwrap_or(Place { table: TableId::default(), index: IndexId::PRIMARY }),
+            None,
+        )
     }
 
     fn writable(&mut self) -> Result<(), Stop> {
@@ -495,7 +499,7 @@ impl<L: Level, R: Redo> Transaction for HekatonTransaction<'_, L, R> {
     }
 
     #[inline]
-    fn update_row<K: EncodedKey>(
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
@@ -508,14 +512,14 @@ impl<L: Level, R: Redo> Transaction for HekatonTransaction<'_, L, R> {
     }
 
     #[inline]
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.writable()?;
         check_key(key)?;
         let table = self.table(table)?;
         self.add_row(table, key, row)
     }
 
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.writable()?;
         check_key(key)?;
         let table = self.table(table)?;
@@ -523,13 +527,13 @@ impl<L: Level, R: Redo> Transaction for HekatonTransaction<'_, L, R> {
     }
 
     #[inline]
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
         self.writable()?;
         let table = self.table(table)?;
         self.remove_row(table, key)
     }
 
-    fn scan_rows(
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,

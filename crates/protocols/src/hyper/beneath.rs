@@ -17,6 +17,7 @@ use super::protocol::Hyper;
 use super::steps::Step;
 use super::transaction::HyperTransaction;
 use super::undo::{Draft, FIRST_ID, Kind};
+use super::writes::Conflict;
 
 /// How often a lock that another transaction holds is looked at. Two that wait for each other's give up, in the end, and so does who
 /// waits for a transaction that a client holds open.
@@ -61,10 +62,10 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
             has_tail: false,
         };
         let image = self.draft(draft, key, None)?;
-        let mut backoff = Backoff::new();
+        let (mut backoff, mut stamp) = (Backoff::new(), 0);
         for _ in 0..LOOKS {
             let latched = record.latch();
-            let stamp = latched.version().map_or(0, |newest| newest.stamp());
+            stamp = latched.version().map_or(0, |newest| newest.stamp());
             if latched.is_closed() || stamp == self.id {
                 return Ok(());
             }
@@ -76,8 +77,11 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
                 return Ok(());
             }
             drop(latched);
+            if self.shared.clock.is_open_here(stamp) {
+                break;
+            }
             backoff.wait();
         }
-        Err(self.refuse(Reason::BeingWritten, store, key))
+        Err(self.refuse(Conflict { reason: Reason::BeingWritten, stamp }, store, key))
     }
 }

@@ -11,10 +11,13 @@ use std::sync::PoisonError;
 
 use polychron_engine::mutations::{left_out, pass};
 use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
-use polychron_sync::{CachePadded, Mutex, MutexGuard, fence_behind_exchange, publish};
+use polychron_sync::{CachePadded, Mutex, MutexGuard, fence_behind_exchange, publish, this_thread};
 
 use super::steps::{Point, Step};
-use super::undo::{Buffer, FIRST_ID, Writing};
+use super::undo::{Buffer, FIRST_ID, Undo, Writing};
+
+/// Bits of a transaction's id that count the worker's transactions; above them stands its slot.
+const GENERATION_BITS: u32 = 48;
 
 /// The word of a slot that reads nothing.
 const IDLE: u64 = u64::MAX;
@@ -30,6 +33,20 @@ pub(super) struct Committed {
     pub(super) images: usize,
 }
 
+/// A buffer that nobody undoes any more, some of whose images may have to be cut out of their chains yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Old {
+    pub(super) buffer: Buffer,
+    /// The next of them.
+    pub(super) next: Option<Undo>,
+}
+
+impl Old {
+    fn new(buffer: Buffer) -> Self {
+        Self { buffer, next: buffer.images().next() }
+    }
+}
+
 /// What has committed and may still be undone by somebody.
 #[derive(Debug, Default)]
 pub(super) struct History {
@@ -38,7 +55,12 @@ pub(super) struct History {
     /// What snapshots alone need, roughly in the order of their commits: images that were moved out, and buffers of which so many images
     /// are needed that they stay where they are.
     pub(super) kept: VecDeque<Committed>,
-    /// Images in `kept`, and how many of them have left their chains since they were put there, or fewer.
+    /// While the list of those is gone through, which is done in slices: the older part, which has been looked at.
+    pub(super) swept: VecDeque<Committed>,
+    pub(super) is_sweeping: bool,
+    /// Large buffers whose images did not all fit into one slice of collection.
+    pub(super) unfinished: Vec<Old>,
+    /// Images in `kept` and `swept`, and how many of them have left their chains since they were put there, or fewer.
     pub(super) kept_images: usize,
     pub(super) gone_images: usize,
     /// Bytes of all buffers that are not given back, and the most that there ever were.
@@ -51,6 +73,11 @@ impl History {
     pub(super) fn since(&self, moment: u64) -> impl Iterator<Item = Committed> {
         let first = self.recent.partition_point(|committed| committed.at <= moment);
         self.recent.range(first..).copied()
+    }
+
+    /// How many buffers there are.
+    pub(super) fn buffers(&self) -> usize {
+        self.recent.len() + self.kept.len() + self.swept.len() + self.unfinished.len()
     }
 
     fn add(&mut self, committed: Committed) {
@@ -76,20 +103,28 @@ impl History {
         taken
     }
 
+    /// As [`History::forget`], of what nobody undoes any more.
+    pub(super) fn forget_old(&mut self, taken: Committed) -> Old {
+        Old::new(self.forget(taken).buffer)
+    }
+
     /// The oldest that is kept, if it was committed by then.
     pub(super) fn pop_kept(&mut self, by: u64) -> Option<Committed> {
-        let next = self.kept.pop_front_if(|next| next.at <= by)?;
+        let list = if self.swept.is_empty() { &mut self.kept } else { &mut self.swept };
+        let next = list.pop_front_if(|next| next.at <= by)?;
         self.kept_images -= next.images;
-        if self.kept.is_empty() {
+        if self.kept.is_empty() && self.swept.is_empty() {
             self.gone_images = 0;
+            self.is_sweeping = false;
             self.kept.shrink_to(1 << 14);
+            self.swept.shrink_to(1 << 14);
         }
         Some(self.forget(next))
     }
 }
 
 /// The moments at which something is read, or may be from now on.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
     /// From here on all of them.
     pub(super) from: u64,
@@ -98,6 +133,12 @@ pub(super) struct Held {
 }
 
 impl Held {
+    /// Becomes the same, in the memory that it has.
+    pub(super) fn copy_from(&mut self, other: &Self) {
+        self.from = other.from;
+        self.single.clone_from(&other.single);
+    }
+
     /// The oldest of them.
     #[inline]
     pub(super) fn oldest(&self) -> u64 {
@@ -113,12 +154,30 @@ impl Held {
     }
 }
 
+/// A worker's words.
+#[derive(Debug)]
+struct Slot {
+    /// The moment that it reads; the lowest bit says that it will read no other one.
+    reading: AtomicU64,
+    /// The thread that began its latest transaction.
+    thread: AtomicU64,
+}
+
+impl Slot {
+    fn new() -> Self {
+        Self { reading: AtomicU64::new(IDLE), thread: AtomicU64::new(0) }
+    }
+
+    fn is_open_here(&self) -> bool {
+        self.thread.load(Ordering::Relaxed) == this_thread() && self.reading.load(Ordering::Relaxed) != IDLE
+    }
+}
+
 /// See the head of the module.
 #[derive(Debug)]
 pub(super) struct Clock {
     latest: CachePadded<AtomicU64>,
-    /// For each worker the moment that it reads; the lowest bit says that it will read no other one.
-    reading: Box<[CachePadded<AtomicU64>]>,
+    workers: Box<[CachePadded<Slot>]>,
     used: AtomicUsize,
     history: Mutex<History>,
 }
@@ -127,7 +186,7 @@ impl Clock {
     pub(super) fn new(slots: usize) -> Self {
         Self {
             latest: CachePadded::new(AtomicU64::new(1)),
-            reading: (0..slots).map(|_| CachePadded::new(AtomicU64::new(IDLE))).collect(),
+            workers: (0..slots).map(|_| CachePadded::new(Slot::new())).collect(),
             used: AtomicUsize::new(0),
             history: Mutex::default(),
         }
@@ -142,7 +201,26 @@ impl Clock {
     /// The id of a worker's next transaction.
     #[inline]
     pub(super) fn id(slot: usize, generation: u64) -> u64 {
-        FIRST_ID | (slot as u64) << 48 | generation & ((1 << 48) - 1)
+        FIRST_ID | (slot as u64) << GENERATION_BITS | generation & ((1 << GENERATION_BITS) - 1)
+    }
+
+    /// Notes that the calling thread begins a transaction of a worker. Relaxed: only this thread needs to find it.
+    #[inline]
+    pub(super) fn note_thread(&self, slot: usize) {
+        self.workers[slot].thread.store(this_thread(), Ordering::Relaxed);
+    }
+
+    /// Whether the transaction of an id, which stood somewhere, was begun by the calling thread and is still open. Relaxed: what this thread has
+    /// not written is another thread's.
+    pub(super) fn is_open_here(&self, id: u64) -> bool {
+        let slot = (id & !FIRST_ID) >> GENERATION_BITS;
+        self.workers.get(slot as usize).is_some_and(|slot| slot.is_open_here())
+    }
+
+    /// Whether the calling thread has a transaction open.
+    pub(super) fn is_open_on_this_thread(&self) -> bool {
+        let workers = &self.workers[..self.used.load(Ordering::Relaxed)];
+        workers.iter().any(|slot| slot.is_open_here())
     }
 
     /// The time of the latest commit. Acquire: pairs with the release in `commit`.
@@ -157,7 +235,7 @@ impl Clock {
     pub(super) fn begin(&self, slot: usize, known: u64, snapshot: bool) -> u64 {
         if !left_out(Step::AnnounceStart) {
             // Barrier: pairs with the one in `held`. Who does not see this word has read a latest commit that this one sees, too.
-            publish(&self.reading[slot], known << 1);
+            publish(&self.workers[slot].reading, known << 1);
         }
         self.choose(slot, snapshot)
     }
@@ -168,7 +246,7 @@ impl Clock {
     pub(super) fn announce(&self, slot: usize, known: u64) {
         if !left_out(Step::AnnounceStart) {
             // Release: pairs with the acquire in `held`.
-            self.reading[slot].store(known << 1, Ordering::Release);
+            self.workers[slot].reading.store(known << 1, Ordering::Release);
         }
     }
 
@@ -185,7 +263,7 @@ impl Clock {
         let start = self.latest();
         pass(Point::Starting);
         // Release: pairs with the acquire in `held`.
-        self.reading[slot].store(start << 1 | u64::from(snapshot), Ordering::Release);
+        self.workers[slot].reading.store(start << 1 | u64::from(snapshot), Ordering::Release);
         start
     }
 
@@ -193,14 +271,14 @@ impl Clock {
     /// in `begin`; there is nothing to be announced, for who misses it only keeps more.
     #[inline]
     pub(super) fn move_on(&self, slot: usize, start: u64) {
-        self.reading[slot].store(start << 1, Ordering::Release);
+        self.workers[slot].reading.store(start << 1, Ordering::Release);
     }
 
     /// A transaction reads no more.
     #[inline]
     pub(super) fn end(&self, slot: usize) {
         // Release: what it has read comes before; pairs with the acquire in `held`.
-        self.reading[slot].store(IDLE, Ordering::Release);
+        self.workers[slot].reading.store(IDLE, Ordering::Release);
     }
 
     /// Finds out which moments are held.
@@ -209,8 +287,8 @@ impl Clock {
         held.from = self.latest.load(Ordering::SeqCst);
         // Barrier: pairs with the one in `begin`.
         fence(Ordering::SeqCst);
-        for slot in &self.reading[..self.used.load(Ordering::SeqCst)] {
-            let word = slot.load(Ordering::Acquire);
+        for slot in &self.workers[..self.used.load(Ordering::SeqCst)] {
+            let word = slot.reading.load(Ordering::Acquire);
             if word == IDLE || left_out(Step::AwaitReaders) {
                 continue;
             }

@@ -276,7 +276,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         if self.logs() && !left_out(Step::LogRanges) {
             let read = columns.iter().fold(ColumnSet::EMPTY, |set, column| set.with(*column as u16));
             let bounds = (scan.lower, scan.upper);
-            self.state.log.path(table.id, &table.layout, scan.index, bounds, scan.restrictions, read, None);
+            self.state.log.path(table.id, scan.index, bounds, scan.restrictions, read, None);
         }
         let mut buffers = std::mem::take(&mut self.state.buffers.columns);
         buffers.begin(&table.layout, table.primary.rows.words(), scan, columns);

@@ -17,14 +17,14 @@ use super::steps::Step;
 use super::table::{HyperTable, Relation};
 use super::transaction::HyperTransaction;
 use super::view::view;
-use super::writes::NewRow;
+use super::writes::{Conflict, NewRow};
 
 impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     /// Logs that a key of an index was seen to lead to a row, or to none.
     pub(super) fn log_key(&mut self, table: &HyperTable, index: IndexId, key: &[u8]) {
         if self.logs() {
             let bounds = (Bound::Included(key), Bound::Included(key));
-            self.state.log.path(table.id, &table.layout, index, bounds, &[], ColumnSet::EMPTY, None);
+            self.state.log.path(table.id, index, bounds, &[], ColumnSet::EMPTY, None);
         }
     }
 
@@ -42,14 +42,23 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             self.log_point(table.id, key, ColumnSet::EMPTY);
             return Ok(false);
         };
-        if let Err(reason) = self.check_version(seen.version, seen.settled) {
-            return Err(self.refuse(reason, &table.primary, key));
+        if let Err(conflict) = self.check_version(seen.version, seen.settled) {
+            return Err(self.refuse(conflict, &table.primary, key));
         }
         let mut row = std::mem::take(&mut self.state.buffers.other);
         std::mem::swap(&mut row, &mut self.state.buffers.row);
         let mut changes = Changes::NONE;
+        let logs = self.logs();
+        if logs {
+            self.state.log.begin_to_show(table.id);
+        }
         change(&mut RowMut::new(&mut row, &mut changes, table.layout.shape()));
+        if logs {
+            self.state.log.has_shown();
+        }
         let outcome = if changes.is_empty() {
+            // Nothing is written, so nothing but a predicate protects what was looked at.
+            self.log_point(table.id, key, projection.columns);
             Ok(())
         } else if table.has_secondaries && table.affected(changes.columns()).next().is_some() {
             self.write_indexed(table, record, key, changes, &row)
@@ -272,7 +281,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             let new = NewRow { words: row.as_words(), columns: ColumnSet::ALL, whole: true };
             self.overwrite(store, record, key, new, pieces)?;
         } else if self.insert_record(store, key, row.as_words())?.is_none() {
-            return Err(self.refuse(Reason::InsertedFirst, store, key));
+            return Err(self.refuse(Conflict { reason: Reason::InsertedFirst, stamp: 0 }, store, key));
         }
         Ok(Insertion::Inserted)
     }

@@ -13,6 +13,7 @@
 
 mod ahead;
 mod beneath;
+mod chains;
 mod clock;
 mod collect;
 mod columns;
@@ -24,6 +25,8 @@ mod level;
 #[cfg(all(test, loom))]
 mod model;
 mod options;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod oracle_tests;
 mod positions;
 mod predicates;
 mod protocol;

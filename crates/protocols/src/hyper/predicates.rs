@@ -4,8 +4,8 @@
 //! * A *path* is a range of an index, or a whole relation, with the typed restrictions of the scan, which must all hold; the columns that
 //!   were read; and for a smallest or largest value that value.
 //!
-//! Comparisons go by summaries of 64 bits: numbers keep their order, a short key is itself, everything else is hashed. What a summary
-//! cannot say is left out of a path, which then covers more.
+//! A path keeps the restrictions as they are, constants included, and decides them as the scan does: what it covers is what was visited,
+//! whatever types are compared. Points go by summaries of 64 bits: a short key is itself, a longer one is hashed, and covers more.
 
 use std::ops::{Bound, Range};
 
@@ -19,6 +19,8 @@ use polychron_schema::{ColumnSet, ColumnType, Layout, RowRef, Value, ValueRef};
 /// coarsen badly.
 const COARSEN_ABOVE: usize = 1024;
 const COARSEN_HASHES_ABOVE: usize = 1 << 16;
+/// Paths of a relation beyond which one takes their place that covers everything.
+const MOST_PATHS: usize = 1 << 18;
 /// Into how many ranges.
 const RANGES: usize = 64;
 
@@ -28,79 +30,48 @@ pub(super) fn summary_of<K: EncodedKey>(key: K) -> u64 {
     if key.len() <= 8 { key.slice(0) } else { key.hash() }
 }
 
-/// What stands for a value among those of its column: its order among numbers, or a hash that is good for equality only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Summary {
-    Ordered(u64),
-    Hashed(u64),
-}
-
-fn summary_of_value(column_type: ColumnType, value: ValueRef<'_>) -> Option<Summary> {
-    let signed = |value: i64| Summary::Ordered(value as u64 ^ 1 << 63);
+/// What stands for a value among those of its column, in their order. `None`: it is NULL, of another kind, or has no such number.
+fn order_of(column_type: ColumnType, value: ValueRef<'_>) -> Option<u64> {
+    let signed = |value: i64| value as u64 ^ 1 << 63;
     Some(match (value, column_type) {
-        (ValueRef::Bool(value), _) => Summary::Ordered(value.into()),
+        (ValueRef::Bool(value), ColumnType::Bool) => value.into(),
         (ValueRef::Integer(value), ColumnType::I8 | ColumnType::I16 | ColumnType::I32 | ColumnType::I64)
         | (ValueRef::Timestamp(value), ColumnType::Timestamp) => signed(value),
         (ValueRef::Date(value), ColumnType::Date) => signed(value.into()),
         (ValueRef::Decimal { units, scale }, ColumnType::Decimal { scale: own }) if scale == own => signed(units),
-        (ValueRef::Unsigned(value), ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64) => {
-            Summary::Ordered(value)
-        }
+        (ValueRef::Unsigned(value), ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64) => value,
         // As in the total order of floating-point numbers.
         (ValueRef::Float(value), ColumnType::F64) => {
             let bits = value.to_bits();
-            Summary::Ordered(bits ^ if bits >> 63 == 0 { 1 << 63 } else { u64::MAX })
+            bits ^ if bits >> 63 == 0 { 1 << 63 } else { u64::MAX }
         }
-        (ValueRef::String(value), _) => Summary::Hashed(value.as_bytes().hash()),
-        (ValueRef::Bytes(value), _) => Summary::Hashed(value.hash()),
         _ => return None,
     })
 }
 
-/// The summary of a row's column, or `None` for NULL and what has none.
-fn summary_of_column(layout: &Layout, row: RowRef<'_>, column: usize) -> Option<u64> {
-    let summary = summary_of_value(layout.columns()[column].column_type, row.value_ref(layout, column))?;
-    Some(match summary {
-        Summary::Ordered(summary) | Summary::Hashed(summary) => summary,
-    })
+fn order_of_column(layout: &Layout, row: RowRef<'_>, column: usize) -> Option<u64> {
+    order_of(layout.columns()[column].column_type, row.value_ref(layout, column))
 }
 
-/// A key's bytes in the log.
+/// A key's bytes in the log, or a text's.
 pub(super) type Span = Range<u32>;
 
+/// The constant of a restriction.
+#[derive(Clone, Debug)]
+pub(super) enum Constant {
+    /// Of text and bytes there are none here.
+    Plain(ValueRef<'static>),
+    Text(Span),
+    Bytes(Span),
+}
+
 /// One condition of a path, on one attribute or on the key of an index.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) enum Test {
     /// The key of this index lies in a range.
     Key { index: IndexId, lower: Bound<Span>, upper: Bound<Span> },
     /// A column compares so with a constant.
-    Column { column: u16, comparison: Comparison, summary: u64 },
-}
-
-impl Test {
-    /// What a restriction says, if a summary can say it.
-    fn of(layout: &Layout, restriction: &Restriction) -> Option<Self> {
-        let column_type = layout.columns().get(restriction.column)?.column_type;
-        let (comparison, column) = (restriction.comparison, restriction.column as u16);
-        match summary_of_value(column_type, restriction.value.as_value_ref())? {
-            Summary::Ordered(summary) => Some(Self::Column { column, comparison, summary }),
-            Summary::Hashed(summary) if comparison == Comparison::Equal => {
-                Some(Self::Column { column, comparison, summary })
-            }
-            Summary::Hashed(_) => None,
-        }
-    }
-
-    /// Whether a row satisfies a condition on a column.
-    pub(super) fn holds_for(
-        column: u16,
-        comparison: Comparison,
-        summary: u64,
-        layout: &Layout,
-        row: RowRef<'_>,
-    ) -> bool {
-        summary_of_column(layout, row, column.into()).is_some_and(|value| comparison.holds(&value, &summary))
-    }
+    Column { column: u16, comparison: Comparison, constant: Constant },
 }
 
 /// A smallest or largest value that was asked for.
@@ -123,17 +94,14 @@ impl Extremum {
         let column_type = layout.columns().get(column)?.column_type;
         let found = match answer.as_value_ref() {
             ValueRef::Null if has_order(column_type) => None,
-            value => match summary_of_value(column_type, value)? {
-                Summary::Ordered(summary) => Some(summary),
-                Summary::Hashed(_) => return None,
-            },
+            value => Some(order_of(column_type, value)?),
         };
         Some(Self { column: column as u16, is_max, found })
     }
 
     /// Whether the answer may be another one when this row comes.
     pub(super) fn is_beaten_by(self, layout: &Layout, row: RowRef<'_>) -> bool {
-        let value = summary_of_column(layout, row, self.column.into());
+        let value = order_of_column(layout, row, self.column.into());
         value.is_some_and(|value| match self.found {
             None => true,
             Some(found) if self.is_max => value > found,
@@ -143,7 +111,7 @@ impl Extremum {
 
     /// Whether the answer may be another one when this row goes.
     pub(super) fn rests_on(self, layout: &Layout, row: RowRef<'_>) -> bool {
-        self.found.is_some() && summary_of_column(layout, row, self.column.into()) == self.found
+        self.found.is_some() && order_of_column(layout, row, self.column.into()) == self.found
     }
 }
 
@@ -189,6 +157,9 @@ pub(super) struct RelationLog {
     pub(super) paths: Vec<Path>,
     pub(super) tests: Vec<Test>,
     keys: Vec<u8>,
+    texts: String,
+    /// Whether a path covers everything, so that others need not be kept.
+    is_whole: bool,
     /// Whether some keys were too long to be their own summaries.
     has_hashes: bool,
 }
@@ -204,6 +175,8 @@ impl RelationLog {
         self.paths.clear();
         self.tests.clear();
         self.keys.clear();
+        self.texts.clear();
+        self.is_whole = false;
         self.has_hashes = false;
     }
 
@@ -213,19 +186,129 @@ impl RelationLog {
             + self.paths.len() * size_of::<Path>()
             + self.tests.len() * size_of::<Test>()
             + self.keys.len()
+            + self.texts.len()
+    }
+
+    fn keep_bytes(&mut self, bytes: &[u8]) -> Span {
+        let start = self.keys.len() as u32;
+        self.keys.extend_from_slice(bytes);
+        start..self.keys.len() as u32
     }
 
     fn keep_bound(&mut self, bound: Bound<&[u8]>) -> Bound<Span> {
-        bound.map(|key| {
-            let start = self.keys.len() as u32;
-            self.keys.extend_from_slice(key);
-            start..self.keys.len() as u32
+        bound.map(|key| self.keep_bytes(key))
+    }
+
+    fn keep_constant(&mut self, value: &Value) -> Constant {
+        Constant::Plain(match value {
+            Value::String(text) => {
+                let start = self.texts.len() as u32;
+                self.texts.push_str(text);
+                return Constant::Text(start..self.texts.len() as u32);
+            }
+            Value::Bytes(bytes) => return Constant::Bytes(self.keep_bytes(bytes)),
+            Value::Null => ValueRef::Null,
+            Value::Bool(value) => ValueRef::Bool(*value),
+            Value::Integer(value) => ValueRef::Integer(*value),
+            Value::Unsigned(value) => ValueRef::Unsigned(*value),
+            Value::Float(value) => ValueRef::Float(*value),
+            Value::Decimal { units, scale } => ValueRef::Decimal { units: *units, scale: *scale },
+            Value::Date(value) => ValueRef::Date(*value),
+            Value::Timestamp(value) => ValueRef::Timestamp(*value),
         })
+    }
+
+    /// A constant that was kept.
+    fn constant(&self, constant: &Constant) -> ValueRef<'_> {
+        let range = |span: &Span| span.start as usize..span.end as usize;
+        match constant {
+            Constant::Plain(value) => *value,
+            Constant::Text(span) => ValueRef::String(&self.texts[range(span)]),
+            Constant::Bytes(span) => ValueRef::Bytes(&self.keys[range(span)]),
+        }
+    }
+
+    /// Whether a row satisfies a condition on a column: exactly as the scan decides it.
+    pub(super) fn column_holds(
+        &self,
+        column: u16,
+        comparison: Comparison,
+        constant: &Constant,
+        layout: &Layout,
+        row: RowRef<'_>,
+    ) -> bool {
+        Restriction::compares(row.value_ref(layout, column.into()), comparison, self.constant(constant))
+    }
+
+    /// The bounds of a range of an index.
+    pub(super) fn bounds(&self, test: &Test) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        match test {
+            Test::Key { lower, upper, .. } => (self.bound(lower), self.bound(upper)),
+            Test::Column { .. } => (Bound::Unbounded, Bound::Unbounded),
+        }
+    }
+
+    /// A number that is the same of conditions that are, most often.
+    pub(super) fn hash(&self, test: &Test) -> u64 {
+        let of_bound = |bound: &Bound<Span>| match self.bound(bound) {
+            Bound::Included(key) => key.hash(),
+            Bound::Excluded(key) => key.hash() ^ 1,
+            Bound::Unbounded => 2,
+        };
+        match test {
+            Test::Key { index, lower, upper } => {
+                of_bound(lower).rotate_left(1) ^ of_bound(upper) ^ u64::from(index.0) << 32
+            }
+            Test::Column { column, comparison, constant } => {
+                let constant = match self.constant(constant) {
+                    ValueRef::String(text) => text.as_bytes().hash(),
+                    ValueRef::Bytes(bytes) => bytes.hash(),
+                    ValueRef::Bool(value) => value.into(),
+                    ValueRef::Integer(value) | ValueRef::Timestamp(value) => value as u64,
+                    ValueRef::Unsigned(value) => value,
+                    ValueRef::Float(value) => value.to_bits(),
+                    ValueRef::Date(value) => value as u64,
+                    ValueRef::Null | ValueRef::Decimal { .. } => 0,
+                };
+                let place = u64::from(*column) << 8 | *comparison as u64;
+                constant.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17) ^ place
+            }
+        }
+    }
+
+    /// Whether two conditions are the same.
+    pub(super) fn same(&self, one: &Test, other: &Test) -> bool {
+        match (one, other) {
+            (Test::Key { index, lower, upper }, Test::Key { index: other, lower: other_lower, upper: other_upper }) => {
+                let bounds = [(lower, other_lower), (upper, other_upper)];
+                index == other && bounds.into_iter().all(|(one, other)| self.bound(one) == self.bound(other))
+            }
+            (
+                Test::Column { column, comparison, constant },
+                Test::Column { column: other, comparison: other_comparison, constant: other_constant },
+            ) => {
+                column == other
+                    && comparison == other_comparison
+                    && self.constant(constant) == self.constant(other_constant)
+            }
+            _ => false,
+        }
     }
 
     /// A bound that was kept.
     pub(super) fn bound(&self, bound: &Bound<Span>) -> Bound<&[u8]> {
         bound.as_ref().map(|span| &self.keys[span.start as usize..span.end as usize])
+    }
+
+    /// Puts all paths together to one.
+    #[cold]
+    fn cover_all(&mut self) {
+        self.paths.clear();
+        self.tests.clear();
+        self.keys.clear();
+        self.texts.clear();
+        self.paths.push(Path { tests: 0..0, columns: ColumnSet::ALL, extremum: None });
+        self.is_whole = true;
     }
 
     /// Puts points together to a few ranges, apart where their summaries lie farthest from each other.
@@ -267,6 +350,8 @@ impl RelationLog {
 pub(super) struct PredicateLog {
     relations: Vec<RelationLog>,
     touched: Vec<TableId>,
+    /// The relation of which code of the procedure is being shown rows. It stays here only when that code panics.
+    shown: Option<TableId>,
 }
 
 impl PredicateLog {
@@ -296,6 +381,28 @@ impl PredicateLog {
         self.relations.get(table.position()).filter(|relation| !relation.is_empty())
     }
 
+    /// Code of the procedure is going to be shown rows of a relation, and what it is shown is logged behind it. If it panics, and the
+    /// procedure goes on, [`PredicateLog::close`] finds this.
+    #[inline]
+    pub(super) fn begin_to_show(&mut self, table: TableId) {
+        self.close();
+        self.shown = Some(table);
+    }
+
+    /// What was shown is logged.
+    #[inline]
+    pub(super) fn has_shown(&mut self) {
+        self.shown = None;
+    }
+
+    /// Logs a whole relation when code panicked that was being shown rows of it.
+    #[inline]
+    pub(super) fn close(&mut self) {
+        if let Some(table) = self.shown.take() {
+            self.path(table, IndexId::PRIMARY, (Bound::Unbounded, Bound::Unbounded), &[], ColumnSet::ALL, None);
+        }
+    }
+
     /// A key was looked up.
     #[inline]
     pub(super) fn point<K: EncodedKey>(&mut self, table: TableId, key: K, columns: ColumnSet) {
@@ -321,11 +428,9 @@ impl PredicateLog {
     }
 
     /// A range was visited, or asked for its smallest or largest value.
-    #[allow(clippy::too_many_arguments, reason = "they are what a path is made of")]
     pub(super) fn path(
         &mut self,
         table: TableId,
-        layout: &Layout,
         index: IndexId,
         (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
         restrictions: &[Restriction],
@@ -333,12 +438,21 @@ impl PredicateLog {
         extremum: Option<Extremum>,
     ) {
         let relation = self.relation_mut(table);
+        if relation.paths.len() >= MOST_PATHS && !relation.is_whole {
+            relation.cover_all();
+        }
+        if relation.is_whole {
+            return;
+        }
         let start = relation.tests.len() as u32;
         if (lower, upper) != (Bound::Unbounded, Bound::Unbounded) {
             let (lower, upper) = (relation.keep_bound(lower), relation.keep_bound(upper));
             relation.tests.push(Test::Key { index, lower, upper });
         }
-        relation.tests.extend(restrictions.iter().filter_map(|restriction| Test::of(layout, restriction)));
+        for Restriction { column, comparison, value } in restrictions {
+            let constant = relation.keep_constant(value);
+            relation.tests.push(Test::Column { column: *column as u16, comparison: *comparison, constant });
+        }
         let tests = start..relation.tests.len() as u32;
         relation.paths.push(Path { tests, columns, extremum });
     }
@@ -351,6 +465,7 @@ impl PredicateLog {
     /// Forgets everything, and keeps the memory.
     #[inline]
     pub(super) fn clear(&mut self) {
+        self.shown = None;
         for table in self.touched.drain(..) {
             self.relations[table.position()].clear();
         }

@@ -121,6 +121,10 @@ impl<L: Level, R: Redo + Default> Protocol for Hyper<L, R> {
     }
 
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+        if self.shared.clock.is_open_on_this_thread() {
+            // The filling waits for all transactions that do not know the index.
+            return Err(Error::WaitsForItself { table, key: None });
+        }
         let make = |definition: &TableDefinition, blueprint: &Blueprint| self.make(definition, blueprint, false);
         let (index, store) = StoreTable::add_index(&self.shared.catalog, table, &definition, make)?;
         match super::fill::fill(self, table, index) {

@@ -7,7 +7,7 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Batch;
 use polychron_engine::{Aggregate, Direction, Projection, Scan, aggregate};
-use polychron_schema::{ColumnSet, ColumnSpan, Layout, RowRef, Value};
+use polychron_schema::{ColumnSet, ColumnSpan, ColumnType, Layout, RowRef, Value};
 
 use super::columns::comes_in_stretches;
 use super::level::Level;
@@ -49,7 +49,14 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         let projection = with_restricted(scan, &table.layout);
         let mut visit = Visit { scan, projection, left: scan.limit };
         let mut batch = std::mem::take(&mut self.state.buffers.batch);
+        let logs = self.logs();
+        if logs {
+            self.state.log.begin_to_show(table.id);
+        }
         let outcome = self.visit_batches(table, store, &mut visit, &mut batch, visitor);
+        if logs {
+            self.state.log.has_shown();
+        }
         self.state.buffers.batch = batch;
         outcome
     }
@@ -67,7 +74,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         // The order of the visit tells of the index's columns.
         let columns = scan.projection.columns.union(store.extractor.columns());
         let (index, restrictions) = (scan.index, scan.restrictions);
-        self.state.log.path(table.id, &table.layout, index, bounds, restrictions, columns, None);
+        self.state.log.path(table.id, index, bounds, restrictions, columns, None);
     }
 
     fn visit_batches(
@@ -152,7 +159,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         if self.logs() && !left_out(Step::LogRanges) {
             let everything = (Bound::Unbounded, Bound::Unbounded);
             let columns = projection.columns;
-            self.state.log.path(table.id, &table.layout, IndexId::PRIMARY, everything, &[], columns, None);
+            self.state.log.path(table.id, IndexId::PRIMARY, everything, &[], columns, None);
         }
         for number in 0..table.primary.rows.len() {
             self.step()?;
@@ -174,18 +181,46 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         if !self.logs() || scan.limit != usize::MAX {
             return compute(self, scan, wanted);
         }
-        self.silent = true;
-        let answer = compute(self, scan, wanted);
-        self.silent = false;
-        let answer = answer?;
-        let extremum = Extremum::of(&table.layout, wanted, &answer);
+        self.state.log.begin_to_show(table.id);
+        let answer = compute(Silent::begin(self).0, scan, wanted);
+        self.state.log.has_shown();
         if left_out(Step::LogExtremes) {
-            return Ok(answer);
+            return answer;
         }
-        let columns = wanted.column().map_or(ColumnSet::EMPTY, |column| ColumnSet::single(column as u16));
+        // An error tells of the rows, too: that their sum is too large.
+        let extremum = answer.as_ref().ok().and_then(|answer| Extremum::of(&table.layout, wanted, answer));
+        let columns = columns_of(table, scan, wanted);
         let bounds = (scan.lower, scan.upper);
-        self.state.log.path(table.id, &table.layout, scan.index, bounds, scan.restrictions, columns, extremum);
-        Ok(answer)
+        self.state.log.path(table.id, scan.index, bounds, scan.restrictions, columns, extremum);
+        answer
+    }
+}
+
+/// The columns that an aggregate depends on, besides those that say which rows are in the range.
+fn columns_of(table: &HyperTable, scan: &Scan<'_>, wanted: Aggregate) -> ColumnSet {
+    let Some(column) = wanted.column() else { return ColumnSet::EMPTY };
+    let columns = ColumnSet::single(column as u16);
+    let is_float = table.layout.columns().get(column).is_some_and(|column| column.column_type == ColumnType::F64);
+    match table.store(scan.index) {
+        // A sum of floating-point numbers depends on the order in which they are added.
+        Ok(store) if is_float && matches!(wanted, Aggregate::Sum(_)) => columns.union(store.extractor.columns()),
+        _ => columns,
+    }
+}
+
+/// While it lives, scans log nothing; also when one of them panics.
+struct Silent<'t, 'w, L: Level, R: Redo>(&'t mut HyperTransaction<'w, L, R>);
+
+impl<'t, 'w, L: Level, R: Redo> Silent<'t, 'w, L, R> {
+    fn begin(transaction: &'t mut HyperTransaction<'w, L, R>) -> Self {
+        transaction.silent = true;
+        Self(transaction)
+    }
+}
+
+impl<L: Level, R: Redo> Drop for Silent<'_, '_, L, R> {
+    fn drop(&mut self) {
+        self.0.silent = false;
     }
 }
 

@@ -1,5 +1,9 @@
 //! What only this protocol promises: which conflicts predicates tell apart, and how much undo memory is kept.
 
+mod leaks;
+mod nesting;
+mod steps;
+
 use std::sync::Arc;
 
 use polychron_base::sizes::scaled;
@@ -275,7 +279,7 @@ fn who_writes_a_parent_and_who_inserts_a_child_do_not_meet() {
 #[cfg_attr(miri, ignore = "thousands of points take an interpreter too long, and no unsafe code handles them")]
 fn many_points_become_few_ranges() {
     let mut log = PredicateLog::default();
-    let table = polychron_base::TableId(0);
+    let table = polychron_base::TableId::new(1, 0);
     for id in 0..5000 {
         log.point_of(table, if id % 2 == 0 { id } else { 1 << 40 | id }, false, ColumnSet::EMPTY);
     }

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use polychron_base::error::KeyPreview;
-use polychron_base::key::EncodedKey;
+use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Abort, Error, Reason, Stop, TableId};
 use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
@@ -25,9 +25,10 @@ use super::protocol::Shared;
 use super::rows::Record;
 use super::steps::Step;
 use super::table::{HyperTable, Located, Relation};
-use super::undo::Kind;
+use super::undo::{FIRST_ID, Kind};
 use super::view::{SNAPSHOT, Seen, view};
-use super::worker::State;
+use super::worker::{Met, State};
+use super::writes::Conflict;
 
 /// Memory that operations use one after the other.
 #[derive(Debug, Default)]
@@ -81,6 +82,8 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         }
         state.known = start;
         state.generation += 1;
+        state.is_open = true;
+        shared.clock.note_thread(state.slot);
         state.fingers.clear();
         let id = if snapshot { SNAPSHOT } else { Clock::id(state.slot, state.generation) };
         Self {
@@ -94,6 +97,25 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             silent: false,
             kept: None,
             doomed: false,
+            ended: false,
+        }
+    }
+
+    /// The worker's transaction that was leaked, to be dropped.
+    pub(super) fn taken_over(shared: &'w Shared<L, R>, state: &'w mut State, guard: Guard<'w>) -> Self {
+        let id = Clock::id(state.slot, state.generation);
+        let start = state.known;
+        Self {
+            shared,
+            state,
+            guard,
+            id,
+            start,
+            snapshot: false,
+            protects: false,
+            silent: false,
+            kept: None,
+            doomed: true,
             ended: false,
         }
     }
@@ -198,6 +220,20 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         seen
     }
 
+    /// A row's newest image is another transaction's. If that is open on this very thread, it cannot end before the procedure that conflicts:
+    /// an attempt that follows would find it again, and is refused ([`State::met`]).
+    #[cold]
+    pub(super) fn refuse<K: EncodedKey>(&mut self, conflict: Conflict, store: &Relation, key: K) -> Stop {
+        let mut bytes = [0; MAX_KEY_BYTES];
+        let length = key.write_to(&mut bytes);
+        let (place, key) = (store.place(), &bytes[..length]);
+        if conflict.stamp >= FIRST_ID && self.shared.clock.is_open_here(conflict.stamp) {
+            let error = Error::WaitsForItself { table: place.table, key: Some(KeyPreview::new(key)) };
+            self.state.met = Some(Met { id: conflict.stamp, error, again: false });
+        }
+        self.conflict(conflict.reason, place, Some(key))
+    }
+
     /// Keeps why the transaction conflicts.
     #[cold]
     pub(super) fn conflict(&mut self, reason: Reason, place: Place, key: Option<&[u8]>) -> Stop {
@@ -209,6 +245,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
 
     pub(super) fn end(&mut self) {
         self.ended = true;
+        self.state.is_open = false;
         self.state.log.clear();
         self.shared.clock.end(self.state.slot);
     }
@@ -274,7 +311,7 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
     }
 
     #[inline]
-    fn update_row<K: EncodedKey>(
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
@@ -287,14 +324,14 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
     }
 
     #[inline]
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.writable()?;
         check_key(key)?;
         let table = self.table(table)?;
         self.add_row(table, key, row)
     }
 
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.writable()?;
         check_key(key)?;
         let table = self.table(table)?;
@@ -302,13 +339,13 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
     }
 
     #[inline]
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
         self.writable()?;
         let table = self.table(table)?;
         self.remove_row(table, key)
     }
 
-    fn scan_rows(
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
@@ -404,10 +441,10 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         if self.protects
             && let Some(image) = seen.version
             && image.kind() == Kind::Delete
-            && let Err(reason) = self.check_version(seen.version, seen.settled)
+            && let Err(conflict) = self.check_version(seen.version, seen.settled)
         {
             // Another transaction is about to delete the parent of a row, and will hardly be undone (§2.5 of the paper).
-            return Err(self.refuse(reason, &table.primary, key));
+            return Err(self.refuse(conflict, &table.primary, key));
         }
         Ok(seen.present.then(|| self.state.buffers.row.as_row()))
     }

@@ -12,7 +12,7 @@ use polychron_engine::stores::{Fingers, GROUP, Hints};
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
 use polychron_memory::Local;
 
-use super::clock::Held;
+use super::clock::{Clock, Held};
 use super::collect::{Collector, Site};
 use super::commit::Validation;
 use super::level::{ByColumn, Level};
@@ -22,6 +22,9 @@ use super::steps::Point;
 use super::table::{HyperTable, Located};
 use super::transaction::{Buffers, HyperTransaction};
 use super::undo::Writing;
+
+/// Images that a worker sees to at once that has nothing else to do.
+const TIDIED_AT_ONCE: usize = 1 << 12;
 
 /// One thread's way into the database.
 #[derive(Debug)]
@@ -48,9 +51,41 @@ pub(super) struct State {
     pub(super) known: u64,
     /// Which of the worker's transactions runs.
     pub(super) generation: u64,
+    /// Whether a transaction has begun and not ended. Between two transactions it tells that one was leaked.
+    pub(super) is_open: bool,
     pub(super) last_abort: Option<Abort>,
     pub(super) counters: Arc<Counters>,
+    pub(super) met: Option<Met>,
     back_off: RandomWait,
+}
+
+/// A conflict with another transaction that the same thread has open.
+#[derive(Debug)]
+pub(super) struct Met {
+    pub(super) id: u64,
+    /// The answer to whoever tries again.
+    pub(super) error: Error,
+    /// Whether the next transaction is another attempt.
+    pub(super) again: bool,
+}
+
+impl State {
+    /// Waits before another attempt, which is useless where that must meet a transaction of the same thread again.
+    fn wait(&mut self, attempts: u64, retry: &Retry) {
+        match &mut self.met {
+            Some(met) => met.again = true,
+            None => self.back_off.wait(attempts, retry),
+        }
+    }
+
+    /// Refuses another attempt that would meet an open transaction of the same thread again.
+    #[cold]
+    fn meet_again(&mut self, clock: &Clock) -> Result<(), Error> {
+        match self.met.take() {
+            Some(met) if met.again && clock.is_open_here(met.id) => Err(met.error),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl<L: Level, R: Redo> HyperWorker<L, R> {
@@ -79,15 +114,34 @@ impl<L: Level, R: Redo> HyperWorker<L, R> {
             slot,
             known: 0,
             generation: 0,
+            is_open: false,
             last_abort: None,
             counters: shared.counters.register(),
+            met: None,
             back_off: RandomWait::new(slot),
         };
         Self { local, state, shared: Arc::clone(shared) }
     }
 
+    /// Undoes a transaction that was leaked: its writes stand in place, and its slot of the clock and its guard hold back what others collect.
+    #[inline]
+    fn end_leaked(&mut self) {
+        if self.state.is_open {
+            self.end_leaked_now();
+        }
+    }
+
+    #[cold]
+    fn end_leaked_now(&mut self) {
+        let Self { local, state, shared } = self;
+        // The leaked guard still stands, so what the leaked transaction had found is there, its list of tables too.
+        drop(HyperTransaction::taken_over(shared, state, local.pin()));
+        local.end_leaked();
+    }
+
     #[inline]
     fn session(&mut self) -> Session<'_, L, R> {
+        self.end_leaked();
         Session { local: &self.local, state: &mut self.state, shared: &self.shared, in_batch: false }
     }
 }
@@ -128,21 +182,22 @@ impl<L: Level, R: Redo> Worker for HyperWorker<L, R> {
     }
 
     fn tidy_up(&mut self) {
+        self.end_leaked();
         let guard = self.local.pin();
-        let State { collector, tables, held, .. } = &mut self.state;
+        let State { collector, tables, held, slot, .. } = &mut self.state;
         // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
         unsafe { tables.renew(&self.shared.catalog) };
         let clock = &self.shared.clock;
         loop {
             clock.held(held);
             let mut history = clock.history();
-            let taken = collector.take_ready(held, &mut history);
+            let taken = collector.take_ready(held, &mut history, TIDIED_AT_ONCE);
             if !taken {
-                collector.sweep(&mut history);
+                collector.sweep(&mut history, usize::MAX);
             }
             drop(history);
             let epochs = self.shared.memory.epochs();
-            collector.work(held, &Site { clock, tables, epochs, guard: &guard });
+            collector.work(held, &Site { clock, tables, epochs, guard: &guard, counts: &self.shared.counts[*slot] });
             if !taken {
                 break;
             }
@@ -160,7 +215,7 @@ impl<L: Level, R: Redo> Interactive for HyperWorker<L, R> {
 
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
-        Ok(self.session().begin_transaction(mode))
+        self.session().begin_transaction(mode)
     }
 
     fn last_abort(&self) -> Option<Abort> {
@@ -168,7 +223,7 @@ impl<L: Level, R: Redo> Interactive for HyperWorker<L, R> {
     }
 
     fn back_off(&mut self, attempts: u64) {
-        self.state.back_off.wait(attempts, &self.shared.common.retry);
+        self.state.wait(attempts, &self.shared.common.retry);
     }
 
     fn retry(&self) -> &Retry {
@@ -187,8 +242,11 @@ struct Session<'w, L: Level, R: Redo> {
 
 impl<'w, L: Level, R: Redo> Session<'w, L, R> {
     #[inline]
-    fn begin_transaction(self, mode: Mode) -> HyperTransaction<'w, L, R> {
+    fn begin_transaction(self, mode: Mode) -> Result<HyperTransaction<'w, L, R>, Error> {
         let Session { local, state, shared, in_batch } = self;
+        if state.met.is_some() {
+            state.meet_again(&shared.clock)?;
+        }
         if in_batch {
             state.hints.rewind();
         } else {
@@ -210,7 +268,7 @@ impl<'w, L: Level, R: Redo> Session<'w, L, R> {
             false => shared.clock.begin_behind_exchange(state.slot, snapshot),
             true => shared.clock.begin(state.slot, state.known, snapshot),
         };
-        HyperTransaction::new(shared, state, guard, start, snapshot)
+        Ok(HyperTransaction::new(shared, state, guard, start, snapshot))
     }
 }
 
@@ -223,7 +281,7 @@ impl<L: Level, R: Redo> drive::Driven for Session<'_, L, R> {
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
         let Session { local, state, shared, in_batch } = self;
-        Ok(Session { local, state, shared, in_batch: *in_batch }.begin_transaction(mode))
+        Session { local, state, shared, in_batch: *in_batch }.begin_transaction(mode)
     }
 
     fn last_abort(&self) -> Option<Abort> {
@@ -231,7 +289,7 @@ impl<L: Level, R: Redo> drive::Driven for Session<'_, L, R> {
     }
 
     fn back_off(&mut self, attempts: u64) {
-        self.state.back_off.wait(attempts, &self.shared.common.retry);
+        self.state.wait(attempts, &self.shared.common.retry);
     }
 
     fn retry(&self) -> &Retry {
@@ -245,6 +303,7 @@ impl<L: Level, R: Redo> drive::Driven for Session<'_, L, R> {
 
 impl<L: Level, R: Redo> Drop for HyperWorker<L, R> {
     fn drop(&mut self) {
+        self.end_leaked();
         self.shared.counters.leave(&self.state.counters);
     }
 }

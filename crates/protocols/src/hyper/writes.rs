@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
+use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, Stop};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
@@ -35,24 +35,36 @@ enum Refusal {
     /// Its record has left its index, or is about to.
     Closed,
     /// Another transaction has written it, or is writing it.
-    Conflict(Reason),
+    Conflict(Conflict),
+}
+
+/// A row's newest image is another transaction's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Conflict {
+    pub(super) reason: Reason,
+    /// The stamp of that image.
+    pub(super) stamp: u64,
 }
 
 impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     /// Whether the newest image lets this transaction write: there is none, or it is its own, or was committed before the start. What
     /// stands in place is then what the transaction sees. Of a settled one that is known.
     #[inline]
-    pub(super) fn check_version(&self, version: Option<Undo>, settled: bool) -> Result<(), Reason> {
+    pub(super) fn check_version(&self, version: Option<Undo>, settled: bool) -> Result<(), Conflict> {
         let Some(image) = version.filter(|_| !settled) else { return Ok(()) };
         let stamp = image.stamp();
         if stamp <= self.start || stamp == self.id {
             Ok(())
         } else if stamp >= FIRST_ID {
-            if left_out(Step::RefuseBeingWritten) { Ok(()) } else { Err(Reason::BeingWritten) }
+            if left_out(Step::RefuseBeingWritten) {
+                Ok(())
+            } else {
+                Err(Conflict { reason: Reason::BeingWritten, stamp })
+            }
         } else if left_out(Step::RefuseWrittenLater) {
             Ok(())
         } else {
-            Err(Reason::WrittenLater)
+            Err(Conflict { reason: Reason::WrittenLater, stamp })
         }
     }
 
@@ -67,18 +79,11 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     }
 
     #[cold]
-    pub(super) fn refuse<K: EncodedKey>(&mut self, reason: Reason, store: &Relation, key: K) -> Stop {
-        let mut bytes = [0; MAX_KEY_BYTES];
-        let length = key.write_to(&mut bytes);
-        self.conflict(reason, store.place(), Some(&bytes[..length]))
-    }
-
-    #[cold]
     fn refused<K: EncodedKey>(&mut self, refusal: Refusal, store: &Relation, key: K) -> Stop {
         match refusal {
             // It was deleted by somebody who committed since.
-            Refusal::Closed => self.refuse(Reason::WrittenLater, store, key),
-            Refusal::Conflict(reason) => self.refuse(reason, store, key),
+            Refusal::Closed => self.refuse(Conflict { reason: Reason::WrittenLater, stamp: 0 }, store, key),
+            Refusal::Conflict(conflict) => self.refuse(conflict, store, key),
         }
     }
 
@@ -240,7 +245,9 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             Ok(latched) => latched,
             Err(Refusal::Closed) => return Ok(false),
             // Either it was inserted since the start, or it is being inserted.
-            Err(Refusal::Conflict(_)) => return Err(self.refuse(Reason::InsertedFirst, store, key)),
+            Err(Refusal::Conflict(Conflict { stamp, .. })) => {
+                return Err(self.refuse(Conflict { reason: Reason::InsertedFirst, stamp }, store, key));
+            }
         };
         image.set_older(latched.version());
         fill(&mut latched, fixed, tail, image);

@@ -1,8 +1,21 @@
 //! White-box tests; behaviour is tested in the crate `check`.
 
+use polychron_engine::redo::NoRedo;
+use polychron_engine::{Commit, Common, Interactive, Mode, Operations, Protocol, Table, Transaction};
 use polychron_memory::{Memory, Options};
+use polychron_schema::Row;
 
+use super::Maflingo;
 use super::record::{Record, Tid};
+use super::sets::{Kind, MOST_PATCHES};
+
+#[derive(Row, Clone, Debug, PartialEq)]
+struct Pair {
+    #[key]
+    id: u64,
+    left: u64,
+    right: u64,
+}
 
 #[test]
 fn ids_are_the_smallest_that_exceed_what_was_seen() {
@@ -53,4 +66,52 @@ fn a_latch_of_the_background_makes_nobody_give_up() {
     });
     assert!(record.state().latched_by_other(0) && !record.state().latched_by_other(1));
     assert!(record.latch_in_background().is_none(), "the background does not wait for a transaction");
+}
+
+/// However often a transaction changes a row, and whichever part of it, reading it goes back over a few writes.
+#[test]
+fn own_patches_stay_few() {
+    let database = Maflingo::open(super::Options::default(), Common::default()).unwrap();
+    let pairs = Table::<Pair>::from_id(database.create_table(Pair::definition()).unwrap());
+    let mut worker = Maflingo::worker(&database).unwrap();
+    for inserted_before in [true, false] {
+        let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
+        transaction.upsert(&pairs, &Pair { id: 1, left: 0, right: 0 }).unwrap();
+        if inserted_before {
+            transaction.commit().unwrap();
+            transaction = worker.begin(Mode::ReadWrite).unwrap();
+        }
+        let (mut savepoint, mut at_savepoint) = (transaction.savepoint(), 0);
+        for change in 1..=polychron_base::sizes::scaled(20_000, 200) as u64 {
+            let part = change % 3;
+            let changed = match part {
+                0 => transaction.update_columns(&pairs, 1, Pair::LEFT, |row| row.set_left(change)),
+                1 => transaction.update_columns(&pairs, 1, Pair::RIGHT, |row| row.set_right(change)),
+                _ => transaction.update(&pairs, 1, |row| row.set_left(change)),
+            };
+            assert!(changed.unwrap());
+            let writes = &transaction.state.sets.writes;
+            let last = writes.get(writes.len() as u32 - 1);
+            let (mut patches, mut at) = (0, Some(writes.len() as u32 - 1));
+            while let Some(write) = at.map(|position| *writes.get(position)).filter(|write| write.kind == Kind::Patch) {
+                (patches, at) = (patches + 1, write.prior);
+            }
+            assert!(patches < MOST_PATCHES, "{patches} patches behind {last:?}");
+            let row = transaction.get(&pairs, 1).unwrap().unwrap();
+            assert_eq!(if part == 1 { row.right() } else { row.left() }, change);
+            if change == 50 {
+                (savepoint, at_savepoint) = (transaction.savepoint(), row_of(&mut transaction, &pairs));
+            }
+        }
+        transaction.roll_back_to(savepoint).unwrap();
+        assert_eq!(row_of(&mut transaction, &pairs), at_savepoint);
+        transaction.commit().unwrap();
+        let mut reader = worker.begin(Mode::ReadWrite).unwrap();
+        assert_eq!(row_of(&mut reader, &pairs), at_savepoint);
+    }
+}
+
+fn row_of(transaction: &mut super::MaflingoTransaction<'_, super::LocalTid, NoRedo>, pairs: &Table<Pair>) -> u64 {
+    let row = transaction.get(pairs, 1).unwrap().unwrap();
+    row.left() << 32 | row.right()
 }

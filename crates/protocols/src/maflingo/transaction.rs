@@ -21,7 +21,7 @@ use super::commit::Group;
 use super::protocol::Shared;
 use super::record::{Claim, Record, Seen};
 use super::scan::ScanBatch;
-use super::sets::{Kind, Read, Span, Write};
+use super::sets::{Kind, MOST_PATCHES, Read, Span, Write};
 use super::steps::Step;
 use super::table::{MaflingoTable, Store};
 use super::tid::TidSource;
@@ -77,7 +77,8 @@ pub(super) enum Found {
 
 impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     pub(super) fn new(shared: &'w Shared<T, R>, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
-        debug_assert!(state.sets.writes.is_empty(), "the transaction before left something behind");
+        debug_assert!(!state.open && state.sets.writes.is_empty(), "the transaction before left something behind");
+        state.open = true;
         let read_only = mode == Mode::Snapshot;
         let open = (read_only && shared.options.snapshots).then(|| guard.begin_snapshot());
         let snapshot = open.as_ref().map(Snapshot::epoch);
@@ -222,25 +223,20 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     }
 
     /// Reads a record that this transaction wrote: the row as it will be.
-    fn read_own(&mut self, record: Record, latest: u32, range: Range<usize>) -> Seen {
+    pub(super) fn read_own(&mut self, record: Record, latest: u32, range: Range<usize>) -> Seen {
         let State { sets, buffers, .. } = &mut *self.state;
         let writes = &sets.writes;
         // Back to the write that says what the whole row is, then forward again over the patches.
-        let mut chain = [0u32; 16];
+        let mut chain = [0u32; MOST_PATCHES];
         let (mut depth, mut at, mut base) = (0, Some(latest), None);
-        let mut patches = Vec::new();
         while let Some(position) = at {
             let write = writes.get(position);
             if write.kind != Kind::Patch {
                 base = Some(write);
                 break;
             }
-            if depth < chain.len() {
-                chain[depth] = position;
-                depth += 1;
-            } else {
-                patches.push(position);
-            }
+            chain[depth] = position;
+            depth += 1;
             at = write.prior;
         }
         let row = &mut buffers.row;
@@ -260,7 +256,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
             None => read_into(row, record, |row| record.read(range, row)),
         };
         let words = row.as_words().len();
-        for &position in patches.iter().rev().chain(chain[..depth].iter().rev()) {
+        for &position in chain[..depth].iter().rev() {
             let write = writes.get(position);
             let (start, data) = (write.start as usize, writes.words(write.data));
             let end = (start + data.len()).min(words);
@@ -360,7 +356,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         match record.claim() {
             Claim::Held => Ok(true),
             Claim::Gone => Ok(false),
-            Claim::Latched => Err(self.conflict(Reason::InsertedFirst, place, None)),
+            Claim::Latched => Err(self.conflict(Reason::InsertedFirst, place, Some(record))),
         }
     }
 
@@ -380,7 +376,8 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
 
     fn end(&mut self) {
         self.ended = true;
-        self.unlatch_rows();
+        self.state.open = false;
+        self.state.unlatch_rows();
         self.open = None;
         self.state.reclaimer.share_surplus(&self.shared.orphans);
     }
@@ -408,6 +405,7 @@ impl<T: TidSource, R: Redo> Commit for MaflingoTransaction<'_, T, R> {
                 if !left_out(Step::ValidateReaders) {
                     self.validate()?;
                 }
+                self.state.nested.committed(false);
                 self.state.sets.clear();
             } else {
                 self.commit_writes()?;
@@ -463,7 +461,7 @@ impl<T: TidSource, R: Redo> Transaction for MaflingoTransaction<'_, T, R> {
     }
 
     #[inline]
-    fn update_row<K: EncodedKey>(
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
@@ -476,14 +474,14 @@ impl<T: TidSource, R: Redo> Transaction for MaflingoTransaction<'_, T, R> {
     }
 
     #[inline]
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.writable()?;
         check_key(key)?;
         let table = self.table(table)?;
         self.add_row(table, key, row)
     }
 
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.writable()?;
         check_key(key)?;
         let table = self.table(table)?;
@@ -491,13 +489,13 @@ impl<T: TidSource, R: Redo> Transaction for MaflingoTransaction<'_, T, R> {
     }
 
     #[inline]
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
         self.writable()?;
         let table = self.table(table)?;
         self.remove_row(table, key)
     }
 
-    fn scan_rows(
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,

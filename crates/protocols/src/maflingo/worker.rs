@@ -10,7 +10,9 @@ use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Fingers, Hints};
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
 use polychron_memory::{Guard, Local};
+use polychron_sync::atomic::Ordering;
 
+use super::nested::Nested;
 use super::protocol::Shared;
 use super::reclaim::Reclaimer;
 use super::record::{Record, Tid};
@@ -47,6 +49,9 @@ pub(super) struct State {
     pub(super) last_abort: Option<Abort>,
     pub(super) counters: Arc<Counters>,
     pub(super) worker: usize,
+    /// Whether a transaction has begun and not ended: none runs when the worker begins the next, so that one was leaked.
+    pub(super) open: bool,
+    pub(super) nested: Nested,
     back_off: RandomWait,
 }
 
@@ -87,9 +92,33 @@ impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
             last_abort: None,
             counters: shared.counters.register(),
             worker,
+            open: false,
+            nested: Nested::default(),
             back_off: RandomWait::new(worker),
         };
         Self { local, state, shared: Arc::clone(shared) }
+    }
+}
+
+impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
+    /// Undoes a transaction that was leaked: nothing of it may commit, and what it holds may not stay held.
+    #[inline]
+    fn end_leaked(&mut self) {
+        if self.state.open {
+            self.end_leaked_slowly();
+        }
+    }
+
+    #[cold]
+    fn end_leaked_slowly(&mut self) {
+        // Where there is something to undo, the leaked guard still holds the epoch of its records and tables.
+        let guard = self.local.pin();
+        self.state.undo_writes(0, &guard);
+        drop(guard);
+        self.state.sets.clear();
+        self.state.unlatch_rows();
+        self.state.open = false;
+        self.local.end_leaked();
     }
 }
 
@@ -103,6 +132,7 @@ impl<T: TidSource, R: Redo> Worker for MaflingoWorker<T, R> {
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
     ) {
+        self.end_leaked();
         super::prefetch::execute_batch(self, procedures, done);
     }
 
@@ -115,6 +145,7 @@ impl<T: TidSource, R: Redo> Worker for MaflingoWorker<T, R> {
     }
 
     fn tidy_up(&mut self) {
+        self.end_leaked();
         let guard = self.local.pin();
         // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
         unsafe { self.state.tables.renew(&self.shared.catalog) };
@@ -132,11 +163,16 @@ impl<T: TidSource, R: Redo> Interactive for MaflingoWorker<T, R> {
 
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
+        self.end_leaked();
         Ok(self.session().begin_transaction(mode))
     }
 
     fn last_abort(&self) -> Option<Abort> {
         self.state.last_abort
+    }
+
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.state.nested.error()
     }
 
     fn back_off(&mut self, attempts: u64) {
@@ -181,6 +217,7 @@ impl<'w, T: TidSource, R: Redo> Session<'w, T, R> {
         let guard = local.pin();
         // SAFETY: the transaction holds the guard, and keeps the list before it renews the guard.
         unsafe { state.tables.renew(&shared.catalog) };
+        state.nested.begin(|| shared.moved_after[state.worker].store(state.last_tid.0, Ordering::Relaxed));
         state.reclaimer.step(&state.tables, RECLAIM_STEP, &guard);
         if state.pruner.is_due(&guard) {
             state.prune(&guard);
@@ -205,6 +242,10 @@ impl<T: TidSource, R: Redo> drive::Driven for Session<'_, T, R> {
         self.state.last_abort
     }
 
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.state.nested.error()
+    }
+
     fn back_off(&mut self, attempts: u64) {
         self.state.back_off.wait(attempts, &self.shared.common.retry);
     }
@@ -220,6 +261,7 @@ impl<T: TidSource, R: Redo> drive::Driven for Session<'_, T, R> {
 
 impl<T: TidSource, R: Redo> Drop for MaflingoWorker<T, R> {
     fn drop(&mut self) {
+        self.end_leaked();
         self.state.pruner.leave(&self.local.pin());
         self.state.reclaimer.leave(&self.shared.orphans);
         self.shared.counters.leave(&self.state.counters);
