@@ -47,6 +47,8 @@ struct Horizons {
 struct Slot {
     active: AtomicU64,
     snapshot: AtomicU64,
+    /// The thread that entered the epoch last; written and read by that thread where it matters.
+    thread: AtomicU64,
     claimed: AtomicBool,
 }
 
@@ -59,8 +61,12 @@ pub(crate) struct Horizon {
 
 impl Epochs {
     pub(crate) fn new(slots: usize) -> Self {
-        let slot =
-            || Slot { active: AtomicU64::new(IDLE), snapshot: AtomicU64::new(IDLE), claimed: AtomicBool::new(false) };
+        let slot = || Slot {
+            active: AtomicU64::new(IDLE),
+            snapshot: AtomicU64::new(IDLE),
+            thread: AtomicU64::new(0),
+            claimed: AtomicBool::new(false),
+        };
         let horizons = Horizons {
             current: AtomicU64::new(FIRST),
             readonly: AtomicU64::new(FIRST - 1),
@@ -223,6 +229,24 @@ impl Epochs {
         self.end_snapshot(slot);
         // Release: pairs with the acquire in `claim`.
         self.slots[slot].claimed.store(false, Ordering::Release);
+    }
+
+    /// The calling thread is about to enter an epoch in this slot, which the caller owns.
+    #[inline]
+    pub(crate) fn enter_from_here(&self, slot: usize) {
+        // Relaxed: threads look for their own number only.
+        self.slots[slot].thread.store(polychron_sync::this_thread(), Ordering::Relaxed);
+    }
+
+    /// Whether the calling thread is inside an epoch: then whoever waits for all of the present to end waits for itself.
+    pub fn is_pinned_here(&self) -> bool {
+        let here = polychron_sync::this_thread();
+        // Acquire: pairs with the release in `claim`. The thread's own slots are among these.
+        let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
+        // Relaxed: of the other threads' slots nothing is learnt.
+        slots
+            .iter()
+            .any(|slot| slot.thread.load(Ordering::Relaxed) == here && slot.active.load(Ordering::Relaxed) != IDLE)
     }
 
     /// Enters the current epoch and returns it. The caller owns the slot. Also renews a pin.

@@ -201,6 +201,7 @@ impl Worker {
             self.begin_overdue_epoch();
         }
         let epochs = &self.shared().epochs;
+        epochs.enter_from_here(self.id.position());
         let epoch = epochs.pin(self.id.position());
         if epoch != self.epoch.get() {
             self.epoch.set(epoch);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use polychron_base::sizes::scaled;
 use polychron_base::{Error, Stop, TableId};
 use polychron_engine::{Commit, Common, Interactive, Mode, Operations, Protocol, Table, drive};
-use polychron_schema::Row;
+use polychron_schema::{IndexDefinition, Row};
 
 use super::{Conditional, InOrder, Locking, LockingTransaction, LockingWorker, NoWait, Options, Policy, WoundWait};
 
@@ -195,6 +195,8 @@ mod cases {
                 assert!(inner.transact(|it| it.get(&table, 4).map(|row| row.is_some()))?);
                 let _ = outer.scan(&table, 100..).rows()?;
                 is_own_wait(inner.transact(|it| it.insert(&table, &entry(100))), id);
+                let by_count = IndexDefinition { name: "by_count".into(), ..Entry::definition().indexes[0].clone() };
+                is_own_wait(inner.database.create_index(id, by_count), id);
                 Ok(())
             })
             .expect("it commits");
