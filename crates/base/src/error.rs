@@ -215,6 +215,24 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+    /// A row does not fit the layout of its table, or an update makes something of it that it cannot be.
+    #[error("the row does not fit {table}: {why}")]
+    WrongRow {
+        /// The table.
+        table: TableId,
+        /// What is wrong with the row.
+        why: String,
+    },
+    /// A row was to be written under another key than its own.
+    #[error("key {key} of {table} was given for the row of key {own}")]
+    WrongKey {
+        /// The table.
+        table: TableId,
+        /// The key that was given.
+        key: KeyPreview,
+        /// The key that the row's columns make.
+        own: KeyPreview,
+    },
     /// No such table, or it was dropped.
     #[error("{0} does not exist")]
     NoSuchTable(TableId),

@@ -167,6 +167,9 @@ impl<T: Described> Catalog<T> {
         if find(&lists.present, name).is_some() {
             return Err(Error::NameTaken(name.to_owned()));
         }
+        if lists.present.len() == TableId::POSITIONS {
+            return Err(Error::Definition("a database has had as many tables as it can".to_owned()));
+        }
         let id = TableId::new(self.database, lists.present.len() as u32);
         let (table, replaced) = make(id, &lists.present)?;
         let mut changed = lists.present.to_vec();

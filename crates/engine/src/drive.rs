@@ -28,6 +28,11 @@ pub trait Driven {
     /// As [`Interactive::last_abort`].
     fn last_abort(&self) -> Option<Abort>;
 
+    /// As [`Interactive::waits_for_itself`].
+    fn waits_for_itself(&self) -> Option<Error> {
+        None
+    }
+
     /// As [`Interactive::back_off`].
     fn back_off(&mut self, attempts: u64);
 
@@ -51,6 +56,10 @@ impl<W: Interactive> Driven for W {
 
     fn last_abort(&self) -> Option<Abort> {
         Interactive::last_abort(self)
+    }
+
+    fn waits_for_itself(&self) -> Option<Error> {
+        Interactive::waits_for_itself(self)
     }
 
     fn back_off(&mut self, attempts: u64) {
@@ -160,6 +169,10 @@ fn until_committed<W: Driven, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut
                 let abort = worker.last_abort();
                 if let Some(abort) = &abort {
                     worker.counters().aborted(abort);
+                }
+                if let Some(error) = worker.waits_for_itself() {
+                    worker.counters().refused();
+                    return Err(error);
                 }
                 if attempts >= worker.retry().attempts {
                     return Err(abort.map_or(Error::UnknownConflict, |abort| Error::Conflicts { attempts, abort }));

@@ -61,7 +61,8 @@ pub trait Operations: Transaction {
         })
     }
 
-    /// Changes some columns of a row: only those may be looked at and set.
+    /// Changes some columns of a row: only those may be looked at and set. Setting another one is answered as a panic of `change` is, and
+    /// undoes the transaction.
     #[inline]
     fn update_columns<R: Row, C: Columns<R>>(
         &mut self,
@@ -73,8 +74,12 @@ pub trait Operations: Transaction {
         key.check().map_err(Error::from)?;
         let mut scratch = KeyScratch::new();
         let key = key.encode(&mut scratch);
-        foreign_keys::update_row(self, table.id, key, &columns.projection(), |row| {
-            change(&mut R::from_row_mut(row.reborrow()))
+        let projection = columns.projection();
+        foreign_keys::update_row(self, table.id, key, &projection, |row| {
+            let earlier = row.changes().columns();
+            change(&mut R::from_row_mut(row.reborrow()));
+            let beside = row.changes().columns().without(earlier.union(projection.columns));
+            assert!(beside.is_empty(), "`update_columns` may set those columns alone that it was given");
         })
     }
 
@@ -424,7 +429,7 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
             restrictions: &[],
         };
         let mut left = self.limit;
-        self.transaction.scan_rows(&scan, &mut |row| {
+        self.transaction.scan_unchecked(&scan, &mut |row| {
             left -= 1;
             let flow = visitor(R::view(row));
             if left == 0 { ControlFlow::Break(()) } else { flow }

@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use polychron_sync::{CachePadded, publish};
+use polychron_sync::{CachePadded, publish, this_thread};
 
 /// The word of a slot that takes no part: greater than every epoch, so that a minimum passes over it.
 const IDLE: u64 = u64::MAX;
@@ -47,9 +47,10 @@ struct Horizons {
 struct Slot {
     active: AtomicU64,
     snapshot: AtomicU64,
-    /// The thread that entered the epoch last; written and read by that thread where it matters.
-    thread: AtomicU64,
     claimed: AtomicBool,
+    /// The thread on which the slot's worker was pinned last. Only that thread may conclude anything from it: it knows what
+    /// it wrote itself.
+    thread: AtomicU64,
 }
 
 /// What a worker needs to know to free what it retired.
@@ -64,8 +65,8 @@ impl Epochs {
         let slot = || Slot {
             active: AtomicU64::new(IDLE),
             snapshot: AtomicU64::new(IDLE),
-            thread: AtomicU64::new(0),
             claimed: AtomicBool::new(false),
+            thread: AtomicU64::new(0),
         };
         let horizons = Horizons {
             current: AtomicU64::new(FIRST),
@@ -231,24 +232,6 @@ impl Epochs {
         self.slots[slot].claimed.store(false, Ordering::Release);
     }
 
-    /// The calling thread is about to enter an epoch in this slot, which the caller owns.
-    #[inline]
-    pub(crate) fn enter_from_here(&self, slot: usize) {
-        // Relaxed: threads look for their own number only.
-        self.slots[slot].thread.store(polychron_sync::this_thread(), Ordering::Relaxed);
-    }
-
-    /// Whether the calling thread is inside an epoch: then whoever waits for all of the present to end waits for itself.
-    pub fn is_pinned_here(&self) -> bool {
-        let here = polychron_sync::this_thread();
-        // Acquire: pairs with the release in `claim`. The thread's own slots are among these.
-        let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
-        // Relaxed: of the other threads' slots nothing is learnt.
-        slots
-            .iter()
-            .any(|slot| slot.thread.load(Ordering::Relaxed) == here && slot.active.load(Ordering::Relaxed) != IDLE)
-    }
-
     /// Enters the current epoch and returns it. The caller owns the slot. Also renews a pin.
     #[inline]
     pub(crate) fn pin(&self, slot: usize) -> u64 {
@@ -264,6 +247,27 @@ impl Epochs {
             }
             epoch = current;
         }
+    }
+
+    /// Notes on which thread the slot's worker is pinned from now on. The caller owns the slot.
+    pub(crate) fn set_thread(&self, slot: usize, thread: u64) {
+        self.slots[slot].thread.store(thread, Ordering::Relaxed);
+    }
+
+    /// Whether the worker of a slot was pinned last on the calling thread. What that worker holds in an open transaction, the
+    /// calling thread waits for in vain.
+    pub fn is_here(&self, slot: usize) -> bool {
+        self.slots.get(slot).is_some_and(|slot| slot.thread.load(Ordering::Relaxed) == this_thread())
+    }
+
+    /// Whether the calling thread has a worker pinned: it would wait in vain for all of the present epoch to end.
+    pub fn is_pinned_here(&self) -> bool {
+        let here = this_thread();
+        // Relaxed: of other threads' slots nothing is concluded.
+        let pinned = |slot: &CachePadded<Slot>| {
+            slot.thread.load(Ordering::Relaxed) == here && slot.active.load(Ordering::Relaxed) != IDLE
+        };
+        self.slots[..self.used_slots.load(Ordering::Relaxed)].iter().any(pinned)
     }
 
     /// Leaves the epoch. The caller owns the slot.

@@ -40,6 +40,8 @@ struct Worker {
     pins: Cell<usize>,
     /// How many snapshots exist.
     snapshots: Cell<usize>,
+    /// The thread on which the worker was pinned last.
+    thread: Cell<u64>,
     /// The epoch of the pin, while there is one.
     epoch: Cell<u64>,
     /// The epoch of the snapshot, while there is one.
@@ -77,6 +79,7 @@ impl Local {
             id,
             pins: Cell::new(0),
             snapshots: Cell::new(0),
+            thread: Cell::new(0),
             epoch: Cell::new(0),
             snapshot: Cell::new(0),
             orphans_seen: Cell::new(0),
@@ -200,8 +203,11 @@ impl Worker {
         if self.fresh.get() >= OVERDUE_BYTES {
             self.begin_overdue_epoch();
         }
-        let epochs = &self.shared().epochs;
-        epochs.enter_from_here(self.id.position());
+        let (epochs, here) = (&self.shared().epochs, polychron_sync::this_thread());
+        if here != self.thread.get() {
+            self.thread.set(here);
+            epochs.set_thread(self.id.position(), here);
+        }
         let epoch = epochs.pin(self.id.position());
         if epoch != self.epoch.get() {
             self.epoch.set(epoch);

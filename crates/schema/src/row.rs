@@ -158,7 +158,7 @@ impl<R: Row, K: OwnedKey> Index<R, K> {
     /// For `derive(Row)`: an index at its position.
     #[doc(hidden)]
     pub const fn new(name: &'static str, position: usize, unique: bool, nullable: bool) -> Self {
-        let id = IndexId(position as u32 + 1);
+        let id = IndexId(position as u16 + 1);
         Self { name, id, table: None, unique, open: !unique || nullable, marker: PhantomData }
     }
 

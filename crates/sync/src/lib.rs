@@ -80,15 +80,14 @@ pub fn this_thread() -> u64 {
     HERE.with(|here| std::ptr::from_ref(here).addr() as u64)
 }
 
-/// A number that no other call of this process was or will be answered; never 0.
-///
-/// # Panics
-/// When all 32-bit numbers are used up.
+/// A number that no other call of this process is answered, until all have been used; never 0.
 pub fn new_number() -> u32 {
+    const NUMBERS: u32 = (1 << 24) - 1;
     // Not a modelled atomic: identities order nothing, and models have no statics.
     static NEXT: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(1);
-    let next = |number: u32| number.checked_add(1);
-    NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).expect("numbers of databases are used up")
+    // Relaxed: the exchanges alone tell the calls apart.
+    let next = |number: u32| Some(if number == NUMBERS { 1 } else { number + 1 });
+    NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or(1)
 }
 
 /// Tells the processor (or the model checker) that the thread waits for another one.

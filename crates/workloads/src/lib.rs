@@ -1,5 +1,6 @@
 //! The workloads: written once, as procedures over the public transaction API, and run unchanged on every protocol.
 
+pub mod churn;
 mod declare;
 pub mod hotkey;
 pub mod increment;
@@ -28,6 +29,9 @@ pub trait Workload: Sized + Send + Sync + 'static {
 
     /// Whether its transactions can be interleaved; each workload that can is compiled once more for the protocols that can.
     const INTERLEAVES: bool = false;
+
+    /// Whether its transactions leave more and more rows behind.
+    const GROWS: bool = false;
 
     /// The workload's own options, as the command line has them.
     type Options: Clone + std::fmt::Debug + Send + Sync + serde::Serialize;

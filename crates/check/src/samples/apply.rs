@@ -149,7 +149,7 @@ type Bounds = (IndexId, Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// The encoded bounds of a range of an index.
 fn bounds(through: Through) -> Bounds {
-    fn between<K: Key>(index: u32, first: &K, last: &K) -> Bounds {
+    fn between<K: Key>(index: u16, first: &K, last: &K) -> Bounds {
         let mut scratch = RangeScratch::new();
         let lower = Bound::Included(scratch.prefix(first).start.to_vec());
         let upper = scratch.prefix(last).end.map_or(Bound::Unbounded, |end| Bound::Excluded(end.to_vec()));

@@ -17,6 +17,7 @@ use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_sync::{Mutex, SpinLatch};
 
 use super::moment::Moment;
+use super::pipeline::RING;
 use super::planned::{Entry, Parcel, Want};
 use super::protocol::Shared;
 use super::steps::Step;
@@ -28,6 +29,8 @@ const AHEAD: usize = 8;
 
 /// Batches after which the list of a front is taken out that nobody declares any more.
 const FRONTS_STAY: u64 = 64;
+// A batch that was planned before the last transaction of a front was executed finds its list: it lies at most so far behind.
+const _: () = assert!(FRONTS_STAY >= RING);
 /// Fronts that are looked at in one batch, and of those that there are besides a part.
 const FRONTS_AT_ONCE: usize = 16;
 const PART_OF_FRONTS: usize = 16;

@@ -22,6 +22,7 @@ use polychron_memory::OWN_SLOTS;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, publish, this_thread};
 
+pub(super) use self::held::Held;
 use self::overtaking::Watch;
 use super::counts::Counts;
 use super::options::{Consistency, Options};
@@ -125,22 +126,6 @@ impl LocalClock {
     /// Gives it back.
     pub(super) fn catch_up(&mut self, time: u64) {
         self.time = self.time.max(time);
-    }
-}
-
-/// A snapshot of a worker's slot that is not a transaction: who compares with a horizon, or looks around, keeps the clocks near it.
-/// Ends whatever happens.
-#[derive(Debug)]
-pub(super) struct Held<'c> {
-    clocks: &'c Clocks,
-    slot: usize,
-    /// The moment that is held.
-    pub(super) moment: Timestamp,
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.clocks.end(self.slot);
     }
 }
 
@@ -390,12 +375,6 @@ impl Clocks {
         }
     }
 
-    /// Holds what is settled until it is dropped. The slot runs nothing.
-    #[inline]
-    pub(super) fn hold(&self, slot: usize) -> Held<'_> {
-        Held { clocks: self, slot, moment: self.begin_snapshot(slot) }
-    }
-
     /// Ends the slot's transaction or snapshot.
     #[inline]
     pub(super) fn end(&self, slot: usize) {
@@ -466,26 +445,6 @@ impl Clocks {
     pub(super) fn readers_lag(&self) -> u64 {
         let (settled, min_rts) = (self.min_wts().predecessor(), self.min_rts());
         if min_rts.is_before(settled) { self.shape.clock_between(min_rts, settled) } else { 0 }
-    }
-
-    /// What is settled, and all moments before that at which somebody reads, now or later. The caller's slot reads nothing.
-    pub(super) fn held_moments(&self, slot: usize, moments: &mut Vec<Timestamp>) -> Timestamp {
-        let mut settled = self.min_wts().predecessor();
-        // SeqCst: the barrier between the horizon and the look at the words; pairs with those of `begin` and `begin_snapshot`.
-        // Whom the look misses sees that horizon, and reads at it or later.
-        fence(Ordering::SeqCst);
-        // Acquire: pairs with the release in `join`, and with `end`.
-        let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
-        let others = slots.iter().enumerate().filter(|&(other, _)| other != slot);
-        let words = others.map(|(_, slot)| slot.floor.load(Ordering::Acquire));
-        moments.clear();
-        moments.extend(words.filter(|&word| word != NONE).map(Timestamp));
-        moments.extend(self.overtaken_moments(slot));
-        pass(Point::Counted);
-        if left_out(Step::HorizonBeforeMoments) {
-            settled = self.min_wts().predecessor();
-        }
-        settled
     }
 
     /// Whether the horizons should be moved on.
@@ -593,6 +552,7 @@ impl Clocks {
     }
 }
 
+mod held;
 #[cfg(all(test, loom))]
 mod model;
 mod overtaking;

@@ -31,7 +31,7 @@ use polychron_sync::Backoff;
 use super::counts::Stage;
 use super::options::Consistency;
 use super::reclaim::{Entry, Garbage};
-use super::record::{Link, Record, Status, Version, search};
+use super::record::{Link, Queued, Record, Status, Version, search};
 use super::sets::{Fresh, Kind, Sets, Target, Write};
 use super::steps::{Point, Step};
 use super::table::Store;
@@ -486,9 +486,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let deleted = write.kind == Kind::Delete;
             version.end(if deleted { Status::Deleted } else { Status::Committed });
             pass(Point::Ended);
-            if deleted || version.next().link() != Link::End {
+            let kind = if deleted { Queued::Leaving } else { Queued::Versions };
+            if (deleted || version.next().link() != Link::End) && record.note_queued(kind) {
                 let entry = if deleted { self.entry_of_deleted(write) } else { Entry::Stays };
-                self.state.reclaimer.push(Garbage { place: write.place, record, wts, entry });
+                self.state.garbage.push(Garbage { place: write.place, record, wts, entry });
             }
         }
         self.state.buffers.pending.clear();
@@ -517,7 +518,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 Link::To(version) => {
                     let closed = record.latest().close(Some(version));
                     debug_assert!(closed, "nobody else writes the record");
-                    self.state.reclaimer.bury_record(record, version, store, is_node, &self.guard);
+                    let mut reclaimer = self.shared.bins.of(self.state.worker).wait();
+                    reclaimer.bury_record(record, version, store, is_node, &self.guard);
                 }
                 // SAFETY: the record was never written, so no transaction has seen it.
                 _ => unsafe { store.records_of(is_node).give(record, self.state.worker) },
@@ -541,7 +543,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 Target::Key => Entry::Key(OwnedKey::new(self.state.sets.writes.key(write))),
                 Target::Record(_) => Entry::Stays,
             };
-            self.state.reclaimer.push(Garbage { place: write.place, record, wts, entry });
+            if record.note_queued(entry.kind()) {
+                self.state.garbage.push(Garbage { place: write.place, record, wts, entry });
+            }
         }
         self.state.buffers.pending.clear();
     }

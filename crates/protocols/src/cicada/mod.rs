@@ -18,6 +18,7 @@
 mod absences;
 mod array;
 mod beneath;
+mod bins;
 mod clocks;
 mod commit;
 mod counts;

@@ -159,7 +159,7 @@ impl<R: Redo> Round<'_, R> {
         let (tables, worker) = (self.state.tables.keep(), self.state.worker);
         let _held = self.shared.clocks.hold(worker);
         let site = Site { tables: &tables, min_rts: self.shared.clocks.min_rts(), worker, guard: self.guard };
-        work(&mut self.state.reclaimer, self.store, &site);
+        work(&mut self.shared.bins.of(worker).wait(), self.store, &site);
     }
 
     /// The same for the places of an array, rows' or nodes' of a multi-version index; what is deleted there leaves by itself.

@@ -295,7 +295,9 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         }
         self.state.sets.clear();
         self.shared.clocks.end(self.state.worker);
-        self.state.reclaimer.share_surplus(&self.shared.orphans);
+        if !self.state.garbage.is_empty() {
+            self.shared.bins.of(self.state.worker).put(&mut self.state.garbage);
+        }
     }
 }
 
@@ -370,7 +372,7 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
     }
 
     #[inline]
-    fn update_row<K: EncodedKey>(
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
@@ -383,14 +385,14 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
     }
 
     #[inline]
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.writable()?;
         check_key(key)?;
         let table = self.table(table)?;
         self.add_row(table, key, row)
     }
 
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.writable()?;
         check_key(key)?;
         let table = self.table(table)?;
@@ -398,13 +400,13 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
     }
 
     #[inline]
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
         self.writable()?;
         let table = self.table(table)?;
         self.remove_row(table, key)
     }
 
-    fn scan_rows(
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,

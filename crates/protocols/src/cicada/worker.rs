@@ -20,7 +20,7 @@ use super::counts::Stage;
 use super::options::Snapshots;
 use super::promotion::Candidate;
 use super::protocol::Shared;
-use super::reclaim::{Reclaimer, Site};
+use super::reclaim::{Garbage, Reclaimer, Site};
 use super::record::search;
 use super::sets::Sets;
 use super::steps::{Point, Step};
@@ -30,6 +30,8 @@ use super::transaction::{Buffers, CicadaTransaction};
 
 /// Records collected in one go, so that no transaction waits for long before it begins.
 const COLLECTED_AT_ONCE: usize = 256;
+/// Records that the background collects in one go.
+const COLLECTED_IN_A_TICK: usize = 4096;
 /// After so many conflicts in a row a worker gives its processor away: the other side may be waiting for it.
 const YIELD_AFTER: u64 = 8;
 
@@ -48,7 +50,8 @@ pub(super) struct State {
     pub(super) buffers: Buffers,
     pub(super) hints: Hints,
     pub(super) fingers: Fingers,
-    pub(super) reclaimer: Reclaimer,
+    /// What the running transaction leaves to be collected.
+    pub(super) garbage: Vec<Garbage>,
     pub(super) tables: Seen<CicadaTable>,
     pub(super) clock: LocalClock,
     pub(super) last_abort: Option<Abort>,
@@ -85,7 +88,7 @@ impl<R: Redo> CicadaWorker<R> {
             buffers: Buffers::default(),
             hints: Hints::default(),
             fingers: Fingers::default(),
-            reclaimer: Reclaimer::default(),
+            garbage: Vec::new(),
             tables: Seen::default(),
             clock: shared.clocks.join(worker),
             last_abort: None,
@@ -180,9 +183,7 @@ impl<R: Redo> Worker for CicadaWorker<R> {
         let held = shared.hold_for_collection(state.worker);
         let site =
             Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard: &guard };
-        state.reclaimer.drain(&shared.orphans, &site);
-        state.reclaimer.tell(&shared.clocks, state.worker);
-        thin(shared, &mut state.reclaimer, &mut state.buffers.moments, usize::MAX, &site);
+        collect_all(shared, true, &mut state.buffers.moments, &site);
         drop((held, guard));
         local.collect();
     }
@@ -311,26 +312,51 @@ fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard
     }
     let held = shared.hold_for_collection(state.worker);
     let site = Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard };
+    let reclaimer = shared.bins.of(state.worker).serve();
     pass(Point::Collecting);
-    state.reclaimer.step(COLLECTED_AT_ONCE, &site);
-    state.reclaimer.tell(&shared.clocks, state.worker);
-    thin(shared, &mut state.reclaimer, &mut state.buffers.moments, COLLECTED_AT_ONCE, &site);
+    if let Some(mut reclaimer) = reclaimer {
+        reclaimer.step(COLLECTED_AT_ONCE, &site);
+        thin(shared, &mut reclaimer, &mut state.buffers.moments, COLLECTED_AT_ONCE, &site);
+        reclaimer.tell(&shared.clocks, state.worker);
+    }
     drop(held);
     super::renewal::keep_up(shared, state, local);
 }
 
-/// Thins records when the oldest reader has fallen behind.
+/// Thins records when the oldest reader has fallen behind. Answers how many were looked at.
 fn thin<R: Redo>(
     shared: &Shared<R>,
     reclaimer: &mut Reclaimer,
     moments: &mut Vec<Timestamp>,
     limit: usize,
     site: &Site<'_>,
-) {
-    if shared.clocks.readers_lag() > shared.options.thinning_after.as_nanos() as u64 {
-        let settled = shared.clocks.held_moments(site.worker, moments);
-        reclaimer.thin(limit, settled, moments, site);
+) -> usize {
+    if shared.clocks.readers_lag() <= shared.options.thinning_after.as_nanos() as u64 {
+        return 0;
     }
+    let settled = shared.clocks.held_moments(site.worker, moments);
+    reclaimer.thin(limit, settled, moments, site)
+}
+
+/// Works off bins that nobody else is at, as far as readers allow; with `all`, those whose workers have come by, too.
+pub(super) fn collect_all<R: Redo>(shared: &Shared<R>, all: bool, moments: &mut Vec<Timestamp>, site: &Site<'_>) {
+    shared.bins.go_round(all, |reclaimer| {
+        reclaimer.drain(site);
+        thin(shared, reclaimer, moments, reclaimer.garbage.len(), site);
+        reclaimer.tell(&shared.clocks, site.worker);
+        true
+    });
+}
+
+/// Works off a bounded part of the bins whose workers have not come by.
+pub(super) fn collect_some<R: Redo>(shared: &Shared<R>, moments: &mut Vec<Timestamp>, site: &Site<'_>) {
+    let mut left = COLLECTED_IN_A_TICK;
+    shared.bins.go_round(false, |reclaimer| {
+        left = left.saturating_sub(reclaimer.step(left, site));
+        left = left.saturating_sub(thin(shared, reclaimer, moments, left, site));
+        reclaimer.tell(&shared.clocks, site.worker);
+        left > 0
+    });
 }
 
 impl<R: Redo> drive::Driven for Session<'_, R> {
@@ -366,7 +392,6 @@ impl<R: Redo> Drop for CicadaWorker<R> {
     fn drop(&mut self) {
         self.end_leaked();
         self.shared.clocks.leave(self.state.worker, &self.state.clock);
-        self.state.reclaimer.leave(&self.shared.orphans);
         self.shared.counters.leave(&self.state.counters);
     }
 }

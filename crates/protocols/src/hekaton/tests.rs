@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use polychron_base::sizes::scaled;
 use polychron_base::{Error, Stop};
-use polychron_engine::{Commit, Common, Interactive, Mode, Operations, Protocol, Table, Worker, drive};
+use polychron_engine::{
+    Commit, Common, Interactive, Mode, Operations, Protocol, Table, Transaction as _, Worker, drive,
+};
 use polychron_schema::{IndexDefinition, Row};
 
 use super::{Hekaton, HekatonTransaction, HekatonWorker, Level, Options, Serializable, Snapshot};
@@ -111,4 +114,58 @@ fn nested_transactions<L: Level>() {
 fn waiting_for_oneself_is_an_error() {
     nested_transactions::<Serializable>();
     nested_transactions::<Snapshot>();
+}
+
+/// What an operation costs does not grow with those before it: a transaction of which it did would not end.
+fn large_transactions<L: Level>() {
+    let opened = open::<L>(0);
+    let (table, count) = (opened.table, scaled(1 << 15, 100) as u64);
+    let mut worker = opened.worker();
+    for savepoints in [false, true] {
+        let large = |it: &mut Transaction<'_, L>| {
+            for id in 0..count {
+                assert!(it.get(&table, id)?.is_none());
+                it.insert(&table, &entry(id))?;
+                if savepoints {
+                    let _ = it.savepoint();
+                }
+                it.update(&table, 0, |row| row.set_count(id))?;
+            }
+            (0..count).try_for_each(|id| it.get(&table, id).map(|row| assert!(row.is_some())))?;
+            assert_eq!(it.scan(&table, ..).count()?, count);
+            (0..count).try_for_each(|id| it.delete(&table, id).map(|deleted| assert!(deleted)))
+        };
+        drive::transact(&mut worker, Mode::ReadWrite, &mut { large }).unwrap();
+    }
+}
+
+#[test]
+fn large_transactions_end() {
+    large_transactions::<Serializable>();
+    large_transactions::<Snapshot>();
+}
+
+/// What has waited for an idle transaction is collected in slices: no transaction that begins works off all of it, and in the end
+/// nothing is left.
+#[test]
+fn a_backlog_is_collected_in_slices() {
+    let opened = open::<Serializable>(2);
+    let (table, mut idle, mut worker) = (opened.table, opened.worker(), opened.worker());
+    let waits = idle.begin(Mode::ReadWrite).unwrap();
+    let count = scaled(4000, 600);
+    for _ in 0..count {
+        let change = |it: &mut Transaction<'_, Serializable>| it.update(&table, 0, |row| row.set_count(1));
+        assert!(drive::transact(&mut worker, Mode::ReadWrite, &mut { change }).unwrap());
+    }
+    drop(waits);
+    let mut backlog = worker.state.collector.len();
+    assert!(backlog >= count, "a transaction that may write holds what was written since it began");
+    let mut begun = 0;
+    while backlog > 0 {
+        worker.begin(Mode::ReadWrite).unwrap().commit().unwrap();
+        let left = worker.state.collector.len();
+        assert!(backlog - left <= 256, "a transaction works off {} items", backlog - left);
+        (backlog, begun) = (left, begun + 1);
+        assert!(begun <= count, "the backlog does not shrink");
+    }
 }

@@ -27,7 +27,7 @@ use super::version::TransactionId;
 #[derive(Debug)]
 pub struct HekatonWorker<L: Level = Serializable, R: Redo = NoRedo> {
     local: Local,
-    state: State,
+    pub(super) state: State,
     shared: Arc<Shared<L, R>>,
 }
 

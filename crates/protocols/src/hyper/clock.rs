@@ -14,7 +14,7 @@ use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, Mutex, MutexGuard, fence_behind_exchange, publish, this_thread};
 
 use super::steps::{Point, Step};
-use super::undo::{Buffer, FIRST_ID, Writing};
+use super::undo::{Buffer, FIRST_ID, Undo, Writing};
 
 /// Bits of a transaction's id that count the worker's transactions; above them stands its slot.
 const GENERATION_BITS: u32 = 48;
@@ -33,6 +33,20 @@ pub(super) struct Committed {
     pub(super) images: usize,
 }
 
+/// A buffer that nobody undoes any more, some of whose images may have to be cut out of their chains yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Old {
+    pub(super) buffer: Buffer,
+    /// The next of them.
+    pub(super) next: Option<Undo>,
+}
+
+impl Old {
+    fn new(buffer: Buffer) -> Self {
+        Self { buffer, next: buffer.images().next() }
+    }
+}
+
 /// What has committed and may still be undone by somebody.
 #[derive(Debug, Default)]
 pub(super) struct History {
@@ -41,7 +55,12 @@ pub(super) struct History {
     /// What snapshots alone need, roughly in the order of their commits: images that were moved out, and buffers of which so many images
     /// are needed that they stay where they are.
     pub(super) kept: VecDeque<Committed>,
-    /// Images in `kept`, and how many of them have left their chains since they were put there, or fewer.
+    /// While the list of those is gone through, which is done in slices: the older part, which has been looked at.
+    pub(super) swept: VecDeque<Committed>,
+    pub(super) is_sweeping: bool,
+    /// Large buffers whose images did not all fit into one slice of collection.
+    pub(super) unfinished: Vec<Old>,
+    /// Images in `kept` and `swept`, and how many of them have left their chains since they were put there, or fewer.
     pub(super) kept_images: usize,
     pub(super) gone_images: usize,
     /// Bytes of all buffers that are not given back, and the most that there ever were.
@@ -54,6 +73,11 @@ impl History {
     pub(super) fn since(&self, moment: u64) -> impl Iterator<Item = Committed> {
         let first = self.recent.partition_point(|committed| committed.at <= moment);
         self.recent.range(first..).copied()
+    }
+
+    /// How many buffers there are.
+    pub(super) fn buffers(&self) -> usize {
+        self.recent.len() + self.kept.len() + self.swept.len() + self.unfinished.len()
     }
 
     fn add(&mut self, committed: Committed) {
@@ -79,20 +103,28 @@ impl History {
         taken
     }
 
+    /// As [`History::forget`], of what nobody undoes any more.
+    pub(super) fn forget_old(&mut self, taken: Committed) -> Old {
+        Old::new(self.forget(taken).buffer)
+    }
+
     /// The oldest that is kept, if it was committed by then.
     pub(super) fn pop_kept(&mut self, by: u64) -> Option<Committed> {
-        let next = self.kept.pop_front_if(|next| next.at <= by)?;
+        let list = if self.swept.is_empty() { &mut self.kept } else { &mut self.swept };
+        let next = list.pop_front_if(|next| next.at <= by)?;
         self.kept_images -= next.images;
-        if self.kept.is_empty() {
+        if self.kept.is_empty() && self.swept.is_empty() {
             self.gone_images = 0;
+            self.is_sweeping = false;
             self.kept.shrink_to(1 << 14);
+            self.swept.shrink_to(1 << 14);
         }
         Some(self.forget(next))
     }
 }
 
 /// The moments at which something is read, or may be from now on.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
     /// From here on all of them.
     pub(super) from: u64,
@@ -101,6 +133,12 @@ pub(super) struct Held {
 }
 
 impl Held {
+    /// Becomes the same, in the memory that it has.
+    pub(super) fn copy_from(&mut self, other: &Self) {
+        self.from = other.from;
+        self.single.clone_from(&other.single);
+    }
+
     /// The oldest of them.
     #[inline]
     pub(super) fn oldest(&self) -> u64 {

@@ -2,6 +2,7 @@
 
 mod leaks;
 mod nesting;
+mod steps;
 
 use std::sync::Arc;
 

@@ -149,7 +149,7 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
     }
 
     #[inline]
-    fn update_row<K: EncodedKey>(
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
@@ -170,7 +170,7 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
     }
 
     #[inline]
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         check_key(key)?;
         let table = self.writable(table)?;
         check_row(table, row)?;
@@ -178,7 +178,7 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
     }
 
     #[inline]
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         check_key(key)?;
         let table = self.writable(table)?;
         check_row(table, row)?;
@@ -186,7 +186,7 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
     }
 
     #[inline]
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
         let table = self.writable(table)?;
         let mut found = false;
         let _ = self.whole_or_not(|this| {
@@ -196,7 +196,7 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
         Ok(found)
     }
 
-    fn scan_rows(
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,

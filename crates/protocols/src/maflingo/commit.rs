@@ -78,6 +78,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             self.apply(self.state.buffers.groups[position], tid);
         }
         self.state.last_tid = tid;
+        self.state.nested.committed(true);
         self.state.sets.clear();
         Ok(())
     }
@@ -450,6 +451,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     #[cold]
     pub(super) fn conflict(&mut self, reason: Reason, place: Place, record: Option<Record>) -> Stop {
         let key = record.and_then(|record| self.key_of(place, record));
+        self.look_for_itself(reason, place, record, key);
         self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
         self.doomed = !left_out(Step::StayDoomed);
         Stop::conflict()

@@ -34,6 +34,8 @@ pub(super) struct Shared<T: TidSource, R: Redo> {
     pub(super) counters: Registry,
     pub(super) orphans: Orphans,
     pub(super) keeper: Arc<Keeper>,
+    /// What each worker had committed last when it came to the thread on which it is: its later ids are of that thread.
+    pub(super) moved_after: Box<[AtomicU64]>,
     /// Held while an index is filled.
     pub(super) filling: Mutex<()>,
     pub(super) ticket: CachePadded<AtomicU64>,
@@ -98,6 +100,7 @@ impl<T: TidSource, R: Redo> Maflingo<T, R> {
         let options = Options { check_every: options.check_every.max(1), ..options };
         // The epochs are moved by this protocol's own thread, which also tells snapshots how old they are.
         let memory = Memory::new(polychron_memory::Options { epoch_interval: None, ..common.memory.clone() })?;
+        let common_workers = common.memory.max_workers;
         let clock = SystemClock::new();
         let began_ns = (0..REMEMBERED_EPOCHS).map(|_| AtomicU64::new(clock.now_ns())).collect();
         let shared = Arc::new(Shared {
@@ -108,6 +111,7 @@ impl<T: TidSource, R: Redo> Maflingo<T, R> {
             catalog: Catalog::default(),
             counters: Registry::default(),
             orphans: Orphans::default(),
+            moved_after: (0..OWN_SLOTS + common_workers).map(|_| AtomicU64::new(0)).collect(),
             filling: Mutex::default(),
             ticket: CachePadded::new(AtomicU64::new(0)),
             redo,
@@ -190,6 +194,10 @@ impl<T: TidSource, R: Redo + Default> Protocol for Maflingo<T, R> {
     }
 
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+        // The filling waits for the end of all transactions of the present.
+        if self.shared.memory.epochs().is_pinned_here() {
+            return Err(Error::WaitsForItself { table, key: None });
+        }
         let make = |_: &TableDefinition, blueprint: &Blueprint| self.make(blueprint, false);
         let (index, store) = StoreTable::add_index(&self.shared.catalog, table, &definition, make)?;
         match super::fill::fill(self, table, index) {

@@ -74,6 +74,11 @@ impl Tid {
         self.0 >> Self::EPOCH_SHIFT
     }
 
+    /// Who drew it.
+    pub(super) fn worker(self) -> usize {
+        self.0 as usize & (Self::MAX_WORKERS - 1)
+    }
+
     /// The smallest id of `worker` in `epoch` that exceeds `floor`; `None` when the epoch's counter is used up.
     #[inline]
     pub(super) fn after(floor: Self, epoch: u64, worker: usize) -> Option<Self> {
@@ -158,6 +163,12 @@ impl State {
     #[inline]
     pub(super) fn latched_by(self, worker: usize) -> bool {
         self.0 & LATCH_MASK == latch_of(worker)
+    }
+
+    /// The worker whose transaction holds the latch, if one does.
+    pub(super) fn owner(self) -> Option<usize> {
+        let owner = self.0 & LATCH_MASK;
+        (owner != 0 && owner != BACKGROUND).then(|| (owner >> LATCH_SHIFT) as usize - 1)
     }
 
     /// Whether a transaction of a worker other than `worker` holds the latch.

@@ -21,6 +21,9 @@ use super::table::{MaflingoTable, Store};
 use super::tid::TidSource;
 use super::transaction::{Found, MaflingoTransaction};
 
+/// Sets up to this length are validated before a procedure is told of a duplicate.
+const SMALL_SETS: usize = 256;
+
 impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     /// Changes a row in place.
     #[inline]
@@ -111,6 +114,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             }
             self.delete_entry(store, before)?;
             if !self.add_entry(store, after, primary)? {
+                self.check_duplicate(store, after, primary)?;
                 return Err(Error::Duplicate { table: table.id, index: store.place.index }.into());
             }
         }
@@ -137,6 +141,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         let before = self.state.sets.writes.len();
         let words = row.as_words();
         if !self.insert_entry(&table.primary, key, words)? {
+            self.check_small_sets()?;
             return Ok(Insertion::Duplicate(IndexId::PRIMARY));
         }
         if table.has_secondaries {
@@ -164,6 +169,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             let mut scratch = KeyScratch::new();
             let key = store.extractor.extract(row, &mut scratch).map_err(Error::from)?;
             if !self.add_entry(store, key, primary)? {
+                self.check_duplicate(store, key, primary)?;
                 if !left_out(Step::UndoOperations) {
                     self.undo_writes(before);
                 }
@@ -171,6 +177,27 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             }
         }
         Ok(Insertion::Inserted)
+    }
+
+    /// Before a procedure is told that another row has a key: that has to come of reads that stand together. An entry that leads to
+    /// the row itself does not, whether or not the index is unique: it is of a state in which the row had the key already.
+    #[cold]
+    fn check_duplicate(&mut self, store: &Store, key: &[u8], primary: &[u8]) -> Result<(), Stop> {
+        let row = std::mem::take(&mut self.state.buffers.row);
+        let found = self.find(store, key, 0..usize::MAX);
+        let entry = std::mem::replace(&mut self.state.buffers.row, row);
+        if !matches!(found?, Found::Row(_)) || key_in_entry(entry.as_words()) == primary {
+            return Err(self.conflict(Reason::Inconsistent, store.place, None));
+        }
+        self.check_small_sets()
+    }
+
+    /// Validates what was read, where that takes few steps: answers that end most procedures are not given on a stale read. What large
+    /// transactions were told is validated at their end, like everything else.
+    #[cold]
+    fn check_small_sets(&mut self) -> Result<(), Stop> {
+        let sets = &self.state.sets;
+        if sets.reads.len() + sets.nodes.len() <= SMALL_SETS { self.validate() } else { Ok(()) }
     }
 
     /// Makes the entry of a row in one index, if the row exists. An entry that its writer made already is left.
@@ -221,7 +248,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         let Found::Row(record) = self.find(&table.primary, key, 0..usize::MAX)? else { return Ok(false) };
         let old = std::mem::take(&mut self.state.buffers.old);
         let row = std::mem::replace(&mut self.state.buffers.row, old);
-        let mut outcome = Ok(true);
+        let (before, mut outcome) = (self.state.sets.writes.len(), Ok(true));
         for store in table.secondaries() {
             let mut scratch = KeyScratch::new();
             outcome = match store.extractor.extract(row.as_row(), &mut scratch) {
@@ -233,7 +260,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             }
         }
         self.state.buffers.old = row;
-        outcome?;
+        self.all_or_nothing(before, outcome)?;
         self.push_write(record, table.primary.place, Kind::Delete, key, 0, Default::default());
         Ok(true)
     }

@@ -356,7 +356,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         match record.claim() {
             Claim::Held => Ok(true),
             Claim::Gone => Ok(false),
-            Claim::Latched => Err(self.conflict(Reason::InsertedFirst, place, None)),
+            Claim::Latched => Err(self.conflict(Reason::InsertedFirst, place, Some(record))),
         }
     }
 
@@ -405,6 +405,7 @@ impl<T: TidSource, R: Redo> Commit for MaflingoTransaction<'_, T, R> {
                 if !left_out(Step::ValidateReaders) {
                     self.validate()?;
                 }
+                self.state.nested.committed(false);
                 self.state.sets.clear();
             } else {
                 self.commit_writes()?;
@@ -460,7 +461,7 @@ impl<T: TidSource, R: Redo> Transaction for MaflingoTransaction<'_, T, R> {
     }
 
     #[inline]
-    fn update_row<K: EncodedKey>(
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
@@ -473,14 +474,14 @@ impl<T: TidSource, R: Redo> Transaction for MaflingoTransaction<'_, T, R> {
     }
 
     #[inline]
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.writable()?;
         check_key(key)?;
         let table = self.table(table)?;
         self.add_row(table, key, row)
     }
 
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.writable()?;
         check_key(key)?;
         let table = self.table(table)?;
@@ -488,13 +489,13 @@ impl<T: TidSource, R: Redo> Transaction for MaflingoTransaction<'_, T, R> {
     }
 
     #[inline]
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
         self.writable()?;
         let table = self.table(table)?;
         self.remove_row(table, key)
     }
 
-    fn scan_rows(
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,

@@ -10,7 +10,9 @@ use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Fingers, Hints};
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
 use polychron_memory::{Guard, Local};
+use polychron_sync::atomic::Ordering;
 
+use super::nested::Nested;
 use super::protocol::Shared;
 use super::reclaim::Reclaimer;
 use super::record::{Record, Tid};
@@ -49,6 +51,7 @@ pub(super) struct State {
     pub(super) worker: usize,
     /// Whether a transaction has begun and not ended: none runs when the worker begins the next, so that one was leaked.
     pub(super) open: bool,
+    pub(super) nested: Nested,
     back_off: RandomWait,
 }
 
@@ -90,6 +93,7 @@ impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
             counters: shared.counters.register(),
             worker,
             open: false,
+            nested: Nested::default(),
             back_off: RandomWait::new(worker),
         };
         Self { local, state, shared: Arc::clone(shared) }
@@ -167,6 +171,10 @@ impl<T: TidSource, R: Redo> Interactive for MaflingoWorker<T, R> {
         self.state.last_abort
     }
 
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.state.nested.error()
+    }
+
     fn back_off(&mut self, attempts: u64) {
         self.state.back_off.wait(attempts, &self.shared.common.retry);
     }
@@ -209,6 +217,7 @@ impl<'w, T: TidSource, R: Redo> Session<'w, T, R> {
         let guard = local.pin();
         // SAFETY: the transaction holds the guard, and keeps the list before it renews the guard.
         unsafe { state.tables.renew(&shared.catalog) };
+        state.nested.begin(|| shared.moved_after[state.worker].store(state.last_tid.0, Ordering::Relaxed));
         state.reclaimer.step(&state.tables, RECLAIM_STEP, &guard);
         if state.pruner.is_due(&guard) {
             state.prune(&guard);
@@ -231,6 +240,10 @@ impl<T: TidSource, R: Redo> drive::Driven for Session<'_, T, R> {
 
     fn last_abort(&self) -> Option<Abort> {
         self.state.last_abort
+    }
+
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.state.nested.error()
     }
 
     fn back_off(&mut self, attempts: u64) {

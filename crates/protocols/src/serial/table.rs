@@ -61,6 +61,9 @@ impl Tables {
         if self.find(&definition.name).is_some() {
             return Err(Error::NameTaken(definition.name));
         }
+        if self.list.len() == TableId::POSITIONS {
+            return Err(Error::Definition("a database has had as many tables as it can".to_owned()));
+        }
         let id = TableId::new(self.database, self.list.len() as u32);
         let mut table = SerialTable::new(id, definition)?;
         let definition = Arc::clone(&table.definition);
@@ -146,7 +149,7 @@ impl SerialTable {
         }
         let definition = TableDefinition::clone(&self.definition).with_index(index);
         let mut secondary = Secondary::new(&definition, definition.indexes.len() - 1)?;
-        let id = IndexId(self.secondaries.len() as u32 + 1);
+        let id = IndexId::secondary(self.secondaries.len())?;
         let mut scratch = KeyScratch::new();
         for (primary, row) in &self.rows {
             let key = secondary.key(row, &mut scratch)?.to_vec();
@@ -176,7 +179,7 @@ impl SerialTable {
             // Where an index is not unique, the key ends with the primary key and can only be found for the same row.
             let key = secondary.key(row, &mut scratch)?;
             if secondary.entries.get(key).is_some_and(|owner| owner != primary) {
-                return Ok(Some(IndexId(position as u32 + 1)));
+                return Ok(Some(IndexId::secondary(position)?));
             }
         }
         Ok(None)

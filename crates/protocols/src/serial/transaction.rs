@@ -104,7 +104,7 @@ impl Transaction for SerialTransaction<'_> {
         self.read_row(table, key, projection)
     }
 
-    fn update_row<K: EncodedKey>(
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
@@ -130,7 +130,7 @@ impl Transaction for SerialTransaction<'_> {
         }
     }
 
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.writable()?;
         let key = KeyBytes::new(key)?;
         if self.tables().get(table)?.rows.contains_key(key.as_slice()) {
@@ -139,13 +139,13 @@ impl Transaction for SerialTransaction<'_> {
         Ok(self.write(table, key.as_slice(), &words_of(row))?)
     }
 
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.writable()?;
         let key = KeyBytes::new(key)?;
         Ok(self.write(table, key.as_slice(), &words_of(row))?)
     }
 
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
         self.writable()?;
         let key = KeyBytes::new(key)?.as_slice().to_vec();
         let Some(before) = self.tables_mut().get_mut(table)?.replace(&key, None)? else { return Ok(false) };
@@ -153,7 +153,7 @@ impl Transaction for SerialTransaction<'_> {
         Ok(true)
     }
 
-    fn scan_rows(
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,

@@ -8,8 +8,10 @@ use polychron_protocols::lazy::{AtOnce, Lazy};
 use polychron_protocols::maflingo::{GlobalTid, Maflingo};
 use polychron_schema::Row;
 
+mod caught;
 mod large;
 mod leaked;
+mod nested;
 
 /// A row with entries in an index that is unique and in one that is not.
 #[derive(Row, Clone, Debug, PartialEq)]

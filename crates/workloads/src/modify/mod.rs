@@ -87,6 +87,7 @@ impl Workload for Modify {
     const NAME: &'static str = "modify";
     const SUMMARY: &'static str = "insertions, updates, and deletions with an insertion, of rows of ten integers";
     const KINDS: &'static [&'static str] = KINDS;
+    const GROWS: bool = true;
 
     type Options = ModifyOptions;
     type Client = ModifyClient;

@@ -52,6 +52,7 @@ impl Workload for Tpcc {
         "TPC-C: orders, payments and deliveries of a wholesale supplier; all transactions, all checks";
     const KINDS: &'static [&'static str] = procedures::KINDS;
     const INTERLEAVES: bool = true;
+    const GROWS: bool = true;
 
     type Options = TpccOptions;
     type Client = TpccClient;
