@@ -152,6 +152,9 @@ pub enum Error {
         /// The last conflict.
         abort: Abort,
     },
+    /// The procedure ended with a conflict that no operation had told it of ([`Stop::conflict`]). To run it again would end the same way.
+    #[error("the procedure ended with a conflict that the protocol knows nothing of")]
+    UnknownConflict,
     /// The procedure asked to be rolled back.
     #[error("the procedure rolled its transaction back")]
     RolledBack,
@@ -212,9 +215,40 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+    /// A row does not fit the layout of its table, or an update makes something of it that it cannot be.
+    #[error("the row does not fit {table}: {why}")]
+    WrongRow {
+        /// The table.
+        table: TableId,
+        /// What is wrong with the row.
+        why: String,
+    },
+    /// A row was to be written under another key than its own.
+    #[error("key {key} of {table} was given for the row of key {own}")]
+    WrongKey {
+        /// The table.
+        table: TableId,
+        /// The key that was given.
+        key: KeyPreview,
+        /// The key that the row's columns make.
+        own: KeyPreview,
+    },
     /// No such table, or it was dropped.
     #[error("{0} does not exist")]
     NoSuchTable(TableId),
+    /// The id, or a handle with it, is of a table of another database.
+    #[error("{0} belongs to another database")]
+    OtherDatabase(TableId),
+    /// The handle is of an index that was made at run time for another table.
+    #[error("{index} belongs to {own} and not to {table}")]
+    OtherTable {
+        /// The index.
+        index: IndexId,
+        /// Its table.
+        own: TableId,
+        /// The table with which it was used.
+        table: TableId,
+    },
     /// No such index, or it was dropped, or is still being filled.
     #[error("{1} of {0} does not exist")]
     NoSuchIndex(TableId, IndexId),
@@ -286,6 +320,9 @@ pub enum Stopped {
 
 impl Stop {
     /// The protocol found a conflict, whose [`Abort`] it keeps.
+    ///
+    /// Procedures pass on those that operations give them. One that makes up its own is rolled back, and answered with
+    /// [`Error::UnknownConflict`]: nothing says that another run would end better.
     #[inline]
     pub const fn conflict() -> Self {
         Self(StopKind::Conflict)

@@ -15,6 +15,8 @@ pub mod history;
 mod model;
 mod party;
 mod rows;
+mod samples;
 mod setup;
+mod watch;
 
 pub use setup::Setup;

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use polychron_base::Error;
 use polychron_base::error::Stopped;
+use polychron_engine::any::AnyTransaction;
 use polychron_engine::{Commit, Interactive, Mode, Stop};
 
 /// What this thread's parties have met.
@@ -40,6 +41,15 @@ pub(crate) struct Party<T> {
     transaction: Option<T>,
 }
 
+impl Party<AnyTransaction<'_>> {
+    /// Forgets the transaction, as safe code can; its memory serves for something else.
+    pub(crate) fn leak(self) {
+        if let Some(transaction) = self.transaction {
+            transaction.leak();
+        }
+    }
+}
+
 impl<T: Commit> Party<T> {
     /// Begins; where the protocol cannot run two transactions in one thread the party has lost already.
     pub(crate) fn begin<'w, W: Interactive<Transaction<'w> = T>>(worker: &'w mut W, mode: Mode) -> Self {
@@ -63,7 +73,11 @@ impl<T: Commit> Party<T> {
         match step(self.transaction.as_mut()?) {
             Ok(output) => Some(output),
             Err(stop) => {
-                assert!(stop.is_conflict(), "a step failed: {:?}", stop.into_parts());
+                // All parties are of one thread: where another one is in the way, the wait would be for itself.
+                match stop.into_parts() {
+                    Stopped::Conflict | Stopped::Failed(Error::WaitsForItself { .. }) => {}
+                    Stopped::Failed(error) => panic!("a step failed: {error:?}"),
+                }
                 meet_conflict();
                 self.transaction = None;
                 None
@@ -76,7 +90,7 @@ impl<T: Commit> Party<T> {
         let Some(transaction) = self.transaction else { return false };
         match transaction.commit().map_err(Stop::into_parts) {
             Ok(()) => true,
-            Err(Stopped::Conflict) => {
+            Err(Stopped::Conflict | Stopped::Failed(Error::WaitsForItself { .. })) => {
                 meet_conflict();
                 false
             }

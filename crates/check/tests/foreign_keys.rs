@@ -22,6 +22,7 @@ macro_rules! protocols {
         fn $name() {
             let setup = $setup.erased();
             foreign_keys::hold(&setup);
+            foreign_keys::of_bytes(&setup);
             foreign_keys::to_their_own_table(&setup);
             foreign_keys::definitions(&setup);
             foreign_keys::of_futures(&setup);

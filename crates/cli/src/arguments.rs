@@ -6,9 +6,11 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use polychron::{DefaultProtocol, Protocol, Submissions};
+use polychron_workloads::churn::ChurnOptions;
 use polychron_workloads::hotkey::{AssertOptions, HotOptions};
 use polychron_workloads::increment::IncrementOptions;
 use polychron_workloads::modify::ModifyOptions;
+use polychron_workloads::run::Idle;
 use polychron_workloads::scan::ScanOptions;
 use polychron_workloads::smallbank::SmallBankOptions;
 use polychron_workloads::tatp::TatpOptions;
@@ -141,6 +143,8 @@ pub(crate) enum WorkloadCommand {
     Scan(Workload<ScanOptions>),
     /// Insertions, updates, and deletions with an insertion, of rows of ten integers
     Modify(Workload<ModifyOptions>),
+    /// Rows that come and go under a fixed number of keys, or in queues
+    Churn(Workload<ChurnOptions>),
     /// The short transactions of a bank
     Smallbank(Workload<SmallBankOptions>),
     /// A mobile network's register of subscribers
@@ -211,6 +215,18 @@ pub(crate) struct Common {
     /// Keep a snapshot open for the whole run, on a thread of its own that does nothing else
     #[arg(long)]
     pub(crate) open_snapshot: bool,
+
+    /// Let a client of its own come and go beside the others, which leaves this open and does nothing, for moments and for seconds
+    #[arg(long, value_enum)]
+    pub(crate) idle: Option<Idle>,
+
+    /// Execute at most so many transactions a second, all threads together; 0 stands for as many as they can
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true, conflicts_with_all = ["submit", "interleave"])]
+    pub(crate) rate: f64,
+
+    /// Fail when the process has over 5 % more memory in the last quarter than in the second, or a client completes nothing for a second
+    #[arg(long)]
+    pub(crate) steady: bool,
 
     /// Bind each thread to a core
     #[arg(long)]

@@ -9,6 +9,7 @@ use polychron::{PROTOCOLS, Protocol, ProtocolVisitor, for_protocol};
 use polychron_engine::Common as Shared;
 use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::Workload;
+use polychron_workloads::churn::Churn;
 use polychron_workloads::hotkey::{Assert, HotKey};
 use polychron_workloads::increment::Increment;
 use polychron_workloads::modify::Modify;
@@ -33,6 +34,7 @@ const WORKLOADS: &[(&str, &str)] = &[
     (Assert::NAME, Assert::SUMMARY),
     (Scan::NAME, Scan::SUMMARY),
     (Modify::NAME, Modify::SUMMARY),
+    (Churn::NAME, Churn::SUMMARY),
     (SmallBank::NAME, SmallBank::SUMMARY),
     (Tatp::NAME, Tatp::SUMMARY),
 ];
@@ -64,6 +66,7 @@ pub(crate) fn run(bench: Bench) -> ExitCode {
         WorkloadCommand::Hotkey(given) => bench_workload::<HotKey>(&given.common, given.options),
         WorkloadCommand::Assert(given) => bench_workload::<Assert>(&given.common, given.options),
         WorkloadCommand::Scan(given) => bench_workload::<Scan>(&given.common, given.options),
+        WorkloadCommand::Churn(given) => bench_workload::<Churn>(&given.common, given.options),
         WorkloadCommand::Smallbank(given) => bench_workload::<SmallBank>(&given.common, given.options),
         WorkloadCommand::Tatp(given) => bench_workload::<Tatp>(&given.common, given.options),
     };
@@ -157,7 +160,10 @@ fn bench_workload<W: Workload>(common: &Common, options: W::Options) -> Result<R
         write_json(file, &report)
             .map_err(|error| Refusal::Failure(format!("the JSON could not be written: {error}")))?;
     }
-    Ok(report)
+    match report.course.fault(report.grows) {
+        Some(fault) if common.steady && report.passed() => Err(Refusal::Failure(format!("not steady: {fault}"))),
+        _ => Ok(report),
+    }
 }
 
 fn settings(common: &Common) -> Result<Settings, String> {
@@ -178,6 +184,9 @@ fn settings(common: &Common) -> Result<Settings, String> {
     if !is_duration(common.warmup) {
         return Err(format!("--warmup is {}; it lies between 0 and 1000000", common.warmup));
     }
+    if !common.rate.is_finite() || common.rate < 0.0 {
+        return Err(format!("--rate is {}; it is 0 or more transactions a second", common.rate));
+    }
     Ok(Settings {
         threads,
         warmup_seconds: common.warmup,
@@ -189,6 +198,8 @@ fn settings(common: &Common) -> Result<Settings, String> {
         interleave: common.interleave,
         pregenerate: common.pregenerate,
         open_snapshot: common.open_snapshot,
+        idle: common.idle,
+        rate: common.rate,
         pin: common.pin,
         prefault_bytes: common.prefault.saturating_mul(1 << 20),
         commit: env!("POLYCHRON_COMMIT").to_owned(),

@@ -88,6 +88,15 @@ pub(crate) fn render(report: &Report) -> String {
     if let Some(bytes) = report.peak_rss_bytes {
         row("peak memory of the process", mebibytes(bytes));
     }
+    if let Some(growth) = report.course.growth(report.grows) {
+        let quarters = report.course.quarters.map(|quarter| thousands(quarter.resident_bytes as u64 >> 20)).join(", ");
+        let what = if report.grows { "of what each transaction adds" } else { "of it" };
+        row(
+            "  by quarter",
+            format!("{quarters} MiB; {:+.1} % {what} from the second to the last", (growth - 1.0) * 100.0),
+        );
+    }
+    row("longest stall of a client", format!("{:.0} ms", report.course.longest_stall_seconds * 1e3));
     if let Some(memory) = &report.memory {
         row("memory of the database", format!("{} used", mebibytes(memory.used_bytes as u64)));
     }

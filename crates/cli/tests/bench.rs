@@ -34,6 +34,8 @@ const TINY: &[&[&str]] = &[
     &["assert", "--initial", "5", "--futures", "--speculate", "--round-trip-us", "20"],
     &["assert", "--hot", "50"],
     &["modify", "--records", "300"],
+    &["churn", "--records", "20", "--rate", "100000"],
+    &["churn", "--records", "20", "--pattern", "queue", "--queues", "2", "--idle", "snapshot"],
     &["scan", "--records", "300", "--writers", "1", "--ask", "columns", "--plain"],
     &["scan", "--records", "400", "--record-size", "27", "--whole-rows"],
     &["smallbank", "--customers", "10", "--spin-us", "5"],
@@ -203,7 +205,7 @@ fn list_names_workloads_and_protocols() {
     let output = polychron(&["bench", "list"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success());
-    for name in ["tpcc", "ycsb", "increment", "hotkey", "assert", "modify", "scan", "smallbank", "tatp"]
+    for name in ["tpcc", "ycsb", "increment", "hotkey", "assert", "modify", "scan", "churn", "smallbank", "tatp"]
         .into_iter()
         .chain(PROTOCOLS.iter().map(|it| it.name))
     {

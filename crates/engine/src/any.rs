@@ -215,6 +215,10 @@ impl Interactive for AnyWorker {
         self.0.last_abort()
     }
 
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.0.waits_for_itself()
+    }
+
     fn back_off(&mut self, attempts: u64) {
         self.0.back_off(attempts);
     }
@@ -243,6 +247,14 @@ impl Commit for AnyTransaction<'_> {
 
     fn roll_back(self) -> bool {
         self.0.roll_back()
+    }
+}
+
+impl AnyTransaction<'_> {
+    /// Forgets the transaction: it neither commits nor is rolled back. In place of [`std::mem::forget`], which would also keep the
+    /// memory that it lies in, so that pointers to it would go on leading to it.
+    pub fn leak(self) {
+        self.0.leak();
     }
 }
 
@@ -278,7 +290,7 @@ impl<B: Reach> Transaction for Erased<B> {
         with_bytes(key, |key| self.0.operate().read_row_unvalidated(table, key, projection))
     }
 
-    fn update_row<K: EncodedKey>(
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
@@ -291,27 +303,27 @@ impl<B: Reach> Transaction for Erased<B> {
                 change(row);
             }
         };
-        with_bytes(key, |key| self.0.operate().update_row(table, key, projection, &mut once))
+        with_bytes(key, |key| self.0.operate().update_unchecked(table, key, projection, &mut once))
     }
 
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        with_bytes(key, |key| self.0.operate().insert_row(table, key, row))
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        with_bytes(key, |key| self.0.operate().insert_unchecked(table, key, row))
     }
 
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        with_bytes(key, |key| self.0.operate().put_row(table, key, row))
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        with_bytes(key, |key| self.0.operate().put_unchecked(table, key, row))
     }
 
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
-        with_bytes(key, |key| self.0.operate().delete_row(table, key))
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+        with_bytes(key, |key| self.0.operate().delete_unchecked(table, key))
     }
 
-    fn scan_rows(
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
-        self.0.operate().scan_rows(scan, visitor)
+        self.0.operate().scan_unchecked(scan, visitor)
     }
 
     fn scan_table(

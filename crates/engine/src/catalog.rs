@@ -12,13 +12,16 @@ use polychron_base::{Error, TableId};
 use polychron_memory::Epochs;
 use polychron_schema::TableDefinition;
 use polychron_sync::atomic::{AtomicU64, Ordering, fence};
-use polychron_sync::{Mutex, MutexGuard};
+use polychron_sync::{Mutex, MutexGuard, new_number};
 
 use crate::foreign_keys::Constraints;
 use crate::stores::Place;
 
 /// What the catalog must know of a protocol's table.
 pub trait Described {
+    /// The table's id.
+    fn id(&self) -> TableId;
+
     /// The table's definition, with the indexes it has.
     fn definition(&self) -> &Arc<TableDefinition>;
 
@@ -34,6 +37,8 @@ pub type Tables<T> = Arc<[Option<Arc<T>>]>;
 /// The list of tables.
 #[derive(Debug)]
 pub struct Catalog<T> {
+    /// The number that ids of this database's tables carry.
+    database: u32,
     version: AtomicU64,
     lists: Mutex<Lists<T>>,
 }
@@ -50,7 +55,7 @@ struct Lists<T> {
 impl<T> Default for Catalog<T> {
     fn default() -> Self {
         let lists = Lists { present: Arc::default(), lent: false, past: Vec::new() };
-        Self { version: AtomicU64::new(0), lists: Mutex::new(lists) }
+        Self { database: new_number(), version: AtomicU64::new(0), lists: Mutex::new(lists) }
     }
 }
 
@@ -94,7 +99,8 @@ impl<T: Described> Seen<T> {
     ///
     /// # Safety
     /// The caller is pinned, and from now until the next call it looks through this only under guards of which the
-    /// outermost stood, and was not renewed, since before this call; or while it holds what [`Seen::keep`] answered.
+    /// outermost stood, and was not renewed, since before this call; or while it holds what [`Seen::keep`] answered; or while a
+    /// snapshot (`polychron_memory::Snapshot`) is open that was opened before this call.
     #[inline]
     pub unsafe fn renew(&mut self, catalog: &Catalog<T>) {
         if !self.is_present(catalog) {
@@ -162,7 +168,10 @@ impl<T: Described> Catalog<T> {
         if find(&lists.present, name).is_some() {
             return Err(Error::NameTaken(name.to_owned()));
         }
-        let id = TableId(lists.present.len() as u32);
+        if lists.present.len() == TableId::POSITIONS {
+            return Err(Error::Definition("a database has had as many tables as it can".to_owned()));
+        }
+        let id = TableId::new(self.database, lists.present.len() as u32);
         let (table, replaced) = make(id, &lists.present)?;
         let mut changed = lists.present.to_vec();
         changed.push(Some(Arc::new(table)));
@@ -231,7 +240,7 @@ impl<T: Described> Catalog<T> {
     }
 
     /// Gives up the lists of the past at which nobody looks any more, and with them the tables that only they had. Guards
-    /// decide, so a list goes when its time has come and this is called again.
+    /// and snapshots decide, so a list goes when its time has come and this is called again.
     pub fn release(&self, epochs: &Epochs) {
         let mut lists = self.lists();
         if lists.past.is_empty() {
@@ -240,9 +249,10 @@ impl<T: Described> Catalog<T> {
         // Barrier: pairs with the one in a worker's pin. A worker that pins behind it finds the new version; one that
         // pinned before is in the epoch that is read next, or in an older one.
         fence(Ordering::SeqCst);
-        let (current, readonly) = (epochs.current(), epochs.readonly());
+        // A snapshot that was opened before the replacement is older than that epoch.
+        let (current, horizon) = (epochs.current(), epochs.readonly().min(epochs.collectable()));
         lists.past.iter_mut().for_each(|(epoch, _)| *epoch = Some(epoch.unwrap_or(current)));
-        let released: Vec<_> = lists.past.extract_if(.., |(epoch, _)| *epoch <= Some(readonly)).collect();
+        let released: Vec<_> = lists.past.extract_if(.., |(epoch, _)| *epoch <= Some(horizon)).collect();
         drop(lists);
         // A table that goes with its list takes time, and asks the keeper.
         drop(released);
@@ -260,19 +270,35 @@ impl<T: Described> Catalog<T> {
 
 /// The id of the table of this name.
 pub fn find<T: Described>(tables: &[Option<Arc<T>>], name: &str) -> Option<TableId> {
-    let named = |table: &Option<Arc<T>>| table.as_ref().is_some_and(|table| table.definition().name == name);
-    tables.iter().position(named).map(|position| TableId(position as u32))
+    tables.iter().flatten().find(|table| table.definition().name == name).map(|table| table.id())
 }
 
 /// The table of this id.
 ///
 /// # Errors
-/// [`Error::NoSuchTable`].
+/// [`Error::NoSuchTable`], or [`Error::OtherDatabase`].
 #[inline]
-pub fn get<T>(tables: &[Option<Arc<T>>], id: TableId) -> Result<&Arc<T>, Error> {
-    match tables.get(id.position()) {
-        Some(Some(table)) => Ok(table),
-        _ => Err(Error::NoSuchTable(id)),
+pub fn get<T: Described>(tables: &[Option<Arc<T>>], id: TableId) -> Result<&Arc<T>, Error> {
+    match known(tables, id) {
+        Some(table) => Ok(table),
+        None => Err(no_such_table(tables, id)),
+    }
+}
+
+/// As [`get`], for who can do without the table.
+#[inline]
+pub fn known<T: Described>(tables: &[Option<Arc<T>>], id: TableId) -> Option<&Arc<T>> {
+    let table = tables.get(id.position())?.as_ref()?;
+    // Ids of other databases have the same positions.
+    (table.id() == id).then_some(table)
+}
+
+/// Why there is no table of this id. Any table of the list knows the number of the database.
+#[cold]
+fn no_such_table<T: Described>(tables: &[Option<Arc<T>>], id: TableId) -> Error {
+    match tables.iter().flatten().next() {
+        Some(table) if table.id().database() != id.database() => Error::OtherDatabase(id),
+        _ => Error::NoSuchTable(id),
     }
 }
 

@@ -28,6 +28,11 @@ pub trait Driven {
     /// As [`Interactive::last_abort`].
     fn last_abort(&self) -> Option<Abort>;
 
+    /// As [`Interactive::waits_for_itself`].
+    fn waits_for_itself(&self) -> Option<Error> {
+        None
+    }
+
     /// As [`Interactive::back_off`].
     fn back_off(&mut self, attempts: u64);
 
@@ -51,6 +56,10 @@ impl<W: Interactive> Driven for W {
 
     fn last_abort(&self) -> Option<Abort> {
         Interactive::last_abort(self)
+    }
+
+    fn waits_for_itself(&self) -> Option<Error> {
+        Interactive::waits_for_itself(self)
     }
 
     fn back_off(&mut self, attempts: u64) {
@@ -157,11 +166,16 @@ fn until_committed<W: Driven, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut
             }
             Attempt::Conflict => {
                 attempts += 1;
-                if let Some(abort) = worker.last_abort() {
-                    worker.counters().aborted(&abort);
-                    if attempts >= worker.retry().attempts {
-                        return Err(Error::Conflicts { attempts, abort });
-                    }
+                let abort = worker.last_abort();
+                if let Some(abort) = &abort {
+                    worker.counters().aborted(abort);
+                }
+                if let Some(error) = worker.waits_for_itself() {
+                    worker.counters().refused();
+                    return Err(error);
+                }
+                if attempts >= worker.retry().attempts {
+                    return Err(abort.map_or(Error::UnknownConflict, |abort| Error::Conflicts { attempts, abort }));
                 }
                 worker.back_off(attempts);
             }
@@ -201,15 +215,13 @@ fn attempt<W: Driven, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> A
             },
         },
         Ok(Err(stop)) => match stop.into_parts() {
-            Stopped::Conflict => {
-                drop(transaction);
-                return Attempt::Conflict;
-            }
+            // A transaction that the protocol has stopped is doomed, and `roll_back` tells. Any other would end like this each time.
+            Stopped::Conflict => Error::UnknownConflict,
             Stopped::Failed(error) => error,
         },
         Err(panic) => Error::Panicked(panic_text(&*panic)),
     };
-    // A procedure that failed on reads which never stood together deserves another try.
+    // A procedure that failed on reads which never stood together deserves another try, and so does one that was stopped.
     if transaction.roll_back() { Attempt::Failed(failure) } else { Attempt::Conflict }
 }
 

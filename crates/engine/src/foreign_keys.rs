@@ -3,8 +3,8 @@
 //! Levels of isolation that do not protect reads protect these ([`Transaction::protect_reads`]).
 //!
 //! The write comes first and what it needs is looked for behind it, so that a row may refer to itself and go with its own reference. A
-//! write that is refused is undone, and the transaction may go on. Typed operations ([`crate::Operations`]) come through here; who
-//! writes bytes calls these functions in place of the methods of the same names.
+//! write that is refused is undone, and the transaction may go on. All writes of procedures come through here: typed operations
+//! ([`crate::Operations`]) directly, those of bytes behind the checks of [`crate::checked`].
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use polychron_schema::{
     TableDefinition,
 };
 
+use crate::checked::RowRules;
 use crate::{Insertion, Savepoint, Scan, Transaction};
 
 /// A foreign key between two tables of a database.
@@ -36,9 +37,10 @@ pub struct Reference {
     to_children: KeyExtractor,
 }
 
-/// The foreign keys that lead from a table and to it.
+/// The foreign keys that lead from a table and to it, and what its rows must be.
 #[derive(Clone, Debug, Default)]
 pub struct Constraints {
+    rules: Option<Arc<RowRules>>,
     parents: Vec<Arc<Reference>>,
     children: Vec<Arc<Reference>>,
 }
@@ -55,7 +57,7 @@ impl Reference {
             None => (IndexId::PRIMARY, &definition.key, KeyExtractor::primary(definition)?),
             Some(position) => {
                 let of_index = &definition.indexes[position].columns;
-                (IndexId(position as u32 + 1), of_index, KeyExtractor::secondary(definition, position)?)
+                (IndexId::secondary(position)?, of_index, KeyExtractor::secondary(definition, position)?)
             }
         };
         let appends =
@@ -105,7 +107,7 @@ fn behind(prefix: &[u8]) -> Bound<Vec<u8>> {
 
 impl Constraints {
     /// None.
-    pub const NONE: &'static Self = &Self { parents: Vec::new(), children: Vec::new() };
+    pub const NONE: &'static Self = &Self { rules: None, parents: Vec::new(), children: Vec::new() };
 
     /// Those of a new table: the foreign keys that it declares, and those among them that lead to itself.
     ///
@@ -117,7 +119,8 @@ impl Constraints {
         find: impl Fn(&str) -> Option<TableId>,
         definition_of: impl Fn(TableId) -> Result<&'d TableDefinition, Error>,
     ) -> Result<Self, Error> {
-        let mut constraints = Self::default();
+        let rules = Some(Arc::new(RowRules::new(definition)?));
+        let mut constraints = Self { rules, ..Self::default() };
         for foreign_key in &definition.foreign_keys {
             let parent = if foreign_key.parent == definition.name { Some(table) } else { find(&foreign_key.parent) };
             let parent = parent.ok_or_else(|| {
@@ -134,6 +137,11 @@ impl Constraints {
             constraints.parents.push(reference);
         }
         Ok(constraints)
+    }
+
+    /// What rows of the table must be, if anybody has said so.
+    pub(crate) fn rules(&self) -> Option<&Arc<RowRules>> {
+        self.rules.as_ref()
     }
 
     /// The foreign keys that lead to other tables.
@@ -168,7 +176,7 @@ impl Constraints {
     }
 }
 
-/// As [`Transaction::insert_row`], of a row whose parents must exist.
+/// As [`Transaction::insert_unchecked`], of a row whose parents must exist.
 ///
 /// # Errors
 /// [`Error::NoParent`], beside those of the method.
@@ -179,10 +187,10 @@ pub fn insert_row<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
     row: RowRef<'_>,
 ) -> Result<Insertion, Stop> {
-    write_row(transaction, table, row, |transaction| transaction.insert_row(table, key, row))
+    write_row(transaction, table, row, |transaction| transaction.insert_unchecked(table, key, row))
 }
 
-/// As [`Transaction::put_row`], of a row whose parents must exist.
+/// As [`Transaction::put_unchecked`], of a row whose parents must exist.
 ///
 /// # Errors
 /// As for [`insert_row`].
@@ -193,7 +201,7 @@ pub fn put_row<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
     row: RowRef<'_>,
 ) -> Result<Insertion, Stop> {
-    write_row(transaction, table, row, |transaction| transaction.put_row(table, key, row))
+    write_row(transaction, table, row, |transaction| transaction.put_unchecked(table, key, row))
 }
 
 #[inline]
@@ -211,7 +219,7 @@ fn write_row<T: Transaction + ?Sized>(
     }
 }
 
-/// As [`Transaction::update_row`]; where a foreign key changes, the new parent must exist.
+/// As [`Transaction::update_unchecked`]; where a foreign key changes, the new parent must exist.
 ///
 /// # Errors
 /// As for [`insert_row`].
@@ -225,7 +233,7 @@ pub fn update_row<T: Transaction + ?Sized, K: EncodedKey>(
 ) -> Result<bool, Stop> {
     let savepoint = before(transaction, !transaction.constraints(table)?.parents.is_empty());
     let mut changed = ColumnSet::EMPTY;
-    let outcome = transaction.update_row(table, key, projection, |row| {
+    let outcome = transaction.update_unchecked(table, key, projection, |row| {
         change(row);
         changed = row.changes().columns();
     });
@@ -235,7 +243,7 @@ pub fn update_row<T: Transaction + ?Sized, K: EncodedKey>(
     }
 }
 
-/// As [`Transaction::delete_row`], of a row to which no other one may refer.
+/// As [`Transaction::delete_unchecked`], of a row to which no other one may refer.
 ///
 /// # Errors
 /// [`Error::HasChildren`], beside those of the method.
@@ -246,7 +254,7 @@ pub fn delete_row<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
 ) -> Result<bool, Stop> {
     let savepoint = before(transaction, !transaction.constraints(table)?.children.is_empty());
-    let outcome = transaction.delete_row(table, key);
+    let outcome = transaction.delete_unchecked(table, key);
     match savepoint {
         None => outcome,
         Some(savepoint) => check_deleted_row(transaction, (table, key), outcome, savepoint),
@@ -377,7 +385,7 @@ fn check_children<T: Transaction + ?Sized>(transaction: &mut T, table: TableId, 
         };
         let mut has_children = false;
         transaction.protect_reads(true);
-        let visited = transaction.scan_rows(&scan, &mut |_| {
+        let visited = transaction.scan_unchecked(&scan, &mut |_| {
             has_children = true;
             ControlFlow::Break(())
         });

@@ -14,14 +14,17 @@ pub mod aggregate;
 pub mod any;
 pub mod batch;
 pub mod catalog;
+pub mod checked;
 mod distribution;
 pub mod drive;
 pub mod foreign_keys;
 pub mod futures;
+mod handle;
 pub mod lazy;
 #[doc(hidden)]
 pub mod mutations;
 pub mod options;
+mod procedure;
 pub mod redo;
 pub mod scan;
 mod single;
@@ -39,7 +42,7 @@ use polychron_memory::Memory;
 use polychron_schema::Value;
 pub use polychron_schema::{IndexDefinition, Projection, Row, RowBuffer, RowMut, RowRef, TableDefinition};
 
-use futures::{Assigned, FutureColumn, FutureError, OpenKey, Operand, Resolved, Scalar, Scope};
+use futures::{Assigned, FutureColumn, FutureError, OpenKey, Operand, Scalar, Scope};
 
 pub use aggregate::Aggregate;
 pub use batch::{ColumnBatch, ColumnVector};
@@ -47,6 +50,7 @@ pub use distribution::Distribution;
 pub use foreign_keys::Constraints;
 pub use futures::{Becomes, Future, FutureValue, Futures};
 pub use options::Common;
+pub use procedure::{Access, Declare, Procedure};
 pub use scan::{Direction, Restriction, Scan};
 pub use statistics::{Counters, Figure, FigureValue, Statistics, Versions};
 pub use submission::Submission;
@@ -247,6 +251,13 @@ pub trait Interactive: Worker {
     /// Why the latest transaction of this worker conflicted.
     fn last_abort(&self) -> Option<Abort>;
 
+    /// Why another attempt would conflict likewise for as long as the calling thread waits for it, if the last one ended because of
+    /// what that thread has open or does itself: [`Error::WaitsForItself`]. A client that drives its transactions step by step may
+    /// end what it has open and try again.
+    fn waits_for_itself(&self) -> Option<Error> {
+        None
+    }
+
     /// Waits before the next attempt after `attempts` conflicts in a row: the protocol's back-off.
     fn back_off(&mut self, attempts: u64);
 
@@ -263,7 +274,8 @@ pub trait Commit: Transaction {
     fn commit(self) -> Result<(), Stop>;
 
     /// Undoes the transaction, and tells whether what it had read was consistent. When it was not, the reason for the
-    /// roll-back may come from reads that never stood together, and the transaction is to be run again.
+    /// roll-back may come from reads that never stood together, and the transaction is to be run again. So is one that was told of a
+    /// conflict: it answers `false`.
     fn roll_back(self) -> bool;
 }
 
@@ -275,76 +287,6 @@ pub enum Mode {
     ReadWrite,
     /// Read-only on a consistent snapshot.
     Snapshot,
-}
-
-/// A stored procedure: one transaction's logic, generic over the protocol.
-///
-/// It may be run several times before it commits, and some protocols run it on reads that do not fit together before they
-/// notice, so it must not have effects outside of the transaction, and state it keeps in `self` must be reset at its start.
-///
-/// It and its answer can be sent to other threads: protocols that plan procedures run them where they see fit.
-pub trait Procedure: Send {
-    /// What it answers with.
-    type Output: Send;
-
-    /// The logic.
-    ///
-    /// # Errors
-    /// Conflicts are passed through with `?`; any other error rolls the transaction back and is not retried.
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Self::Output, Stop>;
-
-    /// The transaction has committed: the futures of its run have their values, which are learnt here for nothing. A panic here is
-    /// answered as [`Error::Panicked`]; the transaction has committed nevertheless.
-    #[inline]
-    fn committed(&mut self, _output: &mut Self::Output, _resolved: &Resolved) {}
-
-    /// Names what [`Procedure::run`] will touch: every row that it may write, and the rows that it is known to read.
-    ///
-    /// Planned protocols (BOHM, two-phase locking in a global order, partitioned stores) run by it; others use it to
-    /// prefetch. Only writes must be named: by their keys, or by a [prefix](Declare::prefix) where the
-    /// keys show in the run only. Where not even that is known, [`Declare::unknown`] says so; a write that is neither named nor
-    /// announced ends the transaction with an error in a protocol that plans. Any row may be read, named or not: naming reads
-    /// makes them faster. So a procedure that only reads never says `unknown`.
-    ///
-    /// The default says that nothing is known, not even whether it writes.
-    fn declare<D: Declare>(&self, declaration: &mut D) {
-        declaration.unknown();
-    }
-}
-
-/// Receives what a procedure declares.
-pub trait Declare {
-    /// The row of `key` may be touched in the way that `access` tells. A key may be named several times; every way in which it is
-    /// named may happen.
-    fn key<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access);
-
-    /// Rows whose encoded primary key begins with these bytes (the first columns of the key) may be touched in the way that
-    /// `access` tells, under keys that only the run knows.
-    ///
-    /// This says more than [`Declare::unknown`] and takes its place for protocols that look at prefixes. For all others it is the
-    /// same, which is what the default does.
-    fn prefix<K: EncodedKey>(&mut self, _table: TableId, _prefix: K, _access: Access) {
-        self.unknown();
-    }
-
-    /// The transaction stays within this partition (and others it names): see [`TableDefinition`]'s partition column.
-    fn partition(&mut self, _partition: u64) {}
-
-    /// There may be writes besides those that are named. Reads that are not named need no mention.
-    fn unknown(&mut self) {}
-}
-
-/// What a declared key is wanted for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Read only.
-    Read,
-    /// Updated in columns that no index keys on; neither inserted nor deleted.
-    Update,
-    /// Inserted, overwritten, deleted, or updated in any column.
-    Write,
-    /// Inserted: the key is expected to be absent.
-    Insert,
 }
 
 /// What an insertion did.
@@ -389,7 +331,50 @@ pub trait Transaction {
     ) -> Result<Option<RowRef<'_>>, Stop>;
 
     /// Changes a row in place: `change` sees the columns of `projection` and may set those. `false`: no such row.
+    ///
+    /// # Errors
+    /// What [`checked`] refuses; the row is then as it was. This holds for the four methods below too.
     fn update_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+        change: impl FnOnce(&mut RowMut<'_>),
+    ) -> Result<bool, Stop> {
+        checked::update_row(self, table, key, projection, change)
+    }
+
+    /// Inserts a row whose key is absent.
+    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        checked::insert_row(self, table, key, row)
+    }
+
+    /// Writes the whole row of `key`, whether or not there is one; what was there is not observed unless a secondary
+    /// index needs it.
+    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        checked::put_row(self, table, key, row)
+    }
+
+    /// Deletes the row of `key`. `false`: no such row.
+    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+        foreign_keys::delete_row(self, table, key)
+    }
+
+    /// Visits the rows of a range in order. The range, as far as it was visited, stays as it was seen until the commit,
+    /// or the transaction conflicts.
+    fn scan_rows(
+        &mut self,
+        scan: &Scan<'_>,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        checked::check_restrictions(self, scan)?;
+        self.scan_unchecked(scan, visitor)
+    }
+
+    /// [`Transaction::update_row`] of a protocol: nothing is checked of what `change` makes of the row. This and the four methods
+    /// below are for who has checked already; a wrong row or key breaks the table's indexes.
+    #[doc(hidden)]
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
@@ -397,19 +382,21 @@ pub trait Transaction {
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Stop>;
 
-    /// Inserts a row whose key is absent.
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop>;
+    /// [`Transaction::insert_row`] of a row that has this key, and whose parents are checked.
+    #[doc(hidden)]
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop>;
 
-    /// Writes the whole row of `key`, whether or not there is one; what was there is not observed unless a secondary
-    /// index needs it.
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop>;
+    /// [`Transaction::put_row`] of a row that has this key, and whose parents are checked.
+    #[doc(hidden)]
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop>;
 
-    /// Deletes the row of `key`. `false`: no such row.
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop>;
+    /// [`Transaction::delete_row`] of a row whose children are checked.
+    #[doc(hidden)]
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop>;
 
-    /// Visits the rows of a range in order. The range, as far as it was visited, stays as it was seen until the commit,
-    /// or the transaction conflicts.
-    fn scan_rows(
+    /// [`Transaction::scan_rows`], of which all restrictions name columns of the table.
+    #[doc(hidden)]
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
@@ -429,7 +416,7 @@ pub trait Transaction {
         projection: &Projection,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
-        self.scan_rows(&Scan { projection: *projection, ..Scan::all(table) }, visitor)
+        self.scan_unchecked(&Scan { projection: *projection, ..Scan::all(table) }, visitor)
     }
 
     /// Counts the rows of a range, or sums a column, or finds its smallest or largest value. The direction is of no
@@ -497,12 +484,15 @@ pub trait Transaction {
         self.test_future(condition)
     }
 
-    /// Makes futures the values of columns of an existing row; see [`Futures::set_futures`].
+    /// Makes futures the values of columns of an existing row; see [`Futures::set_futures`], which checks what this and the two methods
+    /// below rely on.
+    #[doc(hidden)]
     fn write_futures<K: EncodedKey>(&mut self, table: TableId, key: K, columns: &Assigned) -> Result<(), Stop> {
         futures::write_now(self, table, key, columns)
     }
 
     /// As [`Transaction::write_futures`], under a key that may be open itself.
+    #[doc(hidden)]
     fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Stop> {
         let mut bytes = Vec::new();
         let key = futures::close_key(self, key, &mut bytes)?;
@@ -510,6 +500,7 @@ pub trait Transaction {
     }
 
     /// Inserts a row of which columns may be open, also in its key; see [`Futures::insert_future`].
+    #[doc(hidden)]
     fn insert_futures(
         &mut self,
         table: TableId,
@@ -547,7 +538,7 @@ pub trait Transaction {
     /// The definition of a table, for dynamic access to rows.
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop>;
 
-    /// The foreign keys that lead from a table and to it. The methods of this trait do not look at them; see [`foreign_keys`].
+    /// The foreign keys that lead from a table and to it, and what its rows must be.
     fn constraints(&self, _table: TableId) -> Result<&Constraints, Stop> {
         Ok(Constraints::NONE)
     }

@@ -1,6 +1,5 @@
 //! Typed access: tables of [`Row`]s, on top of the bytes that [`Transaction`] speaks.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
@@ -11,40 +10,8 @@ use polychron_schema::{
     Row, RowBuffer, RowRef,
 };
 
+pub use crate::handle::Table;
 use crate::{Direction, Insertion, Scan, Transaction, foreign_keys};
-
-/// A table whose rows are `R`s. A handle: small, free to copy, the same for every protocol.
-pub struct Table<R> {
-    id: TableId,
-    row: PhantomData<fn() -> R>,
-}
-
-impl<R> Table<R> {
-    /// The table with this id, which the caller knows to hold `R`s.
-    pub const fn from_id(id: TableId) -> Self {
-        Self { id, row: PhantomData }
-    }
-
-    /// The table's id.
-    #[inline]
-    pub const fn id(&self) -> TableId {
-        self.id
-    }
-}
-
-impl<R> Clone for Table<R> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<R> Copy for Table<R> {}
-
-impl<R> fmt::Debug for Table<R> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.id, out)
-    }
-}
 
 /// What procedures do with typed tables. Every [`Transaction`] has it.
 pub trait Operations: Transaction {
@@ -94,7 +61,8 @@ pub trait Operations: Transaction {
         })
     }
 
-    /// Changes some columns of a row: only those may be looked at and set.
+    /// Changes some columns of a row: only those may be looked at and set. Setting another one is answered as a panic of `change` is, and
+    /// undoes the transaction.
     #[inline]
     fn update_columns<R: Row, C: Columns<R>>(
         &mut self,
@@ -106,8 +74,12 @@ pub trait Operations: Transaction {
         key.check().map_err(Error::from)?;
         let mut scratch = KeyScratch::new();
         let key = key.encode(&mut scratch);
-        foreign_keys::update_row(self, table.id, key, &columns.projection(), |row| {
-            change(&mut R::from_row_mut(row.reborrow()))
+        let projection = columns.projection();
+        foreign_keys::update_row(self, table.id, key, &projection, |row| {
+            let earlier = row.changes().columns();
+            change(&mut R::from_row_mut(row.reborrow()));
+            let beside = row.changes().columns().without(earlier.union(projection.columns));
+            assert!(beside.is_empty(), "`update_columns` may set those columns alone that it was given");
         })
     }
 
@@ -202,8 +174,8 @@ pub trait Operations: Transaction {
         index: Index<R, K>,
         key: K::Ref<'_>,
     ) -> Range<'_, Self, R> {
-        let bounds = if index.open { KeyBounds::of_prefix(&key) } else { KeyBounds::of(&(key..=key)) };
-        Range::new(self, table.id, index_id(index), bounds)
+        let bounds = if index.is_open() { KeyBounds::of_prefix(&key) } else { KeyBounds::of(&(key..=key)) };
+        Range::by(self, table, index, bounds)
     }
 
     /// The rows whose first columns of a secondary index have these values, in the index's order.
@@ -214,7 +186,7 @@ pub trait Operations: Transaction {
         index: Index<R, K>,
         prefix: P,
     ) -> Range<'_, Self, R> {
-        Range::new(self, table.id, index_id(index), KeyBounds::of_prefix(&prefix))
+        Range::by(self, table, index, KeyBounds::of_prefix(&prefix))
     }
 
     /// The rows between two keys of a secondary index, in the index's order. A bound is a key of the index, or its first
@@ -249,14 +221,9 @@ pub trait Operations: Transaction {
         range: impl RangeBounds<B>,
     ) -> Range<'_, Self, R> {
         // A whole key ends where the entry's columns end, unless the primary key follows.
-        let bounds = if B::WHOLE && !index.open { KeyBounds::of(&range) } else { KeyBounds::of_prefixes(&range) };
-        Range::new(self, table.id, index_id(index), bounds)
+        let bounds = if B::WHOLE && !index.is_open() { KeyBounds::of(&range) } else { KeyBounds::of_prefixes(&range) };
+        Range::by(self, table, index, bounds)
     }
-}
-
-/// The id of an index that the table's definition lists.
-fn index_id<R, K>(index: Index<R, K>) -> IndexId {
-    IndexId(index.position as u32 + 1)
 }
 
 impl<T: Transaction + ?Sized> Operations for T {}
@@ -410,6 +377,20 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
         }
     }
 
+    /// By a secondary index, whose handle must be of this table.
+    #[inline]
+    fn by<K: OwnedKey>(
+        transaction: &'t mut T,
+        table: &Table<R>,
+        index: Index<R, K>,
+        bounds: Result<KeyBounds, Error>,
+    ) -> Self {
+        match index.id_in(table.id) {
+            Ok(index) => Self::new(transaction, table.id, index, bounds),
+            Err(error) => Self::new(transaction, table.id, IndexId::PRIMARY, Err(error)),
+        }
+    }
+
     /// From the largest key down.
     pub fn reverse(mut self) -> Self {
         self.direction = Direction::Backward;
@@ -448,7 +429,7 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
             restrictions: &[],
         };
         let mut left = self.limit;
-        self.transaction.scan_rows(&scan, &mut |row| {
+        self.transaction.scan_unchecked(&scan, &mut |row| {
             left -= 1;
             let flow = visitor(R::view(row));
             if left == 0 { ControlFlow::Break(()) } else { flow }

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 /// that range moves to another node because of insertions. It does **not** change when a key is removed, when a handle is
 /// replaced, or when an empty node is taken out: those happen in the background too, and background work aborts nobody.
 /// A node that was taken out, or a bucket that was moved by growth, forwards the question to the node that took its range over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stamp {
     /// The node, tagged by the index that made the stamp. Valid while the guard under which it was taken lives.
     pub(crate) node: NonNull<()>,
@@ -23,7 +23,7 @@ pub struct Stamp {
 unsafe impl Send for Stamp {}
 
 /// The kinds of node a stamp may name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Ordered,
     /// With the number of the bucket's table: an address may be used again, the two together are not.

@@ -21,6 +21,7 @@
 //! ```
 
 mod arena;
+mod beginnings;
 mod blocks;
 mod classes;
 mod coalesce;
@@ -28,19 +29,23 @@ mod epochs;
 #[cfg(feature = "faults")]
 #[doc(hidden)]
 pub mod faults;
+mod guard;
 mod limbo;
 mod local;
 mod memory;
 mod options;
 mod pool;
 mod reserve;
+mod stack;
 mod system;
 mod ticker;
 
 pub use epochs::Epochs;
-pub use local::{Guard, Hold, Local, Snapshot};
+pub use guard::{Committing, Guard, Hold, Snapshot};
+pub use local::Local;
 pub use memory::{ClassStatistics, Memory, MemoryStatistics, OWN_SLOTS, Pressure};
 pub use options::Options;
+pub use stack::stack_left;
 
 /// An allocation was refused: the memory limit is reached or the system has no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -362,34 +362,34 @@ impl<T: Transaction> Transaction for Lazy<'_, T> {
         self.inner.read_row_unvalidated(table, key, projection)
     }
 
-    fn update_row<K: EncodedKey>(
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Stop> {
-        self.inner.update_row(table, key, projection, change)
+        self.inner.update_unchecked(table, key, projection, change)
     }
 
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.inner.insert_row(table, key, row)
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.inner.insert_unchecked(table, key, row)
     }
 
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.inner.put_row(table, key, row)
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.inner.put_unchecked(table, key, row)
     }
 
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
-        self.inner.delete_row(table, key)
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+        self.inner.delete_unchecked(table, key)
     }
 
-    fn scan_rows(
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
-        self.inner.scan_rows(scan, visitor)
+        self.inner.scan_unchecked(scan, visitor)
     }
 
     fn savepoint(&mut self) -> Savepoint {

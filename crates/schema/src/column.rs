@@ -417,6 +417,18 @@ impl ColumnSet {
         self.intersects(Self::single(index))
     }
 
+    /// Columns in both sets.
+    #[inline]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// The columns of this set that are not in the other one.
+    #[inline]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// Whether the sets have a column in common.
     #[inline(always)]
     pub const fn intersects(self, other: Self) -> bool {

@@ -146,6 +146,22 @@ pub enum SchemaError {
         /// How many were given.
         found: usize,
     },
+    /// A row that is shorter or longer than rows of its table are.
+    #[error("it has {bytes} bytes where {expected} are due")]
+    RowLength {
+        /// Its length.
+        bytes: usize,
+        /// The length that its columns have.
+        expected: usize,
+    },
+    /// Bytes in a row that are no value of their column.
+    #[error("column {column} holds no value of type {expected}")]
+    MalformedColumn {
+        /// The column's name.
+        column: String,
+        /// The column's type.
+        expected: ColumnType,
+    },
     /// A change of a primary key's column, which no update may make.
     #[error("column {column} belongs to the primary key")]
     KeyColumnChanged {

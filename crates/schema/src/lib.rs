@@ -15,6 +15,7 @@ mod dynamic;
 mod error;
 mod extractor;
 mod fixed;
+mod inspect;
 mod key;
 mod key_types;
 mod layout;

@@ -213,6 +213,15 @@ impl<'a> RowMut<'a> {
         }
     }
 
+    /// Puts the row back as it was `before`, when `changes` was what had been changed of it.
+    pub fn restore(&mut self, before: RowRef<'_>, changes: Changes) {
+        match &mut self.place {
+            Place::Buffer(buffer) => buffer.copy_from(before.as_bytes()),
+            Place::Words(words) => words.copy_from_slice(&before.as_words()[..words.len()]),
+        }
+        *self.changes = changes;
+    }
+
     /// What was changed so far.
     #[inline]
     pub fn changes(&self) -> Changes {

@@ -7,6 +7,7 @@ use crate::key::{Key, KeyScratch, OwnedKey};
 use crate::layout::Shape;
 use crate::mutate::{Changes, RowMut};
 use crate::prefix::{ByteRange, KeyPrefix, RangeScratch};
+use polychron_base::{Error, IndexId, TableId};
 use std::marker::PhantomData;
 
 /// The primary key of `R` by reference: what a look-up takes.
@@ -128,16 +129,20 @@ pub trait RowViewMut {
     fn changes(&self) -> Changes;
 }
 
-/// A secondary index of the typed row `R` over columns of the types `K`; a constant that `derive(Row)` makes.
+#[cold]
+fn other_table(index: IndexId, own: TableId, table: TableId) -> Error {
+    if own.database() == table.database() { Error::OtherTable { index, own, table } } else { Error::OtherDatabase(own) }
+}
+
+/// A secondary index of the typed row `R` over columns of the types `K`: a constant that `derive(Row)` makes, for every table of `R`s, or
+/// a handle to an index that was made at run time, for its table.
 pub struct Index<R, K> {
-    /// The index's name.
-    pub name: &'static str,
-    /// Its position in the definition.
-    pub position: usize,
-    /// Whether a key without NULL occurs once at most.
-    pub unique: bool,
-    /// Whether entries carry more behind the columns: they do unless the index is unique and has no nullable column.
-    pub open: bool,
+    name: &'static str,
+    id: IndexId,
+    /// Whose index it is, where it is not one that `R` declares.
+    table: Option<TableId>,
+    unique: bool,
+    open: bool,
     marker: PhantomData<fn() -> (R, K)>,
 }
 
@@ -153,7 +158,43 @@ impl<R: Row, K: OwnedKey> Index<R, K> {
     /// For `derive(Row)`: an index at its position.
     #[doc(hidden)]
     pub const fn new(name: &'static str, position: usize, unique: bool, nullable: bool) -> Self {
-        Self { name, position, unique, open: !unique || nullable, marker: PhantomData }
+        let id = IndexId(position as u16 + 1);
+        Self { name, id, table: None, unique, open: !unique || nullable, marker: PhantomData }
+    }
+
+    /// For `create_index`: an index of one table, which was made at run time.
+    #[doc(hidden)]
+    pub const fn of_table(table: TableId, id: IndexId, unique: bool, nullable: bool) -> Self {
+        let open = !unique || nullable;
+        Self { name: "made at run time", id, table: Some(table), unique, open, marker: PhantomData }
+    }
+
+    /// The index's name.
+    pub const fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// Whether a key without NULL occurs once at most.
+    pub const fn is_unique(self) -> bool {
+        self.unique
+    }
+
+    /// Whether entries carry more behind the columns: they do unless the index is unique and has no nullable column.
+    #[inline]
+    pub const fn is_open(self) -> bool {
+        self.open
+    }
+
+    /// The index's id in a table of `R`s.
+    ///
+    /// # Errors
+    /// The index was made at run time for another table.
+    #[inline]
+    pub fn id_in(self, table: TableId) -> Result<IndexId, Error> {
+        match self.table {
+            Some(own) if own != table => Err(other_table(self.id, own, table)),
+            _ => Ok(self.id),
+        }
     }
 
     /// The bounds of all entries whose columns have these values.

@@ -122,7 +122,7 @@ fn keys_and_prefixes() {
     assert_eq!(Stock::prefix(u16::MAX, &mut range).end, None);
     assert!(Stock::BY_ITEM.equal((1000, 7), &mut range).contains(&[0, 0, 3, 232, 0, 7]));
     let nullable = Stock::BY_DATA;
-    assert!(nullable.open && !nullable.unique);
+    assert!(nullable.is_open() && !nullable.is_unique());
 }
 
 #[test]

@@ -3,13 +3,14 @@
 //!
 //! `--cfg loom` explores every interleaving of small parts, weak memory included; `--cfg shuttle` runs random schedules
 //! of whole transactions under sequential consistency. What is built here on top of the atomics is what several crates
-//! need: a latch, back-off, the store-to-load barrier of epochs, prefetches, copies through atomic words, and sums over them.
+//! need: a latch, back-off, a place to sleep, the store-to-load barrier of epochs, prefetches, copies through atomic words, and sums over them.
 
 mod backoff;
 mod latch;
 #[cfg(any(loom, shuttle))]
 pub mod model;
 mod numbers;
+mod parker;
 pub mod vectors;
 mod words;
 
@@ -17,6 +18,7 @@ pub use backoff::Backoff;
 pub use crossbeam_utils::CachePadded;
 pub use latch::{SpinGuard, SpinLatch};
 pub use numbers::Numbers;
+pub use parker::Parker;
 pub use words::{load_words, prefetch_read, store_words};
 
 use atomic::{AtomicU64, Ordering};
@@ -76,6 +78,16 @@ pub fn this_thread() -> u64 {
         static HERE: u8 = const { 0 };
     }
     HERE.with(|here| std::ptr::from_ref(here).addr() as u64)
+}
+
+/// A number that no other call of this process is answered, until all have been used; never 0.
+pub fn new_number() -> u32 {
+    const NUMBERS: u32 = (1 << 24) - 1;
+    // Not a modelled atomic: identities order nothing, and models have no statics.
+    static NEXT: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(1);
+    // Relaxed: the exchanges alone tell the calls apart.
+    let next = |number: u32| Some(if number == NUMBERS { 1 } else { number + 1 });
+    NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or(1)
 }
 
 /// Tells the processor (or the model checker) that the thread waits for another one.

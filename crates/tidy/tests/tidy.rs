@@ -33,6 +33,8 @@ const NAMING: &[&str] = &[
     // A paper's figures go by its name, and compare protocols.
     "crates/figures/",
     "crates/tidy/",
+    // Long runs are of some protocols.
+    "crates/xtask/src/endure.rs",
     // What a paper says of its workloads holds of its protocol.
     "crates/workloads/tests/hyper.rs",
     // Presets go by the names of the papers whose settings they are.
@@ -94,6 +96,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
             "server",
         ],
     ),
+    ("shipped", &[]),
     ("tidy", &[]),
 ];
 

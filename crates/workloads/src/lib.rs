@@ -1,5 +1,6 @@
 //! The workloads: written once, as procedures over the public transaction API, and run unchanged on every protocol.
 
+pub mod churn;
 mod declare;
 pub mod hotkey;
 pub mod increment;
@@ -14,7 +15,7 @@ pub mod ycsb;
 
 use std::sync::Arc;
 
-use polychron_base::Error;
+use polychron_base::{Error, TableId};
 use polychron_engine::{Mode, Procedure, Protocol};
 
 /// A workload: tables, their first contents, a mix of procedures, and checks of what is left at the end.
@@ -28,6 +29,9 @@ pub trait Workload: Sized + Send + Sync + 'static {
 
     /// Whether its transactions can be interleaved; each workload that can is compiled once more for the protocols that can.
     const INTERLEAVES: bool = false;
+
+    /// Whether its transactions leave more and more rows behind.
+    const GROWS: bool = false;
 
     /// The workload's own options, as the command line has them.
     type Options: Clone + std::fmt::Debug + Send + Sync + serde::Serialize;
@@ -64,6 +68,9 @@ pub trait Workload: Sized + Send + Sync + 'static {
         seed: u64,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), Error>;
+
+    /// One of its tables: for who looks at the database beside the run.
+    fn a_table(&self) -> TableId;
 
     /// The source of transactions of one of `threads` threads.
     fn client(&self, seed: u64, thread: usize, threads: usize) -> Self::Client;

@@ -58,7 +58,7 @@ fn tamper(database: &Arc<Serial>, table: &str, key: &[u8], delete: bool) {
         row.copy_from(transaction.read_row(table, key, &Projection::ALL)?.unwrap().as_bytes());
         let words = row.as_words().len();
         row.overwrite_words(words)[words - 1] ^= 0x55;
-        transaction.put_row(table, key, row.as_row()).map(drop)
+        transaction.put_unchecked(table, key, row.as_row()).map(drop)
     })
     .unwrap();
 }

@@ -1,7 +1,10 @@
 //! `cargo xtask soak`: the long forms of everything that explores, one after the other, with a line each at the end.
 //!
 //! What each part does is in `docs/testing.md`. A part whose tools are missing is skipped, and says which they are.
+//!
+//! `cargo xtask endure`: runs of minutes, looked at for memory and for clients that are held up.
 
+mod endure;
 mod parts;
 mod tools;
 
@@ -24,6 +27,8 @@ struct Arguments {
 enum Command {
     /// Runs the long forms of all that explores: models, schedules, properties, interpreters, sanitizers, fuzzers, histories
     Soak(Soak),
+    /// Runs workloads for minutes, and fails where memory grows or a client is held up
+    Endure(endure::Endure),
 }
 
 /// How much to explore.
@@ -50,25 +55,29 @@ struct Share {
 }
 
 fn main() -> ExitCode {
-    let Command::Soak(soak) = Arguments::parse().command;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    let folder = target.join("soak");
+    if let Err(error) = std::fs::create_dir_all(&folder) {
+        eprintln!("{}: {error}", folder.display());
+        return ExitCode::FAILURE;
+    }
+    let fine = match Arguments::parse().command {
+        Command::Soak(soak) => soak_parts(&soak, folder),
+        Command::Endure(given) => endure::endure(&given, &folder),
+    };
+    if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs the chosen parts, and answers whether all is well.
+fn soak_parts(soak: &Soak, folder: PathBuf) -> bool {
     let chosen: Vec<&Part> =
         PARTS.iter().filter(|part| soak.only.is_empty() || soak.only.iter().any(|name| name == part.name)).collect();
     let dividing = chosen.iter().filter(|part| part.goes_on).count().max(1) as u64;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-    let share = Share {
-        seconds: soak.minutes * 60 / dividing,
-        seed: soak.seed,
-        folder: target.join("soak"),
-        clock: SystemClock::new(),
-    };
-    if let Err(error) = std::fs::create_dir_all(&share.folder) {
-        eprintln!("{}: {error}", share.folder.display());
-        return ExitCode::FAILURE;
-    }
+    let share = Share { seconds: soak.minutes * 60 / dividing, seed: soak.seed, folder, clock: SystemClock::new() };
     let lines: Vec<(bool, String)> = chosen.iter().map(|part| soak_part(part, &share)).collect();
     println!();
     lines.iter().for_each(|(_, line)| println!("{line}"));
-    if lines.iter().all(|(fine, _)| *fine) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    lines.iter().all(|(fine, _)| *fine)
 }
 
 /// Runs a part, and answers whether all is well and the part's line.

@@ -93,6 +93,14 @@ fn end_of(log: &Path) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
+/// What the last line of a log says that contains `mark`, without the borders of tables; nothing where there is none.
+pub(crate) fn last_line(log: &Path, mark: &str) -> String {
+    let text = std::fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let line = text.lines().rfind(|line| line.contains(mark)).unwrap_or_default();
+    let words = line.split_whitespace().filter(|word| word.chars().any(|letter| !"│┆|".contains(letter)));
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// The sum of the numbers that stand before `word` in the lines of a log that begin with, or contain, `mark`.
 pub(crate) fn sum(log: &Path, mark: &str, word: &str) -> u64 {
     let text = std::fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();

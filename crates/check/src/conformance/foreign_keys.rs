@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use polychron_base::error::Stopped;
+use polychron_base::key::Key8;
 use polychron_base::{Error, IndexId, Stop};
 use polychron_engine::{
-    Becomes, Futures, IndexDefinition, Insertion, Interactive, Operations, Protocol, Row, Table, TableDefinition,
+    Becomes, Futures, IndexDefinition, Insertion, Interactive, Operations, Protocol, Row, RowBuffer, Table,
+    TableDefinition, Transaction,
 };
 use polychron_schema::ForeignKeyDefinition;
 
@@ -127,6 +129,32 @@ pub fn hold<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     assert_eq!(all(&mut worker, &shelves).iter().map(|row| row.id).collect::<Vec<_>>(), [3, 4]);
     let refused = run(&mut worker, |t| t.insert(&books, &book(5, 9)));
     assert!(no_shelf(&refused), "an error that is not caught ends the transaction: {refused:?}");
+}
+
+/// They hold for rows that come as bytes.
+pub fn of_bytes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, Library { shelves, books }) = library(setup);
+    let mut worker = database.worker().unwrap();
+    let key = |id| Key8::new(id, 8);
+    let encoded = |id, shelf| {
+        let mut buffer = RowBuffer::new();
+        book(id, shelf).encode(&mut buffer).unwrap();
+        buffer
+    };
+    done(&mut worker, |t| {
+        let (orphan, child) = (encoded(1, 9), encoded(1, 1));
+        assert!(matches!(caught(t.insert_row(books.id(), key(1), orphan.as_row()))?, Err(Error::NoParent { .. })));
+        assert!(matches!(caught(t.put_row(books.id(), key(1), orphan.as_row()))?, Err(Error::NoParent { .. })));
+        assert!(t.get(&books, 1)?.is_none(), "what was refused is undone");
+        assert_eq!(t.insert_row(books.id(), key(1), child.as_row())?, Insertion::Inserted);
+        let moved = t.update_row(books.id(), key(1), &Book::SHELF.projection(), |row| Book::SHELF.set(row, Some(9)));
+        assert!(matches!(caught(moved)?, Err(Error::NoParent { .. })));
+        assert!(matches!(caught(t.delete_row(shelves.id(), key(1)))?, Err(Error::HasChildren { .. })));
+        assert!(t.delete_row(shelves.id(), key(2))?);
+        Ok(())
+    });
+    assert_eq!(all(&mut worker, &books), [book(1, 1)]);
+    assert_eq!(all(&mut worker, &shelves).iter().map(|row| row.id).collect::<Vec<_>>(), [1, 3]);
 }
 
 /// A row may refer to itself, and goes with its own reference.

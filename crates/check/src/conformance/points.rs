@@ -4,6 +4,7 @@ use polychron_base::error::Stopped;
 use polychron_base::{Error, IndexId, Stop};
 use polychron_engine::{
     Access, Commit, Declare, Insertion, Interactive, Mode, Operations, Procedure, Protocol, Table, Transaction, Worker,
+    drive,
 };
 use polychron_schema::{Key, KeyScratch};
 
@@ -337,4 +338,41 @@ pub fn foreign_errors_are_passed_on<P: Protocol<Worker: Interactive>>(setup: &Se
     let mut transaction = worker.begin(Mode::Snapshot).unwrap();
     let refused = transaction.insert(&table, &Item { id: 2, value: 20 }).map_err(Stop::into_parts);
     assert!(matches!(refused, Err(Stopped::Failed(Error::ReadOnly))), "{refused:?}");
+}
+
+/// A procedure that makes up a conflict is not run for ever: it is answered, in a transaction and in a snapshot, and nothing of it stays.
+pub fn conflicts_of_its_own<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    /// Writes, and says that it conflicts, so often.
+    struct Stubborn(Table<Item>, usize);
+
+    impl Procedure for Stubborn {
+        type Output = ();
+
+        fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+            self.1 += 1;
+            assert!(self.1 < 100, "it is run without end");
+            set(transaction, &self.0, 1, 11)?;
+            Err(Stop::conflict())
+        }
+
+        fn declare<D: Declare>(&self, declaration: &mut D) {
+            declaration.key(self.0.id(), 1_u64.encode(&mut KeyScratch::new()), Access::Update);
+        }
+    }
+
+    let (database, table) = items(setup, &[(1, 10)]);
+    let mut worker = database.worker().unwrap();
+    let outcome = worker.execute(&mut Stubborn(table, 0));
+    assert!(matches!(outcome, Err(Error::UnknownConflict)), "{outcome:?}");
+    let mut runs = 0;
+    for mode in [Mode::ReadWrite, Mode::Snapshot] {
+        let outcome = drive::transact(&mut worker, mode, &mut |transaction| {
+            runs += 1;
+            assert!(runs < 100, "it is run without end");
+            value(transaction, &table, 1)?;
+            Err::<(), Stop>(Stop::conflict())
+        });
+        assert!(matches!(outcome, Err(Error::UnknownConflict)), "{outcome:?}");
+    }
+    assert_eq!(all(&mut worker, &table), [Item { id: 1, value: 10 }]);
 }

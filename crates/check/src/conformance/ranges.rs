@@ -71,10 +71,10 @@ macro_rules! compare {
         expected.sort_by_key(|song| $order(song));
         let mut expected: Vec<u64> = expected.into_iter().map(|song| song.id).collect();
         let found: Vec<u64> = $t.scan_range_by(&$table, $index, range).map(|row| row.id()).collect()?;
-        assert_eq!(found, expected, "{} {range:?}", $index.name);
+        assert_eq!(found, expected, "{} {range:?}", $index.name());
         expected.reverse();
         let found: Vec<u64> = $t.scan_range_by(&$table, $index, range).reverse().map(|row| row.id()).collect()?;
-        assert_eq!(found, expected, "{} {range:?} backward", $index.name);
+        assert_eq!(found, expected, "{} {range:?} backward", $index.name());
     }};
 }
 

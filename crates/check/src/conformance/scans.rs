@@ -2,6 +2,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
+use polychron_base::TableId;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Direction, Interactive, Operations, Projection, Protocol, Restriction, Row, Scan, Stop, Table, Transaction, Worker,
@@ -14,6 +15,11 @@ use crate::setup::{create, done, items, persons, run};
 
 fn ids<T: Transaction>(range: polychron_engine::typed::Range<'_, T, Item>) -> Result<Vec<u64>, Stop> {
     range.map(|row| row.id()).collect()
+}
+
+/// The id of a table that is never created.
+fn after(table: TableId) -> TableId {
+    TableId::new(table.database(), 99)
 }
 
 /// Bounds of all kinds, forward and backward, over enough rows to cross nodes of any index.
@@ -144,7 +150,7 @@ pub fn whole_tables<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         assert_eq!(visits, 10);
         Ok(())
     });
-    let gone = run(&mut worker, |t| t.visit_all(&Table::<Item>::from_id(polychron_base::TableId(99)), |_| ()));
+    let gone = run(&mut worker, |t| t.visit_all(&Table::<Item>::from_id(after(table.id())), |_| ()));
     assert!(matches!(gone, Err(polychron_base::Error::NoSuchTable(_))), "{gone:?}");
 }
 
@@ -238,6 +244,6 @@ pub fn long_keys<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         paths.iter().try_for_each(|path| t.insert(&table, &page(path)))
     });
     assert_eq!(done(&mut worker, |t| t.scan(&table, ..).count()), paths.len() as u64);
-    let gone = run(&mut worker, |t| t.scan(&Table::<Page>::from_id(polychron_base::TableId(99)), ..).count());
+    let gone = run(&mut worker, |t| t.scan(&Table::<Page>::from_id(after(table.id())), ..).count());
     assert!(matches!(gone, Err(polychron_base::Error::NoSuchTable(_))), "{gone:?}");
 }

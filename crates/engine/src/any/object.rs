@@ -101,6 +101,7 @@ pub(super) trait Hand: Send {
     fn tidy_up(&mut self);
     fn begin(&mut self, mode: Mode) -> Result<Box<dyn End + '_>, Error>;
     fn last_abort(&self) -> Option<Abort>;
+    fn waits_for_itself(&self) -> Option<Error>;
     fn back_off(&mut self, attempts: u64);
     fn retry(&self) -> &options::Retry;
 }
@@ -109,6 +110,7 @@ pub(super) trait Hand: Send {
 pub(super) trait Steps<W>: 'static {
     fn begin(worker: &mut W, mode: Mode) -> Result<Box<dyn End + '_>, Error>;
     fn last_abort(worker: &W) -> Option<Abort>;
+    fn waits_for_itself(worker: &W) -> Option<Error>;
     fn back_off(worker: &mut W, attempts: u64);
     fn retry(worker: &W) -> &options::Retry;
 }
@@ -123,6 +125,10 @@ impl<W: Interactive> Steps<W> for ByHand {
 
     fn last_abort(worker: &W) -> Option<Abort> {
         worker.last_abort()
+    }
+
+    fn waits_for_itself(worker: &W) -> Option<Error> {
+        worker.waits_for_itself()
     }
 
     fn back_off(worker: &mut W, attempts: u64) {
@@ -143,6 +149,10 @@ impl<W> Steps<W> for Whole {
     }
 
     fn last_abort(_: &W) -> Option<Abort> {
+        None
+    }
+
+    fn waits_for_itself(_: &W) -> Option<Error> {
         None
     }
 
@@ -193,6 +203,10 @@ impl<W: Worker + 'static, S: Steps<W>> Hand for Employed<W, S> {
 
     fn last_abort(&self) -> Option<Abort> {
         S::last_abort(&self.0)
+    }
+
+    fn waits_for_itself(&self) -> Option<Error> {
+        S::waits_for_itself(&self.0)
     }
 
     fn back_off(&mut self, attempts: u64) {
@@ -287,6 +301,8 @@ pub trait End: Operate {
     fn commit(self: Box<Self>) -> Result<(), Stop>;
     /// As there.
     fn roll_back(self: Box<Self>) -> bool;
+    /// Forgets the transaction, and gives its memory back.
+    fn leak(self: Box<Self>);
 }
 
 impl<T: Commit> End for T {
@@ -296,6 +312,10 @@ impl<T: Commit> End for T {
 
     fn roll_back(self: Box<Self>) -> bool {
         Commit::roll_back(*self)
+    }
+
+    fn leak(self: Box<Self>) {
+        std::mem::forget(*self);
     }
 }
 
@@ -333,14 +353,14 @@ macro_rules! operate {
         #[allow(missing_docs, clippy::missing_errors_doc)]
         pub trait Operate {
             $(fn $name(&mut self $(, $argument: $type)*) $(-> $answer)?;)+
-            fn update_row(
+            fn update_unchecked(
                 &mut self,
                 table: TableId,
                 key: &[u8],
                 projection: &Projection,
                 change: &mut dyn FnMut(&mut RowMut<'_>),
             ) -> Result<bool, Stop>;
-            fn scan_rows(
+            fn scan_unchecked(
                 &mut self,
                 scan: &Scan<'_>,
                 visitor: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
@@ -371,22 +391,22 @@ macro_rules! operate {
                 }
             )+
 
-            fn update_row(
+            fn update_unchecked(
                 &mut self,
                 table: TableId,
                 key: &[u8],
                 projection: &Projection,
                 change: &mut dyn FnMut(&mut RowMut<'_>),
             ) -> Result<bool, Stop> {
-                Transaction::update_row(self, table, key, projection, change)
+                Transaction::update_unchecked(self, table, key, projection, change)
             }
 
-            fn scan_rows(
+            fn scan_unchecked(
                 &mut self,
                 scan: &Scan<'_>,
                 visitor: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
             ) -> Result<(), Stop> {
-                Transaction::scan_rows(self, scan, &mut |row| visitor(row))
+                Transaction::scan_unchecked(self, scan, &mut |row| visitor(row))
             }
 
             fn scan_table(
@@ -430,9 +450,9 @@ macro_rules! operate {
 operate! {
     fn read_row(&mut self, table: TableId, key: &[u8], projection: &Projection) -> Result<Option<RowRef<'_>>, Stop>;
     fn read_row_unvalidated(&mut self, table: TableId, key: &[u8], projection: &Projection) -> Result<Option<RowRef<'_>>, Stop>;
-    fn insert_row(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Stop>;
-    fn put_row(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Stop>;
-    fn delete_row(&mut self, table: TableId, key: &[u8]) -> Result<bool, Stop>;
+    fn insert_unchecked(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Stop>;
+    fn put_unchecked(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Stop>;
+    fn delete_unchecked(&mut self, table: TableId, key: &[u8]) -> Result<bool, Stop>;
     fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop>;
     fn read_futures(&mut self, table: TableId, key: &[u8], columns: &[FutureColumn], futures: &mut [Operand]) -> Result<(), Stop>;
     fn test_future(&mut self, condition: Operand) -> Result<bool, Stop>;

@@ -2,16 +2,20 @@ use polychron_memory::{Memory, Options};
 
 use super::*;
 
-struct Named(Arc<TableDefinition>);
+struct Named(TableId, Arc<TableDefinition>);
 
 impl Described for Named {
+    fn id(&self) -> TableId {
+        self.0
+    }
+
     fn definition(&self) -> &Arc<TableDefinition> {
-        &self.0
+        &self.1
     }
 }
 
 fn add(catalog: &Catalog<Named>, name: &str) -> TableId {
-    catalog.create(name, |_| Ok(Named(Arc::new(TableDefinition::new(name))))).unwrap()
+    catalog.create(name, |id| Ok(Named(id, Arc::new(TableDefinition::new(name))))).unwrap()
 }
 
 #[test]
@@ -31,7 +35,7 @@ fn a_list_stays_for_the_guards_of_its_time() {
         catalog.release(epochs);
         epochs.advance();
     }
-    assert_eq!(seen[0].as_ref().unwrap().0.name, "first", "the list is the one that was seen");
+    assert_eq!(seen[0].as_ref().unwrap().1.name, "first", "the list is the one that was seen");
     let kept = seen.keep();
     drop(guard);
     epochs.advance();

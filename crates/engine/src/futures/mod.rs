@@ -40,6 +40,20 @@ pub fn hull(columns: impl IntoIterator<Item = FutureColumn>) -> polychron_schema
     columns.into_iter().fold(polychron_schema::Projection::NONE, |hull, column| hull.with(column.span))
 }
 
+/// No column of the primary key becomes a future's value: the row stays under its key.
+///
+/// # Errors
+/// [`Error::WrongRow`].
+fn check_columns<T: Transaction + ?Sized>(transaction: &T, table: TableId, columns: &Assigned) -> Result<(), Stop> {
+    let Some(rules) = transaction.constraints(table)?.rules() else { return Ok(()) };
+    let key = rules.key_positions();
+    let Some((column, _)) = columns.iter().find(|(column, _)| key.contains(&usize::from(column.span.index))) else {
+        return Ok(());
+    };
+    let why = format!("a future cannot change column {} of the primary key", column.span.index);
+    Err(Error::WrongRow { table, why }.into())
+}
+
 /// Resolves what a foreign key rests on: whether there is a parent can be told only of a value that is known. Whether it is any of these
 /// columns.
 pub(crate) fn settle_references<T: Transaction + ?Sized>(
@@ -47,6 +61,7 @@ pub(crate) fn settle_references<T: Transaction + ?Sized>(
     table: TableId,
     columns: &mut Assigned,
 ) -> Result<bool, Stop> {
+    check_columns(transaction, table, columns)?;
     let set = columns.iter().fold(ColumnSet::EMPTY, |set, (column, _)| set.with(column.span.index));
     if !foreign_keys::concerns(transaction, table, set)? {
         return Ok(false);

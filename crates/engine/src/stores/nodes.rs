@@ -1,5 +1,9 @@
 //! The node set: what an optimistic transaction remembers of the index nodes in which it found nothing.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hasher};
+
 use polychron_index::{Change, Changes, Stamp};
 
 use super::Place;
@@ -21,18 +25,106 @@ named! {
 }
 
 /// The leaves and buckets whose emptiness somewhere was observed.
+///
+/// A list that own insertions search from end to end, until they have compared so many stamps that a hash table pays; from
+/// then on each looks at one entry.
 #[derive(Debug, Default)]
 pub struct NodeSet {
     nodes: Vec<(Stamp, Place)>,
+    /// Finds stamps in the list, if it is in use.
+    table: Box<Table>,
+    is_hashed: bool,
+    /// Stamps that own insertions have compared.
+    compared: usize,
+}
+
+/// Stamps compared before the table is made.
+const PATIENCE: usize = 1024;
+
+/// Tables larger than this are given back at the end of the transaction.
+const KEPT: usize = 1 << 12;
+
+/// What is found by stamp when there are many. Stamps differ in addresses and counts, which the hash mixes.
+type ByStamp<V> = HashMap<Stamp, V, BuildHasherDefault<Mix>>;
+
+#[derive(Debug, Default)]
+struct Table {
+    /// The position of each stamp of the list, which has each once.
+    positions: ByStamp<u32>,
+    /// What the transaction's own insertions reported since the list became long. A node that was taken out settles to a
+    /// stamp of its heir, and what became of that one since is here.
+    own: ByStamp<Own>,
+}
+
+/// What an own insertion did to a node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Own {
+    after: Option<Stamp>,
+    added: Option<Stamp>,
+}
+
+/// A hash of a few words.
+#[derive(Debug, Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    #[inline]
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(word.into());
+    }
+
+    #[inline]
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+
+    #[inline]
+    fn write_isize(&mut self, word: isize) {
+        self.write_u64(word as u64);
+    }
 }
 
 impl NodeSet {
     /// Remembers a node. Scans and repeated misses name the same node in a row, so the last one is compared.
     #[inline]
     pub fn add(&mut self, stamp: Stamp, place: Place) {
-        if self.nodes.last().is_none_or(|(last, _)| *last != stamp) {
+        if self.nodes.last().is_none_or(|(last, _)| *last != stamp) && (!self.is_hashed || self.table_adds(stamp)) {
             self.nodes.push((stamp, place));
         }
+    }
+
+    /// Whether the stamp is new to the table.
+    fn table_adds(&mut self, stamp: Stamp) -> bool {
+        let vacant = match self.table.positions.entry(stamp) {
+            Entry::Vacant(vacant) => vacant,
+            Entry::Occupied(_) => return false,
+        };
+        vacant.insert(self.nodes.len() as u32);
+        true
+    }
+
+    /// Makes the table, which knows one position of each stamp.
+    #[cold]
+    fn hash(&mut self) {
+        let Self { nodes, table, .. } = self;
+        nodes.retain(|(stamp, _)| table.positions.insert(*stamp, 0).is_none());
+        for (position, (stamp, _)) in nodes.iter().enumerate() {
+            table.positions.insert(*stamp, position as u32);
+        }
+        self.is_hashed = true;
     }
 
     /// How many there are.
@@ -51,11 +143,21 @@ impl NodeSet {
     #[inline]
     pub fn clear(&mut self) {
         self.nodes.clear();
+        self.compared = 0;
+        if self.is_hashed {
+            self.is_hashed = false;
+            self.table.clear();
+        }
     }
 
-    /// Forgets the nodes from `len` on.
+    /// Forgets the nodes from `len` on. When the table was made since the list had this length, some of them may stay.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
+        if self.is_hashed {
+            for (stamp, _) in self.nodes.iter().skip(len) {
+                self.table.positions.remove(stamp);
+            }
+        }
         self.nodes.truncate(len);
     }
 
@@ -66,28 +168,40 @@ impl NodeSet {
     #[inline]
     pub unsafe fn first_broken(&self) -> Option<Place> {
         // SAFETY: the caller keeps the guard.
-        self.nodes.iter().find(|(stamp, _)| !unsafe { stamp.holds() }).map(|(_, place)| *place)
+        let broken = |stamp: &Stamp| unsafe { !stamp.holds() && !self.stands(*stamp) };
+        self.nodes.iter().find(|(stamp, _)| broken(stamp)).map(|(_, place)| *place)
     }
-}
 
-/// Whether a stamp in the set is the one that an insertion reports. The node may have been taken out since, in the
-/// background; then the stamp stands for its range in the node that took it over.
-#[inline]
-fn same(stamp: &Stamp, reported: &Stamp) -> bool {
-    if left_out(NodeStep::FollowSettled) {
-        return stamp == reported;
-    }
-    // SAFETY: insertions happen under the guard under which the transaction took its stamps.
-    stamp == reported || unsafe { stamp.settled() } == *reported
-}
-
-impl Changes for NodeSet {
-    /// The transaction's own insertions must not abort it. A stamp of a node that was taken out meanwhile, by itself
-    /// or by others, is known by what it has settled to.
-    fn change(&mut self, change: Change) {
-        if left_out(NodeStep::FollowOwnInsertions) {
-            return;
+    /// Whether a stamp that does not hold is of a node that was taken out, and nothing but own insertions came into its range
+    /// since. As long as there is no table, insertions bring such stamps up to date themselves.
+    ///
+    /// # Safety
+    /// As for [`NodeSet::first_broken`].
+    #[cold]
+    unsafe fn stands(&self, mut stamp: Stamp) -> bool {
+        if !self.is_hashed || left_out(NodeStep::FollowSettled) {
+            return false;
         }
+        loop {
+            // SAFETY: the caller keeps the guard.
+            let settled = unsafe { stamp.settled() };
+            let Some(&Own { after: Some(after), added }) = self.table.own.get(&settled) else { return false };
+            // SAFETY: as above.
+            let holds = |stamp: &Stamp| unsafe { stamp.holds() };
+            // SAFETY: as above.
+            if added.is_some_and(|added| !holds(&added) && unsafe { !self.stands(added) }) {
+                return false;
+            }
+            if holds(&after) {
+                return true;
+            }
+            stamp = after;
+        }
+    }
+
+    /// Searches the list.
+    fn change_listed(&mut self, change: Change) {
+        self.compared += self.nodes.len();
         match change {
             Change::Moved { before, after } => {
                 for (stamp, _) in &mut self.nodes {
@@ -102,6 +216,163 @@ impl Changes for NodeSet {
                 }
             }
             Change::Added { .. } => {}
+        }
+    }
+}
+
+/// Whether a stamp in the set is the one that an insertion reports. The node may have been taken out since, in the
+/// background; then the stamp stands for its range in the node that took it over.
+#[inline]
+fn same(stamp: &Stamp, reported: &Stamp) -> bool {
+    if left_out(NodeStep::FollowSettled) {
+        return stamp == reported;
+    }
+    // SAFETY: insertions happen under the guard under which the transaction took its stamps.
+    stamp == reported || unsafe { stamp.settled() } == *reported
+}
+
+impl Table {
+    fn clear(&mut self) {
+        if self.positions.capacity() + self.own.capacity() > KEPT {
+            *self = Self::default();
+        } else {
+            self.positions.clear();
+            self.own.clear();
+        }
+    }
+
+    fn change(&mut self, nodes: &mut Vec<(Stamp, Place)>, change: Change) {
+        match change {
+            Change::Moved { before, after } => {
+                self.own.entry(before).or_default().after = Some(after);
+                if let Some(position) = self.positions.remove(&before) {
+                    nodes[position as usize].0 = after;
+                    self.positions.insert(after, position);
+                }
+            }
+            Change::Added { of, new } if !left_out(NodeStep::FollowSplits) => {
+                self.own.entry(of).or_default().added = Some(new);
+                if let Some(&position) = self.positions.get(&of) {
+                    self.positions.insert(new, nodes.len() as u32);
+                    nodes.push((new, nodes[position as usize].1));
+                }
+            }
+            Change::Added { .. } => {}
+        }
+    }
+}
+
+impl Changes for NodeSet {
+    /// The transaction's own insertions must not abort it. A stamp of a node that was taken out meanwhile, by itself
+    /// or by others, is known by what it has settled to.
+    #[inline]
+    fn change(&mut self, change: Change) {
+        if self.nodes.is_empty() || left_out(NodeStep::FollowOwnInsertions) {
+            return;
+        }
+        if self.is_hashed {
+            self.compared += 1;
+            self.table.change(&mut self.nodes, change);
+            return;
+        }
+        self.change_listed(change);
+        if self.compared > PATIENCE {
+            self.hash();
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use polychron_base::key::Key16;
+    use polychron_base::random::Random;
+    use polychron_base::sizes::scaled;
+    use polychron_base::{IndexId, TableId};
+    use polychron_index::hash::HashIndex;
+    use polychron_index::ordered::OrderedIndex;
+    use polychron_index::{AnyIndex, Handle};
+    use polychron_memory::{Guard, Memory, Options};
+
+    use super::*;
+
+    const PLACE: Place = Place { table: TableId::new(1, 0), index: IndexId::PRIMARY };
+
+    fn key(number: u64) -> Key16 {
+        Key16::from_key(&number.to_be_bytes()[..]).unwrap()
+    }
+
+    fn handle(number: u64) -> Handle {
+        Handle::new(number + 1).unwrap()
+    }
+
+    /// As a transaction does that finds nothing and inserts.
+    fn get_and_insert(index: &AnyIndex, nodes: &mut NodeSet, number: u64, guard: &Guard<'_>) {
+        nodes.add(index.get(key(number), guard).stamp, PLACE);
+        index.insert(key(number), handle(number), nodes, guard).unwrap();
+    }
+
+    fn in_memory(test: impl Fn(&Guard<'_>)) {
+        let memory = Memory::new(Options { limit_bytes: Some(256 << 20), ..Options::tiny() }).unwrap();
+        let local = memory.register().unwrap();
+        test(&local.pin());
+    }
+
+    #[test]
+    fn an_own_insertion_looks_at_few_entries() {
+        in_memory(|guard| {
+            let ordered = AnyIndex::Ordered(OrderedIndex::new(guard).unwrap());
+            let hash = AnyIndex::Hash(HashIndex::new(64, guard).unwrap());
+            let count = scaled(1 << 16, 256) as u64;
+            for index in [ordered, hash] {
+                for order in [|number: u64| number, |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15)] {
+                    let mut nodes = NodeSet::default();
+                    (0..count).for_each(|number| get_and_insert(&index, &mut nodes, order(number) | 1 << 63, guard));
+                    // SAFETY: the guard lives.
+                    assert_eq!(unsafe { nodes.first_broken() }, None, "own insertions break nothing");
+                    // An insertion into a growing hash index reports the buckets that it divided, too.
+                    assert!(nodes.compared as u64 <= 16 * count + 4096, "{} steps for {count}", nodes.compared);
+                    nodes.clear();
+                    assert!(nodes.is_empty() && nodes.compared == 0);
+                    (0..count).for_each(|number| {
+                        let (number, at) =
+                            (order(number) | 1 << 63, index.get(key(order(number) | 1 << 63), guard).handle);
+                        index.remove(key(number), at.unwrap(), guard);
+                    });
+                }
+            }
+        });
+    }
+
+    /// Long sets, too, tell others' insertions from own ones, in nodes that are there and in those that were taken out.
+    #[test]
+    fn long_sets_follow_own_insertions_alone() {
+        const KEYS: u64 = 4000;
+        for seed in 0..scaled(20, 2) as u64 {
+            in_memory(|guard| {
+                let index = AnyIndex::Ordered(OrderedIndex::new(guard).unwrap());
+                let mut random = Random::stream(7, seed);
+                for number in 0..KEYS {
+                    index.insert(key(2 * number), handle(number), &mut (), guard).unwrap();
+                }
+                let mut nodes = NodeSet::default();
+                (0..KEYS).for_each(|number| nodes.add(index.get(key(2 * number + 1), guard).stamp, PLACE));
+                for number in 0..64 {
+                    index.insert(key(2 * (60 * number) + 1), handle(number), &mut nodes, guard).unwrap();
+                }
+                assert!(nodes.is_hashed);
+                // Leaves in the middle become empty and are taken out; the range is inserted into again.
+                let from = random.below(KEYS / 2);
+                let gone = from..from + 200;
+                gone.clone().for_each(|number| assert!(index.remove(key(2 * number), handle(number), guard)));
+                for number in gone.clone().filter(|number| number % 3 == 0 && number % 60 != 0) {
+                    index.insert(key(2 * number + 1), handle(number), &mut nodes, guard).unwrap();
+                }
+                // SAFETY: the guard lives.
+                assert_eq!(unsafe { nodes.first_broken() }, None, "own insertions break nothing");
+                index.insert(key(2 * (from + 100)), handle(1), &mut (), guard).unwrap();
+                // SAFETY: the guard lives.
+                assert_eq!(unsafe { nodes.first_broken() }, Some(PLACE), "another's insertion went unnoticed");
+            });
         }
     }
 }

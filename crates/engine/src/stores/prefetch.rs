@@ -7,7 +7,7 @@ use polychron_base::{Error, TableId};
 use polychron_index::{AnyIndex, Handle};
 
 use super::{Records, Store, StoreTable};
-use crate::{Procedure, Worker};
+use crate::{Procedure, Worker, catalog};
 
 /// Where the rows of keys lie.
 pub trait Prefetched {
@@ -25,7 +25,7 @@ pub trait Prefetched {
 impl<R: Records> Prefetched for [Option<Arc<StoreTable<Store<R>>>>] {
     #[inline]
     fn locate(&self, table: TableId, _key: &Key16) -> Option<(&AnyIndex, usize)> {
-        let table = self.get(table.position())?.as_deref()?;
+        let table = catalog::known(self, table)?;
         Some((table.primary.index(), table.lines(R::HEADER_BYTES)))
     }
 }

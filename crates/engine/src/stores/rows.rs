@@ -12,7 +12,8 @@ use super::table::StoreTable;
 #[inline]
 pub fn words_of(projection: &Projection) -> Range<usize> {
     let end = if projection.end == u32::MAX { usize::MAX } else { projection.end as usize / 8 };
-    projection.start as usize / 8..end
+    // A projection that somebody made up may end before it begins.
+    (projection.start as usize / 8).min(end)..end
 }
 
 /// A secondary entry's words for a primary key: its length in bytes, and the key.

@@ -58,6 +58,11 @@ pub struct StoreTable<S> {
 }
 
 impl<S> Described for StoreTable<S> {
+    #[inline]
+    fn id(&self) -> TableId {
+        self.id
+    }
+
     fn definition(&self) -> &Arc<TableDefinition> {
         &self.definition
     }
@@ -117,7 +122,7 @@ impl<S: Keyed> StoreTable<S> {
             let mut secondaries = Vec::new();
             for index in &definition.indexes {
                 growing.indexes.push(index.clone());
-                let place = Place { table, index: IndexId(growing.indexes.len() as u32) };
+                let place = Place { table, index: IndexId::secondary(secondaries.len())? };
                 secondaries.push(Some(Arc::new(make(&growing, &blueprint(&growing, place)?)?)));
             }
             let definition_of = |id: TableId| Ok(&*catalog::get(present, id)?.definition);
@@ -162,7 +167,7 @@ impl<S: Keyed> StoreTable<S> {
             }
             let changed = TableDefinition::clone(&present.definition).with_index(definition.clone());
             changed.validate()?;
-            let index = IndexId(present.secondaries.len() as u32 + 1);
+            let index = IndexId::secondary(present.secondaries.len())?;
             let store = Arc::new(make(&changed, &blueprint(&changed, Place { table, index })?)?);
             let mut secondaries = present.secondaries.clone();
             secondaries.push(Some(Arc::clone(&store)));

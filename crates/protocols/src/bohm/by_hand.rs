@@ -6,15 +6,13 @@
 use std::sync::Arc;
 
 use polychron_base::Error;
-use polychron_engine::Protocol;
-use polychron_sync::Backoff;
 use polychron_sync::atomic::Ordering;
 
 use super::execution::{LAST, Outcome, take_turn};
 use super::moment::Moment;
 use super::naming::Naming;
 use super::planned::{Parcel, Ran};
-use super::protocol::Bohm;
+use super::sleeping::Patience;
 use super::transaction::BohmTransaction;
 use super::worker::BohmWorker;
 
@@ -30,15 +28,6 @@ pub(super) enum Driven {
 }
 
 impl BohmWorker {
-    /// Refuses what would wait forever: a call from inside a transaction that the same thread drives.
-    pub(super) fn refuse_inside(&self) -> Result<(), Error> {
-        if self.shared.driver.load(Ordering::Relaxed) == polychron_sync::this_thread() {
-            let what = "a call from inside a transaction of the same thread";
-            return Err(Error::Unsupported { protocol: Bohm::NAME, what });
-        }
-        Ok(())
-    }
-
     /// Begins a transaction that may write anything, when it is planned.
     pub(super) fn begin_everything(&mut self) -> Result<BohmTransaction<'_>, Error> {
         let (parcel, moment) = self.plan_everything();
@@ -78,7 +67,7 @@ impl BohmWorker {
             content.batch.store(0, Ordering::Relaxed);
             (body.end, body.is_everything) = (1, true);
         }
-        self.shared.pipeline.hand_in(&parcel);
+        self.hand_in(&parcel);
         let content = parcel.content();
         loop {
             // Looked at first: a parcel that has no batch then will have a later one.
@@ -95,7 +84,7 @@ impl BohmWorker {
                 } else {
                     self.hand.plan(&self.shared, 0)
                 };
-            self.hand.rest(busy);
+            self.hand.rest_or_sleep(busy);
         }
     }
 }
@@ -105,21 +94,22 @@ impl BohmTransaction<'_> {
     pub(super) fn end_by_hand(&mut self, ran: Ran) {
         let Driven::ByHand(parcel) = std::mem::replace(&mut self.driven, Driven::ByThePipeline) else { return };
         self.shared.driver.store(0, Ordering::Relaxed);
-        let mut backoff = Backoff::new();
-        while self.end(ran) != Outcome::Complete {
-            // There was no memory to pass a row on that was there before.
-            backoff.wait();
-        }
+        let outcome = self.end(ran);
+        debug_assert_eq!(outcome, Outcome::Complete, "who drives by hand waits as long as it takes");
         parcel.planned(0).complete(self.moment);
-        backoff.reset();
+        self.shared.acknowledge(self.moment.batch());
+        let mut patience = Patience::default();
         // Acquire: pairs with the release of who executed the rest.
         while parcel.remaining.load(Ordering::Acquire) > 0 {
             if self.shared.takes_turns() && take_turn(self.shared, self.local, self.state, LAST) {
-                backoff.reset();
-            } else {
-                backoff.wait();
+                patience.reset();
+            } else if !patience.wait_shortly() {
+                // The thread that has its chunk is busy with a long procedure; it tells so later.
+                self.shared.hand_over();
+                return self.shared.parcels.put_back_later(parcel);
             }
         }
+        self.shared.hand_over();
         self.shared.parcels.put_back(parcel);
     }
 }
@@ -137,13 +127,14 @@ impl Drop for BohmTransaction<'_> {
     }
 }
 
-#[cfg(feature = "mutations")]
+#[cfg(feature = "by-hand")]
 mod tests_only {
     use polychron_base::{Abort, Error, Stop};
     use polychron_engine::options::Retry;
-    use polychron_engine::{Commit, Interactive, Mode};
+    use polychron_engine::{Commit, Interactive, Mode, Protocol};
 
     use super::super::execution::Hand;
+    use super::super::protocol::Bohm;
     use super::{BohmTransaction, BohmWorker, Ran};
 
     impl Interactive for BohmWorker {
@@ -151,13 +142,17 @@ mod tests_only {
 
         fn begin(&mut self, mode: Mode) -> Result<BohmTransaction<'_>, Error> {
             if mode == Mode::ReadWrite {
-                self.refuse_inside()?;
+                if self.shared.is_inside() {
+                    let what = "a transaction inside of one of the same thread";
+                    return Err(Error::Unsupported { protocol: Bohm::NAME, what });
+                }
                 return self.begin_everything();
             }
             let Self { hand: Hand { local, state }, shared, counters, .. } = self;
             let worker = local.worker_id().position();
-            counters.snapshot(0);
-            Ok(BohmTransaction::snapshot(shared, state, local, worker))
+            let transaction = BohmTransaction::snapshot(shared, state, local, worker);
+            counters.snapshot(shared.pipeline.age_us(transaction.moment.batch()));
+            Ok(transaction)
         }
 
         fn last_abort(&self) -> Option<Abort> {

@@ -15,8 +15,8 @@ impl BohmTransaction<'_> {
         if self.doomed && !self.again {
             return self.leave();
         }
-        // A procedure that made up a conflict is run again, but nobody else is to wait for that.
-        self.again |= self.is_guessing || ran == Ran::Conflict;
+        debug_assert!(ran != Ran::Conflict || self.doomed, "only who was told of a conflict passes one on");
+        self.again |= self.is_guessing;
         let commits = ran == Ran::Commit && !self.again || left_out(Step::DiscardFailed);
         let body = self.body().expect("only planned transactions end");
         for position in self.positions().filter(|_| !commits) {

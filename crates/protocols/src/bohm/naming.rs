@@ -127,7 +127,7 @@ impl Naming<'_> {
 impl Declare for Naming<'_> {
     #[inline]
     fn key<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access) {
-        let Some(Some(table)) = self.tables.get(table.position()) else { return };
+        let Some(table) = polychron_engine::catalog::known(self.tables, table) else { return };
         match access {
             Access::Read if !self.reads => {}
             Access::Read => self.name(table, key, Want::Read),
@@ -137,7 +137,7 @@ impl Declare for Naming<'_> {
     }
 
     fn prefix<K: EncodedKey>(&mut self, table: TableId, prefix: K, access: Access) {
-        let Some(Some(table)) = self.tables.get(table.position()) else { return };
+        let Some(table) = polychron_engine::catalog::known(self.tables, table) else { return };
         let want = match access {
             Access::Read => return,
             Access::Update => Want::FrontUpdate,

@@ -54,13 +54,13 @@ impl Prefetched for Tables<'_> {
 
     #[inline]
     fn locate(&self, table: TableId, _key: &Key16) -> Option<(&AnyIndex, usize)> {
-        let table = self.0.get(table.position())?.as_deref()?;
+        let table = polychron_engine::catalog::known(self.0, table)?;
         Some((table.primary.index(), 1))
     }
 
     #[inline]
     fn fetch_more(&self, table: TableId, record: Handle) {
-        let Some(Some(table)) = self.0.get(table.position()) else { return };
+        let Some(table) = polychron_engine::catalog::known(self.0, table) else { return };
         // SAFETY: hints are looked up under the transaction's guard.
         let chain = unsafe { Chain::from_handle(record) };
         if let Some(newest) = chain.head().newest() {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use polychron_base::Stop;
 use polychron_engine::{Access, Common, Declare, Operations, Procedure, Protocol, Table, Transaction, Worker};
 use polychron_schema::{Key, KeyScratch, Row};
+use polychron_sync::atomic::Ordering;
 
 use super::execution::{Hand, settle};
 use super::moment::Moment;
@@ -43,6 +44,20 @@ thread_local! {
 struct Link {
     items: Table<Item>,
     last: Option<(Arc<Shared>, usize)>,
+    /// Bytes of stack that it uses.
+    stack: usize,
+}
+
+/// Uses stack, and does something then.
+fn use_stack<O>(bytes: usize, work: &mut dyn FnMut() -> O) -> O {
+    const STEP: usize = 16 << 10;
+    if bytes < STEP {
+        return work();
+    }
+    let used = std::hint::black_box([1_u8; STEP]);
+    let outcome = use_stack(bytes - STEP, work);
+    assert_eq!(std::hint::black_box(&used)[bytes % STEP], 1);
+    outcome
 }
 
 impl Procedure for Link {
@@ -60,10 +75,13 @@ impl Procedure for Link {
         let (depth, most) = DEPTH.get();
         DEPTH.set((depth + 1, most.max(depth + 1)));
         let mut answer = 0;
-        let updated = t.update(&self.items, 1, |row| {
-            answer = row.count() + 1;
-            row.set_count(answer);
-        });
+        let mut update = || {
+            t.update(&self.items, 1, |row| {
+                answer = row.count() + 1;
+                row.set_count(answer);
+            })
+        };
+        let updated = use_stack(self.stack, &mut update);
         DEPTH.set((depth, DEPTH.get().1));
         updated.map(|_| answer)
     }
@@ -75,23 +93,43 @@ impl Procedure for Link {
     }
 }
 
-#[test]
-fn recursion_is_bounded() {
-    const LINKS: usize = polychron_base::sizes::scaled(500, 40);
+/// Executes a chain of transactions, from its end, and answers how many ran inside of one another.
+fn run_chain(links: usize, stack: usize) -> usize {
     let common = Common { memory: polychron_memory::Options::tiny(), ..Common::default() };
-    let database = Bohm::open(Options { batch_size: LINKS + 1, ..Options::default() }, common).unwrap();
+    let database = Bohm::open(Options { batch_size: links + 1, ..Options::default() }, common).unwrap();
     let items = Table::from_id(database.create_table(Item::definition()).unwrap());
     let mut worker = database.worker().unwrap();
     worker.execute(&mut First(items)).unwrap();
-    let link = |last| Link { items, last };
-    let mut links = vec![link(Some((Arc::clone(&database.shared), LINKS)))];
-    links.extend((0..LINKS).map(|_| link(None)));
-    let mut answers = vec![0; links.len()];
-    worker.execute_batch(&mut links, &mut |position, answer| answers[position] = answer.unwrap());
-    assert_eq!(answers, (0..=LINKS as i64).collect::<Vec<_>>());
-    let (left, most) = DEPTH.get();
+    let link = |last| Link { items, last, stack };
+    let mut chain = vec![link(Some((Arc::clone(&database.shared), links)))];
+    chain.extend((0..links).map(|_| link(None)));
+    let mut answers = vec![0; chain.len()];
+    worker.execute_batch(&mut chain, &mut |position, answer| answers[position] = answer.unwrap());
+    assert_eq!(answers, (0..=links as i64).collect::<Vec<_>>());
+    let (left, most) = DEPTH.replace((0, 0));
     assert_eq!(left, 0);
+    most
+}
+
+#[test]
+fn recursion_is_bounded() {
+    let most = run_chain(polychron_base::sizes::scaled(500, 40), 0);
     assert!((20..=33).contains(&most), "{most} procedures ran inside of one another");
+}
+
+/// Procedures that use much stack run inside of one another only as far as it lasts.
+#[test]
+#[cfg_attr(miri, ignore = "an interpreter's stack is not the system's")]
+fn recursion_is_bounded_by_the_stack() {
+    let run = |size: usize, used: usize| {
+        let thread = std::thread::Builder::new().stack_size(size);
+        thread.spawn(move || run_chain(50, used)).unwrap().join().unwrap()
+    };
+    for used in [128 << 10, 512 << 10, 1400 << 10] {
+        let most = run(2 << 20, used);
+        assert!(most < 16, "{most} procedures ran inside of one another, each with {used} bytes of stack");
+    }
+    assert!(run(16 << 20, 128 << 10) > 16, "there is stack for more");
 }
 
 /// Deletes the item.
@@ -144,4 +182,73 @@ fn absent_versions_outlive_who_found_their_chains() {
         writer.tidy_up();
     }
     assert!(serves(&writer), "nobody comes to it any more");
+}
+
+/// Waits until something is so, which it will be.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let tries = 30_000;
+    let found = (0..tries).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        is_so()
+    });
+    assert!(found, "{what}");
+}
+
+/// Blocks until it is told to go on.
+struct Blocked {
+    items: Table<Item>,
+    goes_on: std::sync::mpsc::Receiver<()>,
+}
+
+impl Procedure for Blocked {
+    type Output = ();
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+        self.goes_on.recv_timeout(std::time::Duration::from_secs(60)).expect("it is told to go on");
+        t.update(&self.items, 1, |row| row.set_count(5)).map(drop)
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        declaration.key(self.items.id(), 1_u64.encode(&mut KeyScratch::new()), Access::Update);
+    }
+}
+
+/// Threads that have nothing to do sleep, and are woken: those of the stages, and clients that wait for others.
+#[test]
+#[cfg_attr(miri, ignore = "an interpreter runs its threads too slowly")]
+fn who_waits_sleeps() {
+    let staged = Options { concurrency_control_threads: 1, execution_threads: 1, ..Options::default() };
+    for options in [Options::default(), staged] {
+        let takes_turns = options.execution_threads == 0;
+        let common = Common { memory: polychron_memory::Options::tiny(), ..Common::default() };
+        let database = Bohm::open(options, common).unwrap();
+        let shared = &database.shared;
+        let items = Table::from_id(database.create_table(Item::definition()).unwrap());
+        let mut worker = database.worker().unwrap();
+        worker.execute(&mut First(items)).unwrap();
+        let stages_sleep = || shared.planning.has_some() && shared.executing.has_some();
+        if !takes_turns {
+            until("threads without work sleep", stages_sleep);
+        }
+        let before = shared.pipeline.planned();
+        let (end, goes_on) = std::sync::mpsc::channel();
+        let clients = std::thread::scope(|scope| {
+            let [mut first, mut second] = [database.worker().unwrap(), database.worker().unwrap()];
+            let blocked = scope.spawn(move || worker.execute(&mut Blocked { items, goes_on }).unwrap());
+            until("it is under way", || shared.pipeline.planned() > before);
+            let first = scope.spawn(move || first.execute(&mut Last(items)).unwrap());
+            let second = scope.spawn(move || second.execute(&mut Last(items)).unwrap());
+            if takes_turns {
+                until("clients that wait sleep", || shared.executing.has_some());
+            }
+            end.send(()).unwrap();
+            blocked.join().unwrap();
+            [first.join().unwrap(), second.join().unwrap()]
+        });
+        assert!(clients[0] != clients[1], "one of them finds the row");
+        assert!(!takes_turns || shared.longest_wait_us.load(Ordering::Relaxed) > 0, "the wait is told");
+        if !takes_turns {
+            until("threads without work sleep again", stages_sleep);
+        }
+    }
 }

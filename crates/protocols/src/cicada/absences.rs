@@ -51,7 +51,7 @@ fn mix(state: u64, value: u64) -> u64 {
 
 #[inline]
 fn seed(place: Place, kind: u64) -> u64 {
-    (u64::from(place.table.0) << 32 | u64::from(place.index.0)).rotate_left(17)
+    ((place.table.position() as u64) << 32 | u64::from(place.index.0)).rotate_left(17)
         ^ kind.wrapping_mul(0xD6E8_FEB8_6659_FD93)
 }
 
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use polychron_base::{IndexId, TableId};
 
-    const PLACE: Place = Place { table: TableId(3), index: IndexId(1) };
+    const PLACE: Place = Place { table: TableId::new(1, 3), index: IndexId(1) };
 
     #[test]
     fn ranges_share_the_prefix_of_all_their_keys() {

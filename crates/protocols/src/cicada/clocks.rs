@@ -10,6 +10,9 @@
 //! scan, which comes behind a barrier of its own, saw the words, or the worker sees what the leader published and starts
 //! over. An idle worker's words are [`NONE`], so it holds nothing back.
 //!
+//! A transaction that runs for long is *overtaken* (`clocks/overtaking.rs`): the horizon passes its timestamp, and if it has anything
+//! to write it draws another one when it commits.
+//!
 //! Timestamps wrap around, so whatever is compared must lie less than half their numbers apart. The leader sees to it: it publishes
 //! a clock reading, `limit`, a share of the numbers behind `min_rts` and the last round of renewal, and no transaction begins
 //! there or later. Neither a clock, nor a counter, nor the machine's time leads past it; who comes to it waits.
@@ -17,8 +20,10 @@
 use polychron_engine::mutations::{left_out, pass};
 use polychron_memory::OWN_SLOTS;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use polychron_sync::{CachePadded, publish};
+use polychron_sync::{CachePadded, publish, this_thread};
 
+pub(super) use self::held::Held;
+use self::overtaking::Watch;
 use super::counts::Counts;
 use super::options::{Consistency, Options};
 use super::steps::{Point, Step};
@@ -38,6 +43,12 @@ const LONGEST_STEP_NS: u64 = 3_600_000_000_000;
 struct Slot {
     active: AtomicU64,
     floor: AtomicU64,
+    /// Whether the transaction is being committed, so that its timestamp stands.
+    is_committing: AtomicU64,
+    /// The transaction's timestamp, when it has been overtaken: the leader writes it.
+    overtaken: AtomicU64,
+    /// Which thread has begun the transaction or snapshot.
+    thread: AtomicU64,
     clock: AtomicU64,
     /// The latest adjusted reading of which a timestamp was made.
     drawn: AtomicU64,
@@ -51,6 +62,8 @@ struct Horizons {
     min_wts: AtomicU64,
     min_rts: AtomicU64,
     led_at_ns: AtomicU64,
+    /// When `min_wts` was moved last.
+    moved_at_ns: AtomicU64,
     /// The clock reading of `min_rts`.
     settled: AtomicU64,
     /// The clock when the last round of renewal began that has come to its end.
@@ -68,6 +81,9 @@ pub(super) struct Clocks {
     central: Option<CachePadded<AtomicU64>>,
     used_slots: CachePadded<AtomicUsize>,
     slots: Box<[CachePadded<Slot>]>,
+    /// What leaders know of the slots.
+    watches: Box<[Watch]>,
+    overtaking_ns: u64,
     time: Time,
     pub(super) shape: Shape,
     /// Whether clocks are the machine's, or go on by what each worker measures.
@@ -113,22 +129,6 @@ impl LocalClock {
     }
 }
 
-/// A snapshot of a worker's slot that is not a transaction: who compares with a horizon, or looks around, keeps the clocks near it.
-/// Ends whatever happens.
-#[derive(Debug)]
-pub(super) struct Held<'c> {
-    clocks: &'c Clocks,
-    slot: usize,
-    /// The moment that is held.
-    pub(super) moment: Timestamp,
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.clocks.end(self.slot);
-    }
-}
-
 impl Clocks {
     /// Clocks for so many workers.
     pub(super) fn new(options: &Options, shape: Shape, workers: usize) -> Self {
@@ -140,6 +140,7 @@ impl Clocks {
             min_wts: AtomicU64::new(first.0),
             min_rts: AtomicU64::new(first.predecessor().0),
             led_at_ns: AtomicU64::new(time.now_ns()),
+            moved_at_ns: AtomicU64::new(time.now_ns()),
             settled: AtomicU64::new(start),
             renewed: AtomicU64::new(start),
             limit: AtomicU64::new(start + shape.sixteenths(SIXTEENTHS_AHEAD)),
@@ -151,6 +152,8 @@ impl Clocks {
             // The database's own are used by its background, too.
             used_slots: CachePadded::new(AtomicUsize::new(workers.min(OWN_SLOTS))),
             slots: (0..workers).map(|_| CachePadded::default()).collect(),
+            watches: (0..workers).map(|_| Watch::default()).collect(),
+            overtaking_ns: options.overtaking_after.as_nanos() as u64,
             time,
             shape,
             is_machine_time: options.consistency != Consistency::Loose,
@@ -326,11 +329,12 @@ impl Clocks {
             words.drawn.store(drawn, Ordering::Release);
             // The barrier below comes before anyone may rely on it; release because a renewed word ends an old claim.
             words.floor.store(min_wts.predecessor().0, Ordering::Release);
+            // Only its own thread compares it.
+            words.thread.store(this_thread(), Ordering::Relaxed);
             // Barrier: pairs with those of `lead`.
             publish(&words.active, timestamp.0);
             pass(Point::Published);
-            // Acquire: pairs with the leader's `publish`.
-            let bound = self.horizons.bound.load(Ordering::Acquire);
+            let bound = self.bound_now();
             let now = self.min_wts();
             if (drawn >= bound || left_out(Step::BeginAfterBound)) && now == min_wts {
                 return Some(timestamp);
@@ -356,6 +360,8 @@ impl Clocks {
     #[inline]
     pub(super) fn begin_snapshot(&self, slot: usize) -> Timestamp {
         let mut min_wts = self.min_wts();
+        // Only its own thread compares it.
+        self.slots[slot].thread.store(this_thread(), Ordering::Relaxed);
         loop {
             let floor = min_wts.predecessor();
             pass(Point::Drawn);
@@ -369,12 +375,6 @@ impl Clocks {
         }
     }
 
-    /// Holds what is settled until it is dropped. The slot runs nothing.
-    #[inline]
-    pub(super) fn hold(&self, slot: usize) -> Held<'_> {
-        Held { clocks: self, slot, moment: self.begin_snapshot(slot) }
-    }
-
     /// Ends the slot's transaction or snapshot.
     #[inline]
     pub(super) fn end(&self, slot: usize) {
@@ -382,11 +382,20 @@ impl Clocks {
         // Release: pairs with the acquire loads of `lead`: all that the transaction read and wrote came before.
         words.active.store(NONE, Ordering::Release);
         words.floor.store(NONE, Ordering::Release);
+        // Release: who sees it sees that the transaction has ended.
+        words.is_committing.store(0, Ordering::Release);
     }
 
     /// The clock reading that no transaction begins before any more.
     pub(super) fn bound(&self) -> u64 {
         self.horizons.bound.load(Ordering::Relaxed)
+    }
+
+    /// The same, behind a barrier.
+    #[inline]
+    fn bound_now(&self) -> u64 {
+        // Acquire: pairs with the leader's `publish`.
+        self.horizons.bound.load(Ordering::Acquire)
     }
 
     /// The clock reading at or after which no transaction begins. It only goes on.
@@ -417,7 +426,7 @@ impl Clocks {
         self.slots.iter().map(|slot| slot.drawn.load(Ordering::Acquire)).max().unwrap_or(0)
     }
 
-    /// Every transaction that has an earlier timestamp has ended.
+    /// Every transaction that has an earlier timestamp has ended, or writes nothing at that timestamp.
     #[inline]
     pub(super) fn min_wts(&self) -> Timestamp {
         // Acquire: pairs with the leader's `publish`: who sees it sees what those transactions did.
@@ -438,39 +447,20 @@ impl Clocks {
         if min_rts.is_before(settled) { self.shape.clock_between(min_rts, settled) } else { 0 }
     }
 
-    /// What is settled, and all moments before that at which somebody reads, now or later. The caller's slot reads nothing.
-    pub(super) fn held_moments(&self, slot: usize, moments: &mut Vec<Timestamp>) -> Timestamp {
-        let mut settled = self.min_wts().predecessor();
-        // SeqCst: the barrier between the horizon and the look at the words; pairs with those of `begin` and `begin_snapshot`.
-        // Whom the look misses sees that horizon, and reads at it or later.
-        fence(Ordering::SeqCst);
-        // Acquire: pairs with the release in `join`, and with `end`.
-        let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
-        let others = slots.iter().enumerate().filter(|&(other, _)| other != slot);
-        let words = others.map(|(_, slot)| slot.floor.load(Ordering::Acquire));
-        moments.clear();
-        moments.extend(words.filter(|&word| word != NONE).map(Timestamp));
-        pass(Point::Counted);
-        if left_out(Step::HorizonBeforeMoments) {
-            settled = self.min_wts().predecessor();
-        }
-        settled
-    }
-
     /// Whether the horizons should be moved on.
     #[inline]
     pub(super) fn is_due(&self, now_ns: u64, interval_ns: u64) -> bool {
         now_ns.saturating_sub(self.horizons.led_at_ns.load(Ordering::Relaxed)) >= interval_ns
     }
 
-    /// How old what is settled is, in nanoseconds; nothing where a counter stands for the clock.
-    pub(super) fn staleness_ns(&self) -> u64 {
+    /// How old what a snapshot of this moment sees is, in nanoseconds. Where a counter stands for the clock, it is as old as the horizon.
+    pub(super) fn staleness_ns(&self, moment: Timestamp) -> u64 {
+        let now_ns = self.now_ns();
         if self.central.is_some() {
-            return 0;
+            return now_ns.saturating_sub(self.horizons.moved_at_ns.load(Ordering::Relaxed));
         }
-        let now = self.shape.timestamp(self.shape.proper(self.now_ns()), 0);
-        let settled = self.min_wts();
-        if settled.is_before(now) { self.shape.clock_between(settled, now) } else { 0 }
+        let now = self.shape.timestamp(self.shape.proper(now_ns), 0);
+        if moment.is_before(now) { self.shape.clock_between(moment, now) } else { 0 }
     }
 
     /// How far the clocks are ahead of what nobody looks at any more.
@@ -499,6 +489,11 @@ impl Clocks {
 
     /// Moves the horizons on. `false`: somebody else is at it.
     pub(super) fn lead(&self) -> bool {
+        self.lead_past(self.overtaking_ns)
+    }
+
+    /// The same past transactions that have run for so long and are not being committed.
+    pub(super) fn lead_past(&self, patience_ns: u64) -> bool {
         // Acquire: pairs with the release below, so that leaders follow each other.
         if self.leading.swap(true, Ordering::Acquire) {
             return false;
@@ -521,22 +516,31 @@ impl Clocks {
         publish(&horizons.bound, bound);
         // Acquire: again for slots that joined meanwhile; and pairs with `end`.
         let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
-        let earliest = |from: Timestamp, step: Step, word: &dyn Fn(&Slot) -> &AtomicU64| {
-            let slots = if left_out(step) { &[] } else { slots };
-            let held = slots.iter().map(|slot| word(slot).load(Ordering::Acquire)).filter(|&word| word != NONE);
-            held.map(Timestamp).fold(from, |least, word| if word.is_before(least) { word } else { least })
-        };
+        self.overtake(slots, now_ns, patience_ns);
+        let earliest =
+            |from: Timestamp, step: Step, word: &dyn Fn(&Slot) -> &AtomicU64, passed: &dyn Fn(usize) -> u64| {
+                let slots = if left_out(step) { &[] } else { slots };
+                let words = slots.iter().enumerate().map(|(at, slot)| (at, word(slot).load(Ordering::Acquire)));
+                let held =
+                    words.filter(|&(at, word)| word != NONE && word != passed(at)).map(|(_, word)| Timestamp(word));
+                held.fold(from, |least, word| if word.is_before(least) { word } else { least })
+            };
         // A word that was stored with an outdated horizon, and is about to be stored anew, may lie behind: horizons never
         // go back, and nobody relies on that word.
         let not_before = |new: Timestamp, old: Timestamp| if new.is_before(old) { old } else { new };
         let old_min_wts = Timestamp(horizons.min_wts.load(Ordering::Relaxed));
         let old_min_wts = if left_out(Step::NeverGoBack) { Timestamp(NONE) } else { old_min_wts };
-        let earliest_active = earliest(self.shape.timestamp(bound, 0), Step::AwaitWriters, &|slot| &slot.active);
+        let passed = |at: usize| self.watches[at].passed();
+        let from = self.shape.timestamp(bound, 0);
+        let earliest_active = earliest(from, Step::AwaitWriters, &|slot| &slot.active, &passed);
         let min_wts = not_before(earliest_active, old_min_wts);
         pass(Point::Scanned);
         // Barrier: pairs with those of `begin` and `begin_snapshot`; whom the scan misses sees this horizon.
         publish(&horizons.min_wts, min_wts.0);
-        let min_rts = earliest(min_wts.predecessor(), Step::AwaitReaders, &|slot| &slot.floor);
+        if min_wts != old_min_wts {
+            horizons.moved_at_ns.store(now_ns, Ordering::Relaxed);
+        }
+        let min_rts = earliest(min_wts.predecessor(), Step::AwaitReaders, &|slot| &slot.floor, &|_| NONE);
         let min_rts = not_before(min_rts, Timestamp(horizons.min_rts.load(Ordering::Relaxed)));
         // Release: pairs with the acquire in `min_rts`.
         horizons.min_rts.store(min_rts.0, Ordering::Release);
@@ -548,7 +552,9 @@ impl Clocks {
     }
 }
 
+mod held;
 #[cfg(all(test, loom))]
 mod model;
+mod overtaking;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

@@ -31,7 +31,7 @@ use polychron_sync::Backoff;
 use super::counts::Stage;
 use super::options::Consistency;
 use super::reclaim::{Entry, Garbage};
-use super::record::{Link, Record, Status, Version, search};
+use super::record::{Link, Queued, Record, Status, Version, search};
 use super::sets::{Fresh, Kind, Sets, Target, Write};
 use super::steps::{Point, Step};
 use super::table::Store;
@@ -73,6 +73,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 self.validate_reads()?;
             }
         } else {
+            self.hold_timestamp()?;
             self.know_all_indexes()?;
             self.gather();
             if self.state.commits_in_row < self.shared.options.calm_after {
@@ -98,6 +99,32 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.committed = true;
         self.state.commits_in_row = self.state.commits_in_row.saturating_add(1);
         self.shared.clocks.calm(&mut self.state.clock);
+        Ok(())
+    }
+
+    /// From here on the horizons wait for the transaction. If they have passed it, it gets another timestamp, at which the validation compares
+    /// what it read with what is visible.
+    #[inline]
+    fn hold_timestamp(&mut self) -> Result<(), Stop> {
+        let stands = self.shared.clocks.stand(self.state.worker, self.timestamp);
+        if stands { Ok(()) } else { self.draw_again() }
+    }
+
+    /// The floor stays, and so does every version that was read: none can be taken for another one.
+    #[cold]
+    fn draw_again(&mut self) -> Result<(), Stop> {
+        let clocks = &self.shared.clocks;
+        if self.state.stage != Stage::Rewriting {
+            // A round of renewal takes place where everybody can be by now, not where time has gone on to.
+            clocks.advance(&mut self.state.clock, self.state.worker);
+        }
+        let Some(timestamp) = clocks.draw_again(self.state.worker, &mut self.state.clock) else {
+            let place = self.state.sets.writes.get(0).place;
+            return Err(self.conflict(Reason::Inconsistent, place, None));
+        };
+        self.timestamp = timestamp;
+        // What was later than the old timestamp may be before this one.
+        self.state.sets.reads.iter_mut().for_each(|read| read.later = None);
         Ok(())
     }
 
@@ -459,9 +486,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let deleted = write.kind == Kind::Delete;
             version.end(if deleted { Status::Deleted } else { Status::Committed });
             pass(Point::Ended);
-            if deleted || version.next().link() != Link::End {
+            let kind = if deleted { Queued::Leaving } else { Queued::Versions };
+            if (deleted || version.next().link() != Link::End) && record.note_queued(kind) {
                 let entry = if deleted { self.entry_of_deleted(write) } else { Entry::Stays };
-                self.state.reclaimer.push(Garbage { place: write.place, record, wts, entry });
+                self.state.garbage.push(Garbage { place: write.place, record, wts, entry });
             }
         }
         self.state.buffers.pending.clear();
@@ -490,7 +518,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 Link::To(version) => {
                     let closed = record.latest().close(Some(version));
                     debug_assert!(closed, "nobody else writes the record");
-                    self.state.reclaimer.bury_record(record, version, store, is_node, &self.guard);
+                    let mut reclaimer = self.shared.bins.of(self.state.worker).wait();
+                    reclaimer.bury_record(record, version, store, is_node, &self.guard);
                 }
                 // SAFETY: the record was never written, so no transaction has seen it.
                 _ => unsafe { store.records_of(is_node).give(record, self.state.worker) },
@@ -500,7 +529,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// What was installed counts for nothing. It is taken out when nobody can stand on it any more.
     #[cold]
-    fn abort_installed(&mut self) {
+    pub(super) fn abort_installed(&mut self) {
         let wts = self.timestamp;
         for pending in &self.state.buffers.pending {
             let Some((record, version)) = pending.installed else { continue };
@@ -514,7 +543,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 Target::Key => Entry::Key(OwnedKey::new(self.state.sets.writes.key(write))),
                 Target::Record(_) => Entry::Stays,
             };
-            self.state.reclaimer.push(Garbage { place: write.place, record, wts, entry });
+            if record.note_queued(entry.kind()) {
+                self.state.garbage.push(Garbage { place: write.place, record, wts, entry });
+            }
         }
         self.state.buffers.pending.clear();
     }
@@ -536,13 +567,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     backoff.wait();
                 }
             }
-            Consistency::External => {
-                let mut backoff = Backoff::new();
-                while !clocks.min_wts().is_after(self.timestamp) {
-                    clocks.lead();
-                    backoff.wait();
-                }
-            }
+            Consistency::External => clocks.await_horizon(self.timestamp),
         }
     }
 

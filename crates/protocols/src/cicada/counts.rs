@@ -37,6 +37,9 @@ pub(super) struct Counts {
     pub(super) skew: Sample,
     /// How long what was collected had waited.
     pub(super) lag: Sample,
+    /// Versions that were collected, and those that were looked at for it.
+    pub(super) collected_versions: Count,
+    pub(super) collection_steps: Count,
     /// Waits after conflicts.
     pub(super) waits: Sample,
     aborts: [Count; STAGES.len()],
@@ -112,6 +115,8 @@ pub(super) fn figures<'c>(all: impl Iterator<Item = &'c Counts> + Clone) -> Vec<
         mean("clock_skew_mean_ns", |counts| &counts.skew),
         most("clock_skew_max_ns", |counts| &counts.skew),
         count("collected_records", &|counts| counts.lag.of.get()),
+        count("collected_versions", &|counts| counts.collected_versions.get()),
+        count("collection_steps", &|counts| counts.collection_steps.get()),
         mean("collection_lag_mean_ns", |counts| &counts.lag),
         most("collection_lag_max_ns", |counts| &counts.lag),
         count("backoff_waits", &|counts| counts.waits.of.get()),

@@ -18,6 +18,7 @@
 mod absences;
 mod array;
 mod beneath;
+mod bins;
 mod clocks;
 mod commit;
 mod counts;
@@ -49,7 +50,7 @@ mod transaction;
 mod versioned;
 mod worker;
 
-pub use options::{Consistency, Indexes, Options};
+pub use options::{Consistency, Indexes, Options, Snapshots};
 pub use protocol::Cicada;
 #[doc(hidden)]
 pub use steps::{Point, Step};

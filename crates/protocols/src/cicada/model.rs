@@ -21,7 +21,7 @@ use super::reclaim::free_all;
 use super::record::{HEAD_BYTES, Link, Record, Status, Version, search};
 use super::timestamp::Timestamp;
 
-const PLACE: IndexPlace = IndexPlace { table: TableId(3), index: IndexId(0) };
+const PLACE: IndexPlace = IndexPlace { table: TableId::new(1, 3), index: IndexId(0) };
 
 /// Who has passed its validation.
 pub(super) type Passed = Arc<Mutex<Vec<&'static str>>>;

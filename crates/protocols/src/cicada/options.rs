@@ -15,8 +15,31 @@ pub enum Consistency {
     #[default]
     Clock,
     /// The same whatever the clocks say (external consistency): a commit is acknowledged when every transaction that might
-    /// still get an earlier timestamp has ended. One thread must not hold two transactions open.
+    /// still get an earlier timestamp has ended.
     External,
+}
+
+/// How new a snapshot is at least.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Snapshots {
+    /// It sees all that its worker has committed. Right behind a commit it waits until those are done that are just being committed.
+    #[default]
+    FollowCommits,
+    /// It begins at once, and sees what has become the past by then (§3.1).
+    Settled,
+}
+
+impl std::str::FromStr for Snapshots {
+    type Err = Error;
+
+    /// `follow-commits` or `settled`.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text {
+            "follow-commits" => Ok(Self::FollowCommits),
+            "settled" => Ok(Self::Settled),
+            _ => Err(Error::Options(format!("snapshots is `{text}`; it is follow-commits or settled"))),
+        }
+    }
 }
 
 /// Which indexes keep versions (§3.6).
@@ -72,6 +95,8 @@ pub struct Options {
     /// How the serial order relates to real time. The paper's default is `Loose`; a user who writes in one thread and reads
     /// in another expects more, and `Clock` costs next to nothing.
     pub consistency: Consistency,
+    /// How new a snapshot is at least. The paper's is of the past whatever its worker has committed.
+    pub snapshots: Snapshots,
     /// Timestamps from one shared counter instead of the workers' clocks (factor analysis).
     pub central_clock: bool,
     /// Bits of a timestamp that tell workers apart. The paper's 8 allow for 256 workers, two of which are the database's own;
@@ -85,6 +110,10 @@ pub struct Options {
     /// How far the oldest reader may fall behind before versions that nobody sees are taken out between the versions that it
     /// and others see. The paper has no such thing: there a long reader holds back everything that came after it.
     pub thinning_after: Duration,
+    /// How long a transaction may be open before the horizons pass it. One that was passed and writes draws another timestamp when it commits,
+    /// and conflicts if what it read has changed since. The paper's horizons wait for every transaction, so that one idle client
+    /// keeps all garbage, and makes every snapshot as old as itself.
+    pub overtaking_after: Duration,
     /// How often a worker adjusts its clock to another one's.
     pub synchronization_interval: Duration,
     /// What a worker's clock is ahead by after a conflict.
@@ -120,11 +149,13 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             consistency: Consistency::default(),
+            snapshots: Snapshots::default(),
             central_clock: false,
             worker_bits: 9,
             clock_bits: None,
             collection_interval: Duration::from_micros(10),
             thinning_after: Duration::from_millis(1),
+            overtaking_after: Duration::from_millis(1),
             synchronization_interval: Duration::from_micros(100),
             clock_boost: Duration::from_micros(1),
             background_interval: Duration::from_millis(1),

@@ -26,7 +26,7 @@ impl Prefetched for Declared<'_> {
 
     #[inline]
     fn locate(&self, table: TableId, _key: &Key16) -> Option<(&AnyIndex, usize)> {
-        let table = self.0.get(table.position())?.as_deref()?;
+        let table = polychron_engine::catalog::known(self.0, table)?;
         if table.primary.versioned.is_some() {
             return None;
         }
@@ -36,7 +36,7 @@ impl Prefetched for Declared<'_> {
     /// The latest version, where rows do not fit into heads. The head must have come, so asking too early waits for it.
     #[inline]
     fn fetch_more(&self, table: TableId, handle: Handle) {
-        if let Some(Some(table)) = self.0.get(table.position())
+        if let Some(table) = polychron_engine::catalog::known(self.0, table)
             && !table.primary.fits_inline
         {
             // SAFETY: the handle was found just now, under the guard that is held.

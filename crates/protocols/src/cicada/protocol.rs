@@ -10,20 +10,21 @@ use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
 use polychron_engine::{Common, Figure, FigureValue, IndexDefinition, Protocol, Statistics, TableDefinition, Versions};
-use polychron_memory::{Memory, OWN_SLOTS};
+use polychron_memory::{Memory, OWN_SLOTS, Pressure};
 use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_sync::{MODELLED, Mutex};
 
 use super::absences::Absences;
+use super::bins::Bins;
 use super::clocks::{Clocks, Held};
 use super::options::Options;
-use super::reclaim::{Orphans, Reclaimer, Site};
+use super::reclaim::Site;
 use super::regulation::Regulation;
 use super::renewal::Renewal;
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::timestamp::Shape;
-use super::worker::CicadaWorker;
+use super::worker::{CicadaWorker, collect_all, collect_some};
 
 /// What all workers share.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ pub(super) struct Shared<R: Redo> {
     pub(super) common: Common,
     pub(super) catalog: Catalog<CicadaTable>,
     pub(super) counters: Registry,
-    pub(super) orphans: Orphans,
+    pub(super) bins: Bins,
     /// Held while an index is filled: the database has one slot for that.
     pub(super) filling: Mutex<()>,
     pub(super) keeper: Arc<Keeper>,
@@ -43,6 +44,17 @@ pub(super) struct Shared<R: Redo> {
     pub(super) renewal: Renewal,
     pub(super) redo: R,
     stopping: AtomicBool,
+}
+
+/// How much of the garbage is worked off in one go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// A bounded part of what idle workers have left.
+    Some,
+    /// All that idle workers have left, as far as readers allow.
+    Idle,
+    /// All that there is.
+    All,
 }
 
 /// The protocol. See the module.
@@ -75,11 +87,11 @@ impl<R: Redo> Shared<R> {
 
     /// Gives back the memory of what was dropped.
     fn give_back(&self) {
-        self.keeper.give_back(&self.catalog, self.memory.epochs(), || self.tick());
+        self.keeper.give_back(&self.catalog, self.memory.epochs(), || self.tick(Extent::Some));
     }
 
-    /// What the background does: everything that workers do besides their transactions, in case they have none.
-    fn tick(&self) {
+    /// Does what workers do besides their transactions, in case they have none.
+    pub(super) fn tick(&self, extent: Extent) {
         self.lead(self.clocks.now_ns());
         self.memory.epochs().advance();
         let (_, tables) = self.catalog.snapshot();
@@ -87,10 +99,12 @@ impl<R: Redo> Shared<R> {
             let worker = guard.worker_id().position();
             let _held = self.hold_for_collection(worker);
             let site = Site { tables: &tables, min_rts: self.clocks.min_rts(), worker, guard };
-            let mut reclaimer = Reclaimer::default();
-            reclaimer.drain(&self.orphans, &site);
-            reclaimer.tell(&self.clocks, site.worker);
-            reclaimer.leave(&self.orphans);
+            let mut moments = Vec::new();
+            match extent {
+                Extent::Some => collect_some(self, &mut moments, &site),
+                Extent::Idle => collect_all(self, false, &mut moments, &site),
+                Extent::All => collect_all(self, true, &mut moments, &site),
+            }
         });
         self.keeper.tidy_up(&self.catalog, self.memory.epochs());
     }
@@ -115,6 +129,7 @@ impl<R: Redo> Cicada<R> {
         let memory = Memory::new(polychron_memory::Options { epoch_interval: None, ..common.memory.clone() })?;
         let ceiling_ns = common.retry.backoff_max_us.saturating_mul(1000);
         let clocks = Clocks::new(&options, shape, OWN_SLOTS + common.memory.max_workers);
+        let bins = Bins::new(OWN_SLOTS + common.memory.max_workers);
         let shared = Arc::new(Shared {
             keeper: Arc::new(Keeper::new(&memory)?),
             renewal: Renewal::default(),
@@ -126,7 +141,7 @@ impl<R: Redo> Cicada<R> {
             common,
             catalog: Catalog::default(),
             counters: Registry::default(),
-            orphans: Orphans::default(),
+            bins,
             filling: Mutex::default(),
             redo,
             stopping: AtomicBool::new(false),
@@ -138,7 +153,7 @@ impl<R: Redo> Cicada<R> {
     /// Moves horizons and epochs on and works off what collection can, as happens by itself: for tests that must not depend
     /// on time.
     pub fn tick(&self) {
-        self.shared.tick();
+        self.shared.tick(Extent::Idle);
     }
 
     fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Store, Error> {
@@ -160,7 +175,9 @@ fn start_background<R: Redo>(shared: &Arc<Shared<R>>) -> Result<Option<JoinHandl
             if shared.stopping.load(Ordering::Relaxed) {
                 return;
             }
-            shared.tick();
+            // Near the limit of the memory everything is to be given back that can be.
+            let is_full = shared.memory.pressure() == Pressure::Hard;
+            shared.tick(if is_full { Extent::All } else { Extent::Some });
             drop(shared);
             std::thread::park_timeout(interval);
         }
@@ -195,7 +212,8 @@ impl<R: Redo + Default> Protocol for Cicada<R> {
     fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
         match name {
             "indexes" => options.indexes = value.parse()?,
-            _ => return Err(Error::Options(format!("cicada has no option `{name}`; it has indexes"))),
+            "snapshots" => options.snapshots = value.parse()?,
+            _ => return Err(Error::Options(format!("cicada has no option `{name}`; it has indexes, snapshots"))),
         }
         Ok(())
     }
@@ -215,6 +233,10 @@ impl<R: Redo + Default> Protocol for Cicada<R> {
     }
 
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+        // The filling waits until all that is open has ended, or knows the index.
+        if self.shared.clocks.is_open_here(None) {
+            return Err(Error::WaitsForItself { table, key: None });
+        }
         let make = |definition: &TableDefinition, blueprint: &Blueprint| self.make(definition, blueprint, false);
         let (index, store) = StoreTable::add_index(&self.shared.catalog, table, &definition, make)?;
         let unknowing = self.shared.clocks.furthest_drawn();

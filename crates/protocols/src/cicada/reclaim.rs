@@ -1,7 +1,7 @@
 //! Garbage collection by timestamps (§3.8), and deleted keys leave the indexes.
 //!
-//! Every version that is committed before another one, every deletion and every aborted version is queued by its worker. When nobody
-//! can look behind its timestamp any more (`min_rts`), the record is collected, by one thread at a time:
+//! A record of which a version is committed before another one, deleted or aborted is queued, unless it is queued already. When nobody
+//! can look behind the timestamp of the item any more (`min_rts`), the record is collected, by one thread at a time:
 //!
 //! * What lies behind the latest version of that moment is cut off and serves again **at once**. All who run began when that
 //!   version was settled, so they stop there and cannot even hold what lies behind.
@@ -9,27 +9,30 @@
 //! * A record that is deleted since then, and nothing newer, is closed: nobody installs a version any more. Then its key leaves the
 //!   index, and when the epochs say that nobody holds the record, its place serves another key.
 //!
+//! A record that has later versions by then is queued again, for the latest of them: when their time has come, all those before it are cut off
+//! at once. So a version is passed by at most twice before it is collected, however many there are.
+//!
 //! Only versions before `min_rts` are touched, and every version that is still to be installed is later than `min_wts`; so
 //! a change here never meets an installation, except at the one link above, where one of the two compare-and-swaps fails.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{OwnedKey, Place};
 use polychron_memory::Guard;
-use polychron_sync::atomic::{AtomicBool, Ordering, fence};
-use polychron_sync::{Backoff, Mutex};
+use polychron_sync::Backoff;
+use polychron_sync::atomic::{Ordering, fence};
 
 use super::clocks::Clocks;
-use super::record::{Link, Record, Status, Version};
+use super::record::{Link, Queued, Record, Status, Version};
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
 
-/// A worker with more to collect than this shares it, in case it has nothing to do for a while.
-const SHARE_ABOVE: usize = 1024;
+/// Items that wait for the oldest reader and are looked at in vain, in one go.
+const LOOKED_AT_IN_VAIN: usize = 32;
 
 /// A record that has garbage.
 #[derive(Debug)]
@@ -53,6 +56,14 @@ pub(super) enum Entry {
     Unlinked { is_node: bool },
 }
 
+impl Entry {
+    /// What the record's mark says of an item with this entry.
+    #[inline]
+    pub(super) fn kind(&self) -> Queued {
+        if matches!(self, Self::Stays) { Queued::Versions } else { Queued::Leaving }
+    }
+}
+
 /// What waits until no guard is left that could hold it.
 #[derive(Debug)]
 struct Grave {
@@ -65,29 +76,28 @@ struct Grave {
     epoch: Option<u64>,
 }
 
-/// What no worker owns: of workers that left, or had too much.
-#[derive(Debug, Default)]
-pub(super) struct Orphans {
-    any: AtomicBool,
-    queues: Mutex<(VecDeque<Garbage>, VecDeque<Grave>)>,
-}
-
 /// One worker's queues.
 #[derive(Debug, Default)]
 pub(super) struct Reclaimer {
     pub(super) garbage: VecDeque<Garbage>,
     /// Garbage whose records were thinned: what is left waits for the oldest reader.
     pub(super) held: VecDeque<Garbage>,
+    /// The horizon up to which `held` was looked through, and how many are still to be looked at.
+    held_until: Timestamp,
+    held_left: usize,
     graves: VecDeque<Grave>,
     /// Whether there are graves without an epoch.
     fresh_graves: bool,
-    collected: Collected,
+    pub(super) collected: Collected,
 }
 
 /// What was collected, and how far the horizon had passed it by then, as timestamps' distances.
 #[derive(Debug, Default)]
-struct Collected {
+pub(super) struct Collected {
     records: u64,
+    /// Versions that were collected, and those that were looked at for it.
+    pub(super) versions: u64,
+    pub(super) steps: u64,
     waited: u128,
     longest: u64,
 }
@@ -115,36 +125,22 @@ impl<'s> Site<'s> {
     }
 }
 
-impl Orphans {
-    fn adopt(&self, reclaimer: &mut Reclaimer) {
-        if reclaimer.is_empty() {
-            return;
-        }
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        queues.0.append(&mut reclaimer.held);
-        queues.0.append(&mut reclaimer.garbage);
-        queues.1.append(&mut reclaimer.graves);
-        // A hint only: the lock carries the data.
-        self.any.store(true, Ordering::Relaxed);
-    }
-
-    fn give_to(&self, reclaimer: &mut Reclaimer) {
-        if !self.any.swap(false, Ordering::Relaxed) {
-            return;
-        }
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        reclaimer.garbage.append(&mut queues.0);
-        reclaimer.graves.append(&mut queues.1);
-        reclaimer.fresh_graves = true;
-    }
-}
-
 /// What came of collecting a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Done,
-    /// Something newer is on top that may yet turn out to be nothing, or somebody else collects there just now.
+    /// Somebody else collects there just now, or holds the head's version.
     Later,
+    /// There are later versions: it is queued for the latest of them.
+    For(Timestamp),
+}
+
+/// A record that is collected, for an item of this kind that may have waited for the oldest reader.
+#[derive(Clone, Copy)]
+struct Work<'s> {
+    record: Record,
+    store: &'s Store,
+    queued: Option<(Queued, bool)>,
 }
 
 /// Whether a record leaves its index when it is found to be deleted, and how.
@@ -161,31 +157,15 @@ enum Leaving<K> {
 
 impl Reclaimer {
     #[inline]
-    pub(super) fn push(&mut self, garbage: Garbage) {
-        self.garbage.push_back(garbage);
-    }
-
-    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.garbage.is_empty() && self.held.is_empty() && self.graves.is_empty()
     }
 
-    /// Hands everything over when the worker leaves.
-    pub(super) fn leave(&mut self, orphans: &Orphans) {
-        orphans.adopt(self);
-    }
-
-    /// Shares the queues when they have become long.
-    #[inline]
-    pub(super) fn share_surplus(&mut self, orphans: &Orphans) {
-        if self.garbage.len() + self.held.len() > SHARE_ABOVE {
-            orphans.adopt(self);
-        }
-    }
-
     /// Tells the counts of a worker what was collected since the last time, and how long that had waited.
     pub(super) fn tell(&mut self, clocks: &Clocks, worker: usize) {
-        let Collected { records, waited, longest } = std::mem::take(&mut self.collected);
+        let Collected { records, versions, steps, waited, longest } = std::mem::take(&mut self.collected);
+        clocks.counts(worker).collected_versions.add(versions);
+        clocks.counts(worker).collection_steps.add(steps);
         if records > 0 {
             // They are counted from the horizon on; the clocks are ahead of that.
             let lag = clocks.lag();
@@ -194,46 +174,85 @@ impl Reclaimer {
         }
     }
 
-    /// Collects up to `limit` records whose time has come, and what has waited for the epochs.
+    /// Collects up to `limit` records whose time has come, and what has waited for the epochs. Answers how many.
     #[inline]
-    pub(super) fn step(&mut self, limit: usize, site: &Site<'_>) {
+    pub(super) fn step(&mut self, limit: usize, site: &Site<'_>) -> usize {
         if self.is_empty() {
-            return;
+            return 0;
         }
-        for _ in 0..limit {
-            let due = |garbage: &mut Garbage| site.is_past(garbage.wts);
-            let next = self.held.pop_front_if(due).or_else(|| self.garbage.pop_front_if(due));
-            let Some(garbage) = next else { break };
-            if self.collect(&garbage, site) == Outcome::Later {
-                self.garbage.push_back(garbage);
-            } else {
-                let waited = site.min_rts.0.wrapping_sub(garbage.wts.0);
-                self.collected.records += 1;
-                self.collected.waited += u128::from(waited);
-                self.collected.longest = self.collected.longest.max(waited);
+        let mut again = Vec::new();
+        let mut done = 0;
+        while done < limit {
+            let (garbage, waited) = match self.next_held(site) {
+                Some(garbage) => (garbage, true),
+                None => match self.garbage.pop_front_if(|garbage| site.is_past(garbage.wts)) {
+                    Some(garbage) => (garbage, false),
+                    None => break,
+                },
+            };
+            done += 1;
+            match self.collect(&garbage, waited, site) {
+                Outcome::Later if waited => self.held.push_back(garbage),
+                Outcome::Later => again.push(garbage),
+                Outcome::For(wts) => self.garbage.push_back(Garbage { wts, ..garbage }),
+                Outcome::Done => {
+                    let waited = site.min_rts.0.wrapping_sub(garbage.wts.0);
+                    self.collected.records += 1;
+                    self.collected.waited += u128::from(waited);
+                    self.collected.longest = self.collected.longest.max(waited);
+                }
             }
         }
+        self.garbage.extend(again);
         if !self.graves.is_empty() {
             self.see_to_graves(site);
         }
+        done
     }
 
-    /// Works off these queues and the orphans, as far as readers allow.
-    pub(super) fn drain(&mut self, orphans: &Orphans, site: &Site<'_>) {
-        orphans.give_to(self);
-        self.step(self.garbage.len() + self.held.len(), site);
-    }
-
-    fn collect(&mut self, garbage: &Garbage, site: &Site<'_>) -> Outcome {
-        let Some(store) = site.store(garbage.place) else { return Outcome::Done };
-        let record = garbage.record;
-        match &garbage.entry {
-            Entry::Stays => self.collect_latched(record, store, site, Leaving::No::<&[u8]>),
-            Entry::Unlinked { is_node } => {
-                self.collect_latched(record, store, site, Leaving::Unlinked::<&[u8]> { is_node: *is_node })
+    /// Takes an item that has waited for the oldest reader, if its time has come. They are in no order, so all are looked at when the horizon has
+    /// moved, a few at a time.
+    fn next_held(&mut self, site: &Site<'_>) -> Option<Garbage> {
+        if self.held_left == 0 {
+            if self.held_until == site.min_rts {
+                return None;
             }
-            Entry::Key(OwnedKey::Short(key)) => self.collect_key(record, store, site, *key),
-            Entry::Key(OwnedKey::Long(key)) => self.collect_key(record, store, site, &**key),
+            (self.held_until, self.held_left) = (site.min_rts, self.held.len());
+        }
+        for _ in 0..LOOKED_AT_IN_VAIN.min(self.held_left) {
+            self.held_left -= 1;
+            let garbage = self.held.pop_front()?;
+            if site.is_past(garbage.wts) {
+                return Some(garbage);
+            }
+            self.held.push_back(garbage);
+        }
+        None
+    }
+
+    /// Works off all that is there, as far as readers allow.
+    pub(super) fn drain(&mut self, site: &Site<'_>) {
+        (self.held_until, self.held_left) = (site.min_rts, self.held.len());
+        loop {
+            self.step(self.garbage.len() + self.held.len(), site);
+            if self.held_left == 0 {
+                return;
+            }
+        }
+    }
+
+    /// `waited`: whether the item has waited for the oldest reader.
+    fn collect(&mut self, garbage: &Garbage, waited: bool, site: &Site<'_>) -> Outcome {
+        let Some(store) = site.store(garbage.place) else { return Outcome::Done };
+        let (record, kind) = (garbage.record, garbage.entry.kind());
+        let work = Work { record, store, queued: Some((kind, waited)) };
+        match &garbage.entry {
+            Entry::Stays => self.collect_latched(work, site, Leaving::No::<&[u8]>),
+            Entry::Unlinked { is_node } => {
+                self.collect_latched(work, site, Leaving::Unlinked::<&[u8]> { is_node: *is_node })
+            }
+            Entry::Key(OwnedKey::Short(key)) => self.collect_key(work, site, *key),
+            Entry::Key(OwnedKey::Long(key)) => self.collect_key(work, site, &**key),
         }
     }
 
@@ -260,68 +279,81 @@ impl Reclaimer {
         while !record.try_latch() {
             backoff.wait();
         }
-        // What stays now is renewed as soon as it is old.
+        // What stays now is renewed as soon as it is old, and what is queued stays queued.
         let _ = self.clean(record, store, site, leaving);
         record.unlatch();
     }
 
-    fn collect_key<K: EncodedKey>(&mut self, record: Record, store: &Store, site: &Site<'_>, key: K) -> Outcome {
-        if !leads_to(store, key, record, site) {
+    fn collect_key<K: EncodedKey>(&mut self, work: Work<'_>, site: &Site<'_>, key: K) -> Outcome {
+        if !leads_to(work.store, key, work.record, site) {
             return Outcome::Done;
         }
-        self.collect_latched(record, store, site, Leaving::Key(key))
+        self.collect_latched(work, site, Leaving::Key(key))
     }
 
-    fn collect_latched<K: EncodedKey>(
-        &mut self,
-        record: Record,
-        store: &Store,
-        site: &Site<'_>,
-        leaving: Leaving<K>,
-    ) -> Outcome {
+    fn collect_latched<K: EncodedKey>(&mut self, work: Work<'_>, site: &Site<'_>, leaving: Leaving<K>) -> Outcome {
+        let Work { record, store, queued } = work;
         if !record.try_latch() {
             return Outcome::Later;
         }
-        let outcome = self.clean(record, store, site, leaving);
+        match queued {
+            Some((kind, true)) => record.clear_waiting(kind),
+            Some((kind, false)) => record.clear_queued(kind),
+            None => {}
+        }
+        let mut outcome = self.clean(record, store, site, leaving);
+        match (outcome, queued) {
+            (Outcome::For(_), Some((kind, _))) if !record.note_queued(kind) => outcome = Outcome::Done,
+            (Outcome::Later, Some((kind, true))) => _ = record.note_waiting(kind),
+            (Outcome::Later, Some((kind, false))) => _ = record.note_queued(kind),
+            _ => {}
+        }
         record.unlatch();
         outcome
     }
 
     /// Collects a record; the caller has its latch.
     fn clean<K: EncodedKey>(&mut self, record: Record, store: &Store, site: &Site<'_>, leaving: Leaving<K>) -> Outcome {
-        // `newer`: whether a version lies above that must stay, and whether one of those is settled for good.
-        let (mut place, mut newer, mut newer_is_settled) = (record.latest(), false, false);
+        let (mut place, mut newer) = (record.latest(), Newer::default());
         let bottom = loop {
             let version = match place.link() {
                 Link::Closed => return Outcome::Done,
                 Link::End => break None,
                 Link::To(version) => version,
             };
+            self.collected.steps += 1;
             let status = version.status();
             if !site.is_past(version.wts()) {
-                newer = true;
-                newer_is_settled |= matches!(status, Status::Committed | Status::Deleted);
+                newer.count += 1;
+                newer.latest.get_or_insert((version.wts(), status));
                 place = version.next();
                 continue;
             }
             match status {
-                Status::Aborted if place.take_out(version) => self.bury_version(record, version, store, site),
+                Status::Aborted if place.take_out(version) => {
+                    self.collected.versions += 1;
+                    self.bury_version(record, version, store, site);
+                }
                 // Something was installed above it just now.
-                Status::Aborted => (place, newer, newer_is_settled) = (record.latest(), false, false),
+                Status::Aborted => (place, newer) = (record.latest(), Newer::default()),
                 _ => break Some(version),
             }
         };
         if let Some(version) = bottom {
-            free_all(record, version.next().cut(), site.guard);
-            if version.status() != Status::Deleted && !left_out(Step::CloseOnlyDeleted) {
-                return Outcome::Done;
-            }
+            let freed = free_all(record, version.next().cut(), site.guard);
+            self.collected.versions += freed;
+            self.collected.steps += freed;
         }
-        if matches!(leaving, Leaving::No) {
+        if let Some((latest, status)) = newer.latest {
+            let is_all = bottom.is_none() && newer.count == 1 && status == Status::Committed;
+            return if is_all { Outcome::Done } else { Outcome::For(latest) };
+        }
+        let is_deleted = bottom.is_none_or(|version| version.status() == Status::Deleted);
+        if matches!(leaving, Leaving::No) || !is_deleted && !left_out(Step::CloseOnlyDeleted) {
             return Outcome::Done;
         }
-        if newer || record.inline_status() == Status::Retired {
-            return if newer_is_settled { Outcome::Done } else { Outcome::Later };
+        if record.inline_status() == Status::Retired {
+            return Outcome::Later;
         }
         if !left_out(Step::CloseRecords) && !record.latest().close(bottom) {
             return Outcome::Later;
@@ -405,14 +437,23 @@ impl Reclaimer {
     }
 }
 
+/// Versions of a record that are later than the horizon.
+#[derive(Clone, Copy, Default)]
+struct Newer {
+    count: usize,
+    latest: Option<(Timestamp, Status)>,
+}
+
 /// Whether a key leads to the record: it may be closed already, and its place serve another key.
 fn leads_to<K: EncodedKey>(store: &Store, key: K, record: Record, site: &Site<'_>) -> bool {
     store.index().get(key, site.guard).handle == Some(record.handle())
 }
 
-/// Frees the versions of a list that was cut off: nobody can hold them.
-pub(super) fn free_all(record: Record, mut first: Option<Version>, guard: &Guard<'_>) {
+/// Frees the versions of a list that was cut off: nobody can hold them. Answers how many there were.
+pub(super) fn free_all(record: Record, mut first: Option<Version>, guard: &Guard<'_>) -> u64 {
+    let mut freed = 0;
     while let Some(version) = first {
+        freed += 1;
         first = match version.next().link() {
             Link::To(next) => Some(next),
             Link::End | Link::Closed => None,
@@ -425,4 +466,5 @@ pub(super) fn free_all(record: Record, mut first: Option<Version>, guard: &Guard
             unsafe { guard.free(memory, bytes) };
         }
     }
+    freed
 }

@@ -10,6 +10,7 @@
 use std::sync::{PoisonError, TryLockError};
 
 use polychron_base::key::EncodedKey;
+use polychron_base::{Error, TableId};
 use polychron_engine::Mode;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
@@ -63,16 +64,23 @@ fn clock<R: Redo>(shared: &Shared<R>, state: &State) -> u64 {
 
 /// Waits until the worker may begin a transaction again: until the horizon and the last round have come near enough. A clock
 /// that has gone on without them, because nobody was there or somebody was very slow, is followed in several rounds.
+///
+/// # Errors
+/// [`Error::WaitsForItself`] when the thread has a transaction open that may be what holds the horizon.
 #[cold]
-pub(super) fn wait_for_limit<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
+pub(super) fn wait_for_limit<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) -> Result<(), Error> {
     let mut backoff = Backoff::new();
     while !shared.clocks.is_admitted(&state.clock) {
+        if backoff.is_yielding() && shared.clocks.is_open_here(Some(state.worker)) {
+            return Err(Error::WaitsForItself { table: TableId::default(), key: None });
+        }
         pass(Point::HeldBack);
         shared.clocks.lead();
         if !is_due(shared, state) || !try_round(shared, state, local) {
             backoff.wait();
         }
     }
+    Ok(())
 }
 
 /// Makes a round, unless somebody else is at it or has just been.
@@ -151,7 +159,7 @@ impl<R: Redo> Round<'_, R> {
         let (tables, worker) = (self.state.tables.keep(), self.state.worker);
         let _held = self.shared.clocks.hold(worker);
         let site = Site { tables: &tables, min_rts: self.shared.clocks.min_rts(), worker, guard: self.guard };
-        work(&mut self.state.reclaimer, self.store, &site);
+        work(&mut self.shared.bins.of(worker).wait(), self.store, &site);
     }
 
     /// The same for the places of an array, rows' or nodes' of a multi-version index; what is deleted there leaves by itself.

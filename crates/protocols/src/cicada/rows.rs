@@ -74,10 +74,30 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             }
             self.delete_entry(store, before)?;
             if !self.add_entry(store, after, primary)? {
+                self.check_taken(table, store, after, primary)?;
                 return Err(Error::Duplicate { table: table.id, index: store.place().index }.into());
             }
         }
         Ok(())
+    }
+
+    /// A secondary key is taken. That is a duplicate if another row has the key; if the entry leads to the very row that is written,
+    /// or to one that has another key, the entry and what was read of the rows are of different transactions, and the
+    /// caller is told of the conflict, not of a duplicate that may never have been.
+    #[cold]
+    fn check_taken(&mut self, table: &CicadaTable, store: &Store, key: &[u8], primary: &[u8]) -> Result<(), Stop> {
+        if let Some((_, entry)) = self.find_row(store, key)? {
+            let owner = key_in_entry(self.row(entry).as_words()).to_vec();
+            if owner != primary
+                && let Some((_, source)) = self.find_row(&table.primary, &owner[..])?
+            {
+                let mut scratch = KeyScratch::new();
+                if store.entries.extractor.extract(self.row(source), &mut scratch).is_ok_and(|owned| owned == key) {
+                    return Ok(());
+                }
+            }
+        }
+        Err(self.conflict(Reason::Inconsistent, store.place(), None))
     }
 
     #[inline]
@@ -145,6 +165,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let mut scratch = KeyScratch::new();
             let key = store.entries.extractor.extract(row, &mut scratch).map_err(Error::from)?;
             if !self.add_entry(store, key, primary)? {
+                self.check_taken(table, store, key, primary)?;
                 if !left_out(Step::UndoOperations) {
                     self.state.sets.undo_writes(before);
                 }

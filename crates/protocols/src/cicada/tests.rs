@@ -18,6 +18,12 @@ use super::protocol::Cicada;
 use super::timestamp::{Shape, Timestamp};
 use super::worker::CicadaWorker;
 
+mod caught;
+mod collection;
+mod crowds;
+mod idle;
+mod leaks;
+
 #[derive(Row, Clone, Debug, PartialEq)]
 #[row(name = "account")]
 #[index(name = "by_group", columns(group))]
@@ -379,9 +385,9 @@ fn lags_are_measured() {
     let figures = database.statistics().figures;
     let FigureValue::Level(skew) = figure(&figures, "clock_skew_max_ns") else { panic!() };
     assert!(skew >= 1_000_000.0, "{figures:?}");
-    // The last update may still wait.
+    // Several updates may go with one item, and the last one may still wait.
     let FigureValue::Mean(lag, collected) = figure(&figures, "collection_lag_mean_ns") else { panic!() };
-    assert!(lag > 0 && (30..=40).contains(&collected), "{figures:?}");
+    assert!(lag > 0 && (10..=40).contains(&collected), "{figures:?}");
     assert_eq!(figure(&figures, "collected_records"), FigureValue::Count(collected));
     assert_eq!(figure(&figures, "backoff_waits"), FigureValue::Count(waits + 1));
     let FigureValue::Mean(waited, _) = figure(&figures, "backoff_mean_ns") else { panic!("{figures:?}") };

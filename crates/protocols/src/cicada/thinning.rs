@@ -6,11 +6,11 @@
 //! somebody holds. The others are taken out. Readers may stand on them, so their memory waits for the epochs.
 
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{OwnedKey, Place};
+use polychron_engine::stores::OwnedKey;
 use polychron_memory::Guard;
 
 use super::reclaim::{Entry, Garbage, Reclaimer, Site, free_all};
-use super::record::{Link, Record, Status, Version};
+use super::record::{Link, Queued, Record, Status, Version};
 use super::steps::Step;
 use super::table::Store;
 use super::timestamp::Timestamp;
@@ -18,8 +18,10 @@ use super::timestamp::Timestamp;
 /// What thinning did to a record.
 #[derive(Clone, Copy, Debug, Default)]
 struct Thinned {
-    taken_out: usize,
-    kept: usize,
+    /// The latest version, if it is not settled yet: the record is to be looked at again when it is.
+    unsettled: Option<Timestamp>,
+    /// Of the earliest version that is kept for a reader, the one that took over from it: when nobody looks behind that, it is garbage.
+    kept_until: Option<Timestamp>,
 }
 
 /// What came of forgetting a record.
@@ -27,57 +29,91 @@ enum Forgetting {
     /// It is forgotten, or an item that will come says that it may be.
     Done,
     Later,
-    /// Somebody sees it.
+    /// Somebody sees it, or will.
     Not,
+}
+
+/// The moments that count when records are thinned.
+#[derive(Clone, Copy)]
+struct Moments<'m> {
+    settled: Timestamp,
+    /// Those at which somebody reads, in order.
+    held: &'m [Timestamp],
+}
+
+impl Moments<'_> {
+    /// Whether somebody sees what was there from `from` on and not from `until` on.
+    #[inline]
+    fn sees(&self, from: Timestamp, until: Timestamp) -> bool {
+        let next = self.held.partition_point(|moment| moment.is_before(from));
+        self.held.get(next).is_some_and(|moment| moment.is_before(until))
+    }
 }
 
 impl Reclaimer {
     /// Thins the records of up to `limit` queued items that only long readers hold back. `held` are the moments at which somebody
-    /// reads.
+    /// reads, in order. Answers how many were looked at.
     #[cold]
-    pub(super) fn thin(&mut self, limit: usize, settled: Timestamp, held: &[Timestamp], site: &Site<'_>) {
-        let mut again = Vec::new();
-        for _ in 0..limit {
+    pub(super) fn thin(&mut self, limit: usize, settled: Timestamp, held: &[Timestamp], site: &Site<'_>) -> usize {
+        let (mut again, mut done) = (Vec::new(), 0);
+        let moments = Moments { settled, held };
+        while done < limit {
             let is_settled = |garbage: &mut Garbage| !garbage.wts.is_after(settled);
             let Some(garbage) = self.garbage.pop_front_if(is_settled) else { break };
-            match self.forget(&garbage, settled, held, site) {
-                Forgetting::Done => continue,
-                Forgetting::Later => {
-                    again.push(garbage);
-                    continue;
-                }
-                Forgetting::Not => {}
-            }
-            let thinned = self.thin_record(garbage.place, garbage.record, settled, held, site);
-            // What was taken out had an item of its own, which waits for what is kept.
-            if !matches!(garbage.entry, Entry::Stays)
-                || thinned.is_none_or(|thinned| thinned.taken_out == 0 && thinned.kept > 0)
-            {
-                self.held.push_back(garbage);
+            done += 1;
+            if let Some(garbage) = self.thin_item(garbage, moments, site) {
+                again.push(garbage);
             }
         }
         self.garbage.extend(again);
         // The time for which they wait begins.
         self.see_to_graves(site);
+        done
+    }
+
+    /// Answers the item if it is to be queued again.
+    fn thin_item(&mut self, garbage: Garbage, moments: Moments<'_>, site: &Site<'_>) -> Option<Garbage> {
+        let store = site.store(garbage.place)?;
+        let (record, kind) = (garbage.record, garbage.entry.kind());
+        if !record.try_latch() {
+            return Some(garbage);
+        }
+        record.clear_queued(kind);
+        let again = match self.forget(&garbage, store, moments, site) {
+            Forgetting::Done => None,
+            Forgetting::Later => record.note_queued(kind).then_some(garbage),
+            Forgetting::Not => {
+                let Thinned { unsettled, kept_until } = self.thin_latched(record, store, moments, site);
+                match (unsettled, kept_until, kind) {
+                    (Some(wts), ..) => record.note_queued(kind).then_some(Garbage { wts, ..garbage }),
+                    (None, None, Queued::Versions) => None,
+                    (None, kept_until, _) => {
+                        let wts = kept_until.unwrap_or(garbage.wts);
+                        if record.note_waiting(kind) {
+                            self.held.push_back(Garbage { wts, ..garbage });
+                        }
+                        None
+                    }
+                }
+            }
+        };
+        record.unlatch();
+        again
     }
 
     /// Closes a deleted record that shows a row or node at no moment that anybody holds. No multi-version index names it there
     /// either; out of a single-version index it is taken. Whatever else is garbage of it goes with it.
-    fn forget(&mut self, garbage: &Garbage, settled: Timestamp, held: &[Timestamp], site: &Site<'_>) -> Forgetting {
+    fn forget(&mut self, garbage: &Garbage, store: &Store, moments: Moments<'_>, site: &Site<'_>) -> Forgetting {
         let record = garbage.record;
-        let Some(store) = site.store(garbage.place) else { return Forgetting::Done };
-        if !record.try_latch() {
-            return Forgetting::Later;
-        }
-        let forgetting = match (record.latest().link(), &garbage.entry) {
-            (Link::To(latest), _) if !is_unseen(latest, settled, held) => Forgetting::Not,
+        match (record.latest().link(), &garbage.entry) {
+            // The record may be closed already, and its place serve another key.
+            (Link::To(_) | Link::End, Entry::Key(key)) if !leads_to(store, key, record, site.guard) => Forgetting::Done,
+            (Link::To(latest), _) if !self.is_unseen(latest, moments) => Forgetting::Not,
             // The deletion has an item of its own.
             (Link::To(_), Entry::Stays) | (Link::Closed, _) | (Link::End, Entry::Stays | Entry::Unlinked { .. }) => {
                 Forgetting::Done
             }
             (Link::End, Entry::Key(_)) => Forgetting::Not,
-            // The record may be closed already, and its place serve another key.
-            (Link::To(_), Entry::Key(key)) if !leads_to(store, key, record, site.guard) => Forgetting::Done,
             // A version that was taken out of the head, and may still be looked at, keeps the head for a while.
             (Link::To(latest), _)
                 if record.inline_status() == Status::Retired || !record.latest().close(Some(latest)) =>
@@ -92,70 +128,68 @@ impl Reclaimer {
                 self.bury_record(record, latest, store, is_node, site.guard);
                 Forgetting::Done
             }
-        };
-        record.unlatch();
-        forgetting
-    }
-
-    /// `None`: somebody else collects there just now.
-    fn thin_record(
-        &mut self,
-        place: Place,
-        record: Record,
-        settled: Timestamp,
-        held: &[Timestamp],
-        site: &Site<'_>,
-    ) -> Option<Thinned> {
-        let Some(store) = site.store(place) else { return Some(Thinned::default()) };
-        if !record.try_latch() {
-            return None;
         }
-        let thinned = self.thin_latched(record, store, settled, held, site);
-        record.unlatch();
-        Some(thinned)
     }
 
-    fn thin_latched(
-        &mut self,
-        record: Record,
-        store: &Store,
-        settled: Timestamp,
-        held: &[Timestamp],
-        site: &Site<'_>,
-    ) -> Thinned {
+    fn thin_latched(&mut self, record: Record, store: &Store, moments: Moments<'_>, site: &Site<'_>) -> Thinned {
         let mut thinned = Thinned::default();
         let mut place = record.latest();
         // The version that takes over from the one that is looked at.
         let mut successor: Option<Timestamp> = None;
         while let Link::To(version) = place.link() {
+            self.collected.steps += 1;
             let wts = version.wts();
-            let stands = matches!(version.status(), Status::Committed | Status::Deleted);
-            let unsettled = wts.is_after(settled) && !(left_out(Step::KeepUnsettled) && stands);
-            if unsettled || !stands && successor.is_none() {
+            let status = version.status();
+            let stands = matches!(status, Status::Committed | Status::Deleted);
+            let unsettled = wts.is_after(moments.settled) && !(left_out(Step::KeepUnsettled) && stands);
+            if unsettled || status == Status::Pending {
+                thinned.unsettled.get_or_insert(wts);
                 place = version.next();
                 continue;
             }
-            let is_seen = successor.map_or(!left_out(Step::KeepLatest), |successor| {
-                let sees = |moment: &Timestamp| !wts.is_after(*moment) && moment.is_before(successor);
-                held.iter().any(sees) && !left_out(Step::KeepSeen)
-            });
+            let is_seen = stands
+                && successor.map_or(!left_out(Step::KeepLatest), |successor| {
+                    moments.sees(wts, successor) && !left_out(Step::KeepSeen)
+                });
             if stands && !wts.is_after(site.min_rts) {
-                free_all(record, version.next().cut(), site.guard);
-                thinned.kept += usize::from(successor.is_some());
+                let freed = free_all(record, version.next().cut(), site.guard);
+                self.collected.versions += freed;
+                self.collected.steps += freed;
+                thinned.kept_until = successor.or(thinned.kept_until);
                 break;
             }
-            if stands && is_seen {
-                thinned.kept += usize::from(successor.is_some());
+            if is_seen {
+                thinned.kept_until = successor.or(thinned.kept_until);
                 place = version.next();
             } else if place.take_out(version) {
                 self.bury_version(record, version, store, site);
-                thinned.taken_out += 1;
+                self.collected.versions += 1;
             }
             if stands {
                 successor = Some(wts);
             }
         }
         thinned
+    }
+
+    /// Whether a record whose latest version this is has been deleted, and is seen as it was before at no moment that is held.
+    fn is_unseen(&mut self, last: Version, moments: Moments<'_>) -> bool {
+        if last.status() != Status::Deleted || last.wts().is_after(moments.settled) {
+            return false;
+        }
+        let (mut place, mut successor) = (last.next(), last.wts());
+        while let Link::To(version) = place.link() {
+            self.collected.steps += 1;
+            place = version.next();
+            match version.status() {
+                Status::Committed if moments.sees(version.wts(), successor) && !left_out(Step::KeepRows) => {
+                    return false;
+                }
+                Status::Committed | Status::Deleted => successor = version.wts(),
+                _ => {}
+            }
+        }
+        true
     }
 }
 
@@ -175,24 +209,4 @@ fn take_out(store: &Store, key: &OwnedKey, record: Record, guard: &Guard<'_>) {
         OwnedKey::Long(key) => store.index().remove(&**key, record.handle(), guard),
     };
     debug_assert!(removed, "the record was in the index, and only who has its latch takes it out");
-}
-
-/// Whether a record whose latest version this is has been deleted, and is seen as it was before at no moment that is held.
-fn is_unseen(last: Version, settled: Timestamp, held: &[Timestamp]) -> bool {
-    let held = if left_out(Step::KeepRows) { &[] } else { held };
-    if last.status() != Status::Deleted || last.wts().is_after(settled) {
-        return false;
-    }
-    let (mut place, mut successor) = (last.next(), last.wts());
-    while let Link::To(version) = place.link() {
-        place = version.next();
-        match version.status() {
-            Status::Committed if held.iter().any(|at| !version.wts().is_after(*at) && at.is_before(successor)) => {
-                return false;
-            }
-            Status::Committed | Status::Deleted => successor = version.wts(),
-            _ => {}
-        }
-    }
-    true
 }

@@ -72,7 +72,7 @@ pub struct CicadaTransaction<'w, R: Redo> {
     pub(super) ended: bool,
     pub(super) committed: bool,
     pub(super) until_check: u32,
-    /// The list of tables, once a snapshot has renewed its guard.
+    /// The list of tables, of a snapshot.
     pub(super) kept: Option<Tables<CicadaTable>>,
 }
 
@@ -135,9 +135,18 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
 
     /// Leaves a snapshot's epoch for the present one.
     pub(super) fn renew_guard(&mut self) {
-        self.kept.get_or_insert_with(|| self.state.tables.keep());
         self.state.fingers.clear();
         self.guard.refresh();
+    }
+
+    /// Between two operations a snapshot is in no epoch, so that one whose client does nothing holds back nothing but the versions that
+    /// it can see. The next operation enters one.
+    #[inline]
+    pub(super) fn rest(&mut self) {
+        if self.snapshot {
+            self.guard.rest();
+            self.until_check = 1;
+        }
     }
 
     #[inline]
@@ -190,13 +199,19 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     pub(super) fn check_early(&mut self, target: Target, source: Source, place: Place) -> Result<(), Stop> {
         let (Target::Record(record), Source::Version(version)) = (target, source) else { return Ok(()) };
         let options = &self.shared.options;
-        if version.rts().is_after(self.timestamp) {
+        if version.rts().is_after(self.timestamp) && !self.is_overtaken() {
             return Err(self.conflict(Reason::ReadLater, place, Some(version)));
         }
         if options.write_latest_only && self.is_superseded(record) {
             return Err(self.conflict(Reason::WrittenLater, place, Some(version)));
         }
         Ok(())
+    }
+
+    /// Whether the transaction will write at a later timestamp than the one at which it reads: then a later reader is none.
+    #[cold]
+    pub(super) fn is_overtaken(&self) -> bool {
+        self.shared.clocks.is_overtaken(self.state.worker, self.timestamp)
     }
 
     /// Whether a version later than this transaction is there or may come to be.
@@ -279,12 +294,19 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
 
     pub(super) fn end(&mut self) {
         self.ended = true;
+        self.state.is_open = false;
+        if !self.state.buffers.pending.is_empty() {
+            // A panic between the installation and the end, such as one of the log.
+            self.abort_installed();
+        }
         if !self.state.sets.fresh.is_empty() {
             self.give_back_fresh();
         }
         self.state.sets.clear();
         self.shared.clocks.end(self.state.worker);
-        self.state.reclaimer.share_surplus(&self.shared.orphans);
+        if !self.state.garbage.is_empty() {
+            self.shared.bins.of(self.state.worker).put(&mut self.state.garbage);
+        }
     }
 }
 
@@ -295,6 +317,9 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
         }
         if !self.snapshot {
             self.validate_and_write()?;
+            if !self.state.sets.writes.is_empty() {
+                self.state.last_commit = Some(self.state.clock.adjusted);
+            }
         }
         self.end();
         if !self.snapshot {
@@ -333,8 +358,9 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
     ) -> Result<Option<RowRef<'_>>, Stop> {
         self.step()?;
         let table = self.table(table)?;
-        let found = self.find_row(&table.primary, key)?;
-        Ok(found.map(|(_, source)| self.row(source)))
+        let found = self.find_row(&table.primary, key);
+        self.rest();
+        Ok(found?.map(|(_, source)| self.row(source)))
     }
 
     fn read_row_unvalidated<K: EncodedKey>(
@@ -352,11 +378,12 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
         sets.reads.truncate(reads);
         sets.nodes.truncate(nodes);
         sets.absences.truncate(absences);
+        self.rest();
         Ok(found.map(|(_, source)| self.row(source)))
     }
 
     #[inline]
-    fn update_row<K: EncodedKey>(
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
@@ -369,14 +396,14 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
     }
 
     #[inline]
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.writable()?;
         check_key(key)?;
         let table = self.table(table)?;
         self.add_row(table, key, row)
     }
 
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.writable()?;
         check_key(key)?;
         let table = self.table(table)?;
@@ -384,20 +411,22 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
     }
 
     #[inline]
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
         self.writable()?;
         let table = self.table(table)?;
         self.remove_row(table, key)
     }
 
-    fn scan_rows(
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
         self.step()?;
         let table = self.table(scan.table)?;
-        self.visit_rows(scan, table, visitor)
+        let visited = self.visit_rows(scan, table, visitor);
+        self.rest();
+        visited
     }
 
     /// A snapshot goes along the records; where absence must be protected, an index leads the way.
@@ -412,7 +441,9 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
             return self.scan_rows(&Scan { projection: *projection, ..Scan::all(table) }, visitor);
         }
         let table = self.table(table)?;
-        self.scan_records(&table.primary, visitor)
+        let scanned = self.scan_records(&table.primary, visitor);
+        self.rest();
+        scanned
     }
 
     fn savepoint(&mut self) -> Savepoint {
@@ -438,7 +469,10 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
         }
         if let Some(nodes) = &table.primary.versioned {
             nodes.prefetch_root(key);
-        } else if let AnyIndex::Hash(index) = table.primary.index() {
+        } else if let AnyIndex::Hash(index) = table.primary.index()
+            // A snapshot is in no epoch between its operations.
+            && !self.snapshot
+        {
             index.prefetch(key, &self.guard);
         }
     }
@@ -469,22 +503,40 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         debug_assert!(state.sets.writes.is_empty(), "the transaction before left something behind");
         let snapshot = mode == Mode::Snapshot;
         if snapshot {
-            state.counters.snapshot(shared.clocks.staleness_ns() / 1000);
+            state.counters.snapshot(shared.clocks.staleness_ns(timestamp) / 1000);
         }
         state.promotions.clear();
         state.fingers.clear();
         state.stage = Stage::Running;
         let until_check = shared.options.check_every.min(if snapshot { RENEW_EVERY } else { u32::MAX });
+        let mut transaction = Self::taken_over(shared, state, guard, timestamp);
+        (transaction.snapshot, transaction.until_check) = (snapshot, until_check);
+        if snapshot {
+            transaction.kept = Some(transaction.state.tables.keep());
+            transaction.rest();
+        }
+        transaction
+    }
+
+    /// A transaction with what its worker's sets hold, that of one that was leaked.
+    #[inline]
+    pub(super) fn taken_over(
+        shared: &'w Shared<R>,
+        state: &'w mut State,
+        guard: Guard<'w>,
+        timestamp: Timestamp,
+    ) -> Self {
+        state.is_open = true;
         Self {
             shared,
             state,
             guard,
             timestamp,
-            snapshot,
+            snapshot: false,
             doomed: false,
             ended: false,
             committed: false,
-            until_check,
+            until_check: 1,
             kept: None,
         }
     }

@@ -17,9 +17,10 @@ use polychron_sync::spin_hint;
 
 use super::clocks::LocalClock;
 use super::counts::Stage;
+use super::options::Snapshots;
 use super::promotion::Candidate;
 use super::protocol::Shared;
-use super::reclaim::{Reclaimer, Site};
+use super::reclaim::{Garbage, Reclaimer, Site};
 use super::record::search;
 use super::sets::Sets;
 use super::steps::{Point, Step};
@@ -29,6 +30,8 @@ use super::transaction::{Buffers, CicadaTransaction};
 
 /// Records collected in one go, so that no transaction waits for long before it begins.
 const COLLECTED_AT_ONCE: usize = 256;
+/// Records that the background collects in one go.
+const COLLECTED_IN_A_TICK: usize = 4096;
 /// After so many conflicts in a row a worker gives its processor away: the other side may be waiting for it.
 const YIELD_AFTER: u64 = 8;
 
@@ -47,7 +50,8 @@ pub(super) struct State {
     pub(super) buffers: Buffers,
     pub(super) hints: Hints,
     pub(super) fingers: Fingers,
-    pub(super) reclaimer: Reclaimer,
+    /// What the running transaction leaves to be collected.
+    pub(super) garbage: Vec<Garbage>,
     pub(super) tables: Seen<CicadaTable>,
     pub(super) clock: LocalClock,
     pub(super) last_abort: Option<Abort>,
@@ -59,6 +63,10 @@ pub(super) struct State {
     pub(super) stage: Stage,
     /// Commits since the last conflict.
     pub(super) commits_in_row: u32,
+    /// The clock reading of the latest commit that a snapshot has not been behind yet.
+    pub(super) last_commit: Option<u64>,
+    /// Whether a transaction has begun and not ended. Between two transactions it tells that one was leaked.
+    pub(super) is_open: bool,
     maintained_ns: u64,
     random: Random,
 }
@@ -80,7 +88,7 @@ impl<R: Redo> CicadaWorker<R> {
             buffers: Buffers::default(),
             hints: Hints::default(),
             fingers: Fingers::default(),
-            reclaimer: Reclaimer::default(),
+            garbage: Vec::new(),
             tables: Seen::default(),
             clock: shared.clocks.join(worker),
             last_abort: None,
@@ -89,6 +97,8 @@ impl<R: Redo> CicadaWorker<R> {
             promotions: Vec::new(),
             stage: Stage::default(),
             commits_in_row: 0,
+            last_commit: None,
+            is_open: false,
             maintained_ns: 0,
             random: Random::stream(0xC1CADA, worker as u64 + 1),
         };
@@ -143,7 +153,7 @@ impl<R: Redo> Worker for CicadaWorker<R> {
         _projection: &Projection,
         mut read: impl FnMut(Option<RowRef<'_>>) -> O,
     ) -> Result<O, Error> {
-        let mut transaction = self.session().begin_transaction(Mode::ReadWrite);
+        let mut transaction = self.session().begin_transaction(Mode::ReadWrite)?;
         let table = transaction.table(table)?;
         let timestamp = transaction.timestamp;
         let seen = table.primary.record_at(key, timestamp, &transaction.guard).and_then(|record| {
@@ -164,6 +174,7 @@ impl<R: Redo> Worker for CicadaWorker<R> {
     }
 
     fn tidy_up(&mut self) {
+        self.end_leaked();
         let Self { local, state, shared } = self;
         let guard = local.pin();
         // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
@@ -172,9 +183,7 @@ impl<R: Redo> Worker for CicadaWorker<R> {
         let held = shared.hold_for_collection(state.worker);
         let site =
             Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard: &guard };
-        state.reclaimer.drain(&shared.orphans, &site);
-        state.reclaimer.tell(&shared.clocks, state.worker);
-        thin(shared, &mut state.reclaimer, &mut state.buffers.moments, usize::MAX, &site);
+        collect_all(shared, true, &mut state.buffers.moments, &site);
         drop((held, guard));
         local.collect();
     }
@@ -185,7 +194,7 @@ impl<R: Redo> Interactive for CicadaWorker<R> {
 
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
-        Ok(self.session().begin_transaction(mode))
+        self.session().begin_transaction(mode)
     }
 
     fn last_abort(&self) -> Option<Abort> {
@@ -213,13 +222,34 @@ pub(super) struct Session<'w, R: Redo> {
 impl<R: Redo> CicadaWorker<R> {
     #[inline]
     pub(super) fn session(&mut self) -> Session<'_, R> {
+        self.end_leaked();
         Session { local: &self.local, state: &mut self.state, shared: &self.shared, in_batch: false }
+    }
+}
+
+impl<R: Redo> CicadaWorker<R> {
+    /// Ends a transaction that was leaked, which still has its words, its sets and its guard: nothing of it may be committed by the
+    /// next one.
+    #[inline]
+    fn end_leaked(&mut self) {
+        if self.state.is_open {
+            self.end_leaked_now();
+        }
+    }
+
+    #[cold]
+    fn end_leaked_now(&mut self) {
+        let Self { local, state, shared } = self;
+        // The leaked guard still stands, so what the leaked transaction had found is there, its list of tables too.
+        let timestamp = shared.clocks.shape.timestamp(state.clock.adjusted, state.worker);
+        drop(CicadaTransaction::taken_over(shared, state, local.pin(), timestamp));
+        local.end_leaked();
     }
 }
 
 impl<'w, R: Redo> Session<'w, R> {
     #[inline]
-    fn begin_transaction(self, mode: Mode) -> CicadaTransaction<'w, R> {
+    fn begin_transaction(self, mode: Mode) -> Result<CicadaTransaction<'w, R>, Error> {
         let Session { local, state, shared, in_batch } = self;
         if in_batch {
             state.hints.rewind();
@@ -241,12 +271,19 @@ impl<'w, R: Redo> Session<'w, R> {
             Mode::ReadWrite => loop {
                 match shared.clocks.begin(state.worker, &mut state.clock) {
                     Some(timestamp) => break timestamp,
-                    None => super::renewal::wait_for_limit(shared, state, local),
+                    None => super::renewal::wait_for_limit(shared, state, local)?,
                 }
             },
-            Mode::Snapshot => shared.clocks.begin_snapshot(state.worker),
+            Mode::Snapshot => {
+                if let Some(commit) = state.last_commit.take()
+                    && shared.options.snapshots == Snapshots::FollowCommits
+                {
+                    shared.clocks.await_commit(commit, state.worker);
+                }
+                shared.clocks.begin_snapshot(state.worker)
+            }
         };
-        CicadaTransaction::new(shared, state, guard, timestamp, mode)
+        Ok(CicadaTransaction::new(shared, state, guard, timestamp, mode))
     }
 
     /// Waits for a random time below the bound that the regulation has found (§3.9).
@@ -275,26 +312,51 @@ fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard
     }
     let held = shared.hold_for_collection(state.worker);
     let site = Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard };
+    let reclaimer = shared.bins.of(state.worker).serve();
     pass(Point::Collecting);
-    state.reclaimer.step(COLLECTED_AT_ONCE, &site);
-    state.reclaimer.tell(&shared.clocks, state.worker);
-    thin(shared, &mut state.reclaimer, &mut state.buffers.moments, COLLECTED_AT_ONCE, &site);
+    if let Some(mut reclaimer) = reclaimer {
+        reclaimer.step(COLLECTED_AT_ONCE, &site);
+        thin(shared, &mut reclaimer, &mut state.buffers.moments, COLLECTED_AT_ONCE, &site);
+        reclaimer.tell(&shared.clocks, state.worker);
+    }
     drop(held);
     super::renewal::keep_up(shared, state, local);
 }
 
-/// Thins records when the oldest reader has fallen behind.
+/// Thins records when the oldest reader has fallen behind. Answers how many were looked at.
 fn thin<R: Redo>(
     shared: &Shared<R>,
     reclaimer: &mut Reclaimer,
     moments: &mut Vec<Timestamp>,
     limit: usize,
     site: &Site<'_>,
-) {
-    if shared.clocks.readers_lag() > shared.options.thinning_after.as_nanos() as u64 {
-        let settled = shared.clocks.held_moments(site.worker, moments);
-        reclaimer.thin(limit, settled, moments, site);
+) -> usize {
+    if shared.clocks.readers_lag() <= shared.options.thinning_after.as_nanos() as u64 {
+        return 0;
     }
+    let settled = shared.clocks.held_moments(site.worker, moments);
+    reclaimer.thin(limit, settled, moments, site)
+}
+
+/// Works off bins that nobody else is at, as far as readers allow; with `all`, those whose workers have come by, too.
+pub(super) fn collect_all<R: Redo>(shared: &Shared<R>, all: bool, moments: &mut Vec<Timestamp>, site: &Site<'_>) {
+    shared.bins.go_round(all, |reclaimer| {
+        reclaimer.drain(site);
+        thin(shared, reclaimer, moments, reclaimer.garbage.len(), site);
+        reclaimer.tell(&shared.clocks, site.worker);
+        true
+    });
+}
+
+/// Works off a bounded part of the bins whose workers have not come by.
+pub(super) fn collect_some<R: Redo>(shared: &Shared<R>, moments: &mut Vec<Timestamp>, site: &Site<'_>) {
+    let mut left = COLLECTED_IN_A_TICK;
+    shared.bins.go_round(false, |reclaimer| {
+        left = left.saturating_sub(reclaimer.step(left, site));
+        left = left.saturating_sub(thin(shared, reclaimer, moments, left, site));
+        reclaimer.tell(&shared.clocks, site.worker);
+        left > 0
+    });
 }
 
 impl<R: Redo> drive::Driven for Session<'_, R> {
@@ -306,7 +368,7 @@ impl<R: Redo> drive::Driven for Session<'_, R> {
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
         let Session { local, state, shared, in_batch } = self;
-        Ok(Session { local, state, shared, in_batch: *in_batch }.begin_transaction(mode))
+        Session { local, state, shared, in_batch: *in_batch }.begin_transaction(mode)
     }
 
     fn last_abort(&self) -> Option<Abort> {
@@ -328,8 +390,8 @@ impl<R: Redo> drive::Driven for Session<'_, R> {
 
 impl<R: Redo> Drop for CicadaWorker<R> {
     fn drop(&mut self) {
+        self.end_leaked();
         self.shared.clocks.leave(self.state.worker, &self.state.clock);
-        self.state.reclaimer.leave(&self.shared.orphans);
         self.shared.counters.leave(&self.state.counters);
     }
 }

@@ -80,7 +80,7 @@ pub(super) enum Remember {
 
 impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
     pub(super) fn new(shared: &'w Shared<L, R>, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
-        debug_assert!(state.sets.writes().is_empty(), "the transaction before left something behind");
+        debug_assert!(state.open.is_none(), "the transaction before left something behind");
         let snapshot = mode == Mode::Snapshot;
         let (id, moment) = if snapshot {
             state.counters.snapshot(0);
@@ -90,13 +90,25 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
         };
         state.known = moment;
         state.fingers.clear();
+        state.open = Some(id);
+        Self::over(shared, state, guard, id, moment)
+    }
+
+    /// The transaction that a worker has open.
+    pub(super) fn over(
+        shared: &'w Shared<L, R>,
+        state: &'w mut State,
+        guard: Guard<'w>,
+        id: TransactionId,
+        moment: u64,
+    ) -> Self {
         Self {
             shared,
             state,
             guard,
             id,
             moment,
-            snapshot,
+            snapshot: id == TransactionId::NONE,
             protects: false,
             has_protected: false,
             depends_on: None,
@@ -146,7 +158,11 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
     pub(super) fn cascade(&mut self) -> Stop {
         let place = self.state.sets.reads.first().map(|read| read.place);
         let place = place.or_else(|| self.state.sets.writes().first().map(|write| write.place));
-        self.conflict(Reason::StaleRead, place.unwrap_or(Place { table: TableId(0), index: IndexId::PRIMARY }), None)
+        self.conflict(
+            Reason::StaleRead,
+            place.unwrap_or(Place { table: TableId::default(), index: IndexId::PRIMARY }),
+            None,
+        )
     }
 
     fn writable(&mut self) -> Result<(), Stop> {
@@ -278,12 +294,6 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
             Stamp::By(other) if other == self.id => Ok(()),
             end => Err(self.write_conflict(record, end, place)),
         }
-    }
-
-    #[cold]
-    fn write_conflict(&mut self, record: Record, end: Stamp, place: Place) -> Stop {
-        let reason = if matches!(end, Stamp::At(_)) { Reason::WrittenLater } else { Reason::BeingWritten };
-        self.conflict(reason, place, record.latest())
     }
 
     /// Makes a version, or refuses.
@@ -429,7 +439,9 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
                 // Who closed it is about to take it out; either may come first.
                 Look::Nothing(_, Blank::Closed) => _ = store.index().remove(key, handle, &self.guard),
                 Look::Nothing(_, Blank::Unseen) => {
-                    if record.latest().is_some_and(|latest| !self.shared.transactions.is_undone(latest)) {
+                    let latest = record.latest();
+                    if let Some(latest) = latest.filter(|&latest| !self.shared.transactions.is_undone(latest)) {
+                        self.meet(latest.begin());
                         return Err(self.conflict(Reason::InsertedFirst, store.place, None));
                     }
                     // Its writer is taking it off.
@@ -453,6 +465,7 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
 
     pub(super) fn end(&mut self) {
         self.ended = true;
+        self.state.open = None;
         self.state.sets.clear();
         self.shared.transactions.end(self.state.slot);
     }
@@ -495,7 +508,7 @@ impl<L: Level, R: Redo> Transaction for HekatonTransaction<'_, L, R> {
     }
 
     #[inline]
-    fn update_row<K: EncodedKey>(
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
@@ -508,14 +521,14 @@ impl<L: Level, R: Redo> Transaction for HekatonTransaction<'_, L, R> {
     }
 
     #[inline]
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.writable()?;
         check_key(key)?;
         let table = self.table(table)?;
         self.add_row(table, key, row)
     }
 
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.writable()?;
         check_key(key)?;
         let table = self.table(table)?;
@@ -523,13 +536,13 @@ impl<L: Level, R: Redo> Transaction for HekatonTransaction<'_, L, R> {
     }
 
     #[inline]
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
         self.writable()?;
         let table = self.table(table)?;
         self.remove_row(table, key)
     }
 
-    fn scan_rows(
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,

@@ -27,7 +27,7 @@ impl LongChains {
 
     fn place(image: Undo) -> (usize, Place) {
         let place = image.place();
-        let (table, index, row) = (place.table.0, place.index.0, image.row());
+        let (table, index, row) = (place.table.position() as u32, u32::from(place.index.0), image.row());
         let mixed = (row ^ u64::from(table) << 40 ^ u64::from(index) << 56).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         ((mixed >> 32) as usize % PLACES, Place { table, index, row, by: 0 })
     }

@@ -52,7 +52,7 @@ struct Compared {
 
 impl Rows {
     fn hash(table: TableId, row: u64) -> u64 {
-        (row ^ u64::from(table.0) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        (row ^ (table.position() as u64) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
     /// By when a row's changes have been compared, to be changed.

@@ -107,12 +107,12 @@ impl Prefetched for Located<'_> {
     /// A handle is no address, so the record is fetched by [`Prefetched::fetch_more`].
     #[inline]
     fn locate(&self, table: TableId, _: &Key16) -> Option<(&AnyIndex, usize)> {
-        Some((self.0.get(table.position())?.as_deref()?.primary.index(), 0))
+        Some((polychron_engine::catalog::known(self.0, table)?.primary.index(), 0))
     }
 
     #[inline]
     fn fetch_more(&self, table: TableId, handle: Handle) {
-        if let Some(table) = self.0.get(table.position()).and_then(Option::as_deref) {
+        if let Some(table) = polychron_engine::catalog::known(self.0, table) {
             // SAFETY: the index gave the handle under the guard of whoever gathers.
             unsafe { table.primary.record(handle) }.prefetch();
         }

@@ -280,7 +280,7 @@ fn who_writes_a_parent_and_who_inserts_a_child_do_not_meet() {
 #[cfg_attr(miri, ignore = "thousands of points take an interpreter too long, and no unsafe code handles them")]
 fn many_points_become_few_ranges() {
     let mut log = PredicateLog::default();
-    let table = polychron_base::TableId(0);
+    let table = polychron_base::TableId::new(1, 0);
     for id in 0..5000 {
         log.point_of(table, if id % 2 == 0 { id } else { 1 << 40 | id }, false, ColumnSet::EMPTY);
     }

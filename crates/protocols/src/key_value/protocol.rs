@@ -107,6 +107,10 @@ impl Protocol for KeyValue {
     }
 
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+        // The filling waits for the end of all procedures of the present.
+        if self.memory.epochs().is_pinned_here() {
+            return Err(Error::WaitsForItself { table, key: None });
+        }
         let make = |_: &TableDefinition, blueprint: &Blueprint| self.make(blueprint, false);
         let (index, store) = StoreTable::add_index(&self.catalog, table, &definition, make)?;
         if let Err(error) = self.fill(table, &store) {

@@ -78,6 +78,10 @@ impl Interactive for KeyValueWorker {
 
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<KeyValueTransaction<'_>, Error> {
+        // Of a procedure that was leaked its pin is left.
+        if self.local.is_pinned() {
+            self.local.end_leaked();
+        }
         let Self { local, state, database } = self;
         // Pinned first: who waits for the procedures that know an old catalog waits for their epochs.
         let guard = local.pin();

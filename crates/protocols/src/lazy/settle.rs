@@ -35,7 +35,7 @@ fn change_row<B: Beneath>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32)
     let (table, key) = arena.nodes.program.row(row);
     kept.clear();
     kept.extend_from_slice(key);
-    let found = inner.update_row(table, &kept[..], &projection, |into| {
+    let found = inner.update_unchecked(table, &kept[..], &projection, |into| {
         while let Some((place, column)) = { arena.open_columns_of(row).next() } {
             let Some(value) = column.load(into.as_row()) else {
                 is_null = true;
@@ -69,7 +69,7 @@ fn write_row<B: Beneath>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) 
     }
     let projection = hull(arena.writes_of(row).map(|write| write.column));
     let (table, key) = arena.nodes.program.row(row);
-    let found = inner.update_row(table, key, &projection, |into| {
+    let found = inner.update_unchecked(table, key, &projection, |into| {
         for write in arena.writes_of(row) {
             write.column.store(into, arena.settled(write.value).expect("it was looked at before"));
         }
@@ -100,14 +100,14 @@ fn place<B: Beneath>(inner: &mut Inner<'_, B>, arena: &mut Arena, at: usize) -> 
         Some(row) => {
             filled.copy_from(arena.nodes.program.bytes(row));
             columns.iter().for_each(|(column, operand)| column.store_in(&mut filled, value(*operand)));
-            match inner.insert_row(table, &key[..], filled.as_row())? {
+            match inner.insert_unchecked(table, &key[..], filled.as_row())? {
                 Insertion::Inserted => Ok(()),
                 Insertion::Duplicate(index) => Err(Error::Duplicate { table, index }.into()),
             }
         }
         None => {
             let projection = hull(columns.iter().map(|(column, _)| *column));
-            let found = inner.update_row(table, &key[..], &projection, |into| {
+            let found = inner.update_unchecked(table, &key[..], &projection, |into| {
                 columns.iter().for_each(|(column, operand)| column.store(into, value(*operand)));
             })?;
             if found { Ok(()) } else { Err(FutureError::NoRow(table).into()) }

@@ -140,7 +140,7 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
     }
 
     #[inline]
-    fn update_row<K: EncodedKey>(
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
@@ -148,34 +148,34 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Stop> {
         self.before_write(table, key)?;
-        self.inner.update_row(table, key, projection, change)
+        self.inner.update_unchecked(table, key, projection, change)
     }
 
     #[inline]
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.before_write(table, key)?;
-        self.inner.insert_row(table, key, row)
+        self.inner.insert_unchecked(table, key, row)
     }
 
     #[inline]
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.before_write(table, key)?;
-        self.inner.put_row(table, key, row)
+        self.inner.put_unchecked(table, key, row)
     }
 
     #[inline]
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
         self.before_write(table, key)?;
-        self.inner.delete_row(table, key)
+        self.inner.delete_unchecked(table, key)
     }
 
-    fn scan_rows(
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
         self.before_scan(scan.table)?;
-        self.inner.scan_rows(scan, visitor)
+        self.inner.scan_unchecked(scan, visitor)
     }
 
     fn scan_table(

@@ -67,6 +67,10 @@ impl<B: Beneath, M: Moment> Interactive for LazyWorker<B, M> {
         self.inner.last_abort()
     }
 
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.inner.waits_for_itself()
+    }
+
     fn back_off(&mut self, attempts: u64) {
         self.again = true;
         self.inner.back_off(attempts);

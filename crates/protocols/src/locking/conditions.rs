@@ -14,16 +14,17 @@
 use std::ptr::NonNull;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Stop, TableId};
+use polychron_base::{IndexId, Stop, TableId};
 use polychron_engine::futures::{FutureColumn, FutureError, Scalar};
 use polychron_engine::lazy::{Condition, Values};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::Place;
 use polychron_schema::RowRef;
 
-use super::held::{CHUNK, Lock};
+use super::held::{CHUNK, Lock, Taken};
 use super::locks::{Answer, LockTable, Request};
 use super::options::Policy;
+use super::rows::own_wait;
 use super::steps::Step;
 use super::table::name_of;
 use super::transaction::LockingTransaction;
@@ -47,6 +48,8 @@ pub(super) struct Conditions {
     #[allow(clippy::vec_box, reason = "others point to them, so they must not move")]
     kept: Vec<Box<Condition>>,
     in_use: usize,
+    /// Waits for conditions of others.
+    watch: Box<Request>,
     met: Vec<Met>,
     values: Values,
 }
@@ -56,8 +59,8 @@ impl Conditions {
         &self.requests[position / CHUNK][position % CHUNK]
     }
 
-    /// Locks a name shared, for a test. `false`: it cannot be had.
-    pub(super) fn take(&mut self, table: &LockTable, name: u64, own: &Wounds) -> bool {
+    /// Locks a name shared, for a test.
+    pub(super) fn take(&mut self, table: &LockTable, name: u64, own: &Wounds) -> Taken {
         let position = self.names.len();
         if position == CHUNK * self.requests.len() {
             self.requests.push((0..CHUNK).map(|_| Request::default()).collect());
@@ -66,12 +69,13 @@ impl Conditions {
         let lock = Lock { name, exclusive: false };
         // SAFETY: the request is behind those that are in lists; it is taken out before it is used again.
         let taken = match unsafe { table.ask(request, lock, own.asker(), Patience::Wound) } {
-            Answer::Granted => true,
+            Answer::Granted => Taken::Held,
             // SAFETY: the request is in the table.
-            Answer::Queued => unsafe { table.wait_by_age(request, name, own) },
-            Answer::Refused | Answer::Own => false,
+            Answer::Queued(ahead) if unsafe { table.wait(request, name, own, ahead) } => Taken::Held,
+            Answer::Queued(_) | Answer::Refused => Taken::Refused,
+            Answer::Own => Taken::Own,
         };
-        if taken {
+        if taken == Taken::Held {
             self.names.push(name);
         }
         taken
@@ -149,11 +153,16 @@ impl<P: Policy> LockingTransaction<'_, P> {
         if known || self.state.held.has(name) {
             return Ok(());
         }
-        let taken = !self.is_wounded() && {
-            let state = &mut *self.state;
-            state.conditions.take(&self.shared.locks, name, &state.held.own)
-        };
-        if taken { Ok(()) } else { Err(self.refuse(table, key)) }
+        let state = &mut *self.state;
+        let wounded = state.held.own.wounded() && !left_out(Step::GiveWay);
+        if wounded {
+            return Err(self.refuse(table, key));
+        }
+        match state.conditions.take(&self.shared.locks, name, &state.held.own) {
+            Taken::Held => Ok(()),
+            Taken::Refused => Err(self.refuse(table, key)),
+            Taken::Own => Err(own_wait(Place { table, index: IndexId::PRIMARY }, key)),
+        }
     }
 
     /// A column of a row that is locked.
@@ -167,7 +176,7 @@ impl<P: Policy> LockingTransaction<'_, P> {
 
     #[cold]
     fn refuse<K: EncodedKey>(&mut self, table: TableId, key: K) -> Stop {
-        let place = Place { table, index: polychron_base::IndexId::PRIMARY };
+        let place = Place { table, index: IndexId::PRIMARY };
         self.conflict(self.reason(), place, Some(polychron_base::error::KeyPreview::new(key)), None)
     }
 
@@ -179,7 +188,7 @@ impl<P: Policy> LockingTransaction<'_, P> {
 
     /// The transaction conflicts.
     pub(crate) fn end_in_conflict(&mut self, reason: polychron_base::Reason, table: TableId) -> Stop {
-        let place = Place { table, index: polychron_base::IndexId::PRIMARY };
+        let place = Place { table, index: IndexId::PRIMARY };
         self.conflict(reason, place, None, None)
     }
 
@@ -230,13 +239,19 @@ impl<P: Policy> LockingTransaction<'_, P> {
 
     /// Waits until a condition is held no more.
     fn outlast(&mut self, name: u64, met: &Met) -> Result<(), Stop> {
-        if self.shared.locks.outlast(name, met.address, &self.state.held.own) {
+        let state = &*self.state;
+        // SAFETY: the request is used here only, and is in no list.
+        let answer = unsafe { self.shared.locks.outlast(&state.conditions.watch, name, met.address, &state.held.own) };
+        if answer == Answer::Granted {
             return Ok(());
         }
         let source = met.condition.rows().find(|(table, key)| {
             self.table(*table).is_ok_and(|table| name_of(table.primary.store.place, *key) == name)
         });
         let (table, key) = source.unwrap_or((TableId::default(), &[]));
-        Err(self.refuse(table, key))
+        match answer {
+            Answer::Own => Err(own_wait(Place { table, index: IndexId::PRIMARY }, key)),
+            _ => Err(self.refuse(table, key)),
+        }
     }
 }

@@ -3,13 +3,9 @@
 //! Requests lie in a stack of the worker: the n-th lock of a transaction is the n-th request. A small table beside it tells
 //! which names are held, so that a lock that is held already costs no look at the shared table.
 
-use polychron_base::Error;
 use polychron_engine::mutations::pass;
-use polychron_engine::stores::Place;
-use polychron_sync::Backoff;
 
 use super::locks::{Answer, LockTable, Request};
-use super::ranges::Wish;
 use super::steps::Point;
 use super::wounds::{Patience, Wounds};
 
@@ -21,6 +17,17 @@ pub(super) const CHUNK: usize = 64;
 pub(super) struct Lock {
     pub(super) name: u64,
     pub(super) exclusive: bool,
+}
+
+/// Whether a lock was had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It is held.
+    Held,
+    /// Somebody else holds it, or the transaction was wounded while it waited.
+    Refused,
+    /// Another transaction of the same thread holds it, which would wait for itself.
+    Own,
 }
 
 /// A place of the table of names.
@@ -107,21 +114,17 @@ impl Held {
     }
 
     /// Takes a lock that is not held, or makes a shared one exclusive; waits for it as `patience` says. Who queues asks for locks
-    /// that are not held. `false`: it cannot be had now.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`]: who queues would wait for this same thread.
+    /// that are not held.
     #[inline]
-    pub(super) fn take(&mut self, table: &LockTable, lock: Lock, patience: Patience) -> Result<bool, Error> {
+    pub(super) fn take(&mut self, table: &LockTable, lock: Lock, patience: Patience) -> Taken {
         let Lock { name, exclusive } = lock;
         if let Some(position) = self.find(name) {
             if exclusive && !self.locks[position].exclusive {
-                if !self.upgrade(table, position, patience) {
-                    return Ok(false);
-                }
-                self.locks[position].exclusive = true;
+                let taken = self.upgrade(table, position, patience);
+                self.locks[position].exclusive = taken == Taken::Held;
+                return taken;
             }
-            return Ok(true);
+            return Taken::Held;
         }
         let position = self.locks.len();
         if position == CHUNK * self.requests.len() {
@@ -129,18 +132,10 @@ impl Held {
         }
         let request = self.request(position);
         // SAFETY: the request is above the stack's top, so in no list; it is taken out before it is used again.
-        match unsafe { table.ask(request, lock, self.own.asker(), patience) } {
-            Answer::Granted => {}
-            Answer::Queued if patience == Patience::Wound => {
-                pass(Point::Queued);
-                // SAFETY: the request is in the table.
-                if !unsafe { table.wait_by_age(request, name, &self.own) } {
-                    return Ok(false);
-                }
-            }
-            Answer::Queued => table.wait(request),
-            Answer::Own if patience == Patience::Queue => return Err(own_wait()),
-            Answer::Refused | Answer::Own => return Ok(false),
+        let answer = unsafe { table.ask(request, lock, self.own.asker(), patience) };
+        let taken = self.await_answer(table, request, name, answer);
+        if taken != Taken::Held {
+            return taken;
         }
         self.locks.push(lock);
         if 2 * self.locks.len() > self.slots.len() {
@@ -148,21 +143,30 @@ impl Held {
         } else {
             self.note(name, position);
         }
-        Ok(true)
+        Taken::Held
+    }
+
+    /// Waits for a request that was queued.
+    #[inline]
+    fn await_answer(&self, table: &LockTable, request: &Request, name: u64, answer: Answer) -> Taken {
+        match answer {
+            Answer::Granted => Taken::Held,
+            Answer::Queued(ahead) => {
+                pass(Point::Queued);
+                // SAFETY: the request is in the table.
+                if unsafe { table.wait(request, name, &self.own, ahead) } { Taken::Held } else { Taken::Refused }
+            }
+            Answer::Refused => Taken::Refused,
+            Answer::Own => Taken::Own,
+        }
     }
 
     /// Makes a shared lock exclusive.
-    fn upgrade(&self, table: &LockTable, position: usize, patience: Patience) -> bool {
+    fn upgrade(&self, table: &LockTable, position: usize, patience: Patience) -> Taken {
         let (request, name) = (self.request(position), self.locks[position].name);
-        let mut backoff = Backoff::new();
-        loop {
-            // SAFETY: the request is granted, as all that are noted.
-            match unsafe { table.upgrade(request, name, self.own.asker(), patience) } {
-                Answer::Granted => return true,
-                Answer::Refused if patience == Patience::Wound && !self.own.wounded() => backoff.wait(),
-                _ => return false,
-            }
-        }
+        // SAFETY: the request is granted, as all that are noted.
+        let answer = unsafe { table.upgrade(request, name, self.own.asker(), patience) };
+        self.await_answer(table, request, name, answer)
     }
 
     /// Gives the lock back that was taken last.
@@ -191,18 +195,10 @@ impl Held {
     }
 }
 
-/// Waiting would be for the thread that waits.
-#[cold]
-pub(super) fn own_wait() -> Error {
-    Error::Unsupported { protocol: "locking", what: "a call from inside a transaction of the same thread" }
-}
-
 /// What an attempt is to take before it runs.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     locks: Vec<Lock>,
-    /// Ranges and insertions, by index.
-    wishes: Vec<(Place, Wish)>,
     /// Whether the next transaction is the one that wants them.
     pub(super) in_force: bool,
 }
@@ -212,7 +208,6 @@ impl Wanted {
     #[inline]
     pub(super) fn clear(&mut self) {
         self.locks.clear();
-        self.wishes.clear();
         self.in_force = false;
     }
 
@@ -235,16 +230,5 @@ impl Wanted {
         self.locks.clear();
         self.locks.extend_from_slice(held.locks());
         self.locks.extend(missing);
-    }
-
-    /// Adds a range or an insertion.
-    pub(super) fn wish(&mut self, place: Place, wish: Wish) {
-        self.wishes.push((place, wish));
-    }
-
-    /// The ranges and insertions, those of one index behind each other, and the indexes in their order.
-    pub(super) fn wishes(&mut self) -> impl Iterator<Item = &[(Place, Wish)]> {
-        self.wishes.sort_by_key(|(place, _)| (place.table.position(), place.index.position()));
-        self.wishes.chunk_by(|(left, _), (right, _)| left == right)
     }
 }

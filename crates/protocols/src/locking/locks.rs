@@ -8,8 +8,12 @@
 //! whether that one is granted or waits: so nobody is overtaken for ever. Whoever takes a request out grants what can be
 //! granted then. Requests lie in their workers' pools; others touch them under the bucket's latch only, `granted` aside.
 //!
-//! Who waits by age comes before the younger ones that wait, and looks at the list again from time to time, so that whoever has come before it meanwhile is wounded, too: one
-//! that made its shared lock exclusive, say.
+//! Who waits by age comes before the younger ones that wait, and has wounded the younger ones that are in its way. No younger one
+//! comes into its way later: whoever asks is behind the older ones that wait. So it looks once, and then sleeps until it is granted
+//! the lock or wounded itself.
+//!
+//! A shared lock becomes exclusive when nobody else holds it. Who waits for that by age is in the way of all younger ones
+//! from the moment at which it asks, so that those that gave way for it do not come back before it.
 
 use std::cell::UnsafeCell;
 use std::ptr::{NonNull, null, null_mut};
@@ -30,8 +34,31 @@ struct Said {
     name: u64,
     asker: Asker,
     exclusive: bool,
+    /// It holds the lock shared, and waits until it holds it alone.
+    upgrades: bool,
+    /// It wants no lock, but to know when a condition is held no more.
+    watches: bool,
     /// What a condition lock holds; null in other requests. A condition lock is in nobody's way.
     condition: *const Condition,
+}
+
+impl Said {
+    const fn new(lock: Lock, asker: Asker) -> Self {
+        let Lock { name, exclusive } = lock;
+        Self { next: null_mut(), name, asker, exclusive, upgrades: false, watches: false, condition: null() }
+    }
+
+    /// Whether it takes part in the queue.
+    #[inline]
+    fn is_lock(&self) -> bool {
+        self.condition.is_null() && !self.watches
+    }
+
+    /// Whether it is in the way of another request that comes behind it.
+    #[inline]
+    fn blocks(&self, asker: Asker, exclusive: bool) -> bool {
+        self.is_lock() && (exclusive || self.exclusive || self.upgrades && !asker.is_older(self.asker))
+    }
 }
 
 /// A wish for a lock, or the lock.
@@ -49,7 +76,7 @@ unsafe impl Sync for Request {}
 
 impl Default for Request {
     fn default() -> Self {
-        let said = Said { next: null_mut(), name: 0, asker: Asker::nobody(), exclusive: false, condition: null() };
+        let said = Said::new(Lock { name: 0, exclusive: false }, Asker::nobody());
         Self { said: UnsafeCell::new(said), granted: AtomicBool::new(false) }
     }
 }
@@ -63,6 +90,17 @@ impl Request {
         // SAFETY: as the caller promises.
         unsafe { &mut *self.said.get() }
     }
+
+    /// Whether it waits in the queue without holding anything.
+    ///
+    /// # Safety
+    /// As [`Request::said`].
+    #[inline]
+    unsafe fn waits(&self) -> bool {
+        // SAFETY: as the caller promises.
+        let said = unsafe { self.said() };
+        !self.granted.load(Ordering::Relaxed) && said.is_lock() && !said.upgrades
+    }
 }
 
 /// What became of a request.
@@ -70,8 +108,8 @@ impl Request {
 pub(super) enum Answer {
     /// The lock is held.
     Granted,
-    /// The request is in the list, and will be granted.
-    Queued,
+    /// The request is in the list, behind so many others, and will be granted.
+    Queued(usize),
     /// Somebody else holds the lock; the request is in no list.
     Refused,
     /// As [`Answer::Refused`], by another transaction of the same thread, which would wait for itself.
@@ -205,15 +243,15 @@ impl LockTable {
     pub(super) unsafe fn ask(&self, request: &Request, lock: Lock, asker: Asker, patience: Patience) -> Answer {
         let Lock { name, exclusive } = lock;
         let mut bucket = self.latch(name);
-        let (mut blocked, mut own) = (false, false);
+        let (mut ahead, mut blocked, mut own) = (0, false, false);
         let before = bucket.each(name, |other| {
-            let waits = !other.granted.load(Ordering::Relaxed);
             // SAFETY: `each` visits requests of the latched bucket.
-            let other = unsafe { other.said() };
+            let (waits, other) = unsafe { (other.waits(), other.said()) };
             if patience == Patience::Wound && waits && asker.is_older(other.asker) {
                 return false;
             }
-            if other.blocks(exclusive) {
+            ahead += 1;
+            if other.blocks(asker, exclusive) {
                 blocked = true;
                 own |= other.asker.thread == asker.thread;
                 if patience == Patience::Wound {
@@ -230,94 +268,77 @@ impl LockTable {
             return Answer::Refused;
         }
         // SAFETY: the request is the caller's, and in no list yet.
-        *unsafe { request.said() } = Said { next: null_mut(), name, asker, exclusive, condition: null() };
+        *unsafe { request.said() } = Said::new(lock, asker);
         request.granted.store(!blocked, Ordering::Relaxed);
         bucket.insert(before, request);
-        if blocked { Answer::Queued } else { Answer::Granted }
+        if blocked { Answer::Queued(ahead) } else { Answer::Granted }
     }
 
-    /// Waits until a queued request is granted, which it will be.
-    pub(super) fn wait(&self, request: &Request) {
-        let mut backoff = Backoff::new();
-        // Acquire: pairs with the release in `release`, so that what the last holder did is seen.
-        while !request.granted.load(Ordering::Acquire) {
-            backoff.wait();
-        }
-    }
-
-    /// Waits until a queued request is granted, and wounds who is younger and before it. `false`: it was wounded itself, and the
-    /// request is in no list any more.
+    /// Waits until a queued request is granted. `false`: its transaction was wounded first, and the request is in no list any more, or
+    /// holds what it held before it was to become exclusive.
     ///
     /// # Safety
     /// The request is the caller's, and in the table.
-    pub(super) unsafe fn wait_by_age(&self, request: &Request, name: u64, own: &Wounds) -> bool {
-        let mut backoff = Backoff::new();
-        // Acquire: pairs with the release in `release`.
-        while !request.granted.load(Ordering::Acquire) {
-            if own.wounded() {
-                // SAFETY: as the caller promises. If it was granted meanwhile, it is given back.
-                unsafe { self.release(request, name) };
-                return false;
-            }
-            backoff.wait();
-            if backoff.is_yielding() {
-                self.wound_before(request, name, own.asker());
-            }
+    pub(super) unsafe fn wait(&self, request: &Request, name: u64, own: &Wounds, ahead: usize) -> bool {
+        // Acquire: pairs with the release in `grant`, so that what the last holder did is seen.
+        let granted = || request.granted.load(Ordering::Acquire);
+        own.slot().wait(ahead, granted);
+        if granted() {
+            return true;
         }
-        true
-    }
-
-    /// Wounds whoever is younger, has a request before this one, and is in its way.
-    fn wound_before(&self, request: &Request, name: u64, asker: Asker) {
-        let bucket = self.latch(name);
+        let mut bucket = self.latch(name);
+        if granted() {
+            return true;
+        }
         // SAFETY: the bucket is latched.
-        let exclusive = unsafe { request.said() }.exclusive;
-        bucket.each(name, |other| {
-            if std::ptr::eq(other, request) {
-                return false;
-            }
-            // SAFETY: `each` visits requests of the latched bucket.
-            let other = unsafe { other.said() };
-            if other.blocks(exclusive) {
-                // SAFETY: the other's request is in the latched bucket.
-                unsafe { asker.wound(other.asker) };
-            }
-            true
-        });
+        let said = unsafe { request.said() };
+        if said.upgrades {
+            said.upgrades = false;
+            request.granted.store(true, Ordering::Relaxed);
+        } else {
+            bucket.take_out(request);
+        }
+        bucket.grant(name);
+        false
     }
 
-    /// Makes a shared lock exclusive, if nobody else holds it. Who waits for it goes on waiting. Where `patience` says so, the
-    /// younger ones that hold it are wounded.
+    /// Makes a shared lock exclusive, if nobody else holds it. Where `patience` says so, the younger ones that hold it are wounded, and
+    /// the request waits for the others: [`LockTable::wait`] says how that ends.
     ///
     /// # Safety
     /// The request is the caller's, and granted.
     pub(super) unsafe fn upgrade(&self, request: &Request, name: u64, asker: Asker, patience: Patience) -> Answer {
         let bucket = self.latch(name);
-        let mut answer = Answer::Granted;
+        let (mut answer, mut others) = (Answer::Granted, 0);
         bucket.each(name, |other| {
-            if std::ptr::eq(other, request) || !other.granted.load(Ordering::Relaxed) {
-                return true;
-            }
             // SAFETY: `each` visits requests of the latched bucket.
-            let other = unsafe { other.said() };
-            if !other.blocks(true) {
+            let (waits, said) = unsafe { (other.waits(), other.said()) };
+            if std::ptr::eq(other, request) || waits || !said.is_lock() {
                 return true;
             }
+            others += 1;
             if answer != Answer::Own {
-                answer = if other.asker.thread == asker.thread { Answer::Own } else { Answer::Refused };
+                answer = if said.asker.thread == asker.thread { Answer::Own } else { Answer::Refused };
             }
             if patience == Patience::Wound {
                 // SAFETY: the other's request is in the latched bucket.
-                unsafe { asker.wound(other.asker) };
+                unsafe { asker.wound(said.asker) };
             }
             true
         });
         if left_out(Step::UpgradeAlone) {
             answer = Answer::Granted;
         }
-        if answer == Answer::Granted {
-            // SAFETY: the bucket is latched.
-            unsafe { request.said() }.exclusive = true;
+        // SAFETY: the bucket is latched.
+        let said = unsafe { request.said() };
+        match answer {
+            Answer::Granted => said.exclusive = true,
+            Answer::Refused if patience == Patience::Wound => {
+                said.upgrades = true;
+                request.granted.store(false, Ordering::Relaxed);
+                answer = Answer::Queued(others);
+            }
+            _ => {}
         }
         answer
     }
@@ -330,7 +351,12 @@ impl LockTable {
     pub(super) unsafe fn release(&self, request: &Request, name: u64) {
         let mut bucket = self.latch(name);
         bucket.take_out(request);
-        bucket.grant(name);
+        // SAFETY: the bucket is latched.
+        if unsafe { request.said() }.condition.is_null() {
+            bucket.grant(name);
+        } else {
+            bucket.call_watchers(name);
+        }
     }
 
     /// Makes a shared lock a condition lock, and grants what it was in the way of.
@@ -361,63 +387,109 @@ impl LockTable {
         });
     }
 
-    /// Waits until the condition at an address is held at a name no more. `false`: its holder runs in the same thread, or an older one
-    /// wants what the caller has.
-    pub(super) fn outlast(&self, name: u64, address: usize, own: &Wounds) -> bool {
-        let mut backoff = Backoff::new();
+    /// Waits until the condition at an address is held at a name no more. [`Answer::Own`]: its holder runs in the same thread;
+    /// [`Answer::Refused`]: an older one wants what the caller has.
+    ///
+    /// # Safety
+    /// The request is the caller's and in no list.
+    pub(super) unsafe fn outlast(&self, request: &Request, name: u64, address: usize, own: &Wounds) -> Answer {
         loop {
-            match self.confront(name, address, own.asker()) {
-                Answer::Granted => return true,
-                Answer::Refused if !own.wounded() => backoff.wait(),
-                _ => return false,
+            // SAFETY: as the caller promises; it is taken out again below.
+            let answer = unsafe { self.watch(request, name, address, own.asker()) };
+            if !matches!(answer, Answer::Queued(_)) {
+                return answer;
+            }
+            own.slot().wait(1, || request.granted.load(Ordering::Relaxed));
+            self.latch(name).take_out(request);
+            if own.wounded() {
+                return Answer::Refused;
             }
         }
     }
 
-    /// Whether a condition is still held at a name; its holder is wounded, if it is younger.
-    fn confront(&self, name: u64, address: usize, own: Asker) -> Answer {
-        let bucket = self.latch(name);
+    /// Whether a condition is still held at a name: then its holder is wounded, if it is younger, and the request, which is in no list,
+    /// waits for one to be given back there.
+    unsafe fn watch(&self, request: &Request, name: u64, address: usize, own: Asker) -> Answer {
+        let mut bucket = self.latch(name);
         let mut answer = Answer::Granted;
-        bucket.each(name, |other| {
+        let last = bucket.each(name, |other| {
             // SAFETY: `each` visits requests of the latched bucket.
             let other = unsafe { other.said() };
             if other.condition.addr() == address {
-                answer = if other.asker.thread == own.thread { Answer::Own } else { Answer::Refused };
+                answer = if other.asker.thread == own.thread { Answer::Own } else { Answer::Queued(1) };
                 // SAFETY: the other's request is in the latched bucket.
                 unsafe { own.wound(other.asker) };
             }
             true
         });
+        if matches!(answer, Answer::Queued(_)) {
+            let watch = Said::new(Lock { name, exclusive: false }, own);
+            // SAFETY: the request is the caller's, and in no list yet.
+            *unsafe { request.said() } = Said { watches: true, ..watch };
+            request.granted.store(false, Ordering::Relaxed);
+            bucket.insert(last, request);
+        }
         answer
     }
 }
 
-impl Said {
-    /// Whether it is in the way of another request that comes behind it.
+impl Latched<'_> {
+    /// Grants what nothing is in the way of, and wakes who waits for it.
+    ///
+    /// Those that hold the lock come before those that wait. Of those that wait the first goes, and whatever is shared behind
+    /// shared ones; behind one that is to become exclusive only who is older than that.
     #[inline]
-    fn blocks(&self, exclusive: bool) -> bool {
-        self.condition.is_null() && (exclusive || self.exclusive)
+    fn grant(&self, name: u64) {
+        let (mut first, mut holders) = (true, 0);
+        // The oldest one that is to become exclusive.
+        let mut upgrading: Option<(NonNull<Request>, Asker)> = None;
+        self.each(name, |request| {
+            // SAFETY: `each` visits requests of the latched bucket.
+            let (waits, said) = unsafe { (request.waits(), request.said()) };
+            if !said.is_lock() {
+                return true;
+            }
+            let passes = upgrading.is_none_or(|(_, other)| said.asker.is_older(other));
+            let grantable = first || !said.exclusive && passes;
+            if said.upgrades && passes {
+                upgrading = Some((NonNull::from(request), said.asker));
+            }
+            if waits && grantable {
+                request.announce(said.asker);
+            }
+            holders += usize::from(!waits || grantable);
+            first = false;
+            !said.exclusive
+        });
+        if let Some((request, asker)) = upgrading.filter(|_| holders == 1) {
+            // SAFETY: the request is in the list of the latched bucket.
+            let request = unsafe { request.as_ref() };
+            // SAFETY: as above.
+            let said = unsafe { request.said() };
+            (said.exclusive, said.upgrades) = (true, false);
+            request.announce(asker);
+        }
+    }
+
+    /// Wakes those that wait for a condition to be given back.
+    fn call_watchers(&self, name: u64) {
+        self.each(name, |request| {
+            // SAFETY: `each` visits requests of the latched bucket.
+            let Said { watches, asker, .. } = *unsafe { request.said() };
+            if watches {
+                request.announce(asker);
+            }
+            true
+        });
     }
 }
 
-impl Latched<'_> {
-    /// Grants what nothing is in the way of.
-    #[inline]
-    fn grant(&self, name: u64) {
-        let mut first = true;
-        self.each(name, |other| {
-            // SAFETY: `each` visits requests of the latched bucket.
-            let Said { exclusive, condition, .. } = *unsafe { other.said() };
-            if !condition.is_null() {
-                return true;
-            }
-            let grantable = first || !exclusive;
-            if grantable && !other.granted.load(Ordering::Relaxed) {
-                // Release: pairs with the acquire in `wait`.
-                other.granted.store(true, Ordering::Release);
-            }
-            first = false;
-            grantable && !exclusive
-        });
+impl Request {
+    /// Grants it, and wakes its owner. The caller has latched its bucket.
+    fn announce(&self, asker: Asker) {
+        // Release: pairs with the acquire in `wait`.
+        self.granted.store(true, Ordering::Release);
+        // SAFETY: the request is in the latched bucket.
+        unsafe { asker.slot() }.wake();
     }
 }

@@ -7,7 +7,8 @@
 //! puts back what a roll-back must. The keys that a procedure declares are locked in one global order, waiting, before it
 //! runs. What it touches beyond them is locked without waiting; where that fails it conflicts, and the next attempt takes all
 //! that this one had reached in the global order beforehand. [`NoWait`] does without the order and the waiting; with
-//! [`WoundWait`] older transactions wound younger ones that are in their way, and wait for all others.
+//! [`WoundWait`] older transactions wound younger ones that are in their way, and wait for all others, as any transaction does
+//! that has conflicted several times.
 //!
 //! **Serial order.** That of the ends of transactions: each holds all its locks at some moment, and gives none back before.
 //! It agrees with real time. Snapshots are transactions that may not write: they are never stale, and hold writers back.
@@ -19,6 +20,7 @@ mod beneath;
 mod conditions;
 mod fill;
 mod held;
+mod intervals;
 mod locks;
 #[cfg(all(test, loom))]
 mod model;
@@ -29,6 +31,8 @@ mod rows;
 mod scan;
 mod steps;
 mod table;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
 mod transaction;
 mod worker;
 mod wounds;

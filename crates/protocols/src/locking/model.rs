@@ -11,10 +11,10 @@ use polychron_sync::model::explore;
 use polychron_sync::thread;
 
 use super::conditions::Conditions;
-use super::held::{Held, Lock};
-use super::locks::{Answer, LockTable};
-use super::ranges::{Ranges, Wish};
-use super::wounds::{Asker, Patience, Wounds};
+use super::held::{Held, Lock, Taken};
+use super::locks::{Answer, LockTable, Request};
+use super::ranges::Ranges;
+use super::wounds::{Patience, UNAGED, Wounds};
 
 /// Two names in one bucket.
 const NAMES: [u64; 2] = [1, 2];
@@ -32,10 +32,10 @@ impl Rows {
     /// Locks rows in the global order, waiting, and adds one to each; or reads them.
     fn visit(&self, rows: &[usize], exclusive: bool) {
         let mut held = Held::default();
-        held.begin(0);
+        held.begin(UNAGED);
         for &row in rows {
             let taken = held.take(&self.table, Lock { name: NAMES[row], exclusive }, Patience::Queue);
-            assert!(taken.expect("another thread holds it"));
+            assert_eq!(taken, Taken::Held);
         }
         rows.iter().for_each(|&row| self.touch(row, exclusive));
         held.release(&self.table);
@@ -54,10 +54,9 @@ impl Rows {
     /// Takes what it can get at once: a shared lock, then an exclusive one in its place. Whether it got both.
     fn attempt(&self) -> bool {
         let mut held = Held::default();
-        held.begin(0);
+        held.begin(UNAGED);
         let name = NAMES[0];
-        let mut got =
-            |exclusive| held.take(&self.table, Lock { name, exclusive }, Patience::Refuse).expect("nothing waits");
+        let mut got = |exclusive| held.take(&self.table, Lock { name, exclusive }, Patience::Refuse) == Taken::Held;
         let both = got(false) && {
             self.touch(0, false);
             got(true)
@@ -76,7 +75,7 @@ impl Rows {
             held.begin(age);
             let done = rows.iter().all(|&row| {
                 let lock = Lock { name: NAMES[row], exclusive: true };
-                held.take(&self.table, lock, Patience::Wound).expect("another thread holds it")
+                held.take(&self.table, lock, Patience::Wound) == Taken::Held
             });
             if done {
                 rows.iter().for_each(|&row| self.touch(row, true));
@@ -142,26 +141,78 @@ fn waiters_outlast_upgrades() {
     beside(write, Rows::attempt, |rows, _, attempted| assert_eq!(rows.value(0), 1 + u32::from(attempted)));
 }
 
-/// A key that comes into an index beside a scan is found by the scan, or turned away.
-#[test]
-fn scans_and_insertions_see_each_other() {
-    explore(3, || {
-        let shared = Arc::new((Ranges::default(), AtomicBool::new(false)));
+/// A key that comes into an index beside a scan: the scan finds it, or the insertion is turned away, or waits until the range is given
+/// back.
+fn insert_beside_a_scan(age: u64, gives_back: bool, check: fn(bool, bool)) {
+    explore(3, move || {
+        use std::ops::Bound::Unbounded;
+        let shared = Arc::new((Ranges::default(), AtomicBool::new(false), AtomicBool::new(false)));
         let (inserting, scanning) = (Arc::clone(&shared), Arc::clone(&shared));
         let insertion = thread::spawn(move || {
             // Release: as an index makes a key known.
             inserting.1.store(true, Ordering::Release);
-            inserting.0.admits(1, Asker::nobody(), Patience::Refuse, || vec![5]) == Answer::Granted
+            let mut own = Wounds::default();
+            own.begin(age);
+            let admitted = inserting.0.admits(&own, 1, &mut Vec::new(), || vec![5]) == Answer::Granted;
+            // SeqCst: what a commit would make known of it.
+            inserting.2.store(admitted, Ordering::SeqCst);
+            admitted
         });
         let scan = thread::spawn(move || {
-            use std::ops::Bound::Unbounded;
-            assert!(scanning.0.try_lock(2, Asker::in_thread(1), Wish::Range(Unbounded, Unbounded)));
+            let mut own = Wounds::default();
+            own.begin(UNAGED);
+            let (range, _) = scanning.0.lock(own.asker(), 2, Unbounded, Unbounded);
             // Acquire: as an index is read.
-            scanning.1.load(Ordering::Acquire)
+            let found = scanning.1.load(Ordering::Acquire);
+            // SeqCst: as above.
+            let admitted = scanning.2.load(Ordering::SeqCst);
+            assert!(found || !admitted, "a key came into a range that is held");
+            if gives_back {
+                scanning.0.release(range);
+            }
+            found
         });
         let admitted = insertion.join().expect("it does not panic");
-        let found = scan.join().expect("it does not panic");
-        assert!(found || !admitted, "a phantom");
+        check(admitted, scan.join().expect("it does not panic"));
+    });
+}
+
+#[test]
+fn scans_and_insertions_see_each_other() {
+    insert_beside_a_scan(UNAGED, false, |admitted, found| assert!(found || !admitted, "a phantom"));
+}
+
+/// An insertion that waits for a range is woken when that is given back.
+#[test]
+fn insertions_outlast_ranges() {
+    insert_beside_a_scan(1, true, |admitted, _| assert!(admitted, "nobody wounds the insertion"));
+}
+
+/// Two that read a row and then write it by age: what the younger one read is wounded, or the older one has ended before.
+#[test]
+fn upgrades_by_age_end() {
+    let attempt = |rows: &Rows, age| {
+        let mut held = Held::default();
+        loop {
+            held.begin(age);
+            let name = NAMES[0];
+            let mut got = |exclusive| held.take(&rows.table, Lock { name, exclusive }, Patience::Wound) == Taken::Held;
+            let both = got(false) && got(true);
+            if both {
+                rows.touch(0, true);
+            }
+            held.release(&rows.table);
+            if both {
+                return true;
+            }
+        }
+    };
+    explore(2, move || {
+        let rows = Rows::new();
+        let (left, right) = (Arc::clone(&rows), Arc::clone(&rows));
+        let threads = [thread::spawn(move || attempt(&left, 1)), thread::spawn(move || attempt(&right, 2))];
+        threads.into_iter().for_each(|thread| assert!(thread.join().expect("it does not panic")));
+        assert_eq!(rows.value(0), 2);
     });
 }
 
@@ -195,7 +246,7 @@ impl Told {
         own.begin(age);
         let mut told = Vec::new();
         for &row in rows {
-            if own.wounded() || !conditions.take(&self.rows.table, NAMES[row], &own) {
+            if own.wounded() || conditions.take(&self.rows.table, NAMES[row], &own) != Taken::Held {
                 break;
             }
             let is_zero = self.rows.value(row) == 0;
@@ -218,7 +269,7 @@ impl Told {
         held.begin(age);
         let mut commits = rows.iter().all(|&row| {
             let lock = Lock { name: NAMES[row], exclusive: true };
-            held.take(&self.rows.table, lock, Patience::Wound).expect("another thread holds it")
+            held.take(&self.rows.table, lock, Patience::Wound) == Taken::Held
         });
         if commits {
             // SAFETY: loom checks it.
@@ -245,7 +296,10 @@ impl Told {
         self.rows.table.conditions(name, own.asker(), |condition| {
             met.push((std::ptr::from_ref(condition).addr(), condition.truth));
         });
-        met.into_iter().all(|(address, truth)| truth == is_zero || self.rows.table.outlast(name, address, own))
+        let watch = Request::default();
+        // SAFETY: the request is in no list.
+        let outlast = |address| unsafe { self.rows.table.outlast(&watch, name, address, own) == Answer::Granted };
+        met.into_iter().all(|(address, truth)| truth == is_zero || outlast(address))
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::fmt::Debug;
 
-use super::wounds::Patience;
-
 /// Options of two-phase locking.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -31,13 +29,14 @@ pub trait Policy: Debug + Send + Sync + 'static {
     const SUMMARY: &'static str;
     /// Whether locks that are known beforehand are taken in the global order, waiting.
     const IN_ORDER: bool = false;
-    /// Whether older transactions wound younger ones, and wait while they run.
+    /// Whether every transaction has an age from its beginning on: older ones wound younger ones, and wait while they run. Without
+    /// it a transaction gets one when it has conflicted [`Policy::CONFLICTS_UNAGED`] times.
     const WOUNDS: bool = false;
+    /// How often a transaction conflicts before it gets an age.
+    #[doc(hidden)]
+    const CONFLICTS_UNAGED: u64 = 4;
     /// Whether transactions hold conditions, which others respect.
     const CONDITIONS: bool = false;
-    /// What is done about a lock that somebody else holds while a transaction runs.
-    #[doc(hidden)]
-    const PATIENCE: Patience = if Self::WOUNDS { Patience::Wound } else { Patience::Refuse };
 }
 
 /// Locks that are known beforehand are waited for in one global order.

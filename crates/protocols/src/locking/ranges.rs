@@ -6,149 +6,141 @@
 //!   finds the range.
 //! * Only insertions look for ranges. Rows that are there are protected by the locks of their keys, deleted ones too: they
 //!   stay in the index until their transaction has ended.
-//! * A transaction that was turned away puts its *wish*, for a range or for an insertion, into the queue before the next attempt
-//!   runs, and waits until no incompatible one of another transaction is before it. All wishes for one index go into
-//!   its queue together. What comes later gives way to it.
+//! * A range is always granted. An insertion that waits does so for the ranges that were there when it first looked: whoever locks a
+//!   range later finds the key, and waits for that. So an insertion is not overtaken by scans for ever.
 
 use std::ops::Bound;
 
 use polychron_sync::atomic::{AtomicU64, Ordering, fence};
-use polychron_sync::{Backoff, SpinLatch, publish};
+use polychron_sync::{SpinGuard, SpinLatch, publish};
 
+use super::intervals::{Id, Intervals};
 use super::locks::Answer;
-use super::wounds::{Asker, Patience};
+use super::wounds::{Asker, Patience, Wounds};
 
-/// A range of keys, or one that is to be inserted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
-    /// No key comes between the bounds.
-    Range(Bound<Vec<u8>>, Bound<Vec<u8>>),
-    /// The key comes into no range.
-    Insertion(Vec<u8>),
+/// A range in the way of an insertion: its place, and its number, which no other range there has.
+pub(super) type InTheWay = (Id, u64);
+
+/// An insertion that waits.
+#[derive(Debug)]
+struct Waiting {
+    asker: Asker,
+    key: Vec<u8>,
 }
 
-impl Wish {
-    /// Whether a range has this key.
-    fn covers(&self, key: &[u8]) -> bool {
-        let Self::Range(lower, upper) = self else { return false };
-        let above = match lower {
-            Bound::Included(lower) => &lower[..] <= key,
-            Bound::Excluded(lower) => &lower[..] < key,
-            Bound::Unbounded => true,
-        };
-        let below = match upper {
-            Bound::Included(upper) => key <= &upper[..],
-            Bound::Excluded(upper) => key < &upper[..],
-            Bound::Unbounded => true,
-        };
-        above && below
-    }
+#[derive(Debug, Default)]
+struct Locked {
+    ranges: Intervals,
+    /// Insertions that wait for some of them.
+    waiting: Vec<Waiting>,
+}
 
-    fn excludes(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Insertion(key), range) | (range, Self::Insertion(key)) => range.covers(key),
-            _ => false,
+impl Locked {
+    /// Wakes the insertions of keys that a range covers, which is about to go or to become smaller.
+    fn call(&self, id: Id) {
+        for waiting in self.waiting.iter().filter(|waiting| self.ranges.covers(id, &waiting.key)) {
+            // SAFETY: it is in the latched list, and is taken out before its transaction ends.
+            unsafe { waiting.asker.slot() }.call();
         }
     }
 }
 
-#[derive(Debug)]
-struct Entry {
-    /// The transaction's worker.
-    owner: u64,
-    asker: Asker,
-    wish: Wish,
-}
-
-/// The queue of an index.
+/// The locked ranges of an index.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
-    /// How many entries there are, for insertions, which find none most of the time.
+    /// How many there are, for insertions, which find none most of the time.
     count: AtomicU64,
-    queue: SpinLatch<Vec<Entry>>,
+    locked: SpinLatch<Locked>,
 }
 
 impl Ranges {
-    /// Locks a range, unless another transaction's insertion is in the queue that it would exclude.
-    pub(super) fn try_lock(&self, owner: u64, asker: Asker, range: Wish) -> bool {
-        let mut queue = self.queue.lock();
-        if queue.iter().any(|entry| entry.owner != owner && entry.wish.excludes(&range)) {
-            return false;
-        }
-        queue.push(Entry { owner, asker, wish: range });
+    /// Locks a range. It may be one that is held already, made larger, which the answer's second part says.
+    pub(super) fn lock(&self, asker: Asker, owner: u64, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> (Id, bool) {
+        let mut locked = self.locked.lock();
+        let locks = locked.ranges.add(asker, owner, lower, upper);
         // The barrier in it pairs with the one in `admits`.
-        publish(&self.count, queue.len() as u64);
-        true
+        publish(&self.count, locked.ranges.len() as u64);
+        locks
     }
 
-    /// Makes the latest range of a transaction smaller: it was visited so far.
-    pub(super) fn narrow(&self, owner: u64, change: impl FnOnce(&mut Bound<Vec<u8>>, &mut Bound<Vec<u8>>)) {
-        let mut queue = self.queue.lock();
-        let own = queue.iter_mut().rev().find(|entry| entry.owner == owner);
-        if let Some(Entry { wish: Wish::Range(lower, upper), .. }) = own {
-            change(lower, upper);
-        }
+    /// Makes a range smaller: it was visited so far.
+    pub(super) fn narrow(&self, id: Id, lower: Option<&[u8]>, upper: Option<&[u8]>) {
+        let mut locked = self.locked.lock();
+        locked.call(id);
+        locked.ranges.narrow(id, lower, upper);
     }
 
-    /// Whether no range of another transaction has the key, which is in the index. Where `patience` says so, the younger ones of
-    /// those that have a range which does are wounded.
+    /// Gives a range back.
+    pub(super) fn release(&self, id: Id) {
+        let mut locked = self.locked.lock();
+        locked.call(id);
+        locked.ranges.remove(id);
+        // Insertions that see an old count look in vain.
+        self.count.store(locked.ranges.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Whether no range of another transaction has the key, which is in the index.
     #[inline]
-    pub(super) fn admits(&self, owner: u64, asker: Asker, patience: Patience, key: impl FnOnce() -> Vec<u8>) -> Answer {
-        // SeqCst: the full barrier that pairs with the one in `try_lock` and `wait_for`: the key is in the index before the count
-        // is read.
+    pub(super) fn admits(
+        &self,
+        own: &Wounds,
+        owner: u64,
+        in_the_way: &mut Vec<InTheWay>,
+        key: impl FnOnce() -> Vec<u8>,
+    ) -> Answer {
+        // SeqCst: the full barrier that pairs with the one in `lock`: the key is in the index before the count is read.
         fence(Ordering::SeqCst);
         if self.count.load(Ordering::Relaxed) == 0 {
             return Answer::Granted;
         }
-        let key = key();
-        let mut answer = Answer::Granted;
-        let queue = self.queue.lock();
-        for entry in queue.iter().filter(|entry| entry.owner != owner && entry.wish.covers(&key)) {
-            if answer != Answer::Own {
-                answer = if entry.asker.thread == asker.thread { Answer::Own } else { Answer::Refused };
-            }
-            if patience == Patience::Wound {
-                // SAFETY: the other's range is in the latched queue.
-                unsafe { asker.wound(entry.asker) };
-            }
-        }
-        answer
+        self.wait_for_ranges(own, owner, in_the_way, key())
     }
 
-    /// Puts wishes into the queue, and waits until nothing is before them that excludes them. `false`: the wait would be for
-    /// this same thread.
-    pub(super) fn wait_for<'w>(&self, owner: u64, asker: Asker, wishes: impl Iterator<Item = &'w Wish>) -> bool {
-        let mut queue = self.queue.lock();
-        queue.extend(wishes.map(|wish| Entry { owner, asker, wish: wish.clone() }));
-        // The barrier in it pairs with the one in `admits`.
-        publish(&self.count, queue.len() as u64);
-        drop(queue);
-        let mut backoff = Backoff::new();
-        while let Some(other) = self.waits_for(owner) {
-            if other == asker.thread {
-                return false;
+    /// As [`Ranges::admits`], where there are ranges: those that have the key are wounded and waited for, if the transaction waits at
+    /// all.
+    fn wait_for_ranges(&self, own: &Wounds, owner: u64, in_the_way: &mut Vec<InTheWay>, key: Vec<u8>) -> Answer {
+        let asker = own.asker();
+        let mut locked = self.locked.lock();
+        in_the_way.clear();
+        let mut is_own = false;
+        locked.ranges.each_with(&key, |id, number, (other, other_owner)| {
+            if other_owner != owner {
+                in_the_way.push((id, number));
+                is_own |= other.thread == asker.thread;
             }
-            backoff.wait();
+        });
+        if is_own {
+            return Answer::Own;
         }
-        true
+        if own.patience() != Patience::Wound && !in_the_way.is_empty() {
+            return Answer::Refused;
+        }
+        if in_the_way.is_empty() {
+            return Answer::Granted;
+        }
+        for &(id, _) in &*in_the_way {
+            // SAFETY: the other's range is in the latched list.
+            unsafe { asker.wound(locked.ranges.asker(id)) };
+        }
+        locked.waiting.push(Waiting { asker, key });
+        self.outlast(own, in_the_way, locked)
     }
 
-    /// The thread of a transaction whose wish is before one of this owner's, and excludes it.
-    fn waits_for(&self, owner: u64) -> Option<u64> {
-        let queue = self.queue.lock();
-        let own = queue.iter().enumerate().filter(|(_, entry)| entry.owner == owner);
-        own.flat_map(|(at, entry)| queue[..at].iter().filter(|before| before.wish.excludes(&entry.wish)))
-            .find(|before| before.owner != owner)
-            .map(|before| before.asker.thread)
-    }
-
-    /// Takes out what a transaction has here, and keeps it for the next attempt.
-    pub(super) fn release(&self, owner: u64, mut keep: impl FnMut(Wish)) {
-        let mut queue = self.queue.lock();
-        let mut at = 0;
-        while at < queue.len() {
-            if queue[at].owner == owner { keep(queue.remove(at).wish) } else { at += 1 }
+    /// Waits until some ranges are gone, or have the key no more. The transaction is in the list of those that wait.
+    fn outlast<'l>(&'l self, own: &Wounds, in_the_way: &mut Vec<InTheWay>, locked: SpinGuard<'l, Locked>) -> Answer {
+        let mut latched = Some(locked);
+        loop {
+            let mut locked = latched.take().unwrap_or_else(|| self.locked.lock());
+            let at = locked.waiting.iter().position(|it| it.asker.is(own.asker())).expect("it is taken out below");
+            let key = &locked.waiting[at].key;
+            in_the_way.retain(|&(id, number)| locked.ranges.is_there(id, number) && locked.ranges.covers(id, key));
+            if in_the_way.is_empty() || own.wounded() {
+                locked.waiting.swap_remove(at);
+                return if in_the_way.is_empty() { Answer::Granted } else { Answer::Refused };
+            }
+            own.slot().expect_call();
+            drop(locked);
+            own.slot().wait_for_call(in_the_way.len());
         }
-        publish(&self.count, queue.len() as u64);
     }
 }

@@ -8,12 +8,10 @@ use polychron_engine::stores::{Place, Record, entry_words, key_in_entry, words_o
 use polychron_engine::{Insertion, Projection};
 use polychron_index::Inserted;
 use polychron_schema::{Changes, KeyScratch, RowBuffer, RowMut, RowRef};
-use polychron_sync::Backoff;
 
-use super::held::Lock;
+use super::held::{Lock, Taken};
 use super::locks::Answer;
 use super::options::Policy;
-use super::ranges::Wish;
 use super::steps::Step;
 use super::table::{Index, Table, Undone, name_of};
 use super::transaction::LockingTransaction;
@@ -29,6 +27,12 @@ pub(super) fn bytes_of<K: EncodedKey>(key: K) -> Vec<u8> {
     let mut bytes = vec![0; key.len()];
     key.write_to(&mut bytes);
     bytes
+}
+
+/// A wait for another transaction of the same thread would not end.
+#[cold]
+pub(super) fn own_wait<K: EncodedKey>(place: Place, key: K) -> Stop {
+    Error::WaitsForItself { table: place.table, key: Some(KeyPreview::new(key)) }.into()
 }
 
 impl<P: Policy> LockingTransaction<'_, P> {
@@ -58,7 +62,7 @@ impl<P: Policy> LockingTransaction<'_, P> {
     /// Whether an older transaction wants what this one has.
     #[inline]
     pub(super) fn is_wounded(&self) -> bool {
-        P::WOUNDS && self.state.held.own.wounded() && !left_out(Step::GiveWay)
+        self.state.held.own.wounded() && !left_out(Step::GiveWay)
     }
 
     /// Why a lock could not be had.
@@ -82,8 +86,13 @@ impl<P: Policy> LockingTransaction<'_, P> {
         if left_out(Step::HoldLocks) {
             self.state.held.release(&self.shared.locks);
         }
-        if !self.is_wounded() && self.state.held.take(&self.shared.locks, lock, P::PATIENCE)? {
-            return Ok(());
+        if !self.is_wounded() {
+            let held = &mut self.state.held;
+            match held.take(&self.shared.locks, lock, held.own.patience()) {
+                Taken::Held => return Ok(()),
+                Taken::Own => return Err(own_wait(index.store.place, key)),
+                Taken::Refused => {}
+            }
         }
         Err(self.conflict(self.reason(), index.store.place, Some(KeyPreview::new(key)), Some(lock)))
     }
@@ -151,22 +160,13 @@ impl<P: Policy> LockingTransaction<'_, P> {
     /// A key that has just come into the index must be in no range that another transaction has locked.
     #[inline]
     fn respect_ranges<K: EncodedKey>(&mut self, index: &Index, key: K) -> Result<(), Stop> {
-        let mut backoff = Backoff::new();
-        loop {
-            let asker = self.state.held.own.asker();
-            match index.ranges.admits(self.owner, asker, P::PATIENCE, || bytes_of(key)) {
-                Answer::Granted => return Ok(()),
-                Answer::Refused if P::WOUNDS && !self.is_wounded() => backoff.wait(),
-                _ if left_out(Step::RespectRanges) => return Ok(()),
-                _ => break,
-            }
+        let state = &mut *self.state;
+        match index.ranges.admits(&state.held.own, self.owner, &mut state.in_the_way, || bytes_of(key)) {
+            Answer::Granted => Ok(()),
+            _ if left_out(Step::RespectRanges) => Ok(()),
+            Answer::Own => Err(own_wait(index.store.place, key)),
+            _ => Err(self.conflict(self.reason(), index.store.place, Some(KeyPreview::new(key)), None)),
         }
-        let place = index.store.place;
-        let stop = self.conflict(self.reason(), place, Some(KeyPreview::new(key)), None);
-        if P::IN_ORDER {
-            self.state.wanted.wish(place, Wish::Insertion(bytes_of(key)));
-        }
-        Err(stop)
     }
 
     /// Locks a key exclusively and marks its record as deleted. `false`: it is absent.

@@ -1,24 +1,19 @@
 //! Scans: the range is locked, then its entries are collected, then their keys are locked one by one as they are visited.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
-use polychron_base::error::KeyPreview;
-use polychron_base::{IndexId, Reason, Stop};
+use polychron_base::{IndexId, Stop};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::stores::{Batch, Record, Records, RowRecords, key_in_entry, words_of};
 use polychron_engine::{Direction, Scan};
 use polychron_index::Handle;
 use polychron_schema::RowRef;
 
+use super::intervals::Id;
 use super::options::Policy;
-use super::ranges::Wish;
 use super::steps::{Point, Step};
 use super::table::{Index, Table};
 use super::transaction::LockingTransaction;
-
-fn owned(bound: Bound<&[u8]>) -> Bound<Vec<u8>> {
-    bound.map(<[u8]>::to_vec)
-}
 
 /// The part of a scan that is the same for every row.
 struct Visit<'v, V> {
@@ -86,21 +81,27 @@ impl<P: Policy> LockingTransaction<'_, P> {
         }
         // One key's lock is enough for a range of one key. The key may be too long for any index, and is absent then.
         let point = scan.point();
+        let mut locked = None;
         if let Some(key) = point {
             self.lock(index, key, false)?;
         } else if !left_out(Step::LockRangesFirst) {
-            self.lock_range(index, scan)?;
+            locked = self.lock_range(index, scan);
         }
         let mut batch = std::mem::take(&mut self.state.buffers.batch);
         let mut visit = Visit { table, index, scan, left: scan.limit, visitor };
         let stopped = self.visit_batches(&mut batch, &mut visit);
-        if let (Ok(Some(position)), None) = (&stopped, point) {
-            self.narrow(index, scan, batch.key(*position));
+        if let (Ok(Some(position)), Some(range)) = (&stopped, locked) {
+            // The scan stopped at this key, and protects what it has seen.
+            let last = Some(batch.key(*position));
+            match scan.direction {
+                Direction::Forward => index.ranges.narrow(range, None, last),
+                Direction::Backward => index.ranges.narrow(range, last, None),
+            }
         }
         self.state.buffers.batch = batch;
         stopped?;
         if point.is_none() && left_out(Step::LockRangesFirst) {
-            self.lock_range(index, scan)?;
+            self.lock_range(index, scan);
         }
         Ok(())
     }
@@ -133,35 +134,16 @@ impl<P: Policy> LockingTransaction<'_, P> {
         Ok(None)
     }
 
-    /// Locks the whole range of a scan, without waiting.
-    fn lock_range(&mut self, index: &Index, scan: &Scan<'_>) -> Result<(), Stop> {
+    /// Locks the whole range of a scan, which is never refused. Answers the range if it may become smaller: it was not held
+    /// before.
+    fn lock_range(&mut self, index: &Index, scan: &Scan<'_>) -> Option<Id> {
         if left_out(Step::LockRanges) {
-            return Ok(());
+            return None;
         }
-        let range = Wish::Range(owned(scan.lower), owned(scan.upper));
-        let place = index.store.place;
-        if index.ranges.try_lock(self.owner, self.state.held.own.asker(), range.clone()) {
-            if !self.state.ranges.contains(&place) {
-                self.state.ranges.push(place);
-            }
-            return Ok(());
+        let (range, held) = index.ranges.lock(self.state.held.own.asker(), self.owner, scan.lower, scan.upper);
+        if !held {
+            self.state.ranges.push((index.store.place, range));
         }
-        let front = match scan.lower {
-            Bound::Included(key) | Bound::Excluded(key) => Some(KeyPreview::new(key)),
-            Bound::Unbounded => None,
-        };
-        let stop = self.conflict(Reason::Locked, place, front, None);
-        if P::IN_ORDER {
-            self.state.wanted.wish(place, range);
-        }
-        Err(stop)
-    }
-
-    /// A scan that stopped at a key protects what it has seen.
-    fn narrow(&mut self, index: &Index, scan: &Scan<'_>, last: &[u8]) {
-        index.ranges.narrow(self.owner, |lower, upper| match scan.direction {
-            Direction::Forward => *upper = Bound::Included(last.to_vec()),
-            Direction::Backward => *lower = Bound::Included(last.to_vec()),
-        });
+        (!held).then_some(range)
     }
 }

@@ -76,7 +76,7 @@ pub(super) struct Declared<'t>(pub(super) &'t [Option<Arc<Table>>]);
 impl Prefetched for Declared<'_> {
     #[inline]
     fn locate(&self, table: TableId, _key: &Key16) -> Option<(&AnyIndex, usize)> {
-        let table = self.0.get(table.position())?.as_deref()?;
+        let table = polychron_engine::catalog::known(self.0, table)?;
         Some((table.primary.store.index(), table.lines(RowRecords::HEADER_BYTES)))
     }
 }

@@ -14,7 +14,7 @@ use polychron_schema::{RowBuffer, RowMut, RowRef};
 use super::options::Policy;
 use super::protocol::Shared;
 use super::steps::Step;
-use super::table::{Table, Undone, index_at, name_of};
+use super::table::{Table, Undone, name_of};
 use super::worker::State;
 
 /// Memory that operations use one after the other.
@@ -68,19 +68,7 @@ impl<'w, P: Policy> LockingTransaction<'w, P> {
 
     /// Gives back all that is locked.
     fn release(&mut self) {
-        let state = &mut *self.state;
-        let remembers = P::IN_ORDER && self.doomed;
-        for place in state.ranges.drain(..) {
-            index_at(&state.tables, place).ranges.release(self.owner, |wish| {
-                if remembers {
-                    state.wanted.wish(place, wish);
-                }
-            });
-        }
-        if P::CONDITIONS {
-            state.conditions.release(&self.shared.locks);
-        }
-        state.held.release(&self.shared.locks);
+        self.state.release::<P>(self.shared);
     }
 }
 
@@ -161,7 +149,7 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
     }
 
     #[inline]
-    fn update_row<K: EncodedKey>(
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
@@ -182,7 +170,7 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
     }
 
     #[inline]
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         check_key(key)?;
         let table = self.writable(table)?;
         check_row(table, row)?;
@@ -190,7 +178,7 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
     }
 
     #[inline]
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         check_key(key)?;
         let table = self.writable(table)?;
         check_row(table, row)?;
@@ -198,7 +186,7 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
     }
 
     #[inline]
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
         let table = self.writable(table)?;
         let mut found = false;
         let _ = self.whole_or_not(|this| {
@@ -208,7 +196,7 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
         Ok(found)
     }
 
-    fn scan_rows(
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Abort, Error, IndexId, TableId};
+use polychron_base::{Abort, Error, IndexId, Reason, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::drive::RandomWait;
 use polychron_engine::options::Retry;
@@ -14,13 +14,15 @@ use polychron_engine::{Access, Counters, Declare, Interactive, Mode, Procedure, 
 use polychron_memory::Local;
 
 use super::conditions::Conditions;
-use super::held::{Held, Lock, Wanted, own_wait};
+use super::held::{Held, Lock, Taken, Wanted};
+use super::intervals::Id;
 use super::locks::LockTable;
 use super::options::Policy;
 use super::protocol::Shared;
-use super::table::{Declared, Table, name_of};
+use super::ranges::InTheWay;
+use super::table::{Declared, Table, Undone, index_at, name_of};
 use super::transaction::{Buffers, LockingTransaction};
-use super::wounds::Patience;
+use super::wounds::{Patience, UNAGED};
 
 /// One thread's way into the database.
 #[derive(Debug)]
@@ -38,8 +40,10 @@ pub(super) struct State {
     pub(super) log: UndoLog<Place>,
     pub(super) held: Held,
     pub(super) conditions: Conditions,
-    /// The indexes in whose queues the running transaction has something.
-    pub(super) ranges: Vec<Place>,
+    /// The ranges that the running transaction has locked.
+    pub(super) ranges: Vec<(Place, Id)>,
+    /// Ranges that an insertion waits for.
+    pub(super) in_the_way: Vec<InTheWay>,
     pub(super) wanted: Wanted,
     pub(super) tables: Seen<Table>,
     pub(super) fingers: Fingers,
@@ -75,6 +79,7 @@ impl<P: Policy> LockingWorker<P> {
             held: Held::default(),
             conditions: Conditions::default(),
             ranges: Vec::new(),
+            in_the_way: Vec::new(),
             wanted: Wanted::default(),
             tables: Seen::default(),
             fingers: Fingers::default(),
@@ -105,24 +110,44 @@ impl<P: Policy> LockingWorker<P> {
     }
 }
 
-/// Takes what is wanted, waiting: ranges and insertions index by index, then keys by their names.
-fn take_wanted(state: &mut State, shared: &Shared, owner: u64) -> Result<(), Error> {
-    let State { wanted, held, ranges, tables, .. } = state;
-    let asker = held.own.asker();
-    for wishes in wanted.wishes() {
-        let place = wishes[0].0;
-        // An index that was dropped meanwhile has nothing to wait for.
-        let Some(Some(table)) = tables.get(place.table.position()) else { continue };
-        let Ok(index) = table.store(place.index) else { continue };
-        ranges.push(place);
-        if !index.ranges.wait_for(owner, asker, wishes.iter().map(|(_, wish)| wish)) {
-            return Err(own_wait());
+impl State {
+    /// Takes what is wanted, waiting, in the order of names. `false`: the transaction was wounded meanwhile.
+    ///
+    /// What another transaction of the same thread holds is left out: the procedure is told if it asks for it.
+    fn take_wanted(&mut self, locks: &LockTable) -> bool {
+        let Self { wanted, held, .. } = self;
+        let patience = match held.own.patience() {
+            Patience::Refuse => Patience::Queue,
+            patience => patience,
+        };
+        wanted.in_order().iter().all(|&lock| held.take(locks, lock, patience) != Taken::Refused)
+    }
+
+    /// Gives back all that is locked.
+    #[inline]
+    pub(super) fn release<P: Policy>(&mut self, shared: &Shared) {
+        for (place, range) in self.ranges.drain(..) {
+            index_at(&self.tables, place).ranges.release(range);
         }
+        if P::CONDITIONS {
+            self.conditions.release(&shared.locks);
+        }
+        self.held.release(&shared.locks);
     }
-    for &lock in wanted.in_order() {
-        held.take(&shared.locks, lock, Patience::Queue)?;
+}
+
+impl<P: Policy> LockingWorker<P> {
+    /// Rolls back a transaction that was leaked, and gives back what it holds. Others may have met its requests, which lie here.
+    #[cold]
+    fn end_leaked(&mut self) {
+        let Self { local, state, shared, .. } = self;
+        let guard = local.pin();
+        // The tables are those that the leaked transaction has seen: its guard has kept them.
+        state.log.undo_to(0, &Undone(&state.tables), &guard);
+        drop(guard);
+        state.release::<P>(shared);
+        local.end_leaked();
     }
-    Ok(())
 }
 
 impl<P: Policy> Worker for LockingWorker<P> {
@@ -136,6 +161,9 @@ impl<P: Policy> Worker for LockingWorker<P> {
         procedures: &mut [Q],
         done: &mut impl FnMut(usize, Result<Q::Output, Error>),
     ) {
+        if self.local.is_pinned() {
+            self.end_leaked();
+        }
         execute_in_groups(self, procedures, done, |worker, group| {
             // No lock is needed: indexes may be read by anyone, and the records are not read here.
             let State { hints, tables, .. } = &mut worker.state;
@@ -156,6 +184,9 @@ impl<P: Policy> Worker for LockingWorker<P> {
     }
 
     fn tidy_up(&mut self) {
+        if self.local.is_pinned() {
+            self.end_leaked();
+        }
         self.local.collect();
         self.shared.keeper.tidy_up(&self.shared.catalog, self.shared.memory.epochs());
     }
@@ -167,6 +198,9 @@ impl<P: Policy> Interactive for LockingWorker<P> {
     /// Locks what a procedure declared just before, or what the attempt before had reached.
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<LockingTransaction<'_, P>, Error> {
+        if self.local.is_pinned() {
+            self.end_leaked();
+        }
         let Self { local, state, shared, .. } = self;
         let owner = local.worker_id().position() as u64;
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
@@ -174,34 +208,38 @@ impl<P: Policy> Interactive for LockingWorker<P> {
         // SAFETY: the transaction holds the guard, and never renews it.
         unsafe { state.tables.renew(&shared.catalog) };
         state.fingers.clear();
-        let age = if P::WOUNDS { state.age.take().unwrap_or_else(|| shared.draw_age()) } else { 0 };
+        let age = state.age.take().unwrap_or_else(|| if P::WOUNDS { shared.draw_age() } else { UNAGED });
         state.held.begin(age);
         debug_assert!(state.log.is_empty(), "the transaction before left something behind");
-        let taken = if state.wanted.in_force { take_wanted(state, shared, owner) } else { Ok(()) };
-        state.wanted.clear();
+        let doomed = state.wanted.in_force && !state.take_wanted(&shared.locks);
+        if doomed {
+            let (table, index) = (TableId::default(), IndexId::PRIMARY);
+            state.last_abort = Some(Abort { reason: Reason::Wounded, table, index, key: None });
+        } else {
+            // Who was wounded will want the same again.
+            state.wanted.clear();
+        }
         let read_only = mode == Mode::Snapshot;
-        // Where something could not be taken, dropping it gives the rest back.
-        let transaction =
-            LockingTransaction { shared, state, guard, owner, read_only, doomed: false, policy: PhantomData };
-        taken.map(|()| transaction)
+        Ok(LockingTransaction { shared, state, guard, owner, read_only, doomed, policy: PhantomData })
     }
 
     fn last_abort(&self) -> Option<Abort> {
         self.state.last_abort
     }
 
-    /// The next attempt takes beforehand what this one had reached, or is as old as this one was; where that does not help, it waits
-    /// for a random time below a bound that doubles with each conflict in a row.
+    /// The next attempt takes beforehand what this one had reached. One that has conflicted several times gets an age, and keeps it until
+    /// it commits, so that it comes first in the end; before, it waits for a random time.
     fn back_off(&mut self, attempts: u64) {
         let state = &mut self.state;
         state.wanted.in_force = P::IN_ORDER;
-        if P::WOUNDS {
-            state.age = Some(state.held.own.age());
+        let age = state.held.own.age();
+        if age != UNAGED {
+            state.age = Some(age);
+        } else if attempts >= P::CONFLICTS_UNAGED {
+            state.age = Some(self.shared.draw_age());
+        } else {
+            state.back_off.wait(attempts, &self.shared.common.retry);
         }
-        if (P::IN_ORDER || P::WOUNDS) && attempts < 4 {
-            return;
-        }
-        state.back_off.wait(attempts, &self.shared.common.retry);
     }
 
     fn retry(&self) -> &Retry {
@@ -211,6 +249,9 @@ impl<P: Policy> Interactive for LockingWorker<P> {
 
 impl<P: Policy> Drop for LockingWorker<P> {
     fn drop(&mut self) {
+        if self.local.is_pinned() {
+            self.end_leaked();
+        }
         self.shared.counters.leave(&self.state.counters);
     }
 }

@@ -1,17 +1,21 @@
-//! Who asks for locks, and how an older transaction tells a younger one to give way.
+//! Who asks for locks, how it waits, and how an older transaction tells a younger one to give way.
 //!
-//! Each transaction has an age, which its next attempts keep. One that finds a younger one in its way *wounds* it: sets a flag that
-//! the younger one sees at its next look, wherever it waits. Whoever wounds does so under the latch of a list in which the
-//! other has something, and who has something in a list takes it out before its transaction ends. So the flag is there
+//! A transaction with an age, which its next attempts keep, *wounds* younger ones that are in its way: it sets a flag that
+//! the younger one sees at its next operation, and wakes it if it waits. Whoever wounds does so under the latch of a list in which
+//! the other has something, and who has something in a list takes it out before its transaction ends. So the flag is there
 //! as long as others may set it, and never tells of a transaction that has ended.
+//!
+//! A transaction without an age is younger than all that have one, and wounds nobody.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
+use polychron_sync::Parker;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
 /// What to do about a lock that somebody else holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub(super) enum Patience {
     /// It cannot be had.
     Refuse,
     /// Queue for it: the caller keeps to the global order.
@@ -20,16 +24,62 @@ pub enum Patience {
     Wound,
 }
 
+/// The age of a transaction that has none: younger than all.
+pub(super) const UNAGED: u64 = u64::MAX;
+
+/// The part of a worker that others look at. It is on the heap, and stays as long as the worker has something in a list.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    /// An older transaction wants what this worker's has.
+    wounded: AtomicBool,
+    /// A range that the worker waits for was given back.
+    called: AtomicBool,
+    parker: Parker,
+}
+
+impl Slot {
+    /// Others behind whom it is worth while to spin.
+    const FEW: usize = 2;
+
+    /// Waits until `done` says so, or the transaction is wounded. So many others are in its way: behind few the wait may be short,
+    /// behind more it is not, and spinning would keep them from a processor.
+    pub(super) fn wait(&self, ahead: usize, done: impl Fn() -> bool) {
+        let spins = if ahead <= Self::FEW { Parker::SPINS } else { 0 };
+        self.parker.wait(spins, || done() || self.wounded.load(Ordering::Relaxed));
+    }
+
+    /// Wakes the worker, which waits for what the caller has just stored.
+    pub(super) fn wake(&self) {
+        self.parker.wake();
+    }
+
+    /// To be called before [`Slot::call`] may be.
+    pub(super) fn expect_call(&self) {
+        self.called.store(false, Ordering::Relaxed);
+    }
+
+    /// Wakes the worker from [`Slot::wait_for_call`].
+    pub(super) fn call(&self) {
+        // Relaxed: who is called latches the list and looks.
+        self.called.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    pub(super) fn wait_for_call(&self, ahead: usize) {
+        self.wait(ahead, || self.called.load(Ordering::Relaxed));
+    }
+}
+
 /// A transaction, as its requests show it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asker {
     pub(super) thread: u64,
-    /// The smaller, the older; no two that wound have the same.
+    /// The smaller, the older; no two have the same, those aside that have none.
     age: u64,
-    wounded: NonNull<AtomicBool>,
+    slot: NonNull<Slot>,
 }
 
-// SAFETY: the flag is an atomic, and is touched as `Asker::wound` says.
+// SAFETY: the slot consists of atomics and a parker, and is touched as `Asker::wound` and `Asker::slot` say.
 unsafe impl Send for Asker {}
 // SAFETY: as above.
 unsafe impl Sync for Asker {}
@@ -37,25 +87,29 @@ unsafe impl Sync for Asker {}
 impl Asker {
     /// Of a request that is in no list.
     pub(super) const fn nobody() -> Self {
-        Self { thread: 0, age: 0, wounded: NonNull::dangling() }
-    }
-
-    /// Of a thread that wounds nobody.
-    #[cfg(all(test, loom))]
-    pub(super) const fn in_thread(thread: u64) -> Self {
-        Self { thread, ..Self::nobody() }
+        Self { thread: 0, age: UNAGED, slot: NonNull::dangling() }
     }
 
     /// Whether it is the same transaction.
     #[inline]
     pub(super) fn is(self, other: Self) -> bool {
-        self.wounded == other.wounded
+        self.slot == other.slot
     }
 
-    /// Whether it began before another one.
+    /// Whether it comes before another one.
     #[inline]
     pub(super) fn is_older(self, other: Self) -> bool {
         self.age < other.age
+    }
+
+    /// What others look at.
+    ///
+    /// # Safety
+    /// The transaction has something in a list that the caller has latched, and uses the slot no longer than the latch.
+    #[inline]
+    pub(super) unsafe fn slot<'l>(self) -> &'l Slot {
+        // SAFETY: as the caller promises, the transaction has not ended, so its worker's slot is there.
+        unsafe { self.slot.as_ref() }
     }
 
     /// Wounds a younger one, unless it runs in the same thread, which does not wait for itself.
@@ -65,9 +119,12 @@ impl Asker {
     #[inline]
     pub(super) unsafe fn wound(self, other: Self) {
         if self.is_older(other) && self.thread != other.thread {
-            // SAFETY: as the caller promises, the other's transaction has not ended, so its flag is there.
+            // SAFETY: as the caller promises.
+            let slot = unsafe { other.slot() };
             // Relaxed: nothing is read by it; who is wounded gives its locks back under their latches.
-            unsafe { other.wounded.as_ref() }.store(true, Ordering::Relaxed);
+            if !slot.wounded.swap(true, Ordering::Relaxed) {
+                slot.wake();
+            }
         }
     }
 }
@@ -75,14 +132,14 @@ impl Asker {
 /// A worker's own side of it.
 #[derive(Debug)]
 pub(super) struct Wounds {
-    flag: Box<AtomicBool>,
+    slot: Arc<Slot>,
     age: u64,
     thread: u64,
 }
 
 impl Default for Wounds {
     fn default() -> Self {
-        Self { flag: Box::new(AtomicBool::new(false)), age: 0, thread: 0 }
+        Self { slot: Arc::default(), age: UNAGED, thread: 0 }
     }
 }
 
@@ -90,22 +147,34 @@ impl Wounds {
     /// A transaction begins, in this thread. The one before has nothing in any list.
     #[inline]
     pub(super) fn begin(&mut self, age: u64) {
-        self.flag.store(false, Ordering::Relaxed);
+        self.slot.wounded.store(false, Ordering::Relaxed);
         (self.age, self.thread) = (age, polychron_sync::this_thread());
     }
 
     #[inline]
     pub(super) fn asker(&self) -> Asker {
-        Asker { thread: self.thread, age: self.age, wounded: NonNull::from(&*self.flag) }
+        let slot = NonNull::new(Arc::as_ptr(&self.slot).cast_mut()).expect("an `Arc` points somewhere");
+        Asker { thread: self.thread, age: self.age, slot }
+    }
+
+    /// What others look at.
+    pub(super) fn slot(&self) -> &Slot {
+        &self.slot
     }
 
     /// Whether an older one wants what this one has.
     #[inline]
     pub(super) fn wounded(&self) -> bool {
-        self.flag.load(Ordering::Relaxed)
+        self.slot.wounded.load(Ordering::Relaxed)
     }
 
     pub(super) fn age(&self) -> u64 {
         self.age
+    }
+
+    /// What a running transaction does about locks of others: it waits if its age says who gives way.
+    #[inline]
+    pub(super) fn patience(&self) -> Patience {
+        if self.age == UNAGED { Patience::Refuse } else { Patience::Wound }
     }
 }

@@ -61,6 +61,8 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             self.unlatch(self.state.buffers.groups.len());
             return Err(self.undo_after(stop));
         }
+        // Until the end of this the epoch does not become the past of snapshots.
+        let _announced = self.guard.begin_commit();
         let tid = match self.validate_and_draw(early) {
             Ok(tid) => tid,
             Err(stop) => {
@@ -78,6 +80,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             self.apply(self.state.buffers.groups[position], tid);
         }
         self.state.last_tid = tid;
+        self.state.nested.committed(Some((self.shared.number(), tid.epoch())));
         self.state.sets.clear();
         Ok(())
     }
@@ -165,16 +168,6 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         }
     }
 
-    /// Gives back the latches that [`Self::latch_row`] took and no write has given back.
-    #[inline]
-    pub(super) fn unlatch_rows(&mut self) {
-        for record in self.state.latched.drain(..) {
-            if record.state().latched_by(self.state.worker) {
-                record.unlatch();
-            }
-        }
-    }
-
     /// A transaction that began before an index was added keeps no entries of it up, so it must not change a row whose
     /// entry was made by one that began later. The writer of that entry knew the catalog's new version and gave the row's
     /// latch back, which this transaction has taken since; so it sees the version here.
@@ -206,6 +199,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     /// `early` is an epoch that was read before the latches; only tests have it.
     fn validate_and_draw(&mut self, early: Option<u64>) -> Result<Tid, Stop> {
         loop {
+            // Behind the announcement, so no snapshot at this epoch begins before the commit's end.
             let mut epoch = early.unwrap_or_else(|| self.guard.epochs().current());
             self.validate()?;
             pass(Point::Validated);
@@ -364,8 +358,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             self.state.pruner.push(Superseded { place, key, version, superseded_at: tid.epoch() });
             return;
         }
-        // SAFETY: only snapshots older than this epoch follow the link to the version.
-        unsafe { self.guard.retire_versions(version.memory(), version.bytes(), tid.epoch()) };
+        Superseded::retire(version, tid.epoch(), &self.guard);
     }
 
     /// The key whose record the older version belongs to.
@@ -439,13 +432,52 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         redo.committed(worker, tid.0.into());
     }
 
+    /// As [`State::undo_writes`].
+    pub(super) fn undo_writes(&mut self, from: usize) {
+        self.state.undo_writes(from, &self.guard);
+    }
+    /// Undoes everything and passes the reason on.
+    #[cold]
+    fn undo_after(&mut self, stop: Stop) -> Stop {
+        self.undo_writes(0);
+        self.state.sets.clear();
+        stop
+    }
+
+    /// The transaction conflicts, for a reason that this protocol does not know.
+    pub(crate) fn end_in_conflict(&mut self, reason: Reason, table: TableId) -> Stop {
+        self.conflict(reason, Place { table, index: IndexId::PRIMARY }, None)
+    }
+
+    /// Keeps why the transaction conflicts. The key is taken from the record where it is a row.
+    #[cold]
+    pub(super) fn conflict(&mut self, reason: Reason, place: Place, record: Option<Record>) -> Stop {
+        let key = record.and_then(|record| self.key_of(place, record));
+        self.look_for_itself(reason, place, record, key);
+        self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
+        self.doomed = !left_out(Step::StayDoomed);
+        Stop::conflict()
+    }
+
+    /// The key of a row, best effort: the record may be changing.
+    fn key_of(&mut self, place: Place, record: Record) -> Option<KeyPreview> {
+        let mut row = std::mem::take(&mut self.state.buffers.old);
+        let seen = record.read(0..record.capacity(), row.overwrite_words(record.capacity()));
+        let table = self.state.tables.get(place.table.position()).and_then(Option::as_deref);
+        let key = table.filter(|_| seen.present).and_then(|table| self.key_in(table, place.index, row.as_words()));
+        self.state.buffers.old = row;
+        key
+    }
+}
+
+impl State {
     /// Takes the transaction's own records out of the indexes again, from the given write on, and forgets the writes.
     ///
     /// That a key could be inserted told that it was absent, and the transaction may go on: the node's stamp, taken while
     /// the record still keeps others from inserting the key, goes on guarding that.
-    pub(super) fn undo_writes(&mut self, from: usize) {
-        let (tables, guard) = (&self.state.tables, &self.guard);
-        let Sets { writes, nodes, .. } = &mut self.state.sets;
+    pub(super) fn undo_writes(&mut self, from: usize, guard: &Guard<'_>) {
+        let tables = &self.tables;
+        let Sets { writes, nodes, .. } = &mut self.sets;
         writes.truncate(from, |writes, write| {
             if !write.own_record || write.prior.is_some() || left_out(Step::UndoInsertions) {
                 return;
@@ -465,36 +497,14 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         });
     }
 
-    /// Undoes everything and passes the reason on.
-    #[cold]
-    fn undo_after(&mut self, stop: Stop) -> Stop {
-        self.undo_writes(0);
-        self.state.sets.clear();
-        stop
-    }
-
-    /// The transaction conflicts, for a reason that this protocol does not know.
-    pub(crate) fn end_in_conflict(&mut self, reason: Reason, table: TableId) -> Stop {
-        self.conflict(reason, Place { table, index: IndexId::PRIMARY }, None)
-    }
-
-    /// Keeps why the transaction conflicts. The key is taken from the record where it is a row.
-    #[cold]
-    pub(super) fn conflict(&mut self, reason: Reason, place: Place, record: Option<Record>) -> Stop {
-        let key = record.and_then(|record| self.key_of(place, record));
-        self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
-        self.doomed = !left_out(Step::StayDoomed);
-        Stop::conflict()
-    }
-
-    /// The key of a row, best effort: the record may be changing.
-    fn key_of(&mut self, place: Place, record: Record) -> Option<KeyPreview> {
-        let mut row = std::mem::take(&mut self.state.buffers.old);
-        let seen = record.read(0..record.capacity(), row.overwrite_words(record.capacity()));
-        let table = self.state.tables.get(place.table.position()).and_then(Option::as_deref);
-        let key = table.filter(|_| seen.present).and_then(|table| self.key_in(table, place.index, row.as_words()));
-        self.state.buffers.old = row;
-        key
+    /// Gives back the latches that [`MaflingoTransaction::latch_row`] took and no write has given back.
+    #[inline]
+    pub(super) fn unlatch_rows(&mut self) {
+        for record in self.latched.drain(..) {
+            if record.state().latched_by(self.worker) {
+                record.unlatch();
+            }
+        }
     }
 }
 

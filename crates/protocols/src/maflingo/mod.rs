@@ -21,6 +21,7 @@ mod commit;
 mod fill;
 #[cfg(all(test, loom))]
 mod model;
+mod nested;
 mod options;
 mod prefetch;
 mod protocol;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  word 0  data version   15 … 0 latch (owner + 1, 0 = free) │ counter │ pruned │ claimed │ moved │ unlinked │ absent │ dirty
-//!  word 1  transaction id epoch (38) │ counter (16) │ worker (10)
+//!  word 1  transaction id epoch (42) │ counter (12) │ worker (10)
 //!  word 2  previous version
 //!  word 3  length in words (32) │ capacity in words (32)
 //!  word 4… the row, or a secondary entry's primary key
@@ -61,9 +61,9 @@ impl Tid {
     /// The id with which every record begins.
     pub(super) const ZERO: Self = Self(0);
     const WORKER_BITS: u32 = 10;
-    /// Epochs of 2 ms take 17 years to use up the 38 bits above. A worker, or a chain of dependent transactions, that uses
-    /// up the counter within an epoch ends the epoch early.
-    const COUNTER_BITS: u32 = 16;
+    /// Epochs of 2 ms take 278 years to use up the 42 bits above, and the shortest that sessions can ask for, of 16 µs, two years. A
+    /// worker, or a chain of dependent transactions, that uses up the counter within an epoch ends the epoch early.
+    const COUNTER_BITS: u32 = 12;
     const EPOCH_SHIFT: u32 = Self::WORKER_BITS + Self::COUNTER_BITS;
     /// Workers that the id can tell apart.
     pub(super) const MAX_WORKERS: usize = 1 << Self::WORKER_BITS;
@@ -72,6 +72,11 @@ impl Tid {
     #[inline]
     pub(super) fn epoch(self) -> u64 {
         self.0 >> Self::EPOCH_SHIFT
+    }
+
+    /// Who drew it.
+    pub(super) fn worker(self) -> usize {
+        self.0 as usize & (Self::MAX_WORKERS - 1)
     }
 
     /// The smallest id of `worker` in `epoch` that exceeds `floor`; `None` when the epoch's counter is used up.
@@ -158,6 +163,12 @@ impl State {
     #[inline]
     pub(super) fn latched_by(self, worker: usize) -> bool {
         self.0 & LATCH_MASK == latch_of(worker)
+    }
+
+    /// The worker whose transaction holds the latch, if one does.
+    pub(super) fn owner(self) -> Option<usize> {
+        let owner = self.0 & LATCH_MASK;
+        (owner != 0 && owner != BACKGROUND).then(|| (owner >> LATCH_SHIFT) as usize - 1)
     }
 
     /// Whether a transaction of a worker other than `worker` holds the latch.

@@ -7,18 +7,22 @@ use std::ops::ControlFlow;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Stop};
+use polychron_base::{Error, IndexId, Reason, Stop};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{check_row, entry_words, key_in_entry, words_of};
 use polychron_engine::{Insertion, Projection, Scan};
 use polychron_schema::{Changes, KeyScratch, RowBuffer, RowMut, RowRef};
 
+use super::record::Record;
 use super::sets::Kind;
 use super::steps::Step;
 use super::table::{MaflingoTable, Store};
 use super::tid::TidSource;
 use super::transaction::{Found, MaflingoTransaction};
+
+/// Sets up to this length are validated before a procedure is told of a duplicate.
+const SMALL_SETS: usize = 256;
 
 impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     /// Changes a row in place.
@@ -50,8 +54,26 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             let words = words_of(&changes.hull());
             let data = writes.keep(&buffer.as_words()[words.clone()]);
             self.push_write(record, table.primary.place, Kind::Patch, key, words.start, data);
+            if self.state.sets.writes.is_much_patched(record) {
+                self.write_whole_row(table, key, record)?;
+            }
         }
         Ok(true)
+    }
+
+    /// Puts one whole row on top of the patches of a record, so that reading an own write goes back over a few of them, however often
+    /// the row is changed. What is read of the record itself was read under protection before its first patch.
+    #[cold]
+    fn write_whole_row<K: EncodedKey>(&mut self, table: &MaflingoTable, key: K, record: Record) -> Result<(), Stop> {
+        let place = table.primary.place;
+        let latest = self.state.sets.writes.latest(record);
+        if !latest.is_some_and(|latest| self.read_own(record, latest, 0..usize::MAX).present) {
+            // There was a row when it was patched.
+            return Err(self.conflict(Reason::StaleRead, place, Some(record)));
+        }
+        let data = self.state.sets.writes.keep(self.state.buffers.row.as_words());
+        self.push_write(record, place, Kind::Put, key, 0, data);
+        Ok(())
     }
 
     /// Moves the secondary entries of a row whose indexed columns change. The changed row is in the row buffer, with at
@@ -92,6 +114,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             }
             self.delete_entry(store, before)?;
             if !self.add_entry(store, after, primary)? {
+                self.check_duplicate(store, after, primary)?;
                 return Err(Error::Duplicate { table: table.id, index: store.place.index }.into());
             }
         }
@@ -118,6 +141,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         let before = self.state.sets.writes.len();
         let words = row.as_words();
         if !self.insert_entry(&table.primary, key, words)? {
+            self.check_small_sets()?;
             return Ok(Insertion::Duplicate(IndexId::PRIMARY));
         }
         if table.has_secondaries {
@@ -145,6 +169,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             let mut scratch = KeyScratch::new();
             let key = store.extractor.extract(row, &mut scratch).map_err(Error::from)?;
             if !self.add_entry(store, key, primary)? {
+                self.check_duplicate(store, key, primary)?;
                 if !left_out(Step::UndoOperations) {
                     self.undo_writes(before);
                 }
@@ -152,6 +177,27 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             }
         }
         Ok(Insertion::Inserted)
+    }
+
+    /// Before a procedure is told that another row has a key: that has to come of reads that stand together. An entry that leads to
+    /// the row itself does not, whether or not the index is unique: it is of a state in which the row had the key already.
+    #[cold]
+    fn check_duplicate(&mut self, store: &Store, key: &[u8], primary: &[u8]) -> Result<(), Stop> {
+        let row = std::mem::take(&mut self.state.buffers.row);
+        let found = self.find(store, key, 0..usize::MAX);
+        let entry = std::mem::replace(&mut self.state.buffers.row, row);
+        if !matches!(found?, Found::Row(_)) || key_in_entry(entry.as_words()) == primary {
+            return Err(self.conflict(Reason::Inconsistent, store.place, None));
+        }
+        self.check_small_sets()
+    }
+
+    /// Validates what was read, where that takes few steps: answers that end most procedures are not given on a stale read. What large
+    /// transactions were told is validated at their end, like everything else.
+    #[cold]
+    fn check_small_sets(&mut self) -> Result<(), Stop> {
+        let sets = &self.state.sets;
+        if sets.reads.len() + sets.nodes.len() <= SMALL_SETS { self.validate() } else { Ok(()) }
     }
 
     /// Makes the entry of a row in one index, if the row exists. An entry that its writer made already is left.
@@ -202,7 +248,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         let Found::Row(record) = self.find(&table.primary, key, 0..usize::MAX)? else { return Ok(false) };
         let old = std::mem::take(&mut self.state.buffers.old);
         let row = std::mem::replace(&mut self.state.buffers.row, old);
-        let mut outcome = Ok(true);
+        let (before, mut outcome) = (self.state.sets.writes.len(), Ok(true));
         for store in table.secondaries() {
             let mut scratch = KeyScratch::new();
             outcome = match store.extractor.extract(row.as_row(), &mut scratch) {
@@ -214,7 +260,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             }
         }
         self.state.buffers.old = row;
-        outcome?;
+        self.all_or_nothing(before, outcome)?;
         self.push_write(record, table.primary.place, Kind::Delete, key, 0, Default::default());
         Ok(true)
     }
@@ -262,7 +308,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     #[cold]
     fn inconsistent(&mut self, table: &MaflingoTable) -> Stop {
         debug_assert!(self.snapshot.is_none(), "a snapshot is consistent");
-        self.conflict(polychron_base::Reason::Inconsistent, table.primary.place, None)
+        self.conflict(Reason::Inconsistent, table.primary.place, None)
     }
 
     /// The key in a record's words, for explaining an abort.

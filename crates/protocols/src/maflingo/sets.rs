@@ -55,6 +55,8 @@ pub(super) struct Write {
 }
 
 const EMPTY: u32 = u32::MAX;
+/// Patches of a record on top of each other; the next change of the row writes it whole.
+pub(super) const MOST_PATCHES: usize = 8;
 const FIRST_SLOTS: usize = 64;
 
 /// The write set: entries, their data, and a small hash table that finds a record's latest entry.
@@ -179,6 +181,23 @@ impl WriteSet {
         }
         let slot = self.slots[self.slot(record)];
         (slot != EMPTY).then_some(slot)
+    }
+
+    /// Whether the latest writes of `record` are so many patches that a whole row is due.
+    #[inline]
+    pub(super) fn is_much_patched(&self, record: Record) -> bool {
+        self.repeats && self.latest(record).is_some_and(|latest| self.patches(latest) >= MOST_PATCHES)
+    }
+
+    /// How many patches are on top of the last whole row; counts as far as is needed.
+    fn patches(&self, latest: u32) -> usize {
+        let (mut patches, mut at) = (0, Some(latest));
+        while patches < MOST_PATCHES
+            && let Some(write) = at.map(|position| self.get(position)).filter(|write| write.kind == Kind::Patch)
+        {
+            (patches, at) = (patches + 1, write.prior);
+        }
+        patches
     }
 
     /// The slot that holds the record, or the empty one where it would go.

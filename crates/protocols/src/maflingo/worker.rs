@@ -10,7 +10,9 @@ use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Fingers, Hints};
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
 use polychron_memory::{Guard, Local};
+use polychron_sync::atomic::Ordering;
 
+use super::nested::Nested;
 use super::protocol::Shared;
 use super::reclaim::Reclaimer;
 use super::record::{Record, Tid};
@@ -47,6 +49,9 @@ pub(super) struct State {
     pub(super) last_abort: Option<Abort>,
     pub(super) counters: Arc<Counters>,
     pub(super) worker: usize,
+    /// Whether a transaction has begun and not ended: none runs when the worker begins the next, so that one was leaked.
+    pub(super) open: bool,
+    pub(super) nested: Nested,
     back_off: RandomWait,
 }
 
@@ -87,9 +92,33 @@ impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
             last_abort: None,
             counters: shared.counters.register(),
             worker,
+            open: false,
+            nested: Nested::default(),
             back_off: RandomWait::new(worker),
         };
         Self { local, state, shared: Arc::clone(shared) }
+    }
+}
+
+impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
+    /// Undoes a transaction that was leaked: nothing of it may commit, and what it holds may not stay held.
+    #[inline]
+    fn end_leaked(&mut self) {
+        if self.state.open {
+            self.end_leaked_slowly();
+        }
+    }
+
+    #[cold]
+    fn end_leaked_slowly(&mut self) {
+        // Where there is something to undo, the leaked guard still holds the epoch of its records and tables.
+        let guard = self.local.pin();
+        self.state.undo_writes(0, &guard);
+        drop(guard);
+        self.state.sets.clear();
+        self.state.unlatch_rows();
+        self.state.open = false;
+        self.local.end_leaked();
     }
 }
 
@@ -103,6 +132,7 @@ impl<T: TidSource, R: Redo> Worker for MaflingoWorker<T, R> {
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
     ) {
+        self.end_leaked();
         super::prefetch::execute_batch(self, procedures, done);
     }
 
@@ -115,14 +145,17 @@ impl<T: TidSource, R: Redo> Worker for MaflingoWorker<T, R> {
     }
 
     fn tidy_up(&mut self) {
-        let guard = self.local.pin();
-        // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
-        unsafe { self.state.tables.renew(&self.shared.catalog) };
-        if !self.state.pruner.is_empty() {
-            self.state.pruner.pass(&self.state.tables, true, &guard, |_| {});
+        self.end_leaked();
+        let mut more = true;
+        while more {
+            let guard = self.local.pin();
+            // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
+            unsafe { self.state.tables.renew(&self.shared.catalog) };
+            if !self.state.pruner.is_empty() {
+                self.state.pruner.pass(&self.state.tables, true, &guard, |_| {});
+            }
+            more = self.state.reclaimer.drain(&self.shared.orphans, &self.state.tables, &guard);
         }
-        self.state.reclaimer.drain(&self.shared.orphans, &self.state.tables, &guard);
-        drop(guard);
         self.local.collect();
     }
 }
@@ -132,11 +165,16 @@ impl<T: TidSource, R: Redo> Interactive for MaflingoWorker<T, R> {
 
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
+        self.end_leaked();
         Ok(self.session().begin_transaction(mode))
     }
 
     fn last_abort(&self) -> Option<Abort> {
         self.state.last_abort
+    }
+
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.state.nested.error()
     }
 
     fn back_off(&mut self, attempts: u64) {
@@ -175,17 +213,26 @@ impl<'w, T: TidSource, R: Redo> Session<'w, T, R> {
             state.hints.clear();
         }
         if local.is_epoch_overdue() {
-            shared.begin_epoch();
+            shared.memory.epochs().advance();
         }
+        let open = (mode == Mode::Snapshot && shared.options.snapshots).then(|| {
+            let last = state.nested.last_commit(shared.number(), state.last_tid.epoch());
+            if shared.options.own_commits && shared.memory.epochs().past() < last {
+                shared.wait_until_past(last);
+            }
+            // Opened before the list of tables is looked at, which it keeps while the transaction leaves its epoch.
+            local.begin_snapshot()
+        });
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
-        // SAFETY: the transaction holds the guard, and keeps the list before it renews the guard.
+        // SAFETY: the transaction holds the guard until its end, or has the snapshot, which was opened before.
         unsafe { state.tables.renew(&shared.catalog) };
+        state.nested.begin(|| shared.moved_after[state.worker].store(state.last_tid.0, Ordering::Relaxed));
         state.reclaimer.step(&state.tables, RECLAIM_STEP, &guard);
         if state.pruner.is_due(&guard) {
             state.prune(&guard);
         }
-        MaflingoTransaction::new(shared, state, guard, mode)
+        MaflingoTransaction::new(shared, state, guard, open, mode)
     }
 }
 
@@ -205,6 +252,10 @@ impl<T: TidSource, R: Redo> drive::Driven for Session<'_, T, R> {
         self.state.last_abort
     }
 
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.state.nested.error()
+    }
+
     fn back_off(&mut self, attempts: u64) {
         self.state.back_off.wait(attempts, &self.shared.common.retry);
     }
@@ -220,6 +271,7 @@ impl<T: TidSource, R: Redo> drive::Driven for Session<'_, T, R> {
 
 impl<T: TidSource, R: Redo> Drop for MaflingoWorker<T, R> {
     fn drop(&mut self) {
+        self.end_leaked();
         self.state.pruner.leave(&self.local.pin());
         self.state.reclaimer.leave(&self.shared.orphans);
         self.shared.counters.leave(&self.state.counters);

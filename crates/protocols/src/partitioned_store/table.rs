@@ -126,7 +126,7 @@ pub(super) struct Declared<'t> {
 impl Prefetched for Declared<'_> {
     #[inline]
     fn locate(&self, table: TableId, key: &Key16) -> Option<(&AnyIndex, usize)> {
-        let table = self.tables.get(table.position())?.as_deref()?;
+        let table = polychron_engine::catalog::known(self.tables, table)?;
         let partition = partition_of(table, *key, self.locks).unwrap_or(0);
         Some((table.primary.stores[partition].index(), table.lines(RowRecords::HEADER_BYTES)))
     }

@@ -38,9 +38,8 @@ pub struct PartitionedTransaction<'w> {
 }
 
 impl<'w> PartitionedTransaction<'w> {
-    /// The locks of `state.partitions` have just been taken.
+    /// The locks of `state.partitions` are held.
     pub(super) fn new(locks: &'w Locks, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
-        debug_assert!(state.log.is_empty(), "the transaction before left something behind");
         Self { locks, state, guard, read_only: mode == Mode::Snapshot }
     }
 
@@ -104,7 +103,7 @@ impl Transaction for PartitionedTransaction<'_> {
     }
 
     #[inline]
-    fn update_row<K: EncodedKey>(
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
@@ -126,7 +125,7 @@ impl Transaction for PartitionedTransaction<'_> {
     }
 
     #[inline]
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         check_key(key)?;
         let table = self.table(table)?;
         check_row(table, row)?;
@@ -135,7 +134,7 @@ impl Transaction for PartitionedTransaction<'_> {
     }
 
     #[inline]
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         check_key(key)?;
         let table = self.table(table)?;
         check_row(table, row)?;
@@ -144,13 +143,13 @@ impl Transaction for PartitionedTransaction<'_> {
     }
 
     #[inline]
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
         let table = self.table(table)?;
         let partition = self.writable(table, key)?;
         Ok(self.remove_row(table, partition, key)?)
     }
 
-    fn scan_rows(
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,

@@ -16,8 +16,10 @@ use polychron_engine::{Constraints, IndexDefinition, TableDefinition};
 use polychron_schema::{IndexKind, KeyExtractor, KeyScratch, Layout, RowRef};
 
 /// All tables by id; dropped ones leave a hole, so that ids are never used again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tables {
+    /// The number that ids of this database's tables carry.
+    database: u32,
     list: Vec<Option<SerialTable>>,
 }
 
@@ -47,13 +49,22 @@ pub(super) struct Secondary {
     pub(super) entries: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
+impl Default for Tables {
+    fn default() -> Self {
+        Self { database: polychron_sync::new_number(), list: Vec::new() }
+    }
+}
+
 impl Tables {
     /// Adds a table.
     pub(super) fn create(&mut self, definition: TableDefinition) -> Result<TableId, Error> {
         if self.find(&definition.name).is_some() {
             return Err(Error::NameTaken(definition.name));
         }
-        let id = TableId(self.list.len() as u32);
+        if self.list.len() == TableId::POSITIONS {
+            return Err(Error::Definition("a database has had as many tables as it can".to_owned()));
+        }
+        let id = TableId::new(self.database, self.list.len() as u32);
         let mut table = SerialTable::new(id, definition)?;
         let definition = Arc::clone(&table.definition);
         let definition_of = |parent| Ok(&*self.get(parent)?.definition);
@@ -75,12 +86,20 @@ impl Tables {
 
     /// The table of this id.
     pub(super) fn get(&self, id: TableId) -> Result<&SerialTable, Error> {
-        self.list.get(id.position()).and_then(Option::as_ref).ok_or(Error::NoSuchTable(id))
+        let table = self.list.get(id.position()).and_then(Option::as_ref).filter(|table| table.id == id);
+        table.ok_or_else(|| self.no_such_table(id))
     }
 
     /// The table of this id, to be changed.
     pub(super) fn get_mut(&mut self, id: TableId) -> Result<&mut SerialTable, Error> {
-        self.list.get_mut(id.position()).and_then(Option::as_mut).ok_or(Error::NoSuchTable(id))
+        let missing = self.no_such_table(id);
+        let table = self.list.get_mut(id.position()).and_then(Option::as_mut).filter(|table| table.id == id);
+        table.ok_or(missing)
+    }
+
+    /// Why there is no table of this id.
+    fn no_such_table(&self, id: TableId) -> Error {
+        if id.database() == self.database { Error::NoSuchTable(id) } else { Error::OtherDatabase(id) }
     }
 
     /// The id of the table of this name.
@@ -130,7 +149,7 @@ impl SerialTable {
         }
         let definition = TableDefinition::clone(&self.definition).with_index(index);
         let mut secondary = Secondary::new(&definition, definition.indexes.len() - 1)?;
-        let id = IndexId(self.secondaries.len() as u32 + 1);
+        let id = IndexId::secondary(self.secondaries.len())?;
         let mut scratch = KeyScratch::new();
         for (primary, row) in &self.rows {
             let key = secondary.key(row, &mut scratch)?.to_vec();
@@ -160,7 +179,7 @@ impl SerialTable {
             // Where an index is not unique, the key ends with the primary key and can only be found for the same row.
             let key = secondary.key(row, &mut scratch)?;
             if secondary.entries.get(key).is_some_and(|owner| owner != primary) {
-                return Ok(Some(IndexId(position as u32 + 1)));
+                return Ok(Some(IndexId::secondary(position)?));
             }
         }
         Ok(None)

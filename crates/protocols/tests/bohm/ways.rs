@@ -120,7 +120,7 @@ fn indexes_come_while_batches_run() {
 }
 
 /// Answers with the bytes of all accounts that an index leads to.
-struct ByIndex(Tables, u32);
+struct ByIndex(Tables, u16);
 
 impl Procedure for ByIndex {
     type Output = Vec<Vec<u8>>;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use polychron_base::Error;
+use polychron_base::{Error, TableId};
 use polychron_engine::{
     Access, Declare, Futures, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker,
 };
@@ -86,6 +86,10 @@ impl Workload for Assert {
         load_rows(worker, self.table.id(), COUNTERS, (part, parts), progress, |key, row| {
             Counter { key, value: initial }.encode(row).expect("two integers make a row");
         })
+    }
+
+    fn a_table(&self) -> TableId {
+        self.table.id()
     }
 
     fn client(&self, seed: u64, thread: usize, _threads: usize) -> AssertClient {

@@ -5,8 +5,8 @@ mod assert;
 
 use std::sync::Arc;
 
-use polychron_base::Error;
 use polychron_base::random::Random;
+use polychron_base::{Error, TableId};
 use polychron_engine::{
     Access, Declare, Futures, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker,
 };
@@ -66,7 +66,7 @@ pub struct Counter {
 
 fn create_counters<P: Protocol>(database: &Arc<P>) -> Result<Table<Counter>, Error> {
     let definition = Counter::definition().with_expected_rows(COUNTERS as usize);
-    Ok(Table::from_id(database.create_table(definition)?))
+    Table::create_as(&**database, definition)
 }
 
 /// Draws keys for one client.
@@ -137,6 +137,10 @@ impl Workload for HotKey {
         load_rows(worker, self.table.id(), COUNTERS, (part, parts), progress, |key, row| {
             Counter { key, value: 0 }.encode(row).expect("two integers make a row");
         })
+    }
+
+    fn a_table(&self) -> TableId {
+        self.table.id()
     }
 
     fn client(&self, seed: u64, thread: usize, _threads: usize) -> HotClient {

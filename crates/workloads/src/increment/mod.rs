@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use polychron_base::Error;
 use polychron_base::random::{Random, Zipf};
+use polychron_base::{Error, TableId};
 use polychron_engine::{Access, Declare, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker};
 
 use crate::declare::declare_key;
@@ -88,7 +88,7 @@ impl Workload for Increment {
     fn create<P: Protocol>(options: &IncrementOptions, database: &Arc<P>) -> Result<Self, Error> {
         let definition =
             Integer::definition().with_primary_kind(options.index.into()).with_expected_rows(options.records as usize);
-        let table = Table::from_id(database.create_table(definition)?);
+        let table = Table::create_as(&**database, definition)?;
         Ok(Self { options: options.clone(), table, totals: Totals::default() })
     }
 
@@ -107,6 +107,10 @@ impl Workload for Increment {
         load_rows(worker, self.table.id(), self.options.records, (part, parts), progress, |key, row| {
             Integer { key, value: 0 }.encode(row).expect("two integers make a row");
         })
+    }
+
+    fn a_table(&self) -> TableId {
+        self.table.id()
     }
 
     fn client(&self, seed: u64, thread: usize, _threads: usize) -> IncrementClient {

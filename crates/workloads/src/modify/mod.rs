@@ -7,8 +7,8 @@ mod procedure;
 
 use std::sync::Arc;
 
-use polychron_base::Error;
 use polychron_base::random::Random;
+use polychron_base::{Error, TableId};
 use polychron_engine::{Protocol, Row, Table, Worker};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
@@ -87,6 +87,7 @@ impl Workload for Modify {
     const NAME: &'static str = "modify";
     const SUMMARY: &'static str = "insertions, updates, and deletions with an insertion, of rows of ten integers";
     const KINDS: &'static [&'static str] = KINDS;
+    const GROWS: bool = true;
 
     type Options = ModifyOptions;
     type Client = ModifyClient;
@@ -111,7 +112,7 @@ impl Workload for Modify {
     fn create<P: Protocol>(options: &ModifyOptions, database: &Arc<P>) -> Result<Self, Error> {
         let definition =
             Tuple::definition().with_primary_kind(options.index.into()).with_expected_rows(options.records as usize);
-        let table = Table::from_id(database.create_table(definition)?);
+        let table = Table::create_as(&**database, definition)?;
         Ok(Self { options: options.clone(), table, totals: Totals::default(), threads: AtomicU64::new(1) })
     }
 
@@ -130,6 +131,10 @@ impl Workload for Modify {
         load_rows(worker, self.table.id(), self.options.records, (part, parts), progress, |key, row| {
             Tuple::new(key).encode(row).expect("ten integers make a row");
         })
+    }
+
+    fn a_table(&self) -> TableId {
+        self.table.id()
     }
 
     fn client(&self, seed: u64, thread: usize, threads: usize) -> ModifyClient {

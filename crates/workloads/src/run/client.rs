@@ -1,6 +1,7 @@
 //! What one thread does in a run.
 
 use std::hint::black_box;
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use polychron_base::Error;
@@ -80,6 +81,16 @@ impl Counts {
 }
 
 impl Tally {
+    /// Transactions of all kinds that were completed.
+    pub(super) fn total(&self) -> u64 {
+        self.completed.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn complete_one(&self) {
+        Self::add(&self.completed[0]);
+    }
+
     #[inline]
     fn add(counter: &AtomicU64) {
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -126,6 +137,38 @@ impl Timer {
     }
 }
 
+/// Lets a thread execute so many transactions a second and no more.
+struct Pace {
+    clock: SystemClock,
+    interval_ns: f64,
+    /// How many were begun.
+    begun: u64,
+}
+
+impl Pace {
+    /// How long a thread sleeps at most at a time, so that the end of a run does not wait for it.
+    const NAP: Duration = Duration::from_millis(50);
+
+    /// That of one thread, where there is a bound.
+    fn of(settings: &Settings) -> Option<Self> {
+        let interval_ns = settings.threads as f64 * 1e9 / settings.rate;
+        (settings.rate > 0.0).then(|| Self { clock: SystemClock::new(), interval_ns, begun: 0 })
+    }
+
+    /// Waits until `count` more are due, or for a moment. A thread that is late does not make up for more than that moment.
+    fn wait(&mut self, count: u64) {
+        let due_ns = self.begun as f64 * self.interval_ns;
+        let now_ns = self.clock.now_ns() as f64;
+        let early_ns = due_ns - now_ns;
+        if early_ns > 0.0 {
+            std::thread::sleep(Self::NAP.min(Duration::from_nanos(early_ns as u64)));
+        } else if -early_ns > Self::NAP.as_nanos() as f64 {
+            self.begun = (now_ns / self.interval_ns) as u64;
+        }
+        self.begun += count;
+    }
+}
+
 /// One thread's loop and what it gathers.
 pub(super) struct Loop<'r, C: Client> {
     pub(super) client: C,
@@ -136,6 +179,7 @@ pub(super) struct Loop<'r, C: Client> {
     kinds: Vec<usize>,
     batch_size: usize,
     pregenerate: usize,
+    pace: Option<Pace>,
     pub(super) under_way: usize,
     pub(super) isolation: Isolation,
 }
@@ -158,6 +202,7 @@ impl<'r, C: Client> Loop<'r, C> {
             kinds: Vec::with_capacity(settings.batch),
             batch_size: settings.batch,
             pregenerate: settings.pregenerate,
+            pace: Pace::of(settings),
             under_way: settings.submit,
         }
     }
@@ -175,6 +220,9 @@ impl<'r, C: Client> Loop<'r, C> {
             if now != phase {
                 self.timer.reset();
                 phase = now;
+            }
+            if let Some(pace) = &mut self.pace {
+                pace.wait(self.batch_size as u64);
             }
             if !drawn.is_empty() {
                 // The drawn transactions are gone through again and again.

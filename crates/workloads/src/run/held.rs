@@ -15,6 +15,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Looks at a row from time to time until the run is over.
 pub(super) struct Held<'r> {
     pub(super) phase: &'r Phase,
+    pub(super) table: TableId,
 }
 
 impl Procedure for Held<'_> {
@@ -22,7 +23,7 @@ impl Procedure for Held<'_> {
 
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
         while self.phase.get() != Phase::OVER {
-            transaction.scan_table(TableId(0), &Projection::NONE, &mut |_| ControlFlow::Break(()))?;
+            transaction.scan_table(self.table, &Projection::NONE, &mut |_| ControlFlow::Break(()))?;
             std::thread::sleep(PAUSE);
         }
         Ok(())

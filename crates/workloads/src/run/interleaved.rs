@@ -92,9 +92,14 @@ fn session<'s, 'r: 's, C: Client, W: Worker>(shared: &'s RefCell<Loop<'r, C>>, w
             };
             let mode = procedure.mode();
             let mut taking_turns = TakingTurns { procedure: &mut procedure, turns: SendWrapper::new(yielder) };
-            let outcome = match mode {
-                Mode::ReadWrite => worker.execute(&mut taking_turns),
-                Mode::Snapshot => worker.snapshot(&mut taking_turns),
+            let outcome = loop {
+                let outcome = match mode {
+                    Mode::ReadWrite => worker.execute(&mut taking_turns),
+                    Mode::Snapshot => worker.snapshot(&mut taking_turns),
+                };
+                // Another transaction of the thread is in the way, and goes on when it has its turn.
+                let Err(polychron_engine::Error::WaitsForItself { .. }) = outcome else { break outcome };
+                yielder.suspend(());
             };
             let mut shared = shared.borrow_mut();
             if let Some(begun_ns) = begun_ns {
@@ -157,34 +162,34 @@ impl<T: Transaction> Transaction for InTurns<'_, '_, T> {
         self.turn().read_row_unvalidated(table, key, projection)
     }
 
-    fn update_row<K: EncodedKey>(
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Stop> {
-        self.turn().update_row(table, key, projection, change)
+        self.turn().update_unchecked(table, key, projection, change)
     }
 
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.turn().insert_row(table, key, row)
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.turn().insert_unchecked(table, key, row)
     }
 
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.turn().put_row(table, key, row)
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.turn().put_unchecked(table, key, row)
     }
 
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
-        self.turn().delete_row(table, key)
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+        self.turn().delete_unchecked(table, key)
     }
 
-    fn scan_rows(
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
-        self.turn().scan_rows(scan, visitor)
+        self.turn().scan_unchecked(scan, visitor)
     }
 
     fn scan_table(

@@ -77,7 +77,7 @@ impl<B: FnMut(u64, &mut RowBuffer) + Send> Procedure for LoadChunk<B> {
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
         for key in self.keys.clone() {
             (self.build)(key, &mut self.buffer);
-            match transaction.insert_row(self.table, Key8::new(key, 8), self.buffer.as_row())? {
+            match transaction.insert_unchecked(self.table, Key8::new(key, 8), self.buffer.as_row())? {
                 Insertion::Inserted => {}
                 Insertion::Duplicate(index) => return Err(Error::Duplicate { table: self.table, index }.into()),
             }

@@ -37,6 +37,11 @@ pub fn peak_rss_bytes() -> Option<u64> {
     kilobytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
 }
 
+/// The memory that this process has now, in bytes; known on Linux.
+pub fn rss_bytes() -> Option<u64> {
+    kilobytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
+}
+
 /// Memory that can be taken without pushing something else out, in bytes; known on Linux.
 pub fn available_bytes() -> Option<u64> {
     kilobytes(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")

@@ -1,7 +1,9 @@
 //! Running a workload on a protocol: load, warm up, measure, check.
 
 mod client;
+mod course;
 mod held;
+mod idle;
 mod interleaved;
 mod keyed;
 mod machine;
@@ -29,12 +31,16 @@ use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::{CheckError, Workload};
 use client::{Counts, Failure, Loop, MAX_KINDS, Phase, Tally};
+use course::Watch;
 use held::Held;
+use idle::Comings;
 use seats::Seats;
 use stoppable::Stoppable;
 
+pub use course::{Course, Quarter};
+pub use idle::Idle;
 pub use keyed::{IndexChoice, for_each_row, load_rows, span};
-pub use machine::{Machine, available_bytes, peak_rss_bytes};
+pub use machine::{Machine, available_bytes, peak_rss_bytes, rss_bytes};
 pub use report::{Latencies, Load, MemoryReport, Report, Staleness, VersionReport};
 pub use totals::{Part, Totals};
 
@@ -63,6 +69,10 @@ pub struct Settings {
     pub pregenerate: usize,
     /// Whether a snapshot stays open for the whole run, on a thread of its own that does nothing else.
     pub open_snapshot: bool,
+    /// What a client of its own, which comes and goes, leaves open while it does nothing.
+    pub idle: Option<Idle>,
+    /// Transactions a second that all threads together execute at most; 0 stands for as many as they can.
+    pub rate: f64,
     /// Whether each thread is bound to a core.
     pub pin: bool,
     /// Bytes of memory touched before loading, so that no page fault falls into the measured interval; the papers do so.
@@ -84,6 +94,8 @@ impl Default for Settings {
             interleave: 1,
             pregenerate: 0,
             open_snapshot: false,
+            idle: None,
+            rate: 0.0,
             pin: false,
             prefault_bytes: 0,
             commit: "unknown".to_owned(),
@@ -224,7 +236,7 @@ impl<W: Workload> Stage<'_, W> {
         (checks, conditions): (String, Vec<String>),
     ) -> Report {
         let Self { database, settings, .. } = self;
-        let Measured { counts, seconds, before, after, latencies, interrupted } = measured;
+        let Measured { counts, seconds, before, after, latencies, interrupted, course } = measured;
         let conflicts = after.conflicts() - before.conflicts();
         let of_before: BTreeMap<_, _> = before.aborts_by_reason().collect();
         let since =
@@ -253,6 +265,8 @@ impl<W: Workload> Stage<'_, W> {
             latency_us,
             latency_us_by_kind,
             peak_rss_bytes: peak_rss_bytes(),
+            course,
+            grows: W::GROWS,
             memory: MemoryReport::of(&database.statistics()),
             versions: database.versions().map(VersionReport::from),
             staleness_us: Staleness::between(&before, &after),
@@ -270,13 +284,19 @@ impl<W: Workload> Stage<'_, W> {
         let threads = settings.threads;
         let seats = (self.take_seats)().map_err(RunError::Worker)?;
         let mut reader = settings.open_snapshot.then(|| database.worker()).transpose().map_err(RunError::Worker)?;
+        let mut comings =
+            settings.idle.map(|idle| Comings::new(database, idle)).transpose().map_err(RunError::Worker)?;
         let tallies: Vec<CachePadded<Tally>> = (0..threads).map(|_| CachePadded::default()).collect();
         let phase = Phase::default();
         let failure: Mutex<Option<Failure>> = Mutex::new(None);
         std::thread::scope(|scope| {
             let holding = reader.as_mut().map(|worker| {
+                let mut held = Held { phase: &phase, table: workload.a_table() };
+                scope.spawn(move || worker.snapshot(&mut held))
+            });
+            let coming = comings.as_mut().map(|comings| {
                 let phase = &phase;
-                scope.spawn(move || worker.snapshot(&mut Held { phase }))
+                scope.spawn(move || comings.go_on(phase))
             });
             let running: Vec<_> = (0..threads)
                 .map(|thread| {
@@ -311,6 +331,11 @@ impl<W: Workload> Stage<'_, W> {
             if let Some(holding) = holding {
                 let held = holding.join().unwrap_or_else(|panic| resume_unwind(panic));
                 held.map_err(|error| RunError::Transaction { kind: "snapshot", error })?;
+            }
+            if let Some(coming) = coming {
+                let gone = coming.join().unwrap_or_else(|panic| resume_unwind(panic));
+                let waited_ns = gone.map_err(|error| RunError::Transaction { kind: "idle", error })?;
+                measured.course.waited(waited_ns);
             }
             match failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
                 Some(Failure { kind, error }) => Err(RunError::Transaction { kind: W::KINDS[kind], error }),
@@ -389,13 +414,23 @@ struct Measured {
     /// By thread and kind.
     latencies: Vec<Vec<Histogram<u64>>>,
     interrupted: bool,
+    course: Course,
 }
 
 impl Measured {
     /// Of a run that did not come to measuring.
     fn nothing(database: &Arc<AnyProtocol>) -> Self {
         let (before, after) = (database.statistics(), database.statistics());
-        Self { counts: Counts::default(), seconds: 0.0, before, after, latencies: Vec::new(), interrupted: true }
+        let course = Course::default();
+        Self {
+            counts: Counts::default(),
+            seconds: 0.0,
+            before,
+            after,
+            latencies: Vec::new(),
+            interrupted: true,
+            course,
+        }
     }
 }
 
@@ -418,12 +453,13 @@ struct Moment {
 impl Conductor<'_> {
     fn conduct(&self, phase: &Phase, over: &dyn Fn() -> bool) -> Measured {
         let start = self.now();
-        let warmed = self.wait(true, self.settings.warmup_seconds, over);
+        let warmed = self.wait(true, self.settings.warmup_seconds, over, &mut |_| ());
         // A run that is ended during its ramp-up has nothing else to show than that.
         let begin = if warmed { self.now() } else { start };
+        let mut watch = Watch::new(begin.ns, self.settings.seconds, self.tallies);
         let finished = warmed && {
             phase.set(Phase::MEASURED);
-            self.wait(false, self.settings.seconds, over)
+            self.wait(false, self.settings.seconds, over, &mut |now_ns| watch.look(now_ns, self.tallies))
         };
         let end = self.now();
         phase.set(Phase::OVER);
@@ -434,6 +470,7 @@ impl Conductor<'_> {
             after: end.statistics,
             latencies: Vec::new(),
             interrupted: !finished,
+            course: watch.course(),
         }
     }
 
@@ -442,12 +479,13 @@ impl Conductor<'_> {
     }
 
     /// Waits for so many seconds, and tells each of them; `false` when the run was over before.
-    fn wait(&self, warmup: bool, seconds: f64, over: &dyn Fn() -> bool) -> bool {
+    fn wait(&self, warmup: bool, seconds: f64, over: &dyn Fn() -> bool, look: &mut dyn FnMut(u64)) -> bool {
         let mut last = self.now();
         let begin_ns = last.ns;
         let end_ns = begin_ns + (seconds * 1e9) as u64;
         loop {
             let now_ns = self.clock.now_ns();
+            look(now_ns);
             if over() {
                 return false;
             }

@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 use polychron_engine::{Figure, FigureValue, Statistics, Versions};
 use serde::Serialize;
 
+use super::course::Course;
 use super::machine::Machine;
 
 /// All that a run measured, as it is written to JSON.
@@ -52,6 +53,10 @@ pub struct Report {
     pub latency_us_by_kind: BTreeMap<String, Latencies>,
     /// The most memory the process has had at once, where the system tells it.
     pub peak_rss_bytes: Option<u64>,
+    /// How memory and progress went over the measured interval.
+    pub course: Course,
+    /// Whether the workload leaves more and more rows behind.
+    pub grows: bool,
     /// Memory of the database at the end, where the protocol uses the engine's.
     pub memory: Option<MemoryReport>,
     /// Records by extra versions, where records can have them.

@@ -10,8 +10,8 @@ mod procedure;
 
 use std::sync::Arc;
 
-use polychron_base::Error;
 use polychron_base::random::Random;
+use polychron_base::{Error, TableId};
 use polychron_engine::{Protocol, Worker};
 use polychron_schema::{ColumnType, TableDefinition};
 
@@ -99,6 +99,10 @@ impl Workload for Scan {
     ) -> Result<(), Error> {
         let build = |key, row: &mut _| self.shape.build(key, row);
         load_rows(worker, self.shape.table, self.options.records, (part, parts), progress, build)
+    }
+
+    fn a_table(&self) -> TableId {
+        self.shape.table
     }
 
     fn client(&self, seed: u64, thread: usize, threads: usize) -> ScanClient {

@@ -257,7 +257,7 @@ impl ScanProcedure {
 
     fn change<T: Transaction>(&self, transaction: &mut T, key: u64, by: impl FnOnce(u64) -> u64) -> Result<(), Stop> {
         let Shape { table, amount: column, .. } = self.shape;
-        let found = transaction.update_row(table, Key8::new(key, 8), &Projection::of(&[column]), |row| {
+        let found = transaction.update_unchecked(table, Key8::new(key, 8), &Projection::of(&[column]), |row| {
             let before = u64::from_le_bytes(row.as_row().load(column.slot.offset));
             row.fixed_mut(column).copy_from_slice(&by(before).to_le_bytes());
         })?;

@@ -7,8 +7,8 @@ mod procedure;
 
 use std::sync::Arc;
 
-use polychron_base::Error;
 use polychron_base::random::Random;
+use polychron_base::{Error, TableId};
 use polychron_engine::{Protocol, Row, Table, Worker};
 
 pub use procedure::SmallBankProcedure;
@@ -104,14 +104,13 @@ impl Workload for SmallBank {
     }
 
     fn create<P: Protocol>(options: &SmallBankOptions, database: &Arc<P>) -> Result<Self, Error> {
-        let create = |definition: polychron_engine::TableDefinition| {
-            let rows = options.customers as usize;
-            database.create_table(definition.with_primary_kind(options.index.into()).with_expected_rows(rows))
+        let sized = |definition: polychron_engine::TableDefinition| {
+            definition.with_primary_kind(options.index.into()).with_expected_rows(options.customers as usize)
         };
         let tables = Tables {
-            accounts: Table::from_id(create(Account::definition())?),
-            savings: Table::from_id(create(Savings::definition())?),
-            checking: Table::from_id(create(Checking::definition())?),
+            accounts: Table::create_as(&**database, sized(Account::definition()))?,
+            savings: Table::create_as(&**database, sized(Savings::definition()))?,
+            checking: Table::create_as(&**database, sized(Checking::definition()))?,
         };
         Ok(Self { options: options.clone(), tables, totals: Totals::default() })
     }
@@ -139,6 +138,10 @@ impl Workload for SmallBank {
         load_rows(worker, tables.checking.id(), count, share, progress, |key, row| {
             Checking { customer: key, balance: FIRST_BALANCE }.encode(row).expect(FITS);
         })
+    }
+
+    fn a_table(&self) -> TableId {
+        self.tables.accounts.id()
     }
 
     fn client(&self, seed: u64, thread: usize, _threads: usize) -> SmallBankClient {

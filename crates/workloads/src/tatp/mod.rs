@@ -11,8 +11,8 @@ mod schema;
 
 use std::sync::Arc;
 
-use polychron_base::Error;
 use polychron_base::random::Random;
+use polychron_base::{Error, TableId};
 use polychron_engine::{Protocol, Row, Table, TableDefinition, Worker};
 use polychron_schema::FixedString;
 
@@ -75,16 +75,16 @@ impl Workload for Tatp {
 
     fn create<P: Protocol>(options: &TatpOptions, database: &Arc<P>) -> Result<Self, Error> {
         let rows = options.subscribers as usize;
-        let create = |definition: TableDefinition| {
+        let sized = |definition: TableDefinition| {
             let rows = if definition.name == Subscriber::NAME { rows } else { rows * 5 / 2 };
-            database.create_table(definition.with_primary_kind(options.index.into()).with_expected_rows(rows))
+            definition.with_primary_kind(options.index.into()).with_expected_rows(rows)
         };
         let tables = Tables {
-            subscribers: Table::from_id(create(Subscriber::definition())?),
-            access: Table::from_id(create(AccessInfo::definition())?),
-            facilities: Table::from_id(create(SpecialFacility::definition())?),
+            subscribers: Table::create_as(&**database, sized(Subscriber::definition()))?,
+            access: Table::create_as(&**database, sized(AccessInfo::definition()))?,
+            facilities: Table::create_as(&**database, sized(SpecialFacility::definition()))?,
             // Always ordered: it is read by range.
-            forwardings: Table::from_id(database.create_table(CallForwarding::definition())?),
+            forwardings: Table::create(&**database)?,
         };
         Ok(Self { options: options.clone(), tables, totals: Totals::default() })
     }
@@ -114,6 +114,10 @@ impl Workload for Tatp {
             progress(loaded);
         }
         Ok(())
+    }
+
+    fn a_table(&self) -> TableId {
+        self.tables.subscribers.id()
     }
 
     fn client(&self, seed: u64, thread: usize, _threads: usize) -> TatpClient {

@@ -16,7 +16,7 @@ mod tests;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use polychron_engine::{Error, Protocol, Row, Table, Worker};
+use polychron_engine::{Error, Protocol, Row, Table, TableId, Worker};
 use polychron_schema::IndexKind;
 
 pub use client::TpccClient;
@@ -52,6 +52,7 @@ impl Workload for Tpcc {
         "TPC-C: orders, payments and deliveries of a wholesale supplier; all transactions, all checks";
     const KINDS: &'static [&'static str] = procedures::KINDS;
     const INTERLEAVES: bool = true;
+    const GROWS: bool = true;
 
     type Options = TpccOptions;
     type Client = TpccClient;
@@ -118,6 +119,10 @@ impl Workload for Tpcc {
         if options.snapshots { loader.wait_for_snapshots(worker, part, parts) } else { Ok(()) }
     }
 
+    fn a_table(&self) -> TableId {
+        self.tables.warehouse.id()
+    }
+
     fn client(&self, seed: u64, thread: usize, threads: usize) -> TpccClient {
         let mut homes = self.homes.lock().unwrap_or_else(PoisonError::into_inner);
         // The last number belongs to loaded rows.
@@ -144,5 +149,5 @@ impl Workload for Tpcc {
 
 fn create_table<P: Protocol, R: Row>(database: &Arc<P>, kind: IndexKind, rows: u64) -> Result<Table<R>, Error> {
     let definition = R::definition().with_primary_kind(kind).with_expected_rows(rows as usize);
-    database.create_table(definition).map(Table::from_id)
+    Table::create_as(&**database, definition)
 }

@@ -10,7 +10,7 @@ mod procedure;
 
 use std::sync::Arc;
 
-use polychron_base::Error;
+use polychron_base::{Error, TableId};
 use polychron_engine::{Protocol, Worker};
 use polychron_schema::{ColumnType, TableDefinition};
 
@@ -79,6 +79,10 @@ impl Workload for Ycsb {
     ) -> Result<(), Error> {
         let build = |key, row: &mut _| self.shape.build(key, 0, row);
         load_rows(worker, self.shape.table, self.options.records, (part, parts), progress, build)
+    }
+
+    fn a_table(&self) -> TableId {
+        self.shape.table
     }
 
     fn client(&self, seed: u64, thread: usize, _threads: usize) -> YcsbClient {

@@ -187,7 +187,7 @@ impl Shape {
     #[inline]
     fn change<T: Transaction>(&self, transaction: &mut T, key: u64) -> Result<Option<u64>, Stop> {
         let mut seen = 0;
-        let found = transaction.update_row(self.table, encode(key), &self.projection, |row| {
+        let found = transaction.update_unchecked(self.table, encode(key), &self.projection, |row| {
             let payload = row.fixed_mut(self.payload);
             seen = sum(payload);
             let counter = payload.first_chunk().map_or(0, |first| u64::from_le_bytes(*first));
@@ -198,7 +198,7 @@ impl Shape {
 
     fn overwrite<T: Transaction>(&self, transaction: &mut T, key: u64, value: u64) -> Result<u64, Stop> {
         let table = self.table;
-        match with_row(self, key, value, |row| transaction.put_row(table, encode(key), row))? {
+        match with_row(self, key, value, |row| transaction.put_unchecked(table, encode(key), row))? {
             Insertion::Inserted => Ok(0),
             Insertion::Duplicate(index) => Err(Error::Duplicate { table, index }.into()),
         }
@@ -266,11 +266,11 @@ impl YcsbProcedure {
 
     fn insert_or_delete<T: Transaction>(&mut self, transaction: &mut T, key: u64) -> Result<u64, Stop> {
         let table = self.shape.table;
-        if transaction.delete_row(table, encode(key))? {
+        if transaction.delete_unchecked(table, encode(key))? {
             self.inserted -= 1;
             return Ok(0);
         }
-        match with_row(&self.shape, key, 0, |row| transaction.insert_row(table, encode(key), row))? {
+        match with_row(&self.shape, key, 0, |row| transaction.insert_unchecked(table, encode(key), row))? {
             Insertion::Inserted => self.inserted += 1,
             Insertion::Duplicate(index) => return Err(Error::Duplicate { table, index }.into()),
         }

@@ -12,6 +12,7 @@ use polychron_engine::{
 };
 use polychron_schema::{Key, KeyScratch};
 use polychron_sync::atomic::AtomicBool;
+use polychron_workloads::churn::{Churn, ChurnOptions, Pattern};
 use polychron_workloads::increment::{Increment, IncrementOptions};
 use polychron_workloads::modify::{Modify, ModifyOptions};
 use polychron_workloads::run::{self, IndexChoice, Settings, Unobserved};
@@ -86,6 +87,13 @@ fn increments_scans_and_banks_are_honest() {
     is_honest::<Scan>(&options, 100, &["scan", "move"]);
     let options = SmallBankOptions { customers: 50, spin_us: 1, ..SmallBankOptions::default() };
     is_honest::<SmallBank>(&options, 2000, SmallBank::KINDS);
+}
+
+#[test]
+fn churn_is_honest() {
+    let keys = ChurnOptions { records: 40, ..ChurnOptions::default() };
+    is_honest::<Churn>(&keys, 500, &["update", "toggle"]);
+    is_honest::<Churn>(&ChurnOptions { pattern: Pattern::Queue, queues: 3, ..keys }, 500, &["advance"]);
 }
 
 #[test]

@@ -146,7 +146,7 @@ impl<T: Transaction> Transaction for Watching<'_, T> {
         self.transaction.read_row_unvalidated(table, key, projection)
     }
 
-    fn update_row<K: EncodedKey>(
+    fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,
         key: K,
@@ -155,7 +155,7 @@ impl<T: Transaction> Transaction for Watching<'_, T> {
     ) -> Result<bool, Stop> {
         self.hold(table, key, &[Access::Update, Access::Write])?;
         let mut changed = None;
-        let found = self.transaction.update_row(table, key, projection, |row| {
+        let found = self.transaction.update_unchecked(table, key, projection, |row| {
             change(row);
             changed = Some(row.changes().columns());
         })?;
@@ -168,27 +168,27 @@ impl<T: Transaction> Transaction for Watching<'_, T> {
         Ok(found)
     }
 
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.hold(table, key, &[Access::Insert, Access::Write])?;
-        self.transaction.insert_row(table, key, row)
+        self.transaction.insert_unchecked(table, key, row)
     }
 
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.hold(table, key, &[Access::Write])?;
-        self.transaction.put_row(table, key, row)
+        self.transaction.put_unchecked(table, key, row)
     }
 
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
         self.hold(table, key, &[Access::Write])?;
-        self.transaction.delete_row(table, key)
+        self.transaction.delete_unchecked(table, key)
     }
 
-    fn scan_rows(
+    fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
-        self.transaction.scan_rows(scan, visitor)
+        self.transaction.scan_unchecked(scan, visitor)
     }
 
     fn savepoint(&mut self) -> Savepoint {

@@ -5,7 +5,7 @@ use polychron_memory::{Memory, Options};
 use super::*;
 use crate::Transaction;
 
-const TABLE: TableId = TableId(3);
+const TABLE: TableId = TableId::new(1, 3);
 
 /// Declares the keys from its first one on.
 struct Declaring(u64, u64);
@@ -72,7 +72,7 @@ fn each_procedure_has_its_own() {
         assert!(!hints.has_declared() && find(&mut hints, 10).is_none());
         hints.put_in_force(2);
         assert_eq!((find(&mut hints, 32), find(&mut hints, 31), find(&mut hints, 33)), (Some(33), Some(32), Some(34)));
-        assert_eq!(hints.find(TableId(4), Key8::new(34, 8)), None);
+        assert_eq!(hints.find(TableId::new(1, 4), Key8::new(34, 8)), None);
         hints.clear();
         assert!(!hints.any() && find(&mut hints, 30).is_none());
     });

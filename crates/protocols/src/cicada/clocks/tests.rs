@@ -1,6 +1,8 @@
 //! Who is slow holds the others back, and nothing that is compared comes to lie half the clock's numbers apart (`docs/protocols/cicada.md`,
 //! *wrapping around*): whoever is paused wherever, and however long.
 
+use std::time::Duration;
+
 use polychron_base::sizes::scaled;
 
 use super::*;
@@ -9,7 +11,9 @@ const BITS: u32 = 24;
 const NUMBERS: u64 = 1 << BITS;
 
 fn clocks(change: impl FnOnce(&mut Options)) -> Clocks {
-    let mut options = Options { clock_bits: Some(BITS), ..Options::default() };
+    // Who is slow is not overtaken here.
+    let overtaking_after = Duration::from_secs(3600);
+    let mut options = Options { clock_bits: Some(BITS), overtaking_after, ..Options::default() };
     change(&mut options);
     let shape = Shape::new(options.clock_bits, options.worker_bits).expect("it fits");
     Clocks::new(&options, shape, 4)

@@ -171,7 +171,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Ends the transaction early when a write on a node can hardly pass.
     pub(super) fn check_node_early(&mut self, spot: &Spot, place: Place) -> Result<(), Stop> {
         let Some(version) = spot.version() else { return Ok(()) };
-        if version.rts().is_after(self.timestamp) {
+        if version.rts().is_after(self.timestamp) && !self.is_overtaken() {
             return Err(self.conflict(Reason::ReadLater, place, None));
         }
         let is_superseded = match spot.record.latest().link() {

@@ -139,15 +139,15 @@ fn operate(t: &mut Tx<'_>, table: TableId, model: &mut Model, random: &mut Rando
     let new = random.below(1 << 40);
     match random.below(10) {
         0..4 => {
-            let inserted = t.insert_row(table, key, row(new).as_row())? == Insertion::Inserted;
+            let inserted = t.insert_unchecked(table, key, row(new).as_row())? == Insertion::Inserted;
             assert_eq!(inserted, !model.contains_key(key), "insertion of {key:?}");
             if inserted {
                 model.insert(key.to_vec(), new);
             }
         }
-        4..8 => assert_eq!(t.delete_row(table, key)?, model.remove(key).is_some(), "deletion of {key:?}"),
+        4..8 => assert_eq!(t.delete_unchecked(table, key)?, model.remove(key).is_some(), "deletion of {key:?}"),
         8 => {
-            assert_eq!(t.put_row(table, key, row(new).as_row())?, Insertion::Inserted);
+            assert_eq!(t.put_unchecked(table, key, row(new).as_row())?, Insertion::Inserted);
             model.insert(key.to_vec(), new);
         }
         _ => {
@@ -201,7 +201,7 @@ fn against_a_map(kind: IndexKind, make: MakeKey, seed: u64, change: impl FnOnce(
         }
     }
     drive::transact(&mut worker, Mode::ReadWrite, &mut |t: &mut Tx<'_>| {
-        model.keys().try_for_each(|key| t.delete_row(table, &key[..]).map(|deleted| assert!(deleted)))
+        model.keys().try_for_each(|key| t.delete_unchecked(table, &key[..]).map(|deleted| assert!(deleted)))
     })
     .unwrap();
     check(&mut worker, table, &Model::new(), kind);
@@ -308,9 +308,9 @@ fn queues_leave_no_empty_leaves() {
         let tail = scaled(1000, 30) as u64;
         for number in 0..scaled(6000, 60) as u64 {
             drive::transact(&mut worker, Mode::ReadWrite, &mut |t: &mut Tx<'_>| {
-                assert_eq!(t.insert_row(table, &key(number)[..], row(number).as_row())?, Insertion::Inserted);
+                assert_eq!(t.insert_unchecked(table, &key(number)[..], row(number).as_row())?, Insertion::Inserted);
                 if number >= tail {
-                    assert!(t.delete_row(table, &key(number - tail)[..])?);
+                    assert!(t.delete_unchecked(table, &key(number - tail)[..])?);
                 }
                 Ok(())
             })
@@ -334,14 +334,14 @@ fn threads_that_move_keys_lose_none() {
         let mut worker = database.worker().unwrap();
         let key = |number: u64| (number * 7919 % 100_003).to_be_bytes();
         drive::transact(&mut worker, Mode::ReadWrite, &mut |t: &mut Tx<'_>| {
-            (0..KEYS).try_for_each(|number| t.insert_row(table, &key(number)[..], row(number).as_row()).map(drop))
+            (0..KEYS).try_for_each(|number| t.insert_unchecked(table, &key(number)[..], row(number).as_row()).map(drop))
         })
         .unwrap();
         let move_one = |t: &mut Tx<'_>, random: &mut Random| -> Result<(), Stop> {
             let (from, to) = (key(random.below(4 * KEYS)), key(random.below(4 * KEYS)));
             let Some(moved) = t.read_row(table, &from[..], &Projection::ALL)?.map(value) else { return Ok(()) };
-            if t.insert_row(table, &to[..], row(moved).as_row())? == Insertion::Inserted {
-                assert!(t.delete_row(table, &from[..])?);
+            if t.insert_unchecked(table, &to[..], row(moved).as_row())? == Insertion::Inserted {
+                assert!(t.delete_unchecked(table, &from[..])?);
             }
             Ok(())
         };
@@ -394,7 +394,8 @@ fn what_comes_and_goes_behind_a_snapshot_leaves_nothing() {
     });
     let table = table(&database, IndexKind::Ordered);
     let (mut reader, mut worker) = (database.worker().unwrap(), database.worker().unwrap());
-    let insert = |t: &mut Tx<'_>, number: u64| t.insert_row(table, &number.to_be_bytes()[..], row(number).as_row());
+    let insert =
+        |t: &mut Tx<'_>, number: u64| t.insert_unchecked(table, &number.to_be_bytes()[..], row(number).as_row());
     drive::transact(&mut worker, Mode::ReadWrite, &mut |t| insert(t, 5).map(drop)).unwrap();
     database.tick();
     let mut snapshot = reader.begin(Mode::Snapshot).unwrap();
@@ -407,7 +408,8 @@ fn what_comes_and_goes_behind_a_snapshot_leaves_nothing() {
         })
         .unwrap();
         drive::transact(&mut worker, Mode::ReadWrite, &mut |t: &mut Tx<'_>| {
-            (0..keys).try_for_each(|number| t.delete_row(table, &(1000 * round + number).to_be_bytes()[..]).map(drop))
+            (0..keys)
+                .try_for_each(|number| t.delete_unchecked(table, &(1000 * round + number).to_be_bytes()[..]).map(drop))
         })
         .unwrap();
         for _ in 0..4 {
@@ -437,10 +439,10 @@ fn batches_find_what_they_declare() {
             let (from, to) = (self.from.to_be_bytes(), self.to.to_be_bytes());
             let Some(moved) = t.read_row(self.table, &from[..], &Projection::ALL)?.map(value) else { return Ok(false) };
             assert_eq!(moved, self.from, "the row of another key");
-            if t.insert_row(self.table, &to[..], row(self.to).as_row())? != Insertion::Inserted {
+            if t.insert_unchecked(self.table, &to[..], row(self.to).as_row())? != Insertion::Inserted {
                 return Ok(false);
             }
-            t.delete_row(self.table, &from[..])
+            t.delete_unchecked(self.table, &from[..])
         }
 
         fn declare<D: polychron_engine::Declare>(&self, declaration: &mut D) {
@@ -456,7 +458,9 @@ fn batches_find_what_they_declare() {
         let keys = scaled(200, 30) as u64;
         let mut model: Model = (0..keys).map(|key| (key.to_be_bytes().to_vec(), key)).collect();
         drive::transact(&mut worker, Mode::ReadWrite, &mut |t: &mut Tx<'_>| {
-            model.iter().try_for_each(|(key, value)| t.insert_row(table, &key[..], row(*value).as_row()).map(drop))
+            model
+                .iter()
+                .try_for_each(|(key, value)| t.insert_unchecked(table, &key[..], row(*value).as_row()).map(drop))
         })
         .unwrap();
         let mut random = Random::from_seed(5);
@@ -499,7 +503,7 @@ fn indexes_are_chosen_one_by_one() {
             (0..rows).try_for_each(|number| {
                 let mut row = RowBuffer::new();
                 row.copy_from(&[number.to_le_bytes(), (number / 2).to_le_bytes()].concat());
-                t.insert_row(id, &number.to_be_bytes()[..], row.as_row()).map(drop)
+                t.insert_unchecked(id, &number.to_be_bytes()[..], row.as_row()).map(drop)
             })
         })
         .unwrap();

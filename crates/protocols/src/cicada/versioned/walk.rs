@@ -41,7 +41,7 @@ pub(in crate::cicada) struct Planned {
 }
 
 fn versioned(tables: &[Option<Arc<CicadaTable>>], table: TableId) -> Option<(&CicadaTable, &Versioned)> {
-    let table = tables.get(table.position())?.as_deref()?;
+    let table = polychron_engine::catalog::known(tables, table)?;
     Some((table, table.primary.versioned.as_ref()?))
 }
 

@@ -65,7 +65,7 @@ impl World {
     fn write(&self, row: u64, id: u64, writing: &mut Writing, guard: &Guard<'_>) {
         let draft = Draft {
             kind: Kind::Update,
-            place: Place { table: TableId(0), index: IndexId::PRIMARY },
+            place: Place { table: TableId::new(1, 0), index: IndexId::PRIMARY },
             row,
             summary: row,
             columns: ColumnSet::ALL,

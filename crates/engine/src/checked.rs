@@ -1,0 +1,218 @@
+//! What is checked of bytes before a protocol is given them: a row fits its table and stands under its own key, an update leaves the key
+//! alone, and restrictions name columns of the table. Typed operations need none of this, because types say it.
+//!
+//! Whatever is refused changes nothing, and the transaction may go on.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use polychron_base::error::KeyPreview;
+use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
+use polychron_base::{Error, Stop, TableId};
+use polychron_schema::{
+    Changes, ColumnSet, KeyExtractor, KeyScratch, Layout, MAX_ROW_BYTES, Projection, RowBuffer, RowMut, RowRef,
+    TableDefinition,
+};
+
+use crate::aggregate::AggregateError;
+use crate::{Insertion, Scan, Transaction, foreign_keys};
+
+/// What every row of a table must be.
+#[derive(Debug)]
+pub struct RowRules {
+    layout: Layout,
+    key: KeyExtractor,
+}
+
+impl RowRules {
+    /// Those of a definition.
+    ///
+    /// # Errors
+    /// When it is not valid.
+    pub fn new(definition: &TableDefinition) -> Result<Self, Error> {
+        Ok(Self { layout: definition.layout()?, key: KeyExtractor::primary(definition)? })
+    }
+
+    /// Positions of the columns of the primary key.
+    pub(crate) fn key_positions(&self) -> &[usize] {
+        self.key.positions()
+    }
+
+    /// A row fits the table, and has this key.
+    fn check<K: EncodedKey>(&self, table: TableId, key: K, row: RowRef<'_>) -> Result<(), Error> {
+        if key.len() > MAX_KEY_BYTES {
+            return Err(Error::KeyTooLong);
+        }
+        self.check_layout(table, row)?;
+        let mut scratch = KeyScratch::new();
+        let own = self.key.extract(row, &mut scratch)?;
+        if !is_same(key, own) {
+            return Err(Error::WrongKey { table, key: KeyPreview::new(key), own: KeyPreview::new(own) });
+        }
+        Ok(())
+    }
+
+    fn check_layout(&self, table: TableId, row: RowRef<'_>) -> Result<(), Error> {
+        let bytes = row.as_bytes().len();
+        if bytes > MAX_ROW_BYTES {
+            return Err(Error::RowTooLong { bytes, limit: MAX_ROW_BYTES });
+        }
+        self.layout.check_row(row).map_err(|error| Error::WrongRow { table, why: error.to_string() })
+    }
+
+    /// What an update may make of a row: it set columns of its projection, marked all that it changed, and none of the key's.
+    fn check_update(
+        &self,
+        table: TableId,
+        projection: &Projection,
+        (before, earlier): (RowRef<'_>, Changes),
+        row: &RowMut<'_>,
+    ) -> Result<(), Error> {
+        let marked = row.changes().columns();
+        let changed = self.layout.differences(before, row.as_row());
+        let wrong = |why: &str, columns: ColumnSet| {
+            let names = self.layout.columns().iter().enumerate();
+            let named = names.filter(|&(position, _)| columns.contains(position as u16));
+            let named: Vec<_> = named.map(|(_, column)| column.name.as_str()).collect();
+            Err(Error::WrongRow { table, why: format!("{why}: {}", named.join(", ")) })
+        };
+        // Asked of each column: among very many, others have the same bit.
+        let mut key = self.key.positions().iter().map(|&position| &self.layout.columns()[position]);
+        if let Some(column) = key.find(|column| column.differs(before, row.as_row())) {
+            let why = format!("an update cannot change a column of the primary key: {}", column.name);
+            return Err(Error::WrongRow { table, why });
+        }
+        let beside = changed.union(marked.without(earlier.columns())).without(projection.columns);
+        if !beside.is_empty() {
+            return wrong("an update changed columns that are not in its projection", beside);
+        }
+        let unmarked = changed.without(marked);
+        if !unmarked.is_empty() {
+            return wrong("an update changed columns without saying so", unmarked);
+        }
+        if changed.is_empty() { Ok(()) } else { self.check_changed(table, changed, row.as_row()) }
+    }
+
+    /// Only the columns that changed are looked at: what is not in the projection need not be there.
+    fn check_changed(&self, table: TableId, changed: ColumnSet, row: RowRef<'_>) -> Result<(), Error> {
+        let checked = self.layout.check_columns(row, changed);
+        checked.map_err(|error| Error::WrongRow { table, why: error.to_string() })
+    }
+}
+
+fn is_same<K: EncodedKey>(key: K, own: &[u8]) -> bool {
+    key.len() == own.len() && (0..own.len().div_ceil(8)).all(|index| key.slice(index) == EncodedKey::slice(&own, index))
+}
+
+/// Looks at a row by the rules of its table; a transaction that knows none has them made of the definition.
+fn check_row<T: Transaction + ?Sized, K: EncodedKey>(
+    transaction: &T,
+    table: TableId,
+    key: K,
+    row: RowRef<'_>,
+) -> Result<(), Stop> {
+    match transaction.constraints(table)?.rules() {
+        Some(rules) => rules.check(table, key, row)?,
+        None => RowRules::new(transaction.definition(table)?)?.check(table, key, row)?,
+    }
+    Ok(())
+}
+
+/// [`Transaction::insert_row`].
+///
+/// # Errors
+/// [`Error::WrongRow`], [`Error::WrongKey`], [`Error::KeyTooLong`], [`Error::RowTooLong`], and those of [`foreign_keys::insert_row`].
+pub(crate) fn insert_row<T: Transaction + ?Sized, K: EncodedKey>(
+    transaction: &mut T,
+    table: TableId,
+    key: K,
+    row: RowRef<'_>,
+) -> Result<Insertion, Stop> {
+    check_row(transaction, table, key, row)?;
+    foreign_keys::insert_row(transaction, table, key, row)
+}
+
+/// [`Transaction::put_row`].
+///
+/// # Errors
+/// As for [`insert_row`].
+pub(crate) fn put_row<T: Transaction + ?Sized, K: EncodedKey>(
+    transaction: &mut T,
+    table: TableId,
+    key: K,
+    row: RowRef<'_>,
+) -> Result<Insertion, Stop> {
+    check_row(transaction, table, key, row)?;
+    foreign_keys::put_row(transaction, table, key, row)
+}
+
+/// How many tables' rules a thread remembers.
+const REMEMBERED: usize = 8;
+
+/// What a thread keeps for updates: rules, so that the counts of their owners, which all threads share, are not written each time, and
+/// memory for the row before. A table's layout never changes, and no other table ever has its id.
+#[derive(Default)]
+struct Kept {
+    rules: [Option<(TableId, Arc<RowRules>)>; REMEMBERED],
+    before: RowBuffer,
+}
+
+thread_local! {
+    static KEPT: RefCell<Kept> = RefCell::default();
+}
+
+fn rules_of<T: Transaction + ?Sized>(transaction: &T, table: TableId) -> Result<Arc<RowRules>, Stop> {
+    Ok(match transaction.constraints(table)?.rules() {
+        Some(rules) => Arc::clone(rules),
+        None => Arc::new(RowRules::new(transaction.definition(table)?)?),
+    })
+}
+
+/// [`Transaction::update_row`]. A row of which the change makes something wrong is put back as it was, in place, so that no savepoint is
+/// needed.
+///
+/// # Errors
+/// [`Error::WrongRow`], and those of [`foreign_keys::update_row`].
+pub(crate) fn update_row<T: Transaction + ?Sized, K: EncodedKey>(
+    transaction: &mut T,
+    table: TableId,
+    key: K,
+    projection: &Projection,
+    change: impl FnOnce(&mut RowMut<'_>),
+) -> Result<bool, Stop> {
+    let mut kept = KEPT.take();
+    let room = &mut kept.rules[table.position() % REMEMBERED];
+    if room.as_ref().is_none_or(|(known, _)| *known != table) {
+        *room = Some((table, rules_of(transaction, table)?));
+    }
+    let (rules, before) = (&room.as_ref().expect("it was put there").1, &mut kept.before);
+    let mut outcome = Ok(());
+    let found = foreign_keys::update_row(transaction, table, key, projection, |row| {
+        before.copy_from(row.as_row().as_bytes());
+        let earlier = row.changes();
+        change(row);
+        outcome = rules.check_update(table, projection, (before.as_row(), earlier), row);
+        if outcome.is_err() {
+            row.restore(before.as_row(), earlier);
+        }
+    });
+    KEPT.set(kept);
+    outcome?;
+    found
+}
+
+/// The restrictions of a scan name columns of the table.
+///
+/// # Errors
+/// [`AggregateError::NoSuchColumn`], and those of [`Transaction::definition`].
+#[inline]
+pub(crate) fn check_restrictions<T: Transaction + ?Sized>(transaction: &T, scan: &Scan<'_>) -> Result<(), Stop> {
+    if scan.restrictions.is_empty() {
+        return Ok(());
+    }
+    let columns = transaction.definition(scan.table)?.columns.len();
+    match scan.restrictions.iter().find(|restriction| restriction.column >= columns) {
+        Some(restriction) => Err(AggregateError::NoSuchColumn(scan.table, restriction.column).into()),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,88 @@
+//! Handles to typed tables.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use polychron_base::{Error, TableId};
+use polychron_schema::Row;
+
+use crate::{Protocol, TableDefinition};
+
+/// A table whose rows are `R`s. A handle: small, free to copy, the same for every protocol.
+pub struct Table<R> {
+    pub(crate) id: TableId,
+    row: PhantomData<fn() -> R>,
+}
+
+impl<R: Row> Table<R> {
+    /// Creates the table of the rows `R`.
+    ///
+    /// # Errors
+    /// As [`Protocol::create_table`].
+    pub fn create<P: Protocol>(database: &P) -> Result<Self, Error> {
+        database.create_table(R::definition()).map(Self::from_id)
+    }
+
+    /// Creates a table of the rows `R` from another definition than their own: of another kind or size, or with other indexes. Indexes
+    /// that `R` declares come first.
+    ///
+    /// # Errors
+    /// As [`Protocol::create_table`], and [`Error::Definition`] when the definition is not one of `R`s.
+    pub fn create_as<P: Protocol>(database: &P, definition: TableDefinition) -> Result<Self, Error> {
+        Self::check(&definition)?;
+        database.create_table(definition).map(Self::from_id)
+    }
+
+    /// The table with this id.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`], [`Error::OtherDatabase`], and [`Error::Definition`] when the table has other columns than `R`, or does not
+    /// have the indexes that `R` declares.
+    pub fn with_id<P: Protocol>(database: &P, id: TableId) -> Result<Self, Error> {
+        Self::check(&*database.definition(id)?)?;
+        Ok(Self::from_id(id))
+    }
+
+    fn check(present: &TableDefinition) -> Result<(), Error> {
+        let (name, wanted) = (&present.name, R::definition());
+        if present.columns != wanted.columns || present.key != wanted.key {
+            return Err(Error::Definition(format!("the table `{name}` has other columns than asked for")));
+        }
+        let mut indexes = wanted.indexes.iter().enumerate();
+        match indexes.find(|&(position, index)| present.indexes.get(position) != Some(index)) {
+            Some((_, index)) => {
+                Err(Error::Definition(format!("the table `{name}` does not have the index `{}`", index.name)))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl<R> Table<R> {
+    /// The table with this id, which the caller knows to hold `R`s: nothing is checked. Of a table with other columns, rows are read at
+    /// the wrong places; [`Table::with_id`] is for everyone else.
+    #[doc(hidden)]
+    pub const fn from_id(id: TableId) -> Self {
+        Self { id, row: PhantomData }
+    }
+
+    /// The table's id.
+    #[inline]
+    pub const fn id(&self) -> TableId {
+        self.id
+    }
+}
+
+impl<R> Clone for Table<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Table<R> {}
+
+impl<R> fmt::Debug for Table<R> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.id, out)
+    }
+}

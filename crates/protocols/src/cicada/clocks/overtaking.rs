@@ -1,0 +1,161 @@
+//! A transaction that is open for long does not hold the others back.
+//!
+//! The horizon `min_wts` stays before every transaction that may still write at its timestamp. One that runs, or whose client does something
+//! else, for longer than `overtaking_after` is passed: the leader notes its timestamp in its slot (`overtaken`), and from then on it
+//! reads as of that timestamp, as a snapshot does, and writes nothing there. If it has writes, it draws another timestamp when it
+//! commits, and what it has read must be what is visible *then*.
+//!
+//! Who commits says so first (`is_committing`), passes a barrier, and looks whether it was overtaken. The leader notes the timestamp, passes a barrier,
+//! and looks whether it is being committed. So either the transaction finds that it was overtaken, or the leader that its timestamp stands, and
+//! keeps the horizon before it until it has ended. What takes place between the two is a validation and a write phase, in which no client is asked.
+
+use polychron_sync::atomic::{AtomicU64, Ordering, fence};
+use polychron_sync::{Backoff, CachePadded, MODELLED, publish, this_thread};
+
+use super::{Clocks, LocalClock, NONE, Slot};
+use crate::cicada::timestamp::Timestamp;
+
+/// Who waits for the horizon overtakes transactions that have been open for so long.
+const PATIENCE_NS: u64 = if MODELLED { 0 } else { 20_000 };
+
+/// What leaders know of a slot.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// The timestamp that was found there last, and when it was found first.
+    seen: AtomicU64,
+    since_ns: AtomicU64,
+    /// A timestamp that the horizon does not wait for.
+    passed: AtomicU64,
+}
+
+impl Watch {
+    /// The timestamp that the horizon does not wait for.
+    #[inline]
+    pub(super) fn passed(&self) -> u64 {
+        // Acquire: pairs with the release in `overtake`.
+        self.passed.load(Ordering::Acquire)
+    }
+
+    /// For how long the timestamp has been there.
+    #[inline]
+    fn age_ns(&self, word: u64, now_ns: u64) -> u64 {
+        // Relaxed, all three: leaders alone look, one after the other.
+        if self.seen.load(Ordering::Relaxed) == word {
+            return now_ns.saturating_sub(self.since_ns.load(Ordering::Relaxed));
+        }
+        self.seen.store(word, Ordering::Relaxed);
+        self.since_ns.store(now_ns, Ordering::Relaxed);
+        0
+    }
+}
+
+impl Clocks {
+    /// Overtakes transactions that have run for longer than that. Only the leader does.
+    #[inline]
+    pub(super) fn overtake(&self, slots: &[CachePadded<Slot>], now_ns: u64, patience_ns: u64) {
+        let mut found = false;
+        for (slot, watch) in slots.iter().zip(&self.watches) {
+            let word = slot.active.load(Ordering::Relaxed);
+            if word != NONE && watch.age_ns(word, now_ns) >= patience_ns && watch.passed() != word {
+                // Relaxed: the fence below comes behind it.
+                slot.overtaken.store(word, Ordering::Relaxed);
+                found = true;
+            }
+        }
+        if found {
+            self.pass_idle(slots);
+        }
+    }
+
+    #[cold]
+    fn pass_idle(&self, slots: &[CachePadded<Slot>]) {
+        // SeqCst: the barrier between the notes and the look at who commits; pairs with that of `stand`.
+        fence(Ordering::SeqCst);
+        for (slot, watch) in slots.iter().zip(&self.watches) {
+            let word = slot.overtaken.load(Ordering::Relaxed);
+            // Acquire: pairs with the release in `end`. Who has ended has another word by now.
+            let runs = slot.is_committing.load(Ordering::Acquire) == 0 && slot.active.load(Ordering::Acquire) == word;
+            if word != NONE && runs {
+                // Release: pairs with the acquire in `passed`, whose caller knows a horizon behind this.
+                watch.passed.store(word, Ordering::Release);
+            }
+        }
+    }
+
+    /// The transaction is about to write: its timestamp stands from now until it ends. `false`: it was overtaken.
+    #[inline]
+    pub(in crate::cicada) fn stand(&self, slot: usize, timestamp: Timestamp) -> bool {
+        // Barrier: pairs with that of `pass_idle`.
+        publish(&self.slots[slot].is_committing, 1);
+        !self.is_overtaken(slot, timestamp)
+    }
+
+    /// Whether the transaction will write at another timestamp than this one, as far as is known.
+    #[inline]
+    pub(in crate::cicada) fn is_overtaken(&self, slot: usize, timestamp: Timestamp) -> bool {
+        self.slots[slot].overtaken.load(Ordering::Relaxed) == timestamp.0
+    }
+
+    /// Gives a transaction that was overtaken, and is about to write, another timestamp, which stands. What it holds besides it keeps. `None`: the
+    /// timestamp would come to the limit.
+    #[cold]
+    pub(in crate::cicada) fn draw_again(&self, slot: usize, local: &mut LocalClock) -> Option<Timestamp> {
+        let words = &self.slots[slot];
+        loop {
+            let drawn = self.draw(local).or_else(|| self.draw_late(local, 0))?;
+            local.adjusted = drawn;
+            let timestamp = self.shape.timestamp(drawn, slot);
+            // Release: as in `begin`.
+            words.drawn.store(drawn, Ordering::Release);
+            // Barrier: pairs with those of `lead`. The slot is committing, so this one is not overtaken.
+            publish(&words.active, timestamp.0);
+            let bound = self.bound_now();
+            if drawn >= bound {
+                return Some(timestamp);
+            }
+            local.time = local.time.max(bound);
+        }
+    }
+
+    /// Waits until the horizon has passed the timestamp of a transaction that has ended: for those that are being committed, and not for
+    /// others.
+    #[cold]
+    pub(in crate::cicada) fn await_horizon(&self, timestamp: Timestamp) {
+        let mut backoff = Backoff::new();
+        while !self.min_wts().is_after(timestamp) {
+            self.lead_past(if backoff.is_yielding() { PATIENCE_NS } else { self.overtaking_ns });
+            backoff.wait();
+        }
+    }
+
+    /// The same for a commit of the slot's worker at a clock reading, however long ago that was.
+    pub(in crate::cicada) fn await_commit(&self, reading: u64, slot: usize) {
+        let timestamp = self.shape.timestamp(reading, slot);
+        // What is so long ago has been passed, and is too far away to be compared.
+        if self.bound().saturating_sub(reading) < self.shape.sixteenths(4) && !self.min_wts().is_after(timestamp) {
+            self.await_horizon(timestamp);
+        }
+    }
+
+    /// The moments of transactions that were overtaken, one slot's aside: they see what was visible then.
+    pub(super) fn overtaken_moments(&self, but: usize) -> impl Iterator<Item = Timestamp> {
+        // Acquire: pairs with the release in `join`.
+        let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
+        slots.iter().zip(&self.watches).enumerate().filter_map(move |(at, (slot, watch))| {
+            let passed = watch.passed();
+            // Acquire: pairs with the release in `end`.
+            let runs = passed != NONE && slot.active.load(Ordering::Acquire) == passed;
+            (at != but && runs).then_some(Timestamp(passed))
+        })
+    }
+
+    /// Whether the calling thread has a transaction or a snapshot open on another slot than this one.
+    pub(in crate::cicada) fn is_open_here(&self, but: Option<usize>) -> bool {
+        let here = this_thread();
+        // Relaxed: what the thread has stored itself it sees.
+        self.slots.iter().enumerate().any(|(at, slot)| {
+            let open = slot.active.load(Ordering::Relaxed) != NONE || slot.floor.load(Ordering::Relaxed) != NONE;
+            Some(at) != but && open && slot.thread.load(Ordering::Relaxed) == here
+        })
+    }
+}

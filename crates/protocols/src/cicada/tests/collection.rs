@@ -1,0 +1,117 @@
+//! How much is looked at to collect a version: counted, however many there are.
+
+use super::*;
+use crate::cicada::options::Indexes;
+use crate::cicada::protocol::Extent;
+
+fn count(database: &Arc<Cicada>, name: &str) -> u64 {
+    let FigureValue::Count(count) = figure(&database.statistics().figures, name) else { panic!("{name}") };
+    count
+}
+
+fn set(worker: &mut CicadaWorker, accounts: &Table<Account>, id: u64, balance: i64) {
+    done(worker, |t| t.upsert(accounts, &Account { id, group: 0, balance }));
+}
+
+/// Versions of a row besides the latest, as they are counted for users.
+fn extra_versions(database: &Arc<Cicada>) -> usize {
+    let versions = database.versions().unwrap();
+    versions.records.iter().enumerate().map(|(extra, &records)| extra * records as usize).sum()
+}
+
+/// A row is written by two workers while nothing can be collected; then everything is, and each version is looked at a few times. So
+/// it is where rows come and go.
+#[test]
+fn each_version_is_looked_at_a_few_times() {
+    let rounds = scaled(4000, 100) as i64;
+    for thinning_after in [Duration::ZERO, Duration::from_secs(3600)] {
+        for deletes in [false, true] {
+            let database = open(|options| {
+                (options.collection_interval, options.thinning_after) = (Duration::ZERO, thinning_after);
+            });
+            let mut workers = [database.worker().unwrap(), database.worker().unwrap(), database.worker().unwrap()];
+            let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
+            let [left, right, reader] = &mut workers;
+            set(left, &accounts, 1, 0);
+            database.tick();
+            let snapshot = reader.begin(Mode::Snapshot).unwrap();
+            for round in 0..rounds {
+                set(left, &accounts, 1, round);
+                if deletes {
+                    assert!(done(right, |t| t.delete(&accounts, 1)));
+                } else {
+                    set(right, &accounts, 1, round);
+                }
+            }
+            let early = count(&database, "collected_versions");
+            assert_eq!(early > 2, thinning_after == Duration::ZERO, "{early} versions beside the reader");
+            drop(snapshot);
+            (0..8).for_each(|_| database.tick());
+            let (versions, steps) = (count(&database, "collected_versions"), count(&database, "collection_steps"));
+            assert!(versions as i64 >= 2 * rounds - 4, "{versions} of {} were collected", 2 * rounds);
+            assert!(steps <= 8 * versions, "{steps} steps for {versions} versions, deletions: {deletes}");
+            assert!(extra_versions(&database) <= 1);
+        }
+    }
+}
+
+/// What an idle worker has left behind others collect, and what it keeps for itself is nothing.
+#[test]
+fn garbage_of_an_idle_worker_is_everybodys() {
+    for indexes in [Indexes::SingleVersion, Indexes::MultiVersion] {
+        let database = open(|options| options.indexes = indexes.clone());
+        let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
+        let (mut idle, mut other) = (database.worker().unwrap(), database.worker().unwrap());
+        (0..200).for_each(|id| set(&mut idle, &accounts, id, 1));
+        (0..200).for_each(|id| set(&mut idle, &accounts, id, 2));
+        done(&mut idle, |t| (0..100).try_for_each(|id| t.delete(&accounts, id).map(drop)));
+        // The other worker's commits of the same rows do not depend on the idle one either.
+        (100..200).for_each(|id| set(&mut other, &accounts, id, 3));
+        (0..8).for_each(|_| database.shared.tick(Extent::Some));
+        assert_eq!(extra_versions(&database), 0, "{indexes:?}");
+        assert_eq!(database.versions().unwrap().records.iter().sum::<u64>(), 100, "{indexes:?}: deleted rows stay");
+    }
+}
+
+/// Rows of a hundred keys come and go, with and without a reader that looks at an old moment: memory stays where it is.
+#[test]
+fn churn_on_a_few_keys_needs_no_more_memory() {
+    let stretch = scaled(3000, 100) as u64;
+    for indexes in [Indexes::SingleVersion, Indexes::MultiVersion] {
+        for with_reader in [false, true] {
+            let database = open(|options| {
+                (options.collection_interval, options.thinning_after) = (Duration::ZERO, Duration::ZERO);
+                options.indexes = indexes.clone();
+            });
+            let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
+            let (mut reader, mut worker) = (database.worker().unwrap(), database.worker().unwrap());
+            (0..100).for_each(|id| set(&mut worker, &accounts, id, 1));
+            database.tick();
+            let mut random = Random::stream(3, 3);
+            let mut used = Vec::new();
+            let mut snapshot = with_reader.then(|| reader.begin(Mode::Snapshot).unwrap());
+            for round in 0..6 * stretch {
+                let id = random.below(100);
+                done(&mut worker, |t| {
+                    if t.delete(&accounts, id)? {
+                        return Ok(());
+                    }
+                    t.insert(&accounts, &Account { id, group: id as u16 % 7, balance: round as i64 })
+                });
+                if round % 64 == 0 {
+                    database.shared.tick(Extent::Some);
+                }
+                if round % stretch == stretch - 1 {
+                    if let Some(snapshot) = &mut snapshot {
+                        let sum = snapshot.scan(&accounts, ..).map(|row| row.balance()).sum::<i64>().unwrap();
+                        assert_eq!(sum, 100, "what the reader sees stays");
+                    }
+                    (0..4).for_each(|_| database.tick());
+                    worker.local.collect();
+                    used.push(database.memory().statistics().used_bytes);
+                }
+            }
+            assert!(used[5] <= used[1] + 64 * 1024, "{indexes:?}, {with_reader}: {used:?}");
+        }
+    }
+}

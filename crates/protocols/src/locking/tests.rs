@@ -1,0 +1,273 @@
+//! White-box tests: every transaction gets through, whoever else wants the same; waiting for oneself is an error; what is leaked is undone.
+
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use polychron_base::sizes::scaled;
+use polychron_base::{Error, Stop, TableId};
+use polychron_engine::{Commit, Common, Interactive, Mode, Operations, Protocol, Table, drive};
+use polychron_schema::{IndexDefinition, Row};
+
+use super::{Conditional, InOrder, Locking, LockingTransaction, LockingWorker, NoWait, Options, Policy, WoundWait};
+
+#[derive(Row, Clone, Debug, PartialEq)]
+#[row(name = "entry")]
+#[index(name = "by_place", columns(place))]
+struct Entry {
+    #[key]
+    id: u64,
+    place: u64,
+    count: u64,
+}
+
+fn entry(id: u64) -> Entry {
+    Entry { id, place: id % 4, count: 0 }
+}
+
+struct Opened<P: Policy> {
+    database: Arc<Locking<P>>,
+    table: Table<Entry>,
+}
+
+/// What a transaction does; the number is its own.
+type Body<P> = fn(&mut LockingTransaction<'_, P>, &Table<Entry>, u64) -> Result<(), Stop>;
+
+impl<P: Policy> Clone for Opened<P> {
+    fn clone(&self) -> Self {
+        Self { database: Arc::clone(&self.database), table: self.table }
+    }
+}
+
+fn open<P: Policy>(rows: u64) -> Opened<P> {
+    open_with(Options { buckets: 64 }, rows)
+}
+
+fn open_with<P: Policy>(options: Options, rows: u64) -> Opened<P> {
+    let memory =
+        polychron_memory::Options { limit_bytes: Some(64 << 20), max_workers: 64, ..polychron_memory::Options::tiny() };
+    let common = Common { memory, ..Common::default() };
+    let database = Locking::<P>::open(options, common).expect("the options are sound");
+    let table = Table::from_id(database.create_table(Entry::definition()).expect("there is memory"));
+    let opened = Opened { database, table };
+    let insert = |transaction: &mut LockingTransaction<'_, P>| {
+        (0..rows).try_for_each(|id| transaction.insert(&table, &entry(id)).map(|_| ()))
+    };
+    opened.transact(insert).expect("it commits");
+    opened
+}
+
+impl<P: Policy> Opened<P> {
+    fn worker(&self) -> LockingWorker<P> {
+        self.database.worker().expect("a slot is free")
+    }
+
+    fn transact<O>(&self, mut body: impl FnMut(&mut LockingTransaction<'_, P>) -> Result<O, Stop>) -> Result<O, Error> {
+        drive::transact(&mut self.worker(), Mode::ReadWrite, &mut body)
+    }
+
+    fn rows(&self) -> Vec<Entry> {
+        self.transact(|transaction| transaction.scan(&self.table, ..).rows()).expect("it commits")
+    }
+
+    /// Runs a transaction so many times in each of so many threads. No transaction begins again more than `most` times.
+    fn run(&self, threads: u64, times: usize, most: usize, body: Body<P>) {
+        let opened = self.clone();
+        ends(move || {
+            std::thread::scope(|scope| {
+                for thread in 0..threads {
+                    let (mut worker, table) = (opened.worker(), opened.table);
+                    scope.spawn(move || {
+                        for number in 0..times as u64 {
+                            let mut attempts = 0;
+                            let answer = drive::transact(&mut worker, Mode::ReadWrite, &mut |transaction| {
+                                attempts += 1;
+                                assert!(attempts <= most, "a transaction begins again and again");
+                                body(transaction, &table, thread << 32 | number)
+                            });
+                            answer.expect("it commits");
+                        }
+                    });
+                }
+            });
+        });
+    }
+}
+
+/// Runs work in a thread of its own, and fails when it does not end.
+fn ends(work: impl FnOnce() + Send + 'static) {
+    let (done, ended) = channel();
+    let thread = std::thread::spawn(move || {
+        work();
+        // Nobody waits any more where it took too long.
+        let _ = done.send(());
+    });
+    if ended.recv_timeout(Duration::from_secs(120)) == Err(RecvTimeoutError::Timeout) {
+        panic!("it hangs");
+    }
+    thread.join().expect("a check has failed");
+}
+
+/// Calls a test for each policy.
+macro_rules! each_policy {
+    ($($test:ident),*) => {
+        $(
+            #[test]
+            fn $test() {
+                cases::$test::<InOrder>();
+                cases::$test::<NoWait>();
+                cases::$test::<WoundWait>();
+                cases::$test::<Conditional>();
+            }
+        )*
+    };
+}
+
+each_policy!(
+    who_reads_and_then_writes_gets_through,
+    scans_and_insertions_get_through,
+    many_threads_share_a_row,
+    waiting_for_oneself_is_an_error,
+    leaked_transactions_are_undone,
+    leaked_locks_go_with_their_worker,
+    large_transactions_end
+);
+
+mod cases {
+    use super::*;
+
+    /// All hold the row shared, and want it alone.
+    pub(super) fn who_reads_and_then_writes_gets_through<P: Policy>() {
+        let opened = open::<P>(1);
+        let times = scaled(200, 20);
+        opened.run(6, times, 100, |transaction, table, _| {
+            let count = transaction.get(table, 0)?.map_or(0, |row| row.count());
+            transaction.update(table, 0, |row| row.set_count(count + 1)).map(|_| ())
+        });
+        assert_eq!(opened.rows()[0].count, 6 * times as u64);
+    }
+
+    /// Each scans all rows, of both indexes, and then adds one, which comes into the ranges of all others.
+    pub(super) fn scans_and_insertions_get_through<P: Policy>() {
+        let opened = open::<P>(0);
+        let times = scaled(40, 4);
+        opened.run(4, times, 100, |transaction, table, id| {
+            let places = transaction.scan_range_by(table, Entry::BY_PLACE, 0_u64..).rows()?.len();
+            let count = transaction.scan(table, ..).rows()?.len();
+            assert_eq!(places, count);
+            transaction.insert(table, &Entry { id, place: id % 4, count: count as u64 }).map(|_| ())
+        });
+        let mut counts: Vec<_> = opened.rows().iter().map(|row| row.count).collect();
+        counts.sort_unstable();
+        assert!(counts.into_iter().eq(0..4 * times as u64), "each has seen those before it");
+    }
+
+    /// Many more threads than processors.
+    pub(super) fn many_threads_share_a_row<P: Policy>() {
+        let opened = open::<P>(1);
+        opened.run(32, scaled(30, 3), 200, |transaction, table, _| {
+            transaction.update(table, 0, |row| row.set_count(row.count() + 1)).map(|_| ())
+        });
+        assert_eq!(opened.rows()[0].count, 32 * scaled(30, 3) as u64);
+    }
+
+    fn is_own_wait<O: std::fmt::Debug>(answer: Result<O, Error>, table: TableId) {
+        assert!(matches!(answer, Err(Error::WaitsForItself { table: other, .. }) if other == table), "{answer:?}");
+    }
+
+    /// A transaction inside another one of the same thread wants what that holds.
+    pub(super) fn waiting_for_oneself_is_an_error<P: Policy>() {
+        let opened = open::<P>(8);
+        let (table, id) = (opened.table, opened.table.id());
+        let inner = opened.clone();
+        opened
+            .transact(|outer| {
+                outer.update(&table, 1, |row| row.set_count(7))?;
+                is_own_wait(inner.transact(|it| it.get(&table, 1).map(|row| row.is_some())), id);
+                is_own_wait(inner.transact(|it| it.update(&table, 1, |row| row.set_count(8))), id);
+                is_own_wait(inner.transact(|it| it.scan(&table, ..).rows()), id);
+                is_own_wait(inner.transact(|it| it.delete(&table, 1)), id);
+                // What the other does not hold can be had, and the error can be caught.
+                let others = inner.transact(|it| {
+                    assert!(it.upsert(&table, &entry(1)).is_err());
+                    it.update(&table, 2, |row| row.set_count(9))
+                });
+                assert!(others?);
+                let rows = outer.scan(&table, 3..7).rows()?.len();
+                assert_eq!(rows, 4);
+                is_own_wait(inner.transact(|it| it.update(&table, 4, |row| row.set_count(1))), id);
+                is_own_wait(inner.transact(|it| it.delete(&table, 4)), id);
+                assert!(inner.transact(|it| it.get(&table, 4).map(|row| row.is_some()))?);
+                let _ = outer.scan(&table, 100..).rows()?;
+                is_own_wait(inner.transact(|it| it.insert(&table, &entry(100))), id);
+                let by_count = IndexDefinition { name: "by_count".into(), ..Entry::definition().indexes[0].clone() };
+                is_own_wait(inner.database.create_index(id, by_count), id);
+                Ok(())
+            })
+            .expect("it commits");
+        let rows = opened.rows();
+        assert_eq!([rows[1].count, rows[2].count, rows.len() as u64], [7, 9, 8]);
+    }
+
+    /// Nothing of a leaked transaction is committed, and nothing of it stays locked.
+    pub(super) fn leaked_transactions_are_undone<P: Policy>() {
+        let opened = open::<P>(4);
+        let (table, mut worker) = (opened.table, opened.worker());
+        for mode in [Mode::ReadWrite, Mode::Snapshot] {
+            let mut leaked = worker.begin(Mode::ReadWrite).expect("it begins");
+            leaked.update(&table, 1, |row| row.set_count(1)).expect("nobody is in the way");
+            leaked.insert(&table, &entry(9)).expect("nobody is in the way");
+            assert!(leaked.delete(&table, 2).expect("nobody is in the way"));
+            assert_eq!(leaked.scan(&table, ..).rows().expect("nobody is in the way").len(), 4);
+            std::mem::forget(leaked);
+            let next = worker.begin(mode).expect("it begins");
+            next.commit().expect("it did nothing");
+            assert_eq!(opened.rows(), [entry(0), entry(1), entry(2), entry(3)]);
+        }
+        opened.transact(|it| it.insert(&table, &entry(9))).expect("nothing is locked");
+        let epochs = opened.database.memory().epochs();
+        let before = epochs.readonly();
+        (0..4).for_each(|_| _ = epochs.advance());
+        assert!(epochs.readonly() > before, "a leaked guard holds up the epochs");
+    }
+
+    /// What an operation costs does not grow with those before it: a transaction of which it did would not end.
+    pub(super) fn large_transactions_end<P: Policy>() {
+        let opened = open_with::<P>(Options::default(), 0);
+        let (table, count) = (opened.table, scaled(1 << 15, 100) as u64);
+        let large = |it: &mut LockingTransaction<'_, P>| {
+            for id in 0..count {
+                assert!(it.get(&table, id)?.is_none());
+                it.insert(&table, &entry(id))?;
+                it.update(&table, 0, |row| row.set_count(id))?;
+                // A range that grows, and one that is another each time.
+                assert_eq!(it.scan(&table, ..=id).limit(1).count()?, 1);
+                assert_eq!(it.scan(&table, id..).limit(1).count()?, 1);
+            }
+            (0..count).try_for_each(|id| it.get(&table, id).map(|row| assert!(row.is_some())))
+        };
+        opened.transact(large).expect("it commits");
+        assert_eq!(opened.rows().len() as u64, count);
+    }
+
+    /// Others wait for what a leaked transaction holds, and get it when its worker goes.
+    pub(super) fn leaked_locks_go_with_their_worker<P: Policy>() {
+        let opened = open::<P>(2);
+        let (table, mut worker) = (opened.table, opened.worker());
+        let mut leaked = worker.begin(Mode::ReadWrite).expect("it begins");
+        leaked.update(&table, 1, |row| row.set_count(1)).expect("nobody is in the way");
+        std::mem::forget(leaked);
+        let other = opened.clone();
+        let (began, begun) = channel();
+        let waiting = std::thread::spawn(move || {
+            other.transact(|it| {
+                let _ = began.send(());
+                it.update(&table, 1, |row| row.set_count(row.count() + 2))
+            })
+        });
+        begun.recv().expect("it begins");
+        drop(worker);
+        ends(move || assert!(waiting.join().expect("it does not panic").expect("it commits")));
+        assert_eq!(opened.rows()[1].count, 2);
+    }
+}

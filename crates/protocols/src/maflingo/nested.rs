@@ -1,0 +1,127 @@
+//! Transactions inside of transactions, on one thread.
+//!
+//! The inner one may meet what the outer one holds, and the outer one what the inner one has committed. Each conflicts, and a client that drives
+//! its transactions step by step can go on. But where a transaction is run again until it commits, it would be run without end;
+//! there the answer is [`Error::WaitsForItself`]:
+//!
+//! * A latch of a transaction that is open on the same thread: at once. Its owner's slot tells the thread (`Epochs::is_here`).
+//! * A row that was read and that a transaction of the same thread has overwritten since: at the second time in a row, for the inner
+//!   transaction may run at the first attempt only. The row's id tells the writer, and `Shared::moved_after` from which id on
+//!   that one is on this thread.
+//! * Any other conflict during which the thread has committed something: nothing tells whose insertion broke a range, so only after
+//!   many in a row.
+
+use std::cell::Cell;
+
+use polychron_base::error::KeyPreview;
+use polychron_base::{Error, Reason, TableId};
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::Place;
+use polychron_sync::atomic::Ordering;
+use polychron_sync::{this_thread, thread_local};
+
+use super::record::Record;
+use super::tid::TidSource;
+use super::transaction::MaflingoTransaction;
+
+/// Conflicts in a row with the thread's own commits that may come from others.
+const PATIENCE: u32 = 64;
+
+thread_local! {
+    static COMMITS: Cell<Commits> = const { Cell::new(Commits { count: 0, database: 0, epoch: 0 }) };
+}
+
+/// What the calling thread has committed.
+#[derive(Clone, Copy)]
+struct Commits {
+    /// How often, in any database.
+    count: u64,
+    /// The database of the last one, and its epoch.
+    database: usize,
+    epoch: u64,
+}
+
+/// What a worker remembers to tell its thread's own doing from others'.
+#[derive(Debug, Default)]
+pub(super) struct Nested {
+    thread: u64,
+    /// What the thread had committed when the transaction began.
+    commits: u64,
+    /// Conflicts in a row during which the thread committed something: where that was the reason, and in all.
+    own: u32,
+    all: u32,
+    /// Where the transaction conflicted, if beginning again cannot help.
+    waits: Option<(TableId, Option<KeyPreview>)>,
+}
+
+impl Nested {
+    /// A transaction begins. `moved`: the worker has come from another thread.
+    #[inline]
+    pub(super) fn begin(&mut self, moved: impl FnOnce()) {
+        let here = this_thread();
+        if self.thread != here {
+            self.thread = here;
+            moved();
+        }
+        self.commits = COMMITS.with(Cell::get).count;
+        self.waits = None;
+    }
+
+    /// What a transaction that is run again and again is ended with.
+    pub(super) fn error(&self) -> Option<Error> {
+        self.waits.map(|(table, key)| Error::WaitsForItself { table, key })
+    }
+
+    /// A transaction has committed; one that wrote, in this database and epoch.
+    #[inline]
+    pub(super) fn committed(&mut self, wrote: Option<(usize, u64)>) {
+        if let Some((database, epoch)) = wrote {
+            COMMITS.with(|commits| commits.set(Commits { count: commits.get().count + 1, database, epoch }));
+        }
+        (self.own, self.all) = (0, 0);
+    }
+
+    /// The epoch of the last commit of the worker, whose is given, or of the calling thread through any worker.
+    pub(super) fn last_commit(&self, database: usize, own: u64) -> u64 {
+        let last = COMMITS.with(Cell::get);
+        if last.database == database { own.max(last.epoch) } else { own }
+    }
+
+    /// Counts a conflict. Whether beginning again cannot help.
+    #[cold]
+    fn conflicts(&mut self, own: bool) -> bool {
+        if COMMITS.with(Cell::get).count == self.commits {
+            (self.own, self.all) = (0, 0);
+            return false;
+        }
+        self.all += 1;
+        self.own = if own { self.own + 1 } else { 0 };
+        self.own >= 2 || self.all >= PATIENCE
+    }
+}
+
+impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
+    /// Finds out whether the calling thread itself is why this transaction conflicts, and will be again.
+    #[cold]
+    pub(super) fn look_for_itself(
+        &mut self,
+        reason: Reason,
+        place: Place,
+        record: Option<Record>,
+        key: Option<KeyPreview>,
+    ) {
+        let (epochs, worker) = (self.guard.epochs(), self.state.worker);
+        let is_other = |other: &usize| *other != worker && epochs.is_here(*other);
+        let holds = record.and_then(|record| record.state().owner()).is_some_and(|owner| is_other(&owner));
+        let is_latch = matches!(reason, Reason::Latched | Reason::BeingWritten | Reason::InsertedFirst);
+        let wrote = record.is_some_and(|record| {
+            let tid = record.tid();
+            let moved_after = self.shared.moved_after.get(tid.worker()).map(|after| after.load(Ordering::Relaxed));
+            is_other(&tid.worker()) && moved_after.is_some_and(|after| tid.0 > after)
+        });
+        let wrote = wrote && reason == Reason::StaleRead;
+        if is_latch && holds || self.state.nested.conflicts(wrote) {
+            self.state.nested.waits = Some((place.table, key));
+        }
+    }
+}
