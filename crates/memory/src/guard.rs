@@ -50,10 +50,12 @@ impl<'l> Guard<'l> {
     }
 
     /// Leaves the epoch and enters the current one, for who works long under one guard. Pointers found before must not be
-    /// used after it. Under nested guards nothing happens: the outer one still relies on its epoch. Returns the epoch.
+    /// used after it. Ends a rest. Under nested guards nothing else happens: the outer one still relies on its epoch. Returns the epoch.
     #[inline]
     pub fn refresh(&mut self) -> u64 {
-        if !self.resting && self.worker.pins.get() == 1 {
+        if self.resting {
+            self.resume();
+        } else if self.worker.pins.get() == 1 {
             self.worker.enter();
         }
         self.epoch()
@@ -177,7 +179,8 @@ impl<'l> Guard<'l> {
         Committing { worker: self.worker }
     }
 
-    /// Leaves the epoch for a while, for who has a snapshot open and does nothing: pointers found before are not protected.
+    /// Leaves the epoch until [`Guard::resume`] or [`Guard::refresh`], for a snapshot whose client may do nothing for a while. Pointers
+    /// found before are not protected, and until then the guard stands for nothing.
     #[inline]
     pub fn rest(&mut self) {
         if !self.resting {

@@ -113,17 +113,6 @@ impl Local {
         self.worker.pins.get() > 0
     }
 
-    /// Leaves the epoch and the snapshot of guards that were leaked. None can be used any more: each borrowed this.
-    pub fn leave_leaked(&mut self) {
-        let worker = &*self.worker;
-        if worker.pins.replace(0) > 0 {
-            worker.shared().epochs.unpin(worker.id.position());
-        }
-        if worker.snapshots.replace(0) > 0 {
-            worker.shared().epochs.end_snapshot(worker.id.position());
-        }
-    }
-
     /// Opens a snapshot at the newest read-only epoch. Snapshots of one `Local` that overlap read at the same epoch, the
     /// first one's.
     ///
