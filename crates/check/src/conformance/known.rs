@@ -74,33 +74,18 @@ pub const BEHAVIOURS: &[&str] = &[
 pub const MISSING: &[Missing] = &[
     Missing {
         behaviour: "clients::leaked_transactions",
-        protocols: &["bohm", "partitioned-store", "serial"],
-        what: "the place that a forgotten transaction takes is not given back",
-    },
-    Missing {
-        behaviour: "clients::leaked_transactions",
-        protocols: &["hekaton", "snapshot-isolation"],
-        what: "a forgotten transaction is not undone",
-    },
-    Missing {
-        behaviour: "clients::leaked_transactions_before_failures",
-        protocols: &["bohm", "partitioned-store", "serial"],
+        protocols: &["bohm"],
         what: "the place that a forgotten transaction takes is not given back",
     },
     Missing {
         behaviour: "clients::leaked_transactions_before_failures",
-        protocols: &["hekaton", "snapshot-isolation"],
-        what: "a forgotten transaction is not undone",
-    },
-    Missing {
-        behaviour: "clients::leaked_transactions_of_workers_that_leave",
-        protocols: &["bohm", "partitioned-store", "serial"],
+        protocols: &["bohm"],
         what: "the place that a forgotten transaction takes is not given back",
     },
     Missing {
         behaviour: "clients::leaked_transactions_of_workers_that_leave",
-        protocols: &["hekaton", "snapshot-isolation"],
-        what: "a forgotten transaction is not undone",
+        protocols: &["bohm"],
+        what: "the place that a forgotten transaction takes is not given back",
     },
     Missing {
         behaviour: "clients::nested_procedures",
@@ -108,32 +93,14 @@ pub const MISSING: &[Missing] = &[
         what: "a wait for the own thread has no end",
     },
     Missing {
-        behaviour: "clients::nested_transactions",
-        protocols: &["hekaton", "snapshot-isolation"],
-        what: "a wait for the own thread has no end",
-    },
-    Missing {
         behaviour: "clients::new_index_inside_of_a_transaction",
-        protocols: &[
-            "bohm",
-            "hekaton",
-            "snapshot-isolation",
-            "locking",
-            "locking-no-wait",
-            "locking-wound-wait",
-            "lazy-2pl",
-        ],
+        protocols: &["bohm"],
         what: "making an index waits for an open transaction of the own thread",
     },
     Missing {
         behaviour: "clients::threads_that_end",
-        protocols: &["bohm", "partitioned-store", "serial"],
+        protocols: &["bohm"],
         what: "the place that a forgotten transaction takes is not given back when its worker leaves",
-    },
-    Missing {
-        behaviour: "clients::threads_that_end",
-        protocols: &["hekaton", "snapshot-isolation"],
-        what: "a forgotten transaction is not undone when its worker leaves",
     },
     Missing {
         behaviour: "liveness::fresh_beside_a_snapshot",
