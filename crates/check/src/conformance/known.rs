@@ -73,56 +73,6 @@ pub const BEHAVIOURS: &[&str] = &[
 /// All that is known to be missing.
 pub const MISSING: &[Missing] = &[
     Missing {
-        behaviour: "clients::leaked_transactions",
-        protocols: &["partitioned-store", "serial"],
-        what: "the place that a forgotten transaction takes is not given back",
-    },
-    Missing {
-        behaviour: "clients::leaked_transactions",
-        protocols: &["hekaton", "snapshot-isolation"],
-        what: "a forgotten transaction is not undone",
-    },
-    Missing {
-        behaviour: "clients::leaked_transactions_before_failures",
-        protocols: &["partitioned-store", "serial"],
-        what: "the place that a forgotten transaction takes is not given back",
-    },
-    Missing {
-        behaviour: "clients::leaked_transactions_before_failures",
-        protocols: &["hekaton", "snapshot-isolation"],
-        what: "a forgotten transaction is not undone",
-    },
-    Missing {
-        behaviour: "clients::leaked_transactions_of_workers_that_leave",
-        protocols: &["partitioned-store", "serial"],
-        what: "the place that a forgotten transaction takes is not given back",
-    },
-    Missing {
-        behaviour: "clients::leaked_transactions_of_workers_that_leave",
-        protocols: &["hekaton", "snapshot-isolation"],
-        what: "a forgotten transaction is not undone",
-    },
-    Missing {
-        behaviour: "clients::nested_transactions",
-        protocols: &["hekaton", "snapshot-isolation"],
-        what: "a wait for the own thread has no end",
-    },
-    Missing {
-        behaviour: "clients::new_index_inside_of_a_transaction",
-        protocols: &["hekaton", "snapshot-isolation", "locking", "locking-no-wait", "locking-wound-wait", "lazy-2pl"],
-        what: "making an index waits for an open transaction of the own thread",
-    },
-    Missing {
-        behaviour: "clients::threads_that_end",
-        protocols: &["partitioned-store", "serial"],
-        what: "the place that a forgotten transaction takes is not given back when its worker leaves",
-    },
-    Missing {
-        behaviour: "clients::threads_that_end",
-        protocols: &["hekaton", "snapshot-isolation"],
-        what: "a forgotten transaction is not undone when its worker leaves",
-    },
-    Missing {
         behaviour: "liveness::fresh_beside_a_snapshot",
         protocols: &["maflingo", "global-tid", "lazy-occ", "occ"],
         what: "an open snapshot holds back what later ones see",
