@@ -103,26 +103,13 @@ pub const MISSING: &[Missing] = &[
         what: "a forgotten transaction is not undone",
     },
     Missing {
-        behaviour: "clients::nested_procedures",
-        protocols: &["bohm"],
-        what: "a wait for the own thread has no end",
-    },
-    Missing {
         behaviour: "clients::nested_transactions",
         protocols: &["hekaton", "snapshot-isolation"],
         what: "a wait for the own thread has no end",
     },
     Missing {
         behaviour: "clients::new_index_inside_of_a_transaction",
-        protocols: &[
-            "bohm",
-            "hekaton",
-            "snapshot-isolation",
-            "locking",
-            "locking-no-wait",
-            "locking-wound-wait",
-            "lazy-2pl",
-        ],
+        protocols: &["hekaton", "snapshot-isolation", "locking", "locking-no-wait", "locking-wound-wait", "lazy-2pl"],
         what: "making an index waits for an open transaction of the own thread",
     },
     Missing {
@@ -142,7 +129,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::fresh_beside_a_writer",
-        protocols: &["cicada", "maflingo", "global-tid", "lazy-occ", "occ", "lazy-cicada"],
+        protocols: &["cicada", "cicada, multi-version", "maflingo", "global-tid", "lazy-occ", "occ", "lazy-cicada"],
         what: "an open transaction holds back what snapshots see",
     },
     Missing {
@@ -187,25 +174,32 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::queue_beside_a_snapshot",
-        protocols: &[
-            "maflingo",
-            "global-tid",
-            "hekaton",
-            "snapshot-isolation",
-            "hyper",
-            "hyper-record-level",
-            "hyper-snapshot",
-            "lazy-occ",
-            "occ",
-            "lazy-hyper",
-        ],
+        protocols: &["cicada, multi-version"],
+        what: "versions of index nodes that nobody can see stay while anything is open",
+    },
+    Missing {
+        behaviour: "liveness::queue_beside_a_snapshot",
+        protocols: &["maflingo", "global-tid", "lazy-occ", "occ"],
+        what: "keys that came and went stay in the index, and are passed over by each scan, while anything is open",
+    },
+    Missing {
+        behaviour: "liveness::queue_beside_a_snapshot",
+        protocols: &["hekaton", "snapshot-isolation", "hyper", "hyper-record-level", "hyper-snapshot", "lazy-hyper"],
         what: "what is retired waits until the idle client looks again or ends",
     },
     Missing {
         behaviour: "liveness::queue_beside_a_writer",
+        protocols: &["cicada, multi-version"],
+        what: "versions of index nodes that nobody can see stay while anything is open",
+    },
+    Missing {
+        behaviour: "liveness::queue_beside_a_writer",
+        protocols: &["maflingo", "global-tid", "lazy-occ", "occ"],
+        what: "keys that came and went stay in the index, and are passed over by each scan, while anything is open",
+    },
+    Missing {
+        behaviour: "liveness::queue_beside_a_writer",
         protocols: &[
-            "maflingo",
-            "global-tid",
             "hekaton",
             "snapshot-isolation",
             "hyper",
@@ -214,8 +208,6 @@ pub const MISSING: &[Missing] = &[
             "locking",
             "locking-no-wait",
             "locking-wound-wait",
-            "lazy-occ",
-            "occ",
             "lazy-2pl",
             "lazy-hyper",
         ],
