@@ -74,7 +74,7 @@ pub const BEHAVIOURS: &[&str] = &[
 pub const MISSING: &[Missing] = &[
     Missing {
         behaviour: "clients::leaked_transactions",
-        protocols: &["bohm", "partitioned-store", "serial"],
+        protocols: &["partitioned-store", "serial"],
         what: "the place that a forgotten transaction takes is not given back",
     },
     Missing {
@@ -84,7 +84,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "clients::leaked_transactions_before_failures",
-        protocols: &["bohm", "partitioned-store", "serial"],
+        protocols: &["partitioned-store", "serial"],
         what: "the place that a forgotten transaction takes is not given back",
     },
     Missing {
@@ -94,7 +94,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "clients::leaked_transactions_of_workers_that_leave",
-        protocols: &["bohm", "partitioned-store", "serial"],
+        protocols: &["partitioned-store", "serial"],
         what: "the place that a forgotten transaction takes is not given back",
     },
     Missing {
@@ -114,7 +114,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "clients::threads_that_end",
-        protocols: &["bohm", "partitioned-store", "serial"],
+        protocols: &["partitioned-store", "serial"],
         what: "the place that a forgotten transaction takes is not given back when its worker leaves",
     },
     Missing {
