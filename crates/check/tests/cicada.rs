@@ -11,7 +11,7 @@ use polychron_check::{Setup, conformance};
 use polychron_engine::mutations::leave_out;
 use polychron_protocols::cicada::{Cicada, Indexes, Options, Step};
 
-use setups::still_cicada;
+use setups::{still_cicada, still_multi_version};
 
 /// Cicada with its clocks running, and one switch turned.
 fn with(change: impl FnOnce(&mut Options)) -> Setup<Cicada> {
@@ -27,19 +27,14 @@ fn still_with(change: impl FnOnce(&mut Options)) -> Setup<Cicada> {
     setup
 }
 
-/// The same with multi-version indexes: keys that came after a snapshot, and went, leave nothing in the present.
-fn versioned() -> Setup<Cicada> {
-    still_with(|options| options.indexes = Indexes::MultiVersion)
-}
-
 /// Multi-version indexes, and one switch turned.
 fn versioned_with(change: impl FnOnce(&mut Options)) -> Setup<Cicada> {
-    let mut setup = versioned();
+    let mut setup = still_multi_version();
     change(&mut setup.options);
     setup
 }
 
-conformance!(multi_version, versioned());
+conformance!(multi_version, still_multi_version());
 conformance!(multi_version_by_a_counter, versioned_with(|options| options.central_clock = true));
 conformance!(multi_version_without_inlining, versioned_with(|options| options.inlining = false));
 conformance!(multi_version_watchful, versioned_with(|options| options.check_every = 1));
@@ -156,5 +151,8 @@ fn versioned_nodes_need_the_validation_and_nothing_else() {
 #[test]
 fn versioned_absent_key_in_a_hash_table() {
     let _careless = leave_out(Step::NodesOfMisses);
-    assert!(phantoms::commits_absent_key_in_a_hash_table(&versioned().erased()), "it is refused for another reason");
+    assert!(
+        phantoms::commits_absent_key_in_a_hash_table(&still_multi_version().erased()),
+        "it is refused for another reason"
+    );
 }

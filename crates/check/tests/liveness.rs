@@ -17,7 +17,7 @@ use polychron_protocols::maflingo::{GlobalTid, LocalTid};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
-use setups::{bohm, by_epochs, lazy_2pl, lazy_cicada, lazy_occ, locking, maflingo, still_cicada};
+use setups::{bohm, by_epochs, lazy_2pl, lazy_cicada, lazy_occ, locking, maflingo, still_cicada, still_multi_version};
 
 const BEGIN: &str = "<!-- The table is compared by a test. -->\n";
 const END: &str = "\n<!-- The end of the table. -->";
@@ -27,6 +27,7 @@ fn columns() -> Vec<Setup<AnyProtocol>> {
     partitioned_store.interleaves = false;
     vec![
         still_cicada().erased(),
+        still_multi_version().erased(),
         maflingo::<LocalTid>().erased(),
         maflingo::<GlobalTid>().erased(),
         bohm().erased(),

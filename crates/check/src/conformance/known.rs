@@ -79,7 +79,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::fresh_beside_a_writer",
-        protocols: &["cicada", "maflingo", "global-tid", "lazy-occ", "occ", "lazy-cicada"],
+        protocols: &["cicada", "cicada, multi-version", "maflingo", "global-tid", "lazy-occ", "occ", "lazy-cicada"],
         what: "an open transaction holds back what snapshots see",
     },
     Missing {
@@ -124,25 +124,32 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::queue_beside_a_snapshot",
-        protocols: &[
-            "maflingo",
-            "global-tid",
-            "hekaton",
-            "snapshot-isolation",
-            "hyper",
-            "hyper-record-level",
-            "hyper-snapshot",
-            "lazy-occ",
-            "occ",
-            "lazy-hyper",
-        ],
+        protocols: &["cicada, multi-version"],
+        what: "versions of index nodes that nobody can see stay while anything is open",
+    },
+    Missing {
+        behaviour: "liveness::queue_beside_a_snapshot",
+        protocols: &["maflingo", "global-tid", "lazy-occ", "occ"],
+        what: "keys that came and went stay in the index, and are passed over by each scan, while anything is open",
+    },
+    Missing {
+        behaviour: "liveness::queue_beside_a_snapshot",
+        protocols: &["hekaton", "snapshot-isolation", "hyper", "hyper-record-level", "hyper-snapshot", "lazy-hyper"],
         what: "what is retired waits until the idle client looks again or ends",
     },
     Missing {
         behaviour: "liveness::queue_beside_a_writer",
+        protocols: &["cicada, multi-version"],
+        what: "versions of index nodes that nobody can see stay while anything is open",
+    },
+    Missing {
+        behaviour: "liveness::queue_beside_a_writer",
+        protocols: &["maflingo", "global-tid", "lazy-occ", "occ"],
+        what: "keys that came and went stay in the index, and are passed over by each scan, while anything is open",
+    },
+    Missing {
+        behaviour: "liveness::queue_beside_a_writer",
         protocols: &[
-            "maflingo",
-            "global-tid",
             "hekaton",
             "snapshot-isolation",
             "hyper",
@@ -151,8 +158,6 @@ pub const MISSING: &[Missing] = &[
             "locking",
             "locking-no-wait",
             "locking-wound-wait",
-            "lazy-occ",
-            "occ",
             "lazy-2pl",
             "lazy-hyper",
         ],

@@ -101,3 +101,10 @@ pub(crate) fn locking<P: Policy>() -> Setup<Locking<P>> {
     setup.snapshots_lock = true;
     setup
 }
+
+/// The same with multi-version indexes: keys that came after a snapshot, and went, leave nothing in the present.
+pub(crate) fn still_multi_version() -> Setup<Cicada> {
+    let mut setup = still_cicada();
+    setup.options.indexes = Indexes::MultiVersion;
+    Setup { name: "cicada, multi-version", ..setup }
+}
