@@ -73,34 +73,9 @@ pub const BEHAVIOURS: &[&str] = &[
 /// All that is known to be missing.
 pub const MISSING: &[Missing] = &[
     Missing {
-        behaviour: "liveness::fresh_beside_a_snapshot",
-        protocols: &["maflingo", "global-tid", "lazy-occ", "occ"],
-        what: "an open snapshot holds back what later ones see",
-    },
-    Missing {
         behaviour: "liveness::fresh_beside_a_writer",
-        protocols: &["cicada", "cicada, multi-version", "maflingo", "global-tid", "lazy-occ", "occ", "lazy-cicada"],
+        protocols: &["cicada", "lazy-cicada"],
         what: "an open transaction holds back what snapshots see",
-    },
-    Missing {
-        behaviour: "liveness::garbage_of_an_idle_session",
-        protocols: &[
-            "maflingo",
-            "global-tid",
-            "hekaton",
-            "snapshot-isolation",
-            "hyper",
-            "hyper-record-level",
-            "hyper-snapshot",
-            "locking",
-            "locking-no-wait",
-            "locking-wound-wait",
-            "lazy-occ",
-            "occ",
-            "lazy-2pl",
-            "lazy-hyper",
-        ],
-        what: "memory that an idle session has freed serves nobody else",
     },
     Missing {
         behaviour: "liveness::hot_row_beside_a_snapshot",
@@ -113,34 +88,9 @@ pub const MISSING: &[Missing] = &[
         what: "what is retired waits until the idle client looks again or ends",
     },
     Missing {
-        behaviour: "liveness::own_commits_beside_a_snapshot",
-        protocols: &["maflingo", "global-tid", "lazy-occ", "occ"],
-        what: "a session's snapshot does not wait for its own last commit",
-    },
-    Missing {
-        behaviour: "liveness::own_commits_beside_a_writer",
-        protocols: &["maflingo", "global-tid", "lazy-occ", "occ"],
-        what: "a session's snapshot does not wait for its own last commit",
-    },
-    Missing {
-        behaviour: "liveness::queue_beside_a_snapshot",
-        protocols: &["cicada, multi-version"],
-        what: "versions of index nodes that nobody can see stay while anything is open",
-    },
-    Missing {
-        behaviour: "liveness::queue_beside_a_snapshot",
-        protocols: &["maflingo", "global-tid", "lazy-occ", "occ"],
-        what: "keys that came and went stay in the index, and are passed over by each scan, while anything is open",
-    },
-    Missing {
         behaviour: "liveness::queue_beside_a_snapshot",
         protocols: &["hekaton", "snapshot-isolation", "hyper", "hyper-record-level", "hyper-snapshot", "lazy-hyper"],
         what: "what is retired waits until the idle client looks again or ends",
-    },
-    Missing {
-        behaviour: "liveness::queue_beside_a_writer",
-        protocols: &["cicada, multi-version"],
-        what: "versions of index nodes that nobody can see stay while anything is open",
     },
     Missing {
         behaviour: "liveness::queue_beside_a_writer",
