@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polychron_base::clock::{Clock, SystemClock};
 use polychron_base::Error;
+use polychron_base::clock::{Clock, SystemClock};
 use polychron_engine::any::AnyProtocol;
 use polychron_engine::{Access, Declare, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker};
 use polychron_schema::{Projection, Row as DeriveRow};
