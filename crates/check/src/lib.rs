@@ -17,5 +17,6 @@ mod party;
 mod rows;
 mod samples;
 mod setup;
+mod watch;
 
 pub use setup::Setup;

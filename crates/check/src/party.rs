@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use polychron_base::Error;
 use polychron_base::error::Stopped;
+use polychron_engine::any::AnyTransaction;
 use polychron_engine::{Commit, Interactive, Mode, Stop};
 
 /// What this thread's parties have met.
@@ -38,6 +39,15 @@ fn meet_conflict() {
 /// A protocol may find a conflict early or late. From then on the party has lost: its steps do nothing and answer `None`.
 pub(crate) struct Party<T> {
     transaction: Option<T>,
+}
+
+impl Party<AnyTransaction<'_>> {
+    /// Forgets the transaction, as safe code can; its memory serves for something else.
+    pub(crate) fn leak(self) {
+        if let Some(transaction) = self.transaction {
+            transaction.leak();
+        }
+    }
 }
 
 impl<T: Commit> Party<T> {

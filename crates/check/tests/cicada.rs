@@ -1,5 +1,7 @@
 //! Cicada: every behaviour, with its options and with its clocks running.
 
+mod setups;
+
 use std::time::Duration;
 
 // Where the protocols behind virtual calls are compiled.
@@ -9,18 +11,7 @@ use polychron_check::{Setup, conformance};
 use polychron_engine::mutations::leave_out;
 use polychron_protocols::cicada::{Cicada, Indexes, Options, Step};
 
-/// Cicada whose horizons move only when the tests move them.
-fn cicada() -> Setup<Cicada> {
-    let still = Duration::from_secs(3600);
-    let thinning_after = Duration::ZERO;
-    let options =
-        Options { collection_interval: still, background_interval: still, thinning_after, ..Options::default() };
-    let setup = Setup::new(options, |database: &std::sync::Arc<Cicada>| database.tick());
-    // What came and went behind a long snapshot, 4000 rounds of 20 rows with heads of 64 bytes, is twenty times as much.
-    Setup { maintains_by_clock: true, kept_places_bytes: 256 << 10, ..setup }
-}
-
-conformance!(cicada, cicada());
+use setups::still_cicada;
 
 /// Cicada with its clocks running, and one switch turned.
 fn with(change: impl FnOnce(&mut Options)) -> Setup<Cicada> {
@@ -31,7 +22,7 @@ fn with(change: impl FnOnce(&mut Options)) -> Setup<Cicada> {
 
 /// The same where the horizons move only when the tests move them.
 fn still_with(change: impl FnOnce(&mut Options)) -> Setup<Cicada> {
-    let mut setup = cicada();
+    let mut setup = still_cicada();
     change(&mut setup.options);
     setup
 }
@@ -78,7 +69,7 @@ conformance!(
 /// A deletion takes the free place in its record's head.
 #[test]
 fn deletions_need_no_memory() {
-    polychron_check::conformance::limits::deletions_without_any_memory(&cicada().erased());
+    polychron_check::conformance::limits::deletions_without_any_memory(&still_cicada().erased());
 }
 
 /// What threads do while the horizons move by themselves.

@@ -9,13 +9,14 @@ use polychron_engine::Protocol;
 use polychron_protocols::hekaton::{self, Hekaton, Level};
 use polychron_protocols::hyper::{self, Hyper};
 use polychron_protocols::lazy::{AtCommit, AtOnce};
-use polychron_protocols::locking::{InOrder, Locking, NoWait, Policy, WoundWait};
+use polychron_protocols::locking::{InOrder, NoWait, WoundWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo};
 use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
-use setups::{bohm, by_epochs, lazy_2pl, lazy_occ, maflingo};
+use setups::{bohm, by_epochs, lazy_2pl, lazy_occ, locking, maflingo, still_cicada};
 
+conformance!(cicada, still_cicada());
 conformance!(maflingo, maflingo::<LocalTid>());
 conformance!(global_tid, maflingo::<GlobalTid>());
 
@@ -67,16 +68,6 @@ fn serial() -> Setup<Serial> {
 
 conformance!(serial, serial());
 
-/// Two-phase locking; its snapshots lock.
-fn locking<P: Policy>() -> Setup<Locking<P>> {
-    let mut setup: Setup<Locking<P>> = Setup::new(Default::default(), |database| {
-        database.memory().epochs().advance();
-    });
-    setup.common.memory.epoch_interval = None;
-    setup.snapshots_lock = true;
-    setup
-}
-
 conformance!(locking, locking::<InOrder>());
 conformance!(locking_no_wait, locking::<NoWait>());
 conformance!(locking_wound_wait, locking::<WoundWait>());
@@ -100,6 +91,7 @@ macro_rules! layer {
             conformance!(@group $setup, changes: new_index_on_a_full_table, new_index_under_writers,
                 new_index_under_an_older_transaction);
             conformance!(@group $setup, stress: bank, counters);
+            conformance!(@clients $setup);
         }
     )*};
 }

@@ -80,7 +80,7 @@ fn deleted_rows_that_come_back_are_found() {
     let found = anomalies(&setup, 10);
     assert!(found.is_empty(), "{found:?}");
     let _careless = polychron_engine::mutations::leave_out(hyper::Step::PassOverDeleted);
-    assert!(!anomalies(&setup, 10).is_empty());
+    assert!((0..100).any(|seed| find_anomaly(&setup, seed, 240).is_some()));
 }
 
 fn snapshot_isolation() -> Setup<Hekaton<hekaton::Snapshot>> {

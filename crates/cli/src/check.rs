@@ -3,7 +3,7 @@
 use polychron::{PROTOCOLS, Protocol, any_protocol};
 use polychron_base::clock::{Clock, SystemClock};
 use polychron_check::checker::{Aborts, Explanation, Verdict, check, examine_at};
-use polychron_check::history::{Outcome, Round, lines, run_round};
+use polychron_check::history::{Leeway, Outcome, Round, lines, run_round};
 use polychron_engine::any::AnyProtocol;
 use polychron_engine::{Common, Isolation};
 use polychron_sync::atomic::Ordering;
@@ -212,7 +212,8 @@ impl Run<'_> {
         // The first round comes in any case, so that a seed is always tried.
         while outcomes.rounds == 0 || clock.now_ns() < end {
             let seed = self.seed.wrapping_add(outcomes.rounds);
-            let round = Round::new(seed, self.threads as u32, ROUND.div_ceil(self.threads));
+            let leeway = Leeway::of(name);
+            let round = Round { leeway, ..Round::new(seed, self.threads as u32, ROUND.div_ceil(self.threads)) };
             let history = run_round(&database, &round, &interrupt::STOP).map_err(|error| error.to_string())?;
             outcomes.rounds += 1;
             outcomes.committed += history.commits() as u64;

@@ -250,6 +250,14 @@ impl Commit for AnyTransaction<'_> {
     }
 }
 
+impl AnyTransaction<'_> {
+    /// Forgets the transaction: it neither commits nor is rolled back. In place of [`std::mem::forget`], which would also keep the
+    /// memory that it lies in, so that pointers to it would go on leading to it.
+    pub fn leak(self) {
+        self.0.leak();
+    }
+}
+
 /// Calls `use_it` with the bytes of a key.
 fn with_bytes<K: EncodedKey, O>(key: K, use_it: impl FnOnce(&[u8]) -> O) -> O {
     let len = key.len();

@@ -56,6 +56,7 @@ fn in_words(facts: &Facts<'_>, circle: &[Edge], real_time: bool) -> Explanation 
     for edge in circle {
         story.push(facts.history.describe(facts.attempt(edge.from)));
     }
+    let real_time = real_time || circle.iter().any(|edge| edge.kind == Kind::Session);
     Explanation { anomaly: name(facts, circle), real_time, attempts, story }
 }
 
@@ -84,7 +85,7 @@ fn is_read(edge: &Edge) -> bool {
 const CLASSES: [(Filter, Filter); 5] = [
     (is_write, is_write),
     (is_read, |edge| is_write(edge) || is_read(edge)),
-    (|edge| edge.kind.is_anti(), |edge| is_write(edge) || is_read(edge)),
+    (|edge| edge.kind.is_anti(), |edge| is_write(edge) || is_read(edge) || edge.kind == Kind::Session),
     (|edge| edge.kind == Kind::Anti, |edge| edge.kind != Kind::AntiRange),
     (|edge| edge.kind.is_anti(), |_| true),
 ];

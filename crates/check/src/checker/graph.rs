@@ -18,6 +18,8 @@ pub(super) enum Kind {
     AntiRange,
     /// It was acknowledged before the other began.
     RealTime,
+    /// It was acknowledged before its session called for the other, a snapshot.
+    Session,
 }
 
 impl Kind {
@@ -90,6 +92,9 @@ impl Graph {
             state_edges(facts, state, &mut edges);
         }
         let moments = if strict { real_time(facts, &mut edges) } else { 0 };
+        if strict {
+            sessions(facts, &mut edges);
+        }
         edges.retain(|edge| edge.from != edge.to);
         Self::of(facts.parts.len() + moments, edges)
     }
@@ -199,6 +204,32 @@ fn state_edges(facts: &Facts<'_>, number: u32, edges: &mut Vec<Edge>) {
     if state.row.is_none() && !item.blind && item.open != NONE && item.open != state.birth {
         let to = facts.state(item.open).writer;
         edges.push(Edge { from: state.writer, to, kind: Kind::Gone, state: number, operation: NONE });
+    }
+}
+
+/// Edges from the last commit of writes that a session was told of to the snapshots that it called for afterwards. (What it has only read,
+/// the snapshot may come before.)
+fn sessions(facts: &Facts<'_>, edges: &mut Vec<Edge>) {
+    let session = |transaction: u32| {
+        let attempt = facts.attempt(transaction);
+        (attempt.thread, attempt.session, attempt.begin)
+    };
+    let mut transactions: Vec<u32> = (0..facts.parts.len() as u32).collect();
+    transactions.sort_unstable_by_key(|&transaction| session(transaction));
+    let mut last: Option<u32> = None;
+    for transaction in transactions {
+        let attempt = facts.attempt(transaction);
+        let is_own = |&last: &u32| {
+            let (thread, number, _) = session(last);
+            (thread, number) == (attempt.thread, attempt.session) && facts.attempt(last).end < attempt.begin
+        };
+        match last.filter(is_own) {
+            Some(from) if attempt.snapshot => {
+                edges.push(Edge { from, to: transaction, kind: Kind::Session, state: NONE, operation: NONE });
+            }
+            _ if !facts.states_of(transaction).is_empty() => last = Some(transaction),
+            _ => {}
+        }
     }
 }
 

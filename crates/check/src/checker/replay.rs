@@ -140,8 +140,12 @@ impl<'f> Replay<'f> {
         let mut seen: Vec<u64> = range.rows.iter().map(|row| row.0).chain(own.iter().copied()).collect();
         seen.sort_unstable();
         let entries = self.entries.range(bounds);
-        let missed = |key: &u64| range.looks_at(*key) && seen.binary_search(key).is_err();
-        let unseen: Vec<u32> = entries.filter(|((_, _, (_, key)), _)| missed(key)).map(|(_, &state)| state).collect();
+        let missed = |key: &u64, state: u32| {
+            let row = self.facts.state(state).row;
+            row.is_some_and(|(_, attributes)| range.covers(*key, &attributes)) && seen.binary_search(key).is_err()
+        };
+        let unseen = entries.filter(|((_, _, (_, key)), state)| missed(key, **state));
+        let unseen: Vec<u32> = unseen.map(|(_, &state)| state).collect();
         for state in unseen {
             let (first, last) = self.stretch(state, range);
             self.unseen(transaction, first, last, operation, Kind::AntiRange);

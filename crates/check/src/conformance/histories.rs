@@ -5,7 +5,7 @@ use polychron_sync::atomic::AtomicBool;
 
 use crate::Setup;
 use crate::checker::{Verdict, check_at};
-use crate::history::{Round, find_anomaly, run_round};
+use crate::history::{Leeway, Round, find_anomaly, run_round};
 
 /// Step by step in random turns: the transactions are isolated as promised.
 ///
@@ -32,7 +32,8 @@ pub fn submitted<P: Protocol>(setup: &Setup<P>) {
 fn run_rounds<P: Protocol>(setup: &Setup<P>, submitted: usize) {
     let database = setup.open();
     for seed in 0..6 {
-        let round = Round { submitted, ..Round::new(seed, 3, 400) };
+        let leeway = Leeway::of(setup.name);
+        let round = Round { submitted, leeway, ..Round::new(seed, 3, 400) };
         let history = run_round(&database, &round, &AtomicBool::new(false)).expect("the round runs");
         setup.pass(&database, 1);
         match check_at(&history, setup.strict, setup.isolation) {

@@ -22,15 +22,6 @@ use crate::samples::model::{Answer, Model};
 use crate::samples::{KEYS, OWNERS, Operation, Owner, Sample, Tables, Values, apply, column, draw_row};
 use crate::setup::{Tx, begin, create, done};
 
-/// Protocols whose predicates still miss some writes: an update that only looks, text by its order, numbers of the other sign, and sums
-/// that do not fit. To be removed with these faults.
-const STILL_MISSING: &[&str] = &["hyper", "hyper-record-level", "lazy-hyper"];
-
-/// Whether the protocol's transactions are judged beside each other.
-fn is_judged<P: Protocol>(setup: &Setup<P>) -> bool {
-    setup.isolation == Isolation::Serializable && !STILL_MISSING.contains(&setup.name)
-}
-
 /// What a transaction did and was told.
 type Told = Vec<(Operation, Answer)>;
 
@@ -245,7 +236,7 @@ pub fn find_stale_answer<P: Protocol<Worker: Interactive>>(
 /// No write changes what a transaction was told that commits in spite of it. `POLYCHRON_PREDICATE_SEEDS` says how many seeds are tried,
 /// `POLYCHRON_PREDICATE_PAIRS` how many pairs of each.
 pub fn stale_answers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    if !setup.interleaves || !is_judged(setup) {
+    if !setup.interleaves || setup.isolation != Isolation::Serializable {
         return;
     }
     let mut all = Rate::default();
@@ -378,7 +369,7 @@ impl Procedure for Script {
 /// Transactions that are handed over together, declared in one way or another: some order explains what they are told and leave behind. By
 /// two threads at once, so that what a batch plans meets what another one does.
 pub fn batches<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    if !is_judged(setup) {
+    if setup.isolation != Isolation::Serializable {
         return;
     }
     for seed in seeds(2) {
@@ -412,7 +403,7 @@ pub fn batches<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 
 /// Three transactions at a time, step by step in random turns, which ask and write: those that commit have a serial order.
 pub fn interleaved<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    if !setup.interleaves || !is_judged(setup) {
+    if !setup.interleaves || setup.isolation != Isolation::Serializable {
         return;
     }
     for seed in seeds(3) {

@@ -7,10 +7,10 @@ use polychron_base::Error;
 use polychron_base::error::Stopped;
 use polychron_base::random::Random;
 use polychron_engine::{Commit, Interactive, Protocol, Savepoint, Stop, Table, Worker};
-use polychron_schema::IndexKind;
+use polychron_schema::{IndexKind, Row};
 
 use super::script::{Ending, Pair};
-use super::{History, Log, Mix, Outcome, Recorded, Script, Sequence, Tracked};
+use super::{History, Leeway, Log, Mix, Outcome, Owner, Recorded, Script, Sequence, Tracked};
 use crate::Setup;
 use crate::checker::{self, Explanation, Verdict};
 use crate::setup::Tx;
@@ -69,14 +69,16 @@ fn find<P: Protocol<Worker: Interactive>>(
 
 /// Creates the tables of a history.
 pub(super) fn create<P: Protocol>(database: &Arc<P>) -> Result<Pair, Error> {
+    let owners = database.create_table(Owner::definition()).map(Table::from_id)?;
     let table = |name, kind| database.create_table(Tracked::table(name, kind)).map(Table::from_id);
-    Ok(Pair { ordered: table("ordered", IndexKind::Ordered)?, hash: table("hash", IndexKind::Hash)? })
+    Ok(Pair { ordered: table("ordered", IndexKind::Ordered)?, hash: table("hash", IndexKind::Hash)?, owners })
 }
 
 /// Drops them.
 pub(super) fn drop_tables<P: Protocol>(database: &Arc<P>, tables: &Pair) -> Result<(), Error> {
     database.drop_table(tables.ordered.id())?;
-    database.drop_table(tables.hash.id())
+    database.drop_table(tables.hash.id())?;
+    database.drop_table(tables.owners.id())
 }
 
 fn record<P: Protocol<Worker: Interactive>>(
@@ -93,10 +95,11 @@ fn record<P: Protocol<Worker: Interactive>>(
         .map(|number| (database.worker().expect("a slot is free"), Log::new(number as u32, clock.clone())))
         .collect();
     let load = Script::load(mix);
-    wave::<P>(random, &tables, &mut workers[..1], vec![load]);
+    let leeway = Leeway::of(setup.name);
+    wave::<P>(random, &tables, &mut workers[..1], vec![load], leeway);
     for _ in 0..waves {
         let scripts = (0..parties).map(|_| Script::draw(random, mix)).collect();
-        wave::<P>(random, &tables, &mut workers, scripts);
+        wave::<P>(random, &tables, &mut workers, scripts, leeway);
         if random.below(3) == 0 {
             (setup.tick)(database);
         }
@@ -126,6 +129,7 @@ fn wave<P: Protocol<Worker: Interactive>>(
     tables: &Pair,
     workers: &mut [(P::Worker, Log)],
     scripts: Vec<Script>,
+    leeway: Leeway,
 ) {
     let (mut parties, mut logs): (Vec<Party<'_, P>>, Vec<&mut Log>) =
         workers.iter_mut().map(|(worker, log)| (Party::Waiting(worker), log)).unzip();
@@ -137,13 +141,14 @@ fn wave<P: Protocol<Worker: Interactive>>(
         parties[turn] = match party {
             Party::Done => continue,
             Party::Waiting(worker) => {
-                log.call(script.mode == polychron_engine::Mode::Snapshot);
+                let snapshot = script.mode == polychron_engine::Mode::Snapshot;
+                log.call(snapshot, u32::from(snapshot && leeway.stale_snapshots));
                 let transaction = worker.begin(script.mode).expect("a transaction can begin");
                 log.begin();
                 Party::Running(transaction, 0, Vec::new())
             }
             Party::Running(transaction, at, savepoints) => {
-                take_turn::<P>(script, tables, log, transaction, at, savepoints)
+                take_turn::<P>((script, tables, leeway), log, transaction, at, savepoints)
             }
         };
         left -= usize::from(matches!(parties[turn], Party::Done));
@@ -152,8 +157,7 @@ fn wave<P: Protocol<Worker: Interactive>>(
 
 /// Takes a transaction's next step, or ends it.
 fn take_turn<'w, P: Protocol<Worker: Interactive>>(
-    script: &Script,
-    tables: &Pair,
+    (script, tables, leeway): (&Script, &Pair, Leeway),
     log: &mut Log,
     mut transaction: Tx<'w, P>,
     at: usize,
@@ -170,8 +174,15 @@ fn take_turn<'w, P: Protocol<Worker: Interactive>>(
                 drop(transaction);
                 log.close(Outcome::Aborted);
             }
-            Err(_) => {
-                let outcome = rolled_back(transaction);
+            Err(stop) => {
+                let outcome = match stop.into_parts() {
+                    // Another transaction of this thread is in the way.
+                    Stopped::Conflict | Stopped::Failed(Error::WaitsForItself { .. }) => Outcome::Aborted,
+                    Stopped::Failed(error) => {
+                        assert!(script.wants(&error, leeway), "a script is refused: {error}: {script:?}");
+                        rolled_back(transaction)
+                    }
+                };
                 log.close(outcome);
             }
         }
@@ -180,8 +191,11 @@ fn take_turn<'w, P: Protocol<Worker: Interactive>>(
     let outcome = match script.ending {
         Ending::Commit => match transaction.commit().map_err(Stop::into_parts) {
             Ok(()) => Outcome::Committed,
-            Err(Stopped::Conflict) => Outcome::Aborted,
-            Err(Stopped::Failed(_)) => Outcome::Refused,
+            Err(Stopped::Conflict | Stopped::Failed(Error::WaitsForItself { .. })) => Outcome::Aborted,
+            Err(Stopped::Failed(error)) => {
+                assert!(script.wants(&error, leeway), "a script is refused: {error}: {script:?}");
+                Outcome::Refused
+            }
         },
         Ending::RollBack => rolled_back(transaction),
         // What a panic leaves behind is dropped.

@@ -99,6 +99,7 @@ pub fn parse(text: &str) -> Result<History, BadLine> {
             end: if line.outcome == End::Unknown { u64::MAX } else { line.end },
             outcome: if committed[at] { Outcome::Committed } else { Outcome::Refused },
             snapshot: line.snapshot,
+            session: 0,
             operations: 0..0,
         };
         history.push(attempt, operations);
@@ -204,7 +205,12 @@ impl Converter<'_> {
     }
 
     fn write(&self, key: u64, value: u64, replaced: Replaced) -> Operation {
-        Operation::Write { item: item(key), version: self.version(key, value), replaced, attributes: [0; 2] }
+        Operation::Write {
+            item: item(key),
+            version: self.version(key, value),
+            replaced,
+            attributes: Default::default(),
+        }
     }
 
     /// An append: over the value before it in the longest list, or behind the list where nobody saw it.

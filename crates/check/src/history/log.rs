@@ -31,8 +31,8 @@ pub struct Log {
     clock: Arc<dyn Clock>,
     history: History,
     next_attempt: u64,
-    /// When the client called, and whether it called for a snapshot.
-    call: (u64, bool),
+    /// When the client called, whether it called for a snapshot, and by which session.
+    call: (u64, bool, u32),
     /// Start of the open attempt's operations.
     open: Option<usize>,
     writes: u64,
@@ -56,7 +56,7 @@ impl Log {
             clock,
             history: History::default(),
             next_attempt: (u64::from(thread) << Self::THREAD_SHIFT) + 1,
-            call: (0, false),
+            call: (0, false, 0),
             open: None,
             writes: 0,
             savepoints: 0,
@@ -65,10 +65,10 @@ impl Log {
         }
     }
 
-    /// The client calls for a transaction.
-    pub fn call(&mut self, snapshot: bool) {
+    /// The client calls for a transaction, by one of its sessions.
+    pub fn call(&mut self, snapshot: bool, session: u32) {
         debug_assert!(self.open.is_none(), "the call before was not answered");
-        self.call = (self.clock.now_ns(), snapshot);
+        self.call = (self.clock.now_ns(), snapshot, session);
     }
 
     /// An attempt begins; if another one was under way, it was aborted.
@@ -112,6 +112,7 @@ impl Log {
             end: self.clock.now_ns(),
             outcome,
             snapshot: self.call.1,
+            session: self.call.2,
             operations: start..self.history.operations.len(),
         });
         self.next_attempt += 1;

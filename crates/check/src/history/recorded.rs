@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 
 use polychron_base::error::Stopped;
 use polychron_engine::{Becomes, Error, Futures, IndexId, Insertion, Operations, Savepoint, Stop, Table, Transaction};
-use polychron_schema::{Index, Key, OwnedKey};
+use polychron_schema::{Decimal, Index, Key, OwnedKey};
 
-use super::rows::{Tracked, TrackedRef, attributes, is_text_of, text};
-use super::{Attributes, Item, Log, Operation, Position, RangeRead, Replaced, Version};
+use super::rows::{MARKS, Tracked, TrackedMut, TrackedRef, attributes, is_text_of, mark_of, mark_of_name, text};
+use super::{ATTRIBUTES, Attributes, Item, Log, Marks, Operation, Position, RangeRead, Replaced, Version, Which};
 
 /// How much of a range is read, and from which end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,21 @@ pub struct Columns {
     pub code: Option<u32>,
     /// Length of the text.
     pub length: usize,
+    /// What the columns follow from that restrictions look at.
+    pub mark: u8,
+    /// What is wrong with the row.
+    pub flaw: Flaw,
+}
+
+/// Why a write must be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// It need not be.
+    None,
+    /// A key of an index would be too long.
+    KeyTooLong,
+    /// The row that it refers to is not there.
+    NoParent,
 }
 
 /// A change of one column.
@@ -43,6 +58,10 @@ pub enum Change {
     Team(u16),
     /// Another code.
     Code(Option<u32>),
+    /// Another mark.
+    Mark(u8),
+    /// Something that must be refused.
+    Flawed(Flaw),
 }
 
 /// A running transaction and the log of its thread.
@@ -50,8 +69,8 @@ pub enum Change {
 /// Each operation is noted when it was answered, with the versions that the answer showed; a write that a conflict ends is
 /// noted as intended. A refusal because of a duplicate is followed by the look-up that shows it.
 pub struct Recorded<'t, T> {
-    transaction: &'t mut T,
-    log: &'t mut Log,
+    pub(super) transaction: &'t mut T,
+    pub(super) log: &'t mut Log,
 }
 
 /// The index by team is the first, the index by code the second.
@@ -60,23 +79,30 @@ const CODE: u8 = 2;
 
 /// What a row shows.
 #[derive(Clone, Copy)]
-struct Seen {
-    id: u64,
-    version: Version,
-    attributes: Attributes,
-    /// Whether the text is the version's.
-    whole: bool,
+pub(super) struct Seen {
+    pub(super) id: u64,
+    pub(super) version: Version,
+    pub(super) attributes: Attributes,
+    /// Whether the text is the version's, and the marked columns belong together.
+    pub(super) whole: bool,
 }
 
 impl Seen {
-    fn of(row: TrackedRef<'_>) -> Self {
+    pub(super) fn of(row: TrackedRef<'_>) -> Self {
+        let mark = mark_of(&row);
         Self {
             id: row.id(),
             version: Version(row.version()),
-            attributes: attributes(row.team(), row.code()),
-            whole: is_text_of(row.text(), row.version()),
+            attributes: attributes(row.team(), row.code(), mark.unwrap_or_default()),
+            whole: is_text_of(row.text(), row.version()) && mark.is_some(),
         }
     }
+}
+
+/// What refused a write.
+enum Refused {
+    Duplicate(IndexId),
+    Flaw(Flaw),
 }
 
 impl<'t, T: Transaction> Recorded<'t, T> {
@@ -85,7 +111,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         Self { transaction, log }
     }
 
-    fn item(table: &Table<Tracked>, key: u64) -> Item {
+    pub(super) fn item(table: &Table<Tracked>, key: u64) -> Item {
         Item { table: table.id().position() as u32, key }
     }
 
@@ -122,15 +148,13 @@ impl<'t, T: Transaction> Recorded<'t, T> {
                 error.into()
             }
         })?;
-        let bound = |team: u16, key| (u64::from(attributes(team, None)[0]), key);
+        let bound = |team: u16, key| (u64::from(team), key);
         let (lower, upper) = match (truth, team.checked_sub(1)) {
             (false, _) => (bound(team, 0), bound(u16::MAX, u64::MAX)),
             (true, Some(below)) => (bound(0, 0), bound(below, u64::MAX)),
             (true, None) => return Ok(truth),
         };
-        let (table, rows) = (table.id().position() as u32, Vec::new());
-        let range = RangeRead { table, index: TEAM, lower, upper, backward: false, only: Some(id), rows };
-        self.log.note(Operation::Range(Box::new(range)));
+        self.note_elsewhere(table, TEAM, id, (lower, upper), Marks::ALL);
         Ok(truth)
     }
 
@@ -138,16 +162,17 @@ impl<'t, T: Transaction> Recorded<'t, T> {
     /// difference, so that the transaction must fail where it is not.
     pub fn write_later(&mut self, table: &Table<Tracked>, id: u64, team: u16) -> Result<(), Stop> {
         let item = Self::item(table, id);
-        let seen = self.transaction.get_columns(table, id, (Tracked::VERSION, Tracked::CODE))?;
+        let seen = self.transaction.get_columns(table, id, (Tracked::VERSION, Tracked::CODE, Tracked::NAME))?;
+        let seen = seen.map(|(before, code, name)| (Version(before), code, mark_of_name(name)));
         let version = self.log.next_version().beside_text();
-        let replaced = seen.map_or(Replaced::Absent, |(before, _)| Replaced::Version(Version(before)));
-        self.log.note(Operation::Read { item, seen: seen.map(|(before, _)| Version(before)) });
-        let code = seen.and_then(|(_, code)| code);
+        let replaced = seen.map_or(Replaced::Absent, |(before, ..)| Replaced::Version(before));
+        self.log.note(Operation::Read { item, seen: seen.map(|(before, ..)| before) });
+        let after = seen.map_or([0; ATTRIBUTES], |(_, code, mark)| attributes(team, code, mark));
         let columns = [Tracked::VERSION.becomes(version.0), Tracked::TEAM.becomes(team)];
         let attempt = self.transaction.set_futures(table, id, columns);
-        self.note_intention(table, id, replaced, attributes(team, code), attempt)?;
+        self.note_intention(table, id, replaced, after, attempt)?;
         match seen {
-            Some(_) => self.note_write(table, id, version, replaced, team, code),
+            Some(_) => self.note_write(table, id, version, replaced, after),
             None => self.log.must_fail(item),
         }
         Ok(())
@@ -181,8 +206,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         codes: RangeInclusive<Option<u32>>,
         extent: Extent,
     ) -> Result<(), Stop> {
-        let number = |code: &Option<u32>| u64::from(attributes(0, *code)[1]);
-        let bounds = ((number(codes.start()), 0), (number(codes.end()), u64::MAX));
+        let bounds = ((position_of(*codes.start()), 0), (position_of(*codes.end()), u64::MAX));
         self.scan_index(table, CODE, Tracked::BY_CODE, codes, bounds, extent)
     }
 
@@ -235,15 +259,36 @@ impl<'t, T: Transaction> Recorded<'t, T> {
             if extent.backward { lower = position(last) } else { upper = position(last) }
         }
         let rows = rows.iter().map(|row| (row.id, row.version)).collect();
-        let range = RangeRead {
-            table: table.id().position() as u32,
-            index,
-            lower,
-            upper,
-            backward: extent.backward,
-            only: None,
-            rows,
-        };
+        self.note_rows(table, index, (lower, upper), extent.backward, rows);
+    }
+
+    /// Notes that these were the rows between two positions of an index.
+    fn note_rows(
+        &mut self,
+        table: &Table<Tracked>,
+        index: u8,
+        (lower, upper): (Position, Position),
+        backward: bool,
+        rows: Vec<(u64, Version)>,
+    ) {
+        let (which, marks) = (Which::All, Marks::ALL);
+        let range =
+            RangeRead { table: table.id().position() as u32, index, lower, upper, backward, which, marks, rows };
+        self.log.note(Operation::Range(Box::new(range)));
+    }
+
+    /// Notes that a row does not lie between two positions of an index with one of these marks.
+    pub(super) fn note_elsewhere(
+        &mut self,
+        table: &Table<Tracked>,
+        index: u8,
+        id: u64,
+        (lower, upper): (Position, Position),
+        marks: Marks,
+    ) {
+        let (which, rows) = (Which::Only(id), Vec::new());
+        let range =
+            RangeRead { table: table.id().position() as u32, index, lower, upper, backward: false, which, marks, rows };
         self.log.note(Operation::Range(Box::new(range)));
     }
 
@@ -251,15 +296,12 @@ impl<'t, T: Transaction> Recorded<'t, T> {
     pub fn insert(&mut self, table: &Table<Tracked>, id: u64, columns: Columns) -> Result<bool, Stop> {
         let version = self.log.next_version();
         let attempt = self.transaction.try_insert(table, &row(id, version, columns));
-        let replaced = Replaced::Absent;
-        match self.note_intention(table, id, replaced, attributes(columns.team, columns.code), attempt)? {
-            Insertion::Inserted => {
-                self.note_write(table, id, version, replaced, columns.team, columns.code);
-                self.note_unique(table, id, version, columns.code);
-                Ok(true)
-            }
-            Insertion::Duplicate(index) => self.show_duplicate(table, id, index, columns.code),
-        }
+        let attempt = refusable(attempt).map(|outcome| match outcome {
+            Ok(Insertion::Inserted) => Ok(()),
+            Ok(Insertion::Duplicate(index)) => Err(Refused::Duplicate(index)),
+            Err(refused) => Err(refused),
+        });
+        self.note_whole_row(table, id, version, Replaced::Absent, columns, attempt)
     }
 
     /// Writes a row, whether or not there is one. Looks beforehand unless it is `blind`; a key that is written blindly must
@@ -271,14 +313,41 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         };
         let version = self.log.next_version();
         let attempt = refusable(self.transaction.upsert(table, &row(id, version, columns)));
-        match self.note_intention(table, id, replaced, attributes(columns.team, columns.code), attempt)? {
+        self.note_whole_row(table, id, version, replaced, columns, attempt)
+    }
+
+    /// Notes what became of an insertion or an upsert.
+    fn note_whole_row(
+        &mut self,
+        table: &Table<Tracked>,
+        id: u64,
+        version: Version,
+        replaced: Replaced,
+        columns: Columns,
+        attempt: Result<Result<(), Refused>, Stop>,
+    ) -> Result<bool, Stop> {
+        let after = columns.attributes();
+        let outcome = self.note_intention(table, id, replaced, after, attempt)?;
+        self.expect_flaw(table, id, columns.flaw, &outcome);
+        match outcome {
             Ok(()) => {
-                self.note_write(table, id, version, replaced, columns.team, columns.code);
+                self.note_write(table, id, version, replaced, after);
                 self.note_unique(table, id, version, columns.code);
                 Ok(true)
             }
-            Err(index) => self.show_duplicate(table, id, index, columns.code),
+            Err(Refused::Duplicate(index)) => self.show_duplicate(table, id, index, columns.code),
+            Err(Refused::Flaw(_)) => Ok(false),
         }
+    }
+
+    /// What is wrong with a row is what may refuse it, and must.
+    fn expect_flaw<O>(&mut self, table: &Table<Tracked>, id: u64, flaw: Flaw, outcome: &Result<O, Refused>) {
+        let what = match outcome {
+            Ok(_) if flaw != Flaw::None => "a row was written that must be refused",
+            Err(Refused::Flaw(by)) if *by != flaw => "a write was refused for something that is not so",
+            _ => return,
+        };
+        self.log.note(Operation::Contradiction { item: Self::item(table, id), what });
     }
 
     /// Changes a row that is there.
@@ -287,17 +356,20 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         let mut before = None;
         let attempt = self.transaction.update(table, id, |row| {
             let whole = is_text_of(row.text(), row.version());
-            before = Some((Version(row.version()), row.team(), row.code(), whole));
+            before = Some((Version(row.version()), row.team(), row.code(), mark_of_name(row.name()), whole));
             let mut length = row.text().len();
             row.set_version(version.0);
             match change {
                 Change::Text(wanted) => length = wanted,
                 Change::Team(team) => row.set_team(team),
                 Change::Code(code) => row.set_code(code),
+                Change::Mark(mark) => set_mark(row, mark),
+                Change::Flawed(Flaw::NoParent) => row.set_owner(Some(NO_OWNER)),
+                Change::Flawed(_) => row.set_name(Some(&too_long())).unwrap_or_default(),
             }
             row.set_text(&text(version, length)).unwrap_or_default();
         });
-        let intended = before.map_or([0; 2], |(_, team, code, _)| attributes(team, code));
+        let intended = before.map_or([0; ATTRIBUTES], |(_, team, code, mark, _)| attributes(team, code, mark));
         let replaced = before.map_or(Replaced::Unknown, |(version, ..)| Replaced::Version(version));
         let found = self.note_intention(table, id, replaced, intended, refusable(attempt))?;
         let item = Self::item(table, id);
@@ -305,27 +377,32 @@ impl<'t, T: Transaction> Recorded<'t, T> {
             self.log.note(Operation::Torn { item });
         }
         let seen = before.map(|(version, ..)| version);
+        if before.is_some() {
+            let flaw = if let Change::Flawed(flaw) = change { flaw } else { Flaw::None };
+            self.expect_flaw(table, id, flaw, &found);
+        }
         match (found, before) {
-            (Ok(true), Some((_, team, code, _))) => {
-                let (team, new_code) = match change {
-                    Change::Text(_) => (team, code),
-                    Change::Team(team) => (team, code),
-                    Change::Code(code) => (team, code),
+            (Ok(true), Some((_, team, code, mark, _))) => {
+                let (team, new_code, mark) = match change {
+                    Change::Team(team) => (team, code, mark),
+                    Change::Code(code) => (team, code, mark),
+                    Change::Mark(mark) => (team, code, mark.into()),
+                    Change::Text(_) | Change::Flawed(_) => (team, code, mark),
                 };
-                self.note_write(table, id, version, replaced, team, new_code);
+                self.note_write(table, id, version, replaced, attributes(team, new_code, mark));
                 if code != new_code {
                     self.note_unique(table, id, version, new_code);
                 }
                 Ok(true)
             }
-            (Ok(_), _) => {
-                self.log.note(Operation::Read { item, seen });
-                Ok(false)
-            }
-            (Err(index), _) => {
+            (Err(Refused::Duplicate(index)), _) => {
                 self.log.note(Operation::Read { item, seen });
                 let code = if let Change::Code(code) = change { code } else { None };
                 self.show_duplicate(table, id, index, code)
+            }
+            _ => {
+                self.log.note(Operation::Read { item, seen });
+                Ok(false)
             }
         }
     }
@@ -369,10 +446,9 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         id: u64,
         version: Version,
         replaced: Replaced,
-        team: u16,
-        code: Option<u32>,
+        attributes: Attributes,
     ) {
-        let (item, attributes) = (Self::item(table, id), attributes(team, code));
+        let item = Self::item(table, id);
         self.log.note(Operation::Write { item, version, replaced, attributes });
     }
 
@@ -381,19 +457,8 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         if code.is_none() {
             return;
         }
-        let number = u64::from(attributes(0, code)[1]);
-        let (lower, upper) = ((number, 0), (number, u64::MAX));
-        let rows = vec![(id, version)];
-        let range = RangeRead {
-            table: table.id().position() as u32,
-            index: CODE,
-            lower,
-            upper,
-            backward: false,
-            only: None,
-            rows,
-        };
-        self.log.note(Operation::Range(Box::new(range)));
+        let number = position_of(code);
+        self.note_rows(table, CODE, ((number, 0), (number, u64::MAX)), false, vec![(id, version)]);
     }
 
     /// Notes what a write wanted when a conflict ends it.
@@ -427,7 +492,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
             let mut others = 0;
             let rows = self.transaction.scan_by(table, Tracked::BY_CODE, code).map(Seen::of).collect::<Vec<_>>()?;
             others += rows.iter().filter(|row| row.id != id).count();
-            let number = u64::from(attributes(0, code)[1]);
+            let number = position_of(code);
             self.note_range(table, CODE, ((number, 0), (number, u64::MAX)), Extent::ALL, &rows);
             others > 0
         };
@@ -439,16 +504,53 @@ impl<'t, T: Transaction> Recorded<'t, T> {
     }
 }
 
-fn row(id: u64, version: Version, columns: Columns) -> Tracked {
-    let Columns { team, code, length } = columns;
-    Tracked { id, version: version.0, team, code, text: text(version, length) }
+/// The number of a code in its index.
+fn position_of(code: Option<u32>) -> u64 {
+    attributes(0, code, 0)[1].into()
 }
 
-/// A refusal because of a duplicate is an answer.
-fn refusable<O>(outcome: Result<O, Stop>) -> Result<Result<O, IndexId>, Stop> {
+/// The one row that others may refer to, and one that is not there.
+pub(super) const OWNER: u64 = 0;
+const NO_OWNER: u64 = 9;
+
+/// A name that is too long for the key of an index.
+fn too_long() -> String {
+    "n".repeat(2000)
+}
+
+impl Columns {
+    fn attributes(&self) -> Attributes {
+        attributes(self.team, self.code, self.mark.into())
+    }
+}
+
+fn row(id: u64, version: Version, columns: Columns) -> Tracked {
+    let Columns { team, code, length, mark, flaw } = columns;
+    let (signed, count, ratio, price, open, name) = MARKS[usize::from(mark)];
+    let name = if flaw == Flaw::KeyTooLong { Some(too_long()) } else { name.map(str::to_owned) };
+    let owner = if flaw == Flaw::NoParent { Some(NO_OWNER) } else { open.then_some(OWNER) };
+    let (text, price) = (text(version, length), Decimal::from_units(price));
+    Tracked { id, version: version.0, team, code, text, signed, count, ratio, price, open, name, owner }
+}
+
+/// Sets all columns that follow from a mark.
+fn set_mark(row: &mut TrackedMut<'_>, mark: u8) {
+    let (signed, count, ratio, price, open, name) = MARKS[usize::from(mark)];
+    row.set_signed(signed);
+    row.set_count(count);
+    row.set_ratio(ratio);
+    row.set_price(Decimal::from_units(price));
+    row.set_open(open);
+    row.set_name(name).unwrap_or_default();
+}
+
+/// A refusal is an answer.
+fn refusable<O>(outcome: Result<O, Stop>) -> Result<Result<O, Refused>, Stop> {
     match outcome.map_err(Stop::into_parts) {
         Ok(output) => Ok(Ok(output)),
-        Err(Stopped::Failed(Error::Duplicate { index, .. })) => Ok(Err(index)),
+        Err(Stopped::Failed(Error::Duplicate { index, .. })) => Ok(Err(Refused::Duplicate(index))),
+        Err(Stopped::Failed(Error::KeyTooLong)) => Ok(Err(Refused::Flaw(Flaw::KeyTooLong))),
+        Err(Stopped::Failed(Error::NoParent { .. })) => Ok(Err(Refused::Flaw(Flaw::NoParent))),
         Err(Stopped::Failed(error)) => Err(error.into()),
         Err(Stopped::Conflict) => Err(Stop::conflict()),
     }

@@ -3,11 +3,19 @@
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::random::Random;
-use polychron_engine::{Declare, Mode, Procedure, Savepoint, Stop, Table, Transaction};
+use polychron_engine::futures::FutureError;
+use polychron_engine::{
+    Access, Aggregate, Declare, Error, Insertion, Mode, Operations, Procedure, Restriction, Savepoint, Stop, Table,
+    Transaction,
+};
+use polychron_schema::{Key, KeyScratch};
 use polychron_sync::Mutex;
 
-use super::recorded::{Change, Columns, Extent};
-use super::{Log, Outcome, Recorded, Tracked};
+use super::questions::{FIRST_MARKED, Question, Shape};
+use super::recorded::{Change, Columns, Extent, Flaw, OWNER};
+use super::rows::{MARKS, Owner, values_of};
+use super::{Leeway, Log, Outcome, Recorded, Tracked};
+use crate::samples::{disguised, draw_comparison};
 
 /// What scripts are drawn from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,10 +82,12 @@ pub struct Pair {
     pub ordered: Table<Tracked>,
     /// All indexes hashed.
     pub hash: Table<Tracked>,
+    /// What rows of both refer to.
+    pub owners: Table<Owner>,
 }
 
 /// One operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Reads a row, all columns or only one.
     Read { hash: bool, id: u64, whole: bool },
@@ -91,6 +101,16 @@ pub enum Step {
     Teams { hash: bool, from: u16, to: u16, extent: Extent },
     /// Reads by the unique index.
     Codes { hash: bool, from: Option<u32>, to: Option<u32>, extent: Extent },
+    /// Asks for rows of the ordered table, or for an answer over them, with restrictions.
+    Question(Question),
+    /// Updates a row so that it stays as it is.
+    Look { hash: bool, id: u64, whole: bool },
+    /// Asks for what has no answer.
+    InVain(u8),
+    /// Does this behind a savepoint, and undoes it.
+    Tried(Box<Step>),
+    /// Inserts what others refer to.
+    InsertOwner,
     /// Inserts.
     Insert { hash: bool, id: u64, columns: Columns },
     /// Writes whether or not there is a row.
@@ -117,7 +137,7 @@ pub enum Ending {
 }
 
 /// One transaction, drawn before it begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Script {
     /// Read-write or snapshot.
     pub mode: Mode,
@@ -125,6 +145,23 @@ pub struct Script {
     pub steps: Vec<Step>,
     /// How it ends.
     pub ending: Ending,
+    /// What it says beforehand of the rows that it writes.
+    pub declares: Declares,
+    /// Whether its one read is executed as such, outside of any transaction.
+    pub reads_one: bool,
+}
+
+/// What a transaction declares of the rows that it writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Declares {
+    /// That there are some.
+    Nothing,
+    /// Their keys.
+    Keys,
+    /// So many first bytes of each key.
+    Prefixes(usize),
+    /// Every other key, and that there are more.
+    Some,
 }
 
 /// Keys of a range at most.
@@ -133,10 +170,14 @@ const WIDEST: u64 = 20;
 impl Script {
     /// Inserts the rows that are always there.
     pub fn load(mix: &Mix) -> Self {
-        let columns = Columns { team: 0, code: None, length: 8 };
+        let columns = Columns { team: 0, code: None, length: 8, mark: 0, flaw: Flaw::None };
         let rows = (mix.keys..mix.keys + mix.steady).flat_map(|id| [false, true].map(|hash| (hash, id)));
-        let steps = rows.map(|(hash, id)| Step::Insert { hash, id, columns }).collect();
-        Self { mode: Mode::ReadWrite, steps, ending: Ending::Commit }
+        let rows = rows.map(|(hash, id)| Step::Insert { hash, id, columns });
+        Self::of(Mode::ReadWrite, std::iter::once(Step::InsertOwner).chain(rows).collect())
+    }
+
+    fn of(mode: Mode, steps: Vec<Step>) -> Self {
+        Self { mode, steps, ending: Ending::Commit, declares: Declares::Nothing, reads_one: false }
     }
 
     /// Draws a transaction.
@@ -145,7 +186,12 @@ impl Script {
         if random.below(100) < mix.snapshots {
             // A snapshot reads more, and takes longer.
             let steps = (0..count * 2).map(|_| draw_read(random, mix)).collect();
-            return Self { mode: Mode::Snapshot, steps, ending: Ending::Commit };
+            return Self::of(Mode::Snapshot, steps);
+        }
+        if random.below(12) == 0 {
+            let id = random.below(mix.keys + mix.steady);
+            let steps = vec![Step::Read { hash: draw_hash(random, mix), id, whole: random.below(2) == 0 }];
+            return Self { reads_one: true, ..Self::of(Mode::ReadWrite, steps) };
         }
         let ending = match random.below(100) {
             draw if draw < mix.failures => Ending::RollBack,
@@ -153,7 +199,25 @@ impl Script {
             _ => Ending::Commit,
         };
         let steps = (0..count).map(|_| draw_step(random, mix)).collect();
-        Self { mode: Mode::ReadWrite, steps, ending }
+        let declares = match random.below(6) {
+            0 | 1 => Declares::Keys,
+            2 => Declares::Prefixes(7 + random.below(2) as usize),
+            3 => Declares::Some,
+            _ => Declares::Nothing,
+        };
+        Self { ending, declares, ..Self::of(Mode::ReadWrite, steps) }
+    }
+
+    /// Whether the script wants this end: then it is no refusal.
+    pub(super) fn wants(&self, error: &Error, leeway: Leeway) -> bool {
+        match error {
+            Error::Unsupported { .. } => leeway.undoes_nothing,
+            Error::RolledBack => self.ending == Ending::RollBack,
+            Error::Panicked(_) => self.ending == Ending::Panic,
+            // The row of a future is not there.
+            Error::Procedure(error) => matches!(error.downcast_ref::<FutureError>(), Some(FutureError::NoRow(_))),
+            _ => false,
+        }
     }
 
     /// Runs one step.
@@ -167,8 +231,17 @@ impl Script {
         tables: &Pair,
         savepoints: &mut Vec<Savepoint>,
     ) -> Result<(), Stop> {
+        Self::take(&self.steps[number], recorded, tables, savepoints)
+    }
+
+    fn take<T: Transaction>(
+        step: &Step,
+        recorded: &mut Recorded<'_, T>,
+        tables: &Pair,
+        savepoints: &mut Vec<Savepoint>,
+    ) -> Result<(), Stop> {
         let table = |hash: &bool| if *hash { &tables.hash } else { &tables.ordered };
-        match &self.steps[number] {
+        match step {
             Step::Read { hash, id, whole: true } => recorded.read(table(hash), *id).map(drop),
             Step::Read { hash, id, whole: false } => recorded.read_version(table(hash), *id).map(drop),
             Step::Ask { hash, id, team } => recorded.ask(table(hash), *id, *team).map(drop),
@@ -179,6 +252,25 @@ impl Script {
             Step::Scan { hash: false, from, to, extent } => recorded.scan(&tables.ordered, *from..=*to, *extent),
             Step::Teams { hash, from, to, extent } => recorded.scan_teams(table(hash), *from..=*to, *extent),
             Step::Codes { hash, from, to, extent } => recorded.scan_codes(table(hash), *from..=*to, *extent),
+            Step::Question(question) => recorded.ask_rows(&tables.ordered, question),
+            Step::Look { hash, id, whole } => recorded.look(table(hash), *id, *whole),
+            Step::InVain(way) => recorded.ask_in_vain(&tables.ordered, &tables.hash, *way),
+            Step::Tried(step) => {
+                let number = savepoints.len();
+                savepoints.push(recorded.savepoint());
+                Self::take(step, recorded, tables, savepoints)?;
+                // It may have been a return to an earlier one, which ended this one.
+                match savepoints.get(number) {
+                    Some(&savepoint) => {
+                        savepoints.truncate(number + 1);
+                        recorded.roll_back_to(savepoint, number)
+                    }
+                    None => Ok(()),
+                }
+            }
+            Step::InsertOwner => match recorded.transaction.try_insert(&tables.owners, &Owner { id: OWNER })? {
+                Insertion::Inserted | Insertion::Duplicate(_) => Ok(()),
+            },
             Step::Insert { hash, id, columns } => recorded.insert(table(hash), *id, *columns).map(drop),
             Step::Upsert { hash, id, columns, blind } => recorded.upsert(table(hash), *id, *columns, *blind).map(drop),
             Step::Update { hash, id, change } => recorded.update(table(hash), *id, *change).map(drop),
@@ -207,12 +299,42 @@ impl Script {
         self.steps.iter().map(key).collect()
     }
 
-    fn declare<D: Declare>(&self, declaration: &mut D) {
-        match self.partitions() {
-            Some(keys) => keys.into_iter().for_each(|key| declaration.partition(key)),
-            None => declaration.unknown(),
+    /// Partitions, where they are all that the transaction needs, and the rows that it writes, in one way or another.
+    fn declare<D: Declare>(&self, tables: &Pair, declaration: &mut D) {
+        if let Some(keys) = self.partitions() {
+            keys.into_iter().for_each(|key| declaration.partition(key));
+        }
+        for (number, (hash, id, access)) in self.steps.iter().filter_map(touched).enumerate() {
+            let table = if hash { tables.hash.id() } else { tables.ordered.id() };
+            let mut scratch = KeyScratch::new();
+            let key = id.encode_bytes(&mut scratch);
+            match self.declares {
+                Declares::Keys => declaration.key(table, key, access),
+                Declares::Some if number % 2 == 0 => declaration.key(table, key, access),
+                Declares::Prefixes(length) => declaration.prefix(table, &key[..length], access),
+                Declares::Some | Declares::Nothing => {}
+            }
+        }
+        let writes_owner = self.steps.contains(&Step::InsertOwner);
+        if writes_owner || matches!(self.declares, Declares::Nothing | Declares::Some) {
+            declaration.unknown();
         }
     }
+}
+
+/// The row that a step touches by its key, and how.
+fn touched(step: &Step) -> Option<(bool, u64, Access)> {
+    Some(match step {
+        Step::Read { hash, id, .. } | Step::Ask { hash, id, .. } => (*hash, *id, Access::Read),
+        // What keeps to columns without an index, or changes nothing.
+        Step::Update { hash, id, change: Change::Text(_) } => (*hash, *id, Access::Update),
+        Step::Look { hash, id, .. } => (*hash, *id, Access::Update),
+        Step::Update { hash, id, .. } | Step::Later { hash, id, .. } => (*hash, *id, Access::Write),
+        Step::Upsert { hash, id, .. } | Step::Delete { hash, id } => (*hash, *id, Access::Write),
+        Step::Insert { hash, id, .. } => (*hash, *id, Access::Insert),
+        Step::Tried(step) => return touched(step),
+        _ => return None,
+    })
 }
 
 fn draw_hash(random: &mut Random, mix: &Mix) -> bool {
@@ -235,7 +357,8 @@ fn draw_read(random: &mut Random, mix: &Mix) -> Step {
     let limit = if random.below(2) == 0 { usize::MAX } else { random.range_inclusive(1, 3) as usize };
     let extent = if hash { Extent::ALL } else { Extent { backward, limit } };
     let (team, code) = (random.below(mix.teams()) as u16, draw_code(random, mix));
-    match random.below(8) {
+    match random.below(12) {
+        8.. if mix.tables != Tables::Hash => draw_question(random, mix, Extent { backward, limit }),
         0..=2 => Step::Read { hash, id, whole: random.below(2) == 0 },
         3 | 4 => Step::Scan { hash, from: id, to: id + random.below(all.min(WIDEST)), extent },
         5 => Step::Teams { hash, from: team, to: team, extent },
@@ -255,7 +378,8 @@ fn draw_step(random: &mut Random, mix: &Mix) -> Step {
     // Lengths that fit, that just do not fit, and that make every record move.
     let length = [0, 8, 9, 40, 300][random.below(5) as usize];
     let (team, code) = (random.below(mix.teams()) as u16, draw_code(random, mix));
-    let columns = Columns { team, code, length };
+    let mark = random.below(MARKS.len() as u64) as u8;
+    let columns = Columns { team, code, length, mark, flaw: draw_flaw(random) };
     if mix.conditions > 0 && random.below(100) < mix.conditions {
         let (steady, team) = (mix.keys + random.below(mix.steady), random.range_inclusive(1, mix.teams()) as u16);
         return match random.below(16) {
@@ -266,14 +390,22 @@ fn draw_step(random: &mut Random, mix: &Mix) -> Step {
             _ => Step::Ask { hash, id: steady, team },
         };
     }
-    match random.below(22) {
+    match random.below(28) {
+        22 | 23 => Step::Look { hash, id: random.below(mix.keys + mix.steady), whole: random.below(2) == 0 },
+        24 | 25 => Step::Update { hash, id: random.below(mix.keys + mix.steady), change: Change::Mark(mark) },
+        26 => match (columns.flaw, random.below(8)) {
+            (Flaw::None, way @ 0..3) if mix.tables == Tables::Both => Step::InVain(way as u8),
+            (Flaw::None, _) => Step::Tried(Box::new(draw_step(random, mix))),
+            (flaw, _) => Step::Update { hash, id, change: Change::Flawed(flaw) },
+        },
+        27 => Step::Tried(Box::new(draw_step(random, mix))),
         0..=7 => draw_read(random, mix),
         8 | 9 => Step::Insert { hash, id, columns },
         10 => Step::Upsert { hash, id, columns, blind: false },
         11 => {
             let id = mix.keys + random.below(mix.steady);
             let blind = mix.conditions == 0;
-            Step::Upsert { hash, id, columns: Columns { code: None, ..columns }, blind }
+            Step::Upsert { hash, id, columns: Columns { code: None, flaw: Flaw::None, ..columns }, blind }
         }
         12 | 13 => {
             let id = random.below(mix.keys + mix.steady);
@@ -285,6 +417,40 @@ fn draw_step(random: &mut Random, mix: &Mix) -> Step {
         20 => Step::Savepoint,
         _ => Step::RollBackTo(random.below(2) as usize),
     }
+}
+
+/// Now and then something that must be refused.
+fn draw_flaw(random: &mut Random) -> Flaw {
+    match random.below(16) {
+        0 => Flaw::KeyTooLong,
+        1 => Flaw::NoParent,
+        _ => Flaw::None,
+    }
+}
+
+/// A question of few keys or many, with restrictions of every comparison, whose constants are those of the rows or look like them.
+fn draw_question(random: &mut Random, mix: &Mix, extent: Extent) -> Step {
+    let from = random.below(mix.keys + mix.steady);
+    let to = if random.below(2) == 0 { from } else { from + random.below(WIDEST) };
+    let restriction = |random: &mut Random| {
+        let position = random.below(6) as usize;
+        let value = values_of(random.below(MARKS.len() as u64) as usize)[position].clone();
+        let value = if random.below(2) == 0 { value } else { disguised(random, value) };
+        Restriction { column: FIRST_MARKED + position, comparison: draw_comparison(random), value }
+    };
+    let restrictions = (0..random.below(3)).map(|_| restriction(random)).collect();
+    let column = FIRST_MARKED + random.below(6) as usize;
+    let versions = random.below(2) == 0;
+    let shape = match random.below(8) {
+        0 | 1 => Shape::Rows { versions, extent },
+        2 | 3 => Shape::Batches { versions },
+        4 => Shape::Total(Aggregate::Rows),
+        5 => Shape::Total(Aggregate::Count(column)),
+        6 => Shape::Total(Aggregate::Sum(FIRST_MARKED + random.below(4) as usize)),
+        _ if versions => Shape::Total(Aggregate::Min(column)),
+        _ => Shape::Total(Aggregate::Max(column)),
+    };
+    Step::Question(Question { from, to, restrictions, shape })
 }
 
 /// A script as a procedure that records itself.
@@ -320,7 +486,7 @@ impl Procedure for Scripted<'_> {
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        self.script.declare(declaration);
+        self.script.declare(self.tables, declaration);
     }
 }
 
@@ -340,6 +506,6 @@ impl<const TYPE: usize> Procedure for Submitted<TYPE> {
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        self.script.declare(declaration);
+        self.script.declare(&self.tables, declaration);
     }
 }

@@ -6,13 +6,15 @@ use polychron_base::clock::SystemClock;
 use polychron_base::random::Random;
 use polychron_engine::options::Submissions;
 use polychron_engine::submission::Service;
-use polychron_engine::{Error, Mode, Protocol, Worker};
+use polychron_engine::{Error, Mode, Projection, Protocol, Table, Worker};
+use polychron_schema::{Key, KeyScratch, Row};
 use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
 use super::interleave::{create, drop_tables};
-use super::script::{Pair, Scripted, Submitted};
-use super::{History, Log, Mix, Script, Sequence};
+use super::recorded::Seen;
+use super::script::{Pair, Scripted, Step, Submitted};
+use super::{History, Item, Leeway, Log, Mix, Operation, Script, Sequence, Tracked};
 
 /// How one round is run.
 #[derive(Clone, Copy, Debug)]
@@ -27,67 +29,94 @@ pub struct Round {
     pub mix: Mix,
     /// So many of them each thread submits at once; with none it executes them one by one.
     pub submitted: usize,
+    /// Sessions of each thread, which takes one or another, at most; fewer where workers are few.
+    pub sessions: usize,
+    /// What the protocol does not promise of real time.
+    pub leeway: Leeway,
 }
 
 impl Round {
     /// A round whose mix is drawn from the seed, too.
     pub fn new(seed: u64, threads: u32, transactions: usize) -> Self {
-        Self { seed, threads, transactions, mix: Mix::draw(&mut Random::stream(seed, 0)), submitted: 0 }
+        Self {
+            seed,
+            threads,
+            transactions,
+            mix: Mix::draw(&mut Random::stream(seed, 0)),
+            submitted: 0,
+            sessions: 2,
+            leeway: Leeway::default(),
+        }
     }
 }
+
+/// The number of a session that does nothing but take snapshots.
+const SNAPSHOTS: u32 = u32::MAX;
 
 /// Runs a round on new tables and returns what happened. It ends early when `stop` is set.
 ///
 /// # Errors
-/// What keeps tables from being made or workers from being had.
+/// What keeps tables from being made or workers from being had, and a transaction that was refused and should not have been.
 pub fn run_round<P: Protocol>(database: &Arc<P>, round: &Round, stop: &AtomicBool) -> Result<History, Error> {
     let tables = create(database)?;
     let clock = Arc::new(Sequence::default());
     let workers: Result<Vec<P::Worker>, Error> = (0..round.threads).map(|_| database.worker()).collect();
     let mut workers = workers?;
     let mut loading = Log::new(0, clock.clone());
-    execute(&mut workers[0], &Script::load(&round.mix), &tables, &mut loading);
+    execute(&mut workers[0], &Script::load(&round.mix), &tables, &mut loading, (0, round.leeway))?;
     let mut history = loading.take();
     let service = (round.submitted > 0).then(|| start(database)).transpose()?;
-    let histories: Vec<Vec<History>> = std::thread::scope(|scope| {
+    let mut workers: Vec<Vec<P::Worker>> = workers.into_iter().map(|worker| vec![worker]).collect();
+    for sessions in &mut workers {
+        sessions.extend((1..round.sessions).map_while(|_| database.worker().ok()));
+    }
+    let histories: Vec<Result<Vec<History>, Error>> = std::thread::scope(|scope| {
         let threads: Vec<_> = workers
             .iter_mut()
             .zip(0..)
-            .map(|(worker, thread)| {
+            .map(|(sessions, thread)| {
                 let (tables, clock, service) = (&tables, &clock, service.as_ref());
                 let client = move |number| Log::new(1 + thread * round.submitted.max(1) as u32 + number, clock.clone());
                 scope.spawn(move || match service {
-                    None => vec![run_thread(worker, round, tables, (1 + thread, client(0)), stop)],
-                    Some(service) => submit_thread((worker, service), round, tables, (1 + thread, client), stop),
+                    None => run_thread(sessions, round, tables, (1 + thread, client(0)), stop).map(|it| vec![it]),
+                    Some(service) => {
+                        submit_thread((&mut sessions[0], service), round, tables, (1 + thread, client), stop)
+                    }
                 })
             })
             .collect();
         threads.into_iter().map(|thread| thread.join().expect("a thread that records does not panic")).collect()
     });
     drop(service);
-    histories.into_iter().flatten().for_each(|of_client| history.append(of_client));
     drop(workers);
+    for of_thread in histories {
+        of_thread?.into_iter().for_each(|of_client| history.append(of_client));
+    }
     drop_tables(database, &tables)?;
     Ok(history)
 }
 
-/// Executes a thread's transactions one after the other.
+/// Executes a thread's transactions one after the other, by one or another of its sessions.
 fn run_thread<W: Worker>(
-    worker: &mut W,
+    sessions: &mut [W],
     round: &Round,
     tables: &Pair,
     (number, mut log): (u32, Log),
     stop: &AtomicBool,
-) -> History {
+) -> Result<History, Error> {
     let mut random = Random::stream(round.seed, number.into());
     for _ in 0..round.transactions {
         // Relaxed: nothing else is told by it.
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        execute(worker, &Script::draw(&mut random, &round.mix), tables, &mut log);
+        let script = Script::draw(&mut random, &round.mix);
+        let session = random.below(sessions.len() as u64) as usize;
+        let number =
+            if round.leeway.stale_snapshots && script.mode == Mode::Snapshot { SNAPSHOTS } else { session as u32 };
+        execute(&mut sessions[session], &script, tables, &mut log, (number, round.leeway))?;
     }
-    log.take()
+    Ok(log.take())
 }
 
 /// A service with small batches and little room.
@@ -103,7 +132,7 @@ fn submit_thread<P: Protocol>(
     tables: &Pair,
     (number, client): (u32, impl Fn(u32) -> Log),
     stop: &AtomicBool,
-) -> Vec<History> {
+) -> Result<Vec<History>, Error> {
     let mut random = Random::stream(round.seed, number.into());
     let logs: Vec<_> = (0..round.submitted as u32).map(|number| Arc::new(Mutex::new(client(number)))).collect();
     for _ in 0..round.transactions.div_ceil(round.submitted) {
@@ -116,33 +145,74 @@ fn submit_thread<P: Protocol>(
             let script = Script::draw(&mut random, &round.mix);
             let mut own = log.lock().unwrap_or_else(PoisonError::into_inner);
             if script.mode == Mode::Snapshot {
-                execute(worker, &script, tables, &mut own);
+                // By a session of its own: what was submitted is executed by others.
+                execute(worker, &script, tables, &mut own, (SNAPSHOTS, round.leeway))?;
                 continue;
             }
-            own.call(false);
+            own.call(false, 0);
             drop(own);
             let (kind, tables, own) = (script.steps.len() % 2, *tables, Arc::clone(log));
+            let (own_script, script) = (script.clone(), script);
             let submission = match kind {
                 0 => service.submit(Submitted::<0> { script, tables, log: own }),
                 _ => service.submit(Submitted::<1> { script, tables, log: own }),
             };
-            submissions.push((log, submission));
+            submissions.push((log, own_script, submission));
         }
-        for (log, submission) in submissions {
+        for (log, script, submission) in submissions {
             let answer = submission.wait();
             log.lock().unwrap_or_else(PoisonError::into_inner).answered(&answer);
+            is_as_wanted(&script, answer, round.leeway)?;
         }
     }
     // The service may still hold the procedures, whose answers it has given.
-    logs.iter().map(|log| log.lock().unwrap_or_else(PoisonError::into_inner).take()).collect()
+    Ok(logs.iter().map(|log| log.lock().unwrap_or_else(PoisonError::into_inner).take()).collect())
 }
 
-fn execute<W: Worker>(worker: &mut W, script: &Script, tables: &Pair, log: &mut Log) {
-    log.call(script.mode == Mode::Snapshot);
-    let mut scripted = Scripted { script, tables, log };
-    let answer = match script.mode {
-        Mode::ReadWrite => worker.execute(&mut scripted),
-        Mode::Snapshot => worker.snapshot(&mut scripted),
+fn execute<W: Worker>(
+    worker: &mut W,
+    script: &Script,
+    tables: &Pair,
+    log: &mut Log,
+    (session, leeway): (u32, Leeway),
+) -> Result<(), Error> {
+    log.call(script.mode == Mode::Snapshot || script.reads_one && leeway.past_reads, session);
+    let answer = match script.steps[..] {
+        [Step::Read { hash, id, .. }] if script.reads_one => {
+            let table = if hash { tables.hash } else { tables.ordered };
+            read_one(worker, table, id, log)
+        }
+        _ => {
+            let mut scripted = Scripted { script, tables, log };
+            match script.mode {
+                Mode::ReadWrite => worker.execute(&mut scripted),
+                Mode::Snapshot => worker.snapshot(&mut scripted),
+            }
+        }
     };
     log.answered(&answer);
+    is_as_wanted(script, answer, leeway)
+}
+
+/// A script may conflict and end as it wants to. Whatever else ends it is a refusal, which is no part of a history.
+fn is_as_wanted(script: &Script, answer: Result<(), Error>, leeway: Leeway) -> Result<(), Error> {
+    match answer {
+        Err(error) if !matches!(error, Error::Conflicts { .. }) && !script.wants(&error, leeway) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Reads a row outside of any transaction.
+fn read_one<W: Worker>(worker: &mut W, table: Table<Tracked>, id: u64, log: &mut Log) -> Result<(), Error> {
+    let mut scratch = KeyScratch::new();
+    let key = id.encode(&mut scratch);
+    let seen = worker.read_one(table.id(), key, &Projection::ALL, |row| row.map(Tracked::view).map(Seen::of))?;
+    let item = Item { table: table.id().position() as u32, key: id };
+    log.begin();
+    if seen.is_some_and(|seen| !seen.whole || seen.id != id) {
+        log.note(Operation::Torn { item });
+    }
+    log.note(Operation::Read { item, seen: seen.map(|seen| seen.version) });
+    log.finish();
+    Ok(())
 }

@@ -8,7 +8,7 @@ pub(crate) mod model;
 mod operation;
 
 pub(crate) use apply::{Tables, apply};
-pub(crate) use operation::{Ask, Operation, Shape, Through};
+pub(crate) use operation::{Ask, Operation, Shape, Through, disguised, draw_comparison};
 
 use polychron_base::random::Random;
 use polychron_schema::{Date, Decimal, Row, Value};

@@ -9,7 +9,7 @@ use polychron_engine::Protocol;
 use polychron_protocols::bohm::Bohm;
 use polychron_protocols::cicada::{self, Cicada, Indexes};
 use polychron_protocols::lazy::{Lazy, Moment};
-use polychron_protocols::locking::{Conditional, Locking};
+use polychron_protocols::locking::{Conditional, Locking, Policy};
 use polychron_protocols::maflingo::{self, Maflingo, TidSource};
 
 /// Maflingo and its kin.
@@ -26,7 +26,10 @@ pub(crate) fn lazy_occ<M: Moment>() -> Setup<Lazy<Maflingo, M>> {
 
 /// Cicada beneath futures.
 pub(crate) fn lazy_cicada() -> Setup<Lazy<Cicada>> {
-    Setup::new(cicada().options, |database| database.base().tick())
+    let beneath = still_cicada();
+    let setup = Setup::new(beneath.options, |database: &std::sync::Arc<Lazy<Cicada>>| database.base().tick());
+    let (maintains_by_clock, kept_places_bytes) = (beneath.maintains_by_clock, beneath.kept_places_bytes);
+    Setup { maintains_by_clock, kept_places_bytes, ..setup }
 }
 
 /// Two-phase locking beneath futures; its snapshots lock.
@@ -71,5 +74,30 @@ pub(crate) fn by_epochs<P: Protocol>() -> Setup<P> {
         database.memory().epochs().advance();
     });
     setup.common.memory.epoch_interval = None;
+    setup
+}
+
+/// Cicada whose horizons move only when the tests move them.
+pub(crate) fn still_cicada() -> Setup<Cicada> {
+    let still = Duration::from_secs(3600);
+    let thinning_after = Duration::ZERO;
+    let options = cicada::Options {
+        collection_interval: still,
+        background_interval: still,
+        thinning_after,
+        ..Default::default()
+    };
+    let setup = Setup::new(options, |database: &std::sync::Arc<Cicada>| database.tick());
+    // What came and went behind a long snapshot, 4000 rounds of 20 rows with heads of 64 bytes, is twenty times as much.
+    Setup { maintains_by_clock: true, kept_places_bytes: 256 << 10, ..setup }
+}
+
+/// Two-phase locking; its snapshots lock.
+pub(crate) fn locking<P: Policy>() -> Setup<Locking<P>> {
+    let mut setup: Setup<Locking<P>> = Setup::new(Default::default(), |database: &std::sync::Arc<Locking<P>>| {
+        database.memory().epochs().advance();
+    });
+    setup.common.memory.epoch_interval = None;
+    setup.snapshots_lock = true;
     setup
 }

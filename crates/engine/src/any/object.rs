@@ -301,6 +301,8 @@ pub trait End: Operate {
     fn commit(self: Box<Self>) -> Result<(), Stop>;
     /// As there.
     fn roll_back(self: Box<Self>) -> bool;
+    /// Forgets the transaction, and gives its memory back.
+    fn leak(self: Box<Self>);
 }
 
 impl<T: Commit> End for T {
@@ -310,6 +312,10 @@ impl<T: Commit> End for T {
 
     fn roll_back(self: Box<Self>) -> bool {
         Commit::roll_back(*self)
+    }
+
+    fn leak(self: Box<Self>) {
+        std::mem::forget(*self);
     }
 }
 

@@ -154,7 +154,8 @@ impl Attempt {
     }
 
     /// Whether one runs in the calling thread.
-    pub(crate) fn is_running() -> bool {
+    #[inline]
+    pub fn is_running() -> bool {
         Scope::of_attempt() != Scope::NONE
     }
 }

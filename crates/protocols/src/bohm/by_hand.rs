@@ -6,15 +6,13 @@
 use std::sync::Arc;
 
 use polychron_base::Error;
-use polychron_engine::Protocol;
-use polychron_sync::Backoff;
 use polychron_sync::atomic::Ordering;
 
 use super::execution::{LAST, Outcome, take_turn};
 use super::moment::Moment;
 use super::naming::Naming;
-use super::planned::{Parcel, Ran};
-use super::protocol::Bohm;
+use super::planned::{Parcel, Progress, Ran};
+use super::sleeping::Patience;
 use super::transaction::BohmTransaction;
 use super::worker::BohmWorker;
 
@@ -30,18 +28,10 @@ pub(super) enum Driven {
 }
 
 impl BohmWorker {
-    /// Refuses what would wait forever: a call from inside a transaction that the same thread drives.
-    pub(super) fn refuse_inside(&self) -> Result<(), Error> {
-        if self.shared.driver.load(Ordering::Relaxed) == polychron_sync::this_thread() {
-            let what = "a call from inside a transaction of the same thread";
-            return Err(Error::Unsupported { protocol: Bohm::NAME, what });
-        }
-        Ok(())
-    }
-
     /// Begins a transaction that may write anything, when it is planned.
     pub(super) fn begin_everything(&mut self) -> Result<BohmTransaction<'_>, Error> {
         let (parcel, moment) = self.plan_everything();
+        self.driven = Some((Arc::clone(&parcel), moment));
         // SAFETY: parcels are kept while the database is open.
         let planned = unsafe { std::ptr::NonNull::from(parcel.planned(0)).as_ref() };
         let mut transaction =
@@ -54,6 +44,32 @@ impl BohmWorker {
         debug_assert!(begun.is_ok(), "who drives by hand waits as long as it takes");
         self.shared.driver.store(polychron_sync::this_thread(), Ordering::Relaxed);
         Ok(transaction)
+    }
+
+    /// Ends what this worker drove by hand and was leaked: those after it would wait for ever. Nothing can use it any more, for it
+    /// borrowed the worker.
+    #[inline]
+    pub(super) fn end_leaked(&mut self) {
+        if !self.is_under_way && (self.driven.is_some() || self.hand.local.is_pinned()) {
+            self.end_leaked_now();
+        }
+    }
+
+    #[cold]
+    fn end_leaked_now(&mut self) {
+        // The guard of a leaked transaction, and what its snapshot sees.
+        self.hand.local.end_leaked();
+        self.shared.snapshots.close(self.hand.local.worker_id().position());
+        let Some((parcel, moment)) = self.driven.take() else { return };
+        // SAFETY: parcels are kept while the database is open.
+        let planned = unsafe { std::ptr::NonNull::from(parcel.planned(0)).as_ref() };
+        if planned.progress(moment) != Progress::Executing {
+            return;
+        }
+        let mut transaction =
+            BohmTransaction::planned(&self.shared, &mut self.hand.state, &self.hand.local, planned, moment);
+        transaction.driven = Driven::ByHand(parcel);
+        transaction.end_by_hand(Ran::RollBack);
     }
 
     fn plan_everything(&mut self) -> (Arc<Parcel>, Moment) {
@@ -78,7 +94,7 @@ impl BohmWorker {
             content.batch.store(0, Ordering::Relaxed);
             (body.end, body.is_everything) = (1, true);
         }
-        self.shared.pipeline.hand_in(&parcel);
+        self.hand_in(&parcel);
         let content = parcel.content();
         loop {
             // Looked at first: a parcel that has no batch then will have a later one.
@@ -95,7 +111,7 @@ impl BohmWorker {
                 } else {
                     self.hand.plan(&self.shared, 0)
                 };
-            self.hand.rest(busy);
+            self.hand.rest_or_sleep(busy);
         }
     }
 }
@@ -105,21 +121,22 @@ impl BohmTransaction<'_> {
     pub(super) fn end_by_hand(&mut self, ran: Ran) {
         let Driven::ByHand(parcel) = std::mem::replace(&mut self.driven, Driven::ByThePipeline) else { return };
         self.shared.driver.store(0, Ordering::Relaxed);
-        let mut backoff = Backoff::new();
-        while self.end(ran) != Outcome::Complete {
-            // There was no memory to pass a row on that was there before.
-            backoff.wait();
-        }
+        let outcome = self.end(ran);
+        debug_assert_eq!(outcome, Outcome::Complete, "who drives by hand waits as long as it takes");
         parcel.planned(0).complete(self.moment);
-        backoff.reset();
+        self.shared.acknowledge(self.moment.batch());
+        let mut patience = Patience::default();
         // Acquire: pairs with the release of who executed the rest.
         while parcel.remaining.load(Ordering::Acquire) > 0 {
             if self.shared.takes_turns() && take_turn(self.shared, self.local, self.state, LAST) {
-                backoff.reset();
-            } else {
-                backoff.wait();
+                patience.reset();
+            } else if !patience.wait_shortly() {
+                // The thread that has its chunk is busy with a long procedure; it tells so later.
+                self.shared.hand_over();
+                return self.shared.parcels.put_back_later(parcel);
             }
         }
+        self.shared.hand_over();
         self.shared.parcels.put_back(parcel);
     }
 }
@@ -137,27 +154,33 @@ impl Drop for BohmTransaction<'_> {
     }
 }
 
-#[cfg(feature = "mutations")]
+#[cfg(feature = "by-hand")]
 mod tests_only {
     use polychron_base::{Abort, Error, Stop};
     use polychron_engine::options::Retry;
-    use polychron_engine::{Commit, Interactive, Mode};
+    use polychron_engine::{Commit, Interactive, Mode, Protocol};
 
     use super::super::execution::Hand;
+    use super::super::protocol::Bohm;
     use super::{BohmTransaction, BohmWorker, Ran};
 
     impl Interactive for BohmWorker {
         type Transaction<'w> = BohmTransaction<'w>;
 
         fn begin(&mut self, mode: Mode) -> Result<BohmTransaction<'_>, Error> {
+            self.end_leaked();
             if mode == Mode::ReadWrite {
-                self.refuse_inside()?;
+                if self.shared.is_inside() {
+                    let what = "a transaction inside of one of the same thread";
+                    return Err(Error::Unsupported { protocol: Bohm::NAME, what });
+                }
                 return self.begin_everything();
             }
             let Self { hand: Hand { local, state }, shared, counters, .. } = self;
             let worker = local.worker_id().position();
-            counters.snapshot(0);
-            Ok(BohmTransaction::snapshot(shared, state, local, worker))
+            let transaction = BohmTransaction::snapshot(shared, state, local, worker);
+            counters.snapshot(shared.pipeline.age_us(transaction.moment.batch()));
+            Ok(transaction)
         }
 
         fn last_abort(&self) -> Option<Abort> {

@@ -9,12 +9,14 @@ use polychron_engine::catalog;
 use polychron_engine::stores::Batch;
 use polychron_memory::{Local, stack_left};
 use polychron_schema::RowBuffer;
-use polychron_sync::Backoff;
 
 use super::executors::Seen;
+use super::leftovers::{Blocker, Leftover, Waiting};
 use super::moment::Moment;
+use super::pipeline::Chunk;
 use super::planned::{Parcel, Planned, Progress, Ran};
 use super::protocol::Shared;
+use super::sleeping::{Patience, Sleeper};
 use super::table::BohmTable;
 use super::transaction::{BohmTransaction, Position, Scratch};
 use super::version::Version;
@@ -47,11 +49,14 @@ pub(super) struct HandState {
     top: usize,
     /// The transaction that would have been one too deep.
     pub(super) too_deep: Option<(NonNull<Planned>, Moment)>,
+    /// What the last transaction waits for that was handed back.
+    pub(super) blocker: Option<Blocker>,
     /// Transactions of the present chunk that others were executing.
-    left: Vec<(NonNull<Planned>, Moment)>,
+    left: Vec<Waiting>,
     /// What is passed on at the end of a transaction.
     pub(super) passed_on: Vec<(Position, Option<Version>)>,
-    backoff: Backoff,
+    pub(super) patience: Patience,
+    pub(super) sleeper: Arc<Sleeper>,
     pub(super) seen: Seen,
     /// What transactions keep that no transaction uses now.
     pub(super) scratches: Vec<Scratch>,
@@ -124,7 +129,7 @@ impl Hand {
 
     /// Plans the next batch for some partition, or closes a batch.
     pub(super) fn plan(&mut self, shared: &Shared, first: usize) -> bool {
-        plan(shared, &self.local, first)
+        plan(shared, &self.local, &self.state, first)
     }
 
     /// Executes a chunk of a planned batch.
@@ -132,60 +137,121 @@ impl Hand {
         execute(shared, &self.local, &mut self.state, LAST)
     }
 
-    /// Waits a little when there was nothing to do, longer each time.
-    pub(super) fn rest(&mut self, busy: bool) {
+    /// Waits a little when there was nothing to do, longer each time. `true`: it is time to sleep.
+    pub(super) fn rest(&mut self, busy: bool) -> bool {
         if busy {
-            self.state.backoff.reset();
-        } else {
-            self.state.backoff.wait();
+            self.state.patience.reset();
+            return false;
+        }
+        !self.state.patience.wait_shortly()
+    }
+
+    /// The same, and sleeps for a while when it is time to.
+    pub(super) fn rest_or_sleep(&mut self, busy: bool) {
+        if self.rest(busy) {
+            let HandState { patience, sleeper, .. } = &mut self.state;
+            patience.wait(sleeper);
         }
     }
 }
 
 /// As [`Hand::take_turn_up_to`].
 pub(super) fn take_turn(shared: &Shared, local: &Local, state: &mut HandState, last: u64) -> bool {
-    execute(shared, local, state, last) || plan(shared, local, local.worker_id().position())
+    execute(shared, local, state, last) || plan(shared, local, state, local.worker_id().position())
 }
 
-fn plan(shared: &Shared, local: &Local, first: usize) -> bool {
+fn plan(shared: &Shared, local: &Local, state: &HandState, first: usize) -> bool {
     let guard = local.pin();
     let count = shared.partitions.len();
     let planned = (0..count).any(|step| {
         let number = (first + step) % count;
         shared.partitions[number].plan_next(number, shared, &guard)
     });
-    planned || shared.pipeline.sequence()
+    let closed = !planned && shared.pipeline.sequence(state.patience.is_yielding());
+    if (planned || closed) && !shared.takes_turns() {
+        // The caller goes on planning; executors, and planners of other partitions, may sleep.
+        shared.executing.wake_one();
+        shared.planning.wake_one();
+    }
+    planned || closed
 }
 
 fn execute(shared: &Shared, local: &Local, state: &mut HandState, last: u64) -> bool {
-    let Some(leave) = shared.executors.enter() else { return false };
-    let Some(chunk) = shared.pipeline.claim(last) else { return false };
-    // What is found stays for this guard's time: none is renewed below it.
+    let Some(leave) = shared.executors.enter(state.patience.has_slept()) else { return false };
+    if shared.leftovers.is_empty() && !shared.pipeline.has_chunk(last) {
+        return false;
+    }
+    // What is found stays for this guard's time: none is renewed below it. It is there before a chunk is claimed, because clients may go
+    // before the chunk is done with.
     let guard = local.pin();
-    let mut left = std::mem::take(&mut state.left);
-    shared.pipeline.for_first(chunk, Parcel::fetch_first);
-    shared.pipeline.for_each(chunk, |parcel, place, moment| {
-        let planned = parcel.planned(place);
-        if !settle(shared, state, local, planned, moment) {
-            left.push((NonNull::from(planned), moment));
+    let (chunk, mut left) = match shared.leftovers.take(last) {
+        Some(Leftover { chunk, left }) => (chunk, left),
+        None => {
+            let Some(chunk) = shared.pipeline.claim(last) else { return false };
+            let mut left = std::mem::take(&mut state.left);
+            begin_chunk(shared, local, state, chunk, &mut left);
+            (chunk, left)
         }
-    });
-    state.seen.stalls += left.len() as u32;
-    let mut backoff = Backoff::new();
-    while !left.is_empty() {
-        backoff.wait();
-        // SAFETY: the chunk is not finished, so its parcels belong to the batch.
-        left.retain(|&(planned, moment)| !settle(shared, state, local, unsafe { planned.as_ref() }, moment));
+    };
+    if !settle_left(shared, local, state, &mut left) {
+        drop(guard);
+        shared.leftovers.leave(Leftover { chunk, left });
+        return true;
     }
     state.left = left;
     drop(guard);
     shared.pipeline.end_execution(chunk);
+    if !shared.takes_turns() && shared.planning.has_some() && shared.pipeline.can_sequence(true) {
+        shared.planning.wake_one();
+    }
     shared.executors.leave(leave, chunk.len(), &mut state.seen);
+    true
+}
+
+/// Sees to each transaction of a chunk once; some are left, because others execute them or what they wait for.
+fn begin_chunk(shared: &Shared, local: &Local, state: &mut HandState, chunk: Chunk, left: &mut Vec<Waiting>) {
+    if shared.executing.has_some() && shared.pipeline.has_chunk(LAST) {
+        shared.executing.wake_one();
+    }
+    shared.pipeline.for_first(chunk, Parcel::fetch_first);
+    shared.pipeline.for_each(chunk, |parcel, place, moment| {
+        let planned = parcel.planned(place);
+        if let Err(blocker) = try_settle(shared, state, local, planned, moment) {
+            left.push(Waiting { planned: NonNull::from(planned), moment, blocker });
+        }
+    });
+    state.seen.stalls += left.len() as u32;
+}
+
+/// Waits for what is left of a chunk. `false`: that takes long, and there may be something else to do.
+fn settle_left(shared: &Shared, local: &Local, state: &mut HandState, left: &mut Vec<Waiting>) -> bool {
+    let mut patience = Patience::default();
+    while !left.is_empty() {
+        if !patience.wait_shortly() {
+            return false;
+        }
+        left.retain_mut(|waiting| {
+            // SAFETY: the chunk is not finished, so its parcels belong to the batch.
+            let settled = try_settle(shared, state, local, unsafe { waiting.planned.as_ref() }, waiting.moment);
+            settled.map_err(|blocker| waiting.blocker = blocker).is_err()
+        });
+    }
     true
 }
 
 /// Sees to a transaction: executes it, and what it waits for, unless other threads do. Answers whether it is complete.
 pub(super) fn settle(shared: &Shared, state: &mut HandState, local: &Local, planned: &Planned, moment: Moment) -> bool {
+    try_settle(shared, state, local, planned, moment).is_ok()
+}
+
+/// The same; `Err` tells which transaction is to be waited for.
+fn try_settle(
+    shared: &Shared,
+    state: &mut HandState,
+    local: &Local,
+    planned: &Planned,
+    moment: Moment,
+) -> Result<(), Blocker> {
     // Below the transaction stand those that would have been too deep; the list allocates only when there are some.
     let mut below: Vec<(NonNull<Planned>, Moment)> = Vec::new();
     loop {
@@ -194,12 +260,12 @@ pub(super) fn settle(shared: &Shared, state: &mut HandState, local: &Local, plan
         if next.claim(at) && execute_claimed(shared, state, local, next, at) == Outcome::HandedBack {
             match state.too_deep.take() {
                 Some(deeper) => below.push(deeper),
-                None => return false,
+                None => return Err(state.blocker.take().unwrap_or((NonNull::from(next), at))),
             }
         } else if next.progress(at) != Progress::Complete {
-            return false;
+            return Err((NonNull::from(next), at));
         } else if below.pop().is_none() {
-            return true;
+            return Ok(());
         }
     }
 }
@@ -217,6 +283,9 @@ pub(super) fn execute_claimed(
         state.too_deep = Some((NonNull::from(planned), moment));
         return Outcome::HandedBack;
     }
+    if state.depth == 0 {
+        shared.running.enter(local.worker_id().position());
+    }
     state.depth += 1;
     // SAFETY: it was claimed.
     let parcel = unsafe { planned.body().parcel.as_ref() };
@@ -232,6 +301,9 @@ pub(super) fn execute_claimed(
     let outcome = transaction.end(ran);
     drop(transaction);
     state.depth -= 1;
+    if state.depth == 0 {
+        shared.running.leave(local.worker_id().position());
+    }
     match outcome {
         Outcome::Complete => planned.complete(moment),
         Outcome::HandedBack => planned.hand_back(moment),

@@ -41,11 +41,18 @@ pub(super) struct Seen {
 pub(super) type Leave<'e> = Option<SpinGuard<'e, usize>>;
 
 impl Executors {
-    /// Asks for leave to execute. `None`: another thread does, and is enough.
+    /// Asks for leave to execute. `None`: another thread does, and is enough; unless it has been at it for so long that the caller slept
+    /// meanwhile: then it runs a long procedure.
     #[inline]
-    pub(super) fn enter(&self) -> Option<Leave<'_>> {
+    pub(super) fn enter(&self, has_slept: bool) -> Option<Leave<'_>> {
         // Relaxed, here and below: any number of threads may execute, so nothing depends on who sees it when.
-        if self.is_alone.load(Ordering::Relaxed) { self.alone.try_lock().map(Some) } else { Some(None) }
+        if !self.is_alone.load(Ordering::Relaxed) {
+            return Some(None);
+        }
+        match self.alone.try_lock() {
+            None if has_slept => Some(None),
+            alone => alone.map(Some),
+        }
     }
 
     /// So many transactions were executed with this leave.

@@ -11,6 +11,7 @@ mod by_hand;
 mod ending;
 mod execution;
 mod executors;
+mod leftovers;
 #[cfg(all(test, loom))]
 mod model;
 mod moment;
@@ -23,6 +24,7 @@ mod protocol;
 mod reading;
 mod rows;
 mod scan;
+mod sleeping;
 mod steps;
 mod table;
 #[cfg(test)]

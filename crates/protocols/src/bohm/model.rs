@@ -16,6 +16,7 @@ use super::moment::Moment;
 use super::pipeline::{Pipeline, RING};
 use super::planned::{Parcel, Parcels, Planned, Progress};
 use super::protocol::Snapshots;
+use super::sleeping::{Nap, Sleeper, Sleepers};
 use super::version::{Head, State, Version};
 
 /// Runs threads beside each other on one thing, and then `after`.
@@ -177,7 +178,7 @@ impl Log {
     fn close(&self, batch: u64) {
         self.pipeline.hand_in(&self.parcels[batch as usize - 1]);
         // The client of the batch before learns of its end earlier than the log.
-        while !self.pipeline.sequence() {
+        while !self.pipeline.sequence(false) {
             thread::yield_now();
         }
         assert_eq!(self.pipeline.sequenced(), batch);
@@ -293,6 +294,56 @@ fn the_watermark_stops_before_nothing() {
     });
 }
 
+/// Who looks for work and sleeps, and who makes work known and wakes, do not miss one another.
+#[test]
+fn no_sleeper_is_forgotten() {
+    explore(3, || {
+        let room = (Sleepers::default(), AtomicUsize::new(0));
+        both(
+            room,
+            |(sleepers, work)| {
+                while work.load(Ordering::Relaxed) == 0 {
+                    sleepers.sleep(&Arc::default(), || match work.load(Ordering::Relaxed) {
+                        0 => Nap::UntilWoken,
+                        _ => Nap::Not,
+                    });
+                }
+            },
+            |(sleepers, work)| {
+                work.store(1, Ordering::Relaxed);
+                sleepers.wake_one();
+            },
+            |(sleepers, _)| assert!(!sleepers.has_some()),
+        );
+    });
+}
+
+/// A client that sleeps is woken when its parcel is back.
+#[test]
+fn a_client_is_woken_for_its_parcel() {
+    explore(3, || {
+        let parcel = parcel(1);
+        parcel.remaining.store(1, Ordering::Relaxed);
+        each(
+            Arc::new(parcel),
+            [
+                |parcel| {
+                    let sleeper = Arc::<Sleeper>::default();
+                    while parcel.remaining.load(Ordering::Acquire) > 0 {
+                        parcel.await_with(&sleeper, || {
+                            let is_back = || parcel.remaining.load(Ordering::Acquire) == 0;
+                            let nap = || if is_back() { Nap::Not } else { Nap::UntilWoken };
+                            Sleepers::default().sleep(&sleeper, nap);
+                        });
+                    }
+                },
+                |parcel| parcel.end(1),
+            ],
+            |_| (),
+        );
+    });
+}
+
 /// A log whose last batch is about to end, the snapshots that are open, and a version that this batch supersedes.
 struct Reading {
     log: Log,
@@ -302,7 +353,7 @@ struct Reading {
 
 impl Reading {
     fn read(&self) {
-        let batch = self.snapshots.open(0, &self.log.pipeline);
+        let batch = self.snapshots.open(0, &self.log.pipeline, 0);
         if batch == 0 {
             self.superseded.read();
         }

@@ -23,6 +23,9 @@ pub struct Options {
     pub preprocess: bool,
     /// What is done with procedures that may write keys which they do not name.
     pub unknown: Unknown,
+    /// Whether snapshots are of finished batches only: they wait for nobody, and may miss what their client was told last. Otherwise they have
+    /// all that any client was told of before, and execute what they need of batches that are under way.
+    pub stale_snapshots: bool,
 }
 
 /// How a procedure is planned that does not name all keys it writes.
@@ -47,6 +50,7 @@ impl Default for Options {
             annotate_reads: true,
             preprocess: false,
             unknown: Unknown::default(),
+            stale_snapshots: false,
         }
     }
 }
@@ -87,6 +91,7 @@ impl Options {
             "execution-threads" => self.execution_threads = number()?,
             "annotate-reads" => self.annotate_reads = truth()?,
             "preprocess" => self.preprocess = truth()?,
+            "stale-snapshots" => self.stale_snapshots = truth()?,
             "unknown" => {
                 self.unknown = match value {
                     "reconnaissance" => Unknown::Reconnaissance,
@@ -95,7 +100,7 @@ impl Options {
                 }
             }
             _ => {
-                let names = "batch-size, partitions, concurrency-control-threads, execution-threads, annotate-reads, preprocess and unknown";
+                let names = "batch-size, partitions, concurrency-control-threads, execution-threads, annotate-reads, preprocess, stale-snapshots and unknown";
                 return Err(Error::Options(format!("bohm has no option `{name}`; it has {names}")));
             }
         }

@@ -11,6 +11,7 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 
+use polychron_base::clock::{Clock, SystemClock};
 use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, Mutex, SpinLatch, raise};
 
@@ -18,9 +19,12 @@ use super::moment::Moment;
 use super::planned::Parcel;
 
 /// Batches under way at most; so few in models that places are used again.
-pub(super) const RING: u64 = if polychron_sync::MODELLED { 2 } else { 8 };
+pub(super) const RING: u64 = if polychron_sync::MODELLED { 2 } else { 64 };
 /// A batch that is not full waits while so many are under way.
 const ENOUGH: u64 = 2;
+/// A full one waits while so many are. Behind these there are only batches that are closed because threads have nothing else to do, while a
+/// long procedure holds an earlier one up.
+const MANY: u64 = if polychron_sync::MODELLED { 2 } else { 8 };
 /// Transactions that a thread takes to execute at a time; so few in models that threads share a batch.
 const CHUNK: usize = if polychron_sync::MODELLED { 1 } else { 16 };
 /// Bits of a cursor for the place in the batch.
@@ -37,6 +41,22 @@ struct Slot {
     unplanned: AtomicUsize,
     /// Transactions that were not executed yet.
     incomplete: AtomicUsize,
+    /// All batches up to this one were executed when this one was closed, which is before it was planned.
+    finished_before: AtomicU64,
+    /// When it was closed.
+    closed_ns: AtomicU64,
+}
+
+impl Slot {
+    /// The transactions behind a cursor, if it names this batch and there are some.
+    fn next_chunk(&self, cursor: u64, batch: u64) -> Option<Chunk> {
+        // Acquire: pairs with the release in `sequence`. The count belongs to the batch that the cursor names, if it still does when
+        // it is exchanged.
+        let count = self.count.load(Ordering::Acquire);
+        let first = cursor as usize & ((1 << CURSOR_BITS) - 1);
+        let is_there = cursor >> CURSOR_BITS == batch && first < count;
+        is_there.then(|| Chunk { batch, first, end: (first + CHUNK).min(count) })
+    }
 }
 
 /// The parcels of a batch.
@@ -76,6 +96,7 @@ pub(super) struct Pipeline {
     everything: CachePadded<AtomicU64>,
     batch_size: usize,
     partitions: usize,
+    pub(super) time: SystemClock,
 }
 
 /// Some transactions of a batch that one thread sees executed.
@@ -106,6 +127,7 @@ impl Pipeline {
             everything: CachePadded::default(),
             batch_size,
             partitions,
+            time: SystemClock::new(),
         }
     }
 
@@ -140,33 +162,61 @@ impl Pipeline {
         self.finished() >= sequenced
     }
 
+    /// Whether nothing is under way, and nothing was handed in.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) == 0 && self.is_idle()
+    }
+
     /// Whether a version that concurrency control found for a transaction of this batch is the one to read: no transaction before it
     /// that was not executed then may have put another one in between.
     #[inline]
     pub(super) fn is_annotation_valid(&self, batch: u64) -> bool {
         // Relaxed: it was stored before the batch was closed, whose number the caller has.
         let everything = self.everything.load(Ordering::Relaxed);
-        everything == 0 || everything + RING <= batch
+        everything == 0 || everything <= self.finished_before(batch)
+    }
+
+    /// Up to which batch all were executed when a batch was closed that is under way.
+    #[inline]
+    pub(super) fn finished_before(&self, batch: u64) -> u64 {
+        // Relaxed: as above.
+        self.slot(batch).finished_before.load(Ordering::Relaxed)
+    }
+
+    /// For how many microseconds the end of this batch has not been the present any more: since the next one was closed.
+    pub(super) fn age_us(&self, batch: u64) -> u64 {
+        if self.sequenced() <= batch {
+            return 0;
+        }
+        // Relaxed: stored before the batch was closed. Where its place serves another one by now the age comes out too small, by less than the
+        // time that the caller has taken since.
+        let closed = self.slot(batch + 1).closed_ns.load(Ordering::Relaxed);
+        self.time.now_ns().saturating_sub(closed) / 1000
     }
 
     /// Hands a parcel in.
     pub(super) fn hand_in(&self, parcel: &Arc<Parcel>) {
         let count = parcel.content().count;
         parcel.remaining.store(count, Ordering::Relaxed);
+        parcel.content().batch.store(0, Ordering::Relaxed);
         // Counted first, so that the count is never below what lies in the queue.
         self.waiting.fetch_add(count, Ordering::Relaxed);
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(Arc::clone(parcel));
     }
 
-    /// Closes the next batch if there is something to put into it, and it is worth it. `false`: nothing was done.
-    pub(super) fn sequence(&self) -> bool {
+    /// Whether a batch can be closed. `has_time`: the caller has looked for something else to do for a while.
+    pub(super) fn can_sequence(&self, has_time: bool) -> bool {
         let waiting = self.waiting.load(Ordering::Relaxed);
-        if waiting == 0 || !self.has_room(waiting) {
+        waiting > 0 && self.has_room(waiting, has_time)
+    }
+
+    /// Closes the next batch if there is something to put into it, and it is worth it. `false`: nothing was done.
+    pub(super) fn sequence(&self, has_time: bool) -> bool {
+        if !self.can_sequence(has_time) {
             return false;
         }
         let Some(_alone) = self.sequencer.try_lock() else { return false };
-        let waiting = self.waiting.load(Ordering::Relaxed);
-        if waiting == 0 || !self.has_room(waiting) {
+        if !self.can_sequence(has_time) {
             return false;
         }
         let batch = self.sequenced.load(Ordering::Relaxed) + 1;
@@ -194,6 +244,8 @@ impl Pipeline {
         for member in &content.parcels {
             self.number(&member.parcel, batch, member.first);
         }
+        slot.finished_before.store(self.finished(), Ordering::Relaxed);
+        slot.closed_ns.store(self.time.now_ns(), Ordering::Relaxed);
         slot.cursor.store(batch << CURSOR_BITS, Ordering::Relaxed);
         // Release: pairs with the acquire in `claim`: who finds this count cannot exchange the cursor of an earlier batch any more.
         slot.count.store(count, Ordering::Release);
@@ -204,9 +256,15 @@ impl Pipeline {
         true
     }
 
-    fn has_room(&self, waiting: usize) -> bool {
+    fn has_room(&self, waiting: usize, has_time: bool) -> bool {
         let under_way = self.sequenced.load(Ordering::Relaxed).saturating_sub(self.finished());
-        under_way < ENOUGH || (under_way < RING && waiting >= self.batch_size)
+        let is_wanted = || under_way < MANY && waiting >= self.batch_size || has_time && self.is_all_claimed();
+        under_way < ENOUGH || under_way < RING && is_wanted()
+    }
+
+    /// Whether some thread sees to each transaction of all batches that are closed.
+    fn is_all_claimed(&self) -> bool {
+        self.planned() == self.sequenced() && !self.has_chunk(u64::MAX)
     }
 
     /// Gives the transactions of a parcel their places in the log.
@@ -240,26 +298,27 @@ impl Pipeline {
     /// Takes the next transactions to execute, of batches up to this one.
     pub(super) fn claim(&self, last: u64) -> Option<Chunk> {
         let (finished, planned) = (self.finished(), self.planned());
-        for batch in finished + 1..=planned.min(last) {
+        (finished + 1..=planned.min(last)).find_map(|batch| {
             let slot = self.slot(batch);
             let mut cursor = slot.cursor.load(Ordering::Relaxed);
             loop {
-                // Acquire: pairs with the release in `sequence`. The count belongs to the batch that the cursor names, if it still does when
-                // it is exchanged.
-                let count = slot.count.load(Ordering::Acquire);
-                let first = cursor as usize & ((1 << CURSOR_BITS) - 1);
-                if cursor >> CURSOR_BITS != batch || first >= count {
-                    break;
-                }
-                let end = (first + CHUNK).min(count);
-                let next = batch << CURSOR_BITS | end as u64;
+                let chunk = slot.next_chunk(cursor, batch)?;
+                let next = batch << CURSOR_BITS | chunk.end as u64;
                 match slot.cursor.compare_exchange(cursor, next, Ordering::Relaxed, Ordering::Relaxed) {
-                    Ok(_) => return Some(Chunk { batch, first, end }),
+                    Ok(_) => return Some(chunk),
                     Err(other) => cursor = other,
                 }
             }
-        }
-        None
+        })
+    }
+
+    /// Whether there is something to claim, for who had better know that before.
+    pub(super) fn has_chunk(&self, last: u64) -> bool {
+        let (finished, planned) = (self.finished(), self.planned());
+        (finished + 1..=planned.min(last)).any(|batch| {
+            let slot = self.slot(batch);
+            slot.next_chunk(slot.cursor.load(Ordering::Relaxed), batch).is_some()
+        })
     }
 
     /// Calls `visit` with each transaction of a chunk: its parcel, and its place there.
@@ -287,8 +346,7 @@ impl Pipeline {
         for Member { parcel, first, end } in self.parcels(chunk.batch) {
             let done = chunk.end.min(*end).saturating_sub(chunk.first.max(*first));
             if done > 0 {
-                // Release: pairs with the acquire of the client, who finds the answers.
-                parcel.remaining.fetch_sub(done, Ordering::Release);
+                parcel.end(done);
             }
         }
         // AcqRel: the last one hands on what all did.

@@ -17,6 +17,7 @@ use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_sync::{Mutex, SpinLatch};
 
 use super::moment::Moment;
+use super::pipeline::RING;
 use super::planned::{Entry, Parcel, Want};
 use super::protocol::Shared;
 use super::steps::Step;
@@ -28,6 +29,8 @@ const AHEAD: usize = 8;
 
 /// Batches after which the list of a front is taken out that nobody declares any more.
 const FRONTS_STAY: u64 = 64;
+// A batch that was planned before the last transaction of a front was executed finds its list: it lies at most so far behind.
+const _: () = assert!(FRONTS_STAY >= RING);
 /// Fronts that are looked at in one batch, and of those that there are besides a part.
 const FRONTS_AT_ONCE: usize = 16;
 const PART_OF_FRONTS: usize = 16;
@@ -389,18 +392,21 @@ impl Planner<'_> {
         // SAFETY: the client keeps the store until the transaction was executed.
         let fronts = unsafe { &(*entry.store).fronts };
         let front = Front::of(entry.key());
-        let list = match fronts.find(front, self.guard) {
-            Some(list) => list,
-            None => {
-                let list = fronts.make(front, self.guard)?;
-                // SAFETY: as above.
-                let store = unsafe { store_of_entry(entry) };
-                let front = owned_key(entry);
-                plan.fronts.push_back(KnownFront { store, front, list });
-                list
-            }
-        };
-        self.put_intent(entry, list.head(), &mut plan.superseded)
+        if let Some(list) = fronts.find(front, self.guard) {
+            return self.put_intent(entry, list.head(), &mut plan.superseded);
+        }
+        let list = fronts.make(front, self.guard)?;
+        if let Err(error) = self.put_intent(entry, list.head(), &mut plan.superseded) {
+            // A list without intents would never be taken out.
+            fronts.remove(front, list, self.guard);
+            // SAFETY: the index does not lead there any more.
+            unsafe { list.retire(self.guard) };
+            return Err(error);
+        }
+        // SAFETY: as above.
+        let store = unsafe { store_of_entry(entry) };
+        plan.fronts.push_back(KnownFront { store, front: owned_key(entry), list });
+        Ok(())
     }
 
     fn put_intent(&self, entry: &Entry, intents: &Head, superseded: &mut VecDeque<Superseded>) -> Result<(), Error> {

@@ -9,10 +9,11 @@ use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::key::{EncodedKey, Key16};
-use polychron_sync::Mutex;
-use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use polychron_sync::{Mutex, fence_behind_exchange};
 
 use super::moment::Moment;
+use super::sleeping::Sleeper;
 use super::table::BohmStore;
 use super::transaction::BohmTransaction;
 use super::version::{Chain, Version};
@@ -301,6 +302,9 @@ pub(super) struct Parcel {
     content: UnsafeCell<Content>,
     /// Transactions that were not executed yet.
     pub(super) remaining: AtomicUsize,
+    /// Its client sleeps until the parcel is back, or is about to.
+    is_awaited: AtomicBool,
+    client: Mutex<Option<Arc<Sleeper>>>,
 }
 
 /// What belongs to the client, and is only read, but for the entries, while the parcel is handed in.
@@ -347,7 +351,42 @@ impl Parcel {
             batch: AtomicU64::new(0),
             first_place: AtomicUsize::new(0),
         };
-        Self { pieces: UnsafeCell::default(), content: UnsafeCell::new(content), remaining: AtomicUsize::new(0) }
+        Self {
+            pieces: UnsafeCell::default(),
+            content: UnsafeCell::new(content),
+            remaining: AtomicUsize::new(0),
+            is_awaited: AtomicBool::new(false),
+            client: Mutex::default(),
+        }
+    }
+
+    /// So many of its transactions were executed.
+    #[inline]
+    pub(super) fn end(&self, done: usize) {
+        // AcqRel: pairs with the acquire of the client, who finds the answers, and hands on what others did.
+        if self.remaining.fetch_sub(done, Ordering::AcqRel) == done {
+            // Pairs with the fence in `await_with`: the client sees the parcel back, or is seen waiting.
+            fence_behind_exchange();
+            if self.is_awaited.load(Ordering::Relaxed) {
+                self.call_client();
+            }
+        }
+    }
+
+    #[cold]
+    fn call_client(&self) {
+        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        client.iter().for_each(|client| client.wake());
+    }
+
+    /// Lets the client wait by `sleep`, which is woken when the parcel is back.
+    pub(super) fn await_with(&self, sleeper: &Arc<Sleeper>, sleep: impl FnOnce()) {
+        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(sleeper));
+        self.is_awaited.store(true, Ordering::Relaxed);
+        // SeqCst: pairs with the fence in `end`.
+        fence(Ordering::SeqCst);
+        sleep();
+        self.is_awaited.store(false, Ordering::Relaxed);
     }
 
     /// The content, to be read.
@@ -485,15 +524,27 @@ impl Parcel {
 #[derive(Debug, Default)]
 pub(super) struct Parcels {
     idle: Mutex<Vec<Arc<Parcel>>>,
+    /// Those whose clients have their answers already, while some thread has not told so of the last transactions.
+    lingering: Mutex<Vec<Arc<Parcel>>>,
 }
 
 impl Parcels {
     pub(super) fn take(&self) -> Arc<Parcel> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        idle.unwrap_or_else(|| Arc::new(Parcel::new()))
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.is_empty() {
+            let mut lingering = self.lingering.lock().unwrap_or_else(PoisonError::into_inner);
+            // Acquire: pairs with the release of who was the last to tell.
+            idle.extend(lingering.extract_if(.., |parcel| parcel.remaining.load(Ordering::Acquire) == 0));
+        }
+        idle.pop().unwrap_or_else(|| Arc::new(Parcel::new()))
     }
 
     pub(super) fn put_back(&self, parcel: Arc<Parcel>) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(parcel);
+    }
+
+    /// Puts back one that threads still count in, though all its transactions were executed.
+    pub(super) fn put_back_later(&self, parcel: Arc<Parcel>) {
+        self.lingering.lock().unwrap_or_else(PoisonError::into_inner).push(parcel);
     }
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Catalog;
+use polychron_engine::futures::Attempt;
 use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
 use polychron_engine::{Common, Figure, FigureValue, IndexDefinition, Protocol, Statistics, TableDefinition};
@@ -12,12 +13,14 @@ use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence
 use polychron_sync::thread::{self, JoinHandle};
 use polychron_sync::{CachePadded, Mutex, publish};
 
-use super::execution::Hand;
+use super::execution::{Hand, LAST};
 use super::executors::Executors;
+use super::leftovers::Leftovers;
 use super::options::Options;
 use super::pipeline::Pipeline;
 use super::plan::Partition;
 use super::planned::Parcels;
+use super::sleeping::{Nap, Sleepers};
 use super::table::{BohmStore, BohmTable};
 use super::version::Head;
 use super::worker::BohmWorker;
@@ -27,7 +30,7 @@ use super::worker::BohmWorker;
 pub(super) struct Shared {
     pub(super) memory: Arc<Memory>,
     pub(super) options: Options,
-    #[cfg(feature = "mutations")]
+    #[cfg(feature = "by-hand")]
     pub(super) common: Common,
     pub(super) catalog: Catalog<BohmTable>,
     pub(super) counters: Registry,
@@ -41,6 +44,18 @@ pub(super) struct Shared {
     pub(super) snapshots: Snapshots,
     /// Held while an index is filled.
     filling: Mutex<()>,
+    /// Chunks that nobody stands by.
+    pub(super) leftovers: Leftovers,
+    /// Threads that sleep until there is something to execute; where clients take turns, until there is anything to do.
+    pub(super) executing: Sleepers,
+    /// Threads that do nothing but plan, and sleep.
+    pub(super) planning: Sleepers,
+    /// Which threads run procedures.
+    pub(super) running: Running,
+    /// The last batch that some client was told of.
+    pub(super) acknowledged: CachePadded<AtomicU64>,
+    /// The longest time that a client waited for answers with nothing else to do, in microseconds.
+    pub(super) longest_wait_us: AtomicU64,
     /// The thread that drives a transaction by hand; those after it wait for it.
     pub(super) driver: AtomicU64,
     /// Transactions that were planned again, because they wanted to write what they had not named.
@@ -64,11 +79,11 @@ impl Snapshots {
         Self { open: AtomicUsize::new(0), batches, collected: AtomicU64::new(0) }
     }
 
-    /// Opens a snapshot of the last finished batch: what it sees stays until it is closed.
-    pub(super) fn open(&self, worker: usize, pipeline: &Pipeline) -> u64 {
+    /// Opens a snapshot of the last finished batch, or of a later one that is planned: what it sees stays until it is closed.
+    pub(super) fn open(&self, worker: usize, pipeline: &Pipeline, at_least: u64) -> u64 {
         self.open.fetch_add(1, Ordering::Relaxed);
         loop {
-            let batch = pipeline.finished();
+            let batch = pipeline.finished().max(at_least);
             // Barrier: who opens makes that known and then looks at what is collected, who collects makes that known and then looks at
             // what is open (`watermark`); one of them sees the other.
             publish(&self.batches[worker], batch + 1);
@@ -79,10 +94,12 @@ impl Snapshots {
         }
     }
 
-    /// Closes the worker's snapshot.
+    /// Closes the worker's snapshot, if it has one.
     pub(super) fn close(&self, worker: usize) {
-        self.batches[worker].store(0, Ordering::Release);
-        self.open.fetch_sub(1, Ordering::Release);
+        if self.batches[worker].load(Ordering::Relaxed) > 0 {
+            self.batches[worker].store(0, Ordering::Release);
+            self.open.fetch_sub(1, Ordering::Release);
+        }
     }
 
     /// Up to which batch what was superseded may be given back.
@@ -100,7 +117,96 @@ impl Snapshots {
     }
 }
 
+/// For each worker the thread that runs procedures by it, so that what such a procedure calls can be told from what others do.
+#[derive(Debug)]
+pub(super) struct Running {
+    threads: Box<[CachePadded<AtomicU64>]>,
+}
+
+impl Running {
+    fn new(workers: usize) -> Self {
+        Self { threads: (0..workers).map(|_| CachePadded::default()).collect() }
+    }
+
+    /// The calling thread runs procedures by this worker.
+    #[inline]
+    pub(super) fn enter(&self, worker: usize) {
+        // Relaxed, here and below: a thread looks for itself only.
+        self.threads[worker].store(polychron_sync::this_thread(), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn leave(&self, worker: usize) {
+        self.threads[worker].store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the calling thread runs a procedure.
+    pub(super) fn has_this_thread(&self) -> bool {
+        let this = polychron_sync::this_thread();
+        self.threads.iter().any(|thread| thread.load(Ordering::Relaxed) == this)
+    }
+}
+
 impl Shared {
+    /// Whether there is something to do for a thread that executes: where clients take turns, for one that does anything.
+    fn can_execute(&self) -> bool {
+        (self.pipeline.has_chunk(LAST) || self.leftovers.has_ready()) && self.executors.enter(false).is_some()
+    }
+
+    /// Whether there is something to do for a thread that plans.
+    fn can_plan(&self) -> bool {
+        self.pipeline.planned() < self.pipeline.sequenced() || self.pipeline.can_sequence(true)
+    }
+
+    /// Whether there is something to do for a client that takes turns.
+    pub(super) fn can_take_turn(&self) -> bool {
+        self.takes_turns() && (self.can_execute() || self.can_plan())
+    }
+
+    /// A client is about to be told what transactions of this batch did: snapshots that begin from now on have it.
+    #[inline]
+    pub(super) fn acknowledge(&self, batch: u64) {
+        // Relaxed: this thread looks at what it has put there itself, or at something later.
+        if self.acknowledged.load(Ordering::Relaxed) < batch {
+            // Release: pairs with the acquire below; the batch was planned before.
+            polychron_sync::raise(&self.acknowledged, batch, Ordering::Release);
+        }
+    }
+
+    /// The last batch that a snapshot must have.
+    pub(super) fn acknowledged(&self) -> u64 {
+        // Acquire: pairs with the release above.
+        self.acknowledged.load(Ordering::Acquire)
+    }
+
+    /// Whether the calling thread is inside of a transaction of this database: what comes later in the log waits for it.
+    pub(super) fn is_inside(&self) -> bool {
+        self.driver.load(Ordering::Relaxed) == polychron_sync::this_thread()
+            || Attempt::is_running() && self.running.has_this_thread()
+    }
+
+    /// Wakes a client to take turns, because the caller does so no more.
+    pub(super) fn hand_over(&self) {
+        if self.executing.has_some() && self.can_take_turn() {
+            self.executing.wake_one();
+        }
+    }
+
+    /// Lets a thread of one stage sleep until there is something to do, or the database is closed.
+    fn sleep(&self, hand: &mut Hand, plans: bool) {
+        let (sleepers, sleeper) =
+            (if plans { &self.planning } else { &self.executing }, Arc::clone(&hand.state.sleeper));
+        sleepers.sleep(&sleeper, || {
+            if self.stopping.load(Ordering::Relaxed) || if plans { self.can_plan() } else { self.can_execute() } {
+                Nap::Not
+            } else if self.pipeline.is_quiet() {
+                Nap::UntilWoken
+            } else {
+                Nap::AtMost(hand.state.patience.next_sleep())
+            }
+        });
+    }
+
     /// Up to which batch what was superseded may be given back.
     pub(super) fn watermark(&self) -> u64 {
         self.snapshots.watermark(self.pipeline.finished())
@@ -155,7 +261,9 @@ impl Bohm {
             let run = move || {
                 while !own.stopping.load(Ordering::Relaxed) {
                     let busy = if plans { hand.plan(&own, number) } else { hand.execute(&own) };
-                    hand.rest(busy);
+                    if hand.rest(busy) {
+                        own.sleep(&mut hand, plans);
+                    }
                 }
             };
             let name = if plans { "polychron-plan" } else { "polychron-run" };
@@ -170,7 +278,11 @@ impl Drop for Bohm {
     fn drop(&mut self) {
         self.shared.keeper.close();
         self.shared.stopping.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
+        self.shared.planning.wake_all();
+        self.shared.executing.wake_all();
+        // A procedure may hold the last reference, and drop it as it is executed: then that thread ends behind it.
+        let own = thread::current().id();
+        for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != own) {
             // A panic there was reported when it happened; there is nothing to add at the end.
             let _ = thread.join();
         }
@@ -201,12 +313,18 @@ impl Protocol for Bohm {
             snapshots: Snapshots::new(workers),
             memory,
             options,
-            #[cfg(feature = "mutations")]
+            #[cfg(feature = "by-hand")]
             common,
             catalog: Catalog::default(),
             counters: Registry::default(),
             everything: Head::new(),
             parcels: Parcels::default(),
+            leftovers: Leftovers::default(),
+            executing: Sleepers::default(),
+            planning: Sleepers::default(),
+            running: Running::new(workers),
+            acknowledged: CachePadded::default(),
+            longest_wait_us: AtomicU64::new(0),
             filling: Mutex::default(),
             driver: AtomicU64::new(0),
             replanned: AtomicU64::new(0),
@@ -237,6 +355,9 @@ impl Protocol for Bohm {
 
     /// The index is filled by a transaction that may write anything: those before it are executed first, those after it wait.
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+        if self.shared.is_inside() {
+            return Err(Error::WaitsForItself { table, key: None });
+        }
         let _alone = self.shared.filling.lock().unwrap_or_else(PoisonError::into_inner);
         let make = |definition: &TableDefinition, blueprint: &Blueprint| self.make(definition, blueprint, false);
         let (index, store) = StoreTable::add_index(&self.shared.catalog, table, &definition, make)?;
@@ -278,6 +399,10 @@ impl Protocol for Bohm {
             count("batches", shared.pipeline.finished()),
             count("stalls", shared.executors.stalls()),
             count("planned_again", shared.replanned.load(Ordering::Relaxed)),
+            Figure {
+                name: "longest_wait_us",
+                value: FigureValue::Level(shared.longest_wait_us.load(Ordering::Relaxed) as f64),
+            },
         ];
         Statistics { memory: Some(shared.memory.statistics()), figures, ..shared.counters.sum() }
     }

@@ -11,8 +11,8 @@ use polychron_sync::Backoff;
 use super::by_hand::Driven;
 use super::execution::{Outcome, execute_claimed, settle};
 use super::moment::Moment;
-use super::pipeline::RING;
 use super::planned::{Planned, Progress, Put, Want};
+use super::sleeping::Patience;
 use super::steps::Step;
 use super::table::{BohmStore, Front, Tables, bits};
 use super::transaction::{BohmTransaction, Position};
@@ -52,17 +52,18 @@ impl BohmTransaction<'_> {
     #[inline]
     pub(super) fn await_fronts<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<bool, Stop> {
         let lengths = store.fronts.lengths();
-        if lengths == 0 || self.planned.is_none() || left_out(Step::AwaitFronts) {
+        if lengths == 0 || !self.awaits || left_out(Step::AwaitFronts) {
             return Ok(self.trusts_annotations);
         }
         let mut trusts = self.trusts_annotations;
+        let finished_before = self.shared.pipeline.finished_before(self.moment.batch());
         for len in bits(lengths) {
             if len <= key.len()
                 && let Some(list) = store.fronts.find(Front::new(key, len), &self.guard)
             {
                 self.await_intents(list.head())?;
                 let latest = list.head().at(self.moment);
-                trusts &= latest.is_none_or(|latest| latest.begin().batch() + RING <= self.moment.batch());
+                trusts &= latest.is_none_or(|latest| latest.begin().batch() <= finished_before);
             }
         }
         Ok(trusts || left_out(Step::DistrustAnnotations))
@@ -70,7 +71,7 @@ impl BohmTransaction<'_> {
 
     /// The same for all keys of a range.
     pub(super) fn await_range(&mut self, store: &BohmStore, scan: &Scan<'_>) -> Result<(), Stop> {
-        if store.fronts.lengths() == 0 || self.planned.is_none() || left_out(Step::AwaitFronts) {
+        if store.fronts.lengths() == 0 || !self.awaits || left_out(Step::AwaitFronts) {
             return Ok(());
         }
         for list in store.fronts.between(scan.lower, scan.upper, &self.guard) {
@@ -142,19 +143,19 @@ impl BohmTransaction<'_> {
     /// lies too deep, this transaction is handed back.
     pub(super) fn await_producer(&mut self, producer: NonNull<Planned>, moment: Moment) -> Result<(), Stop> {
         debug_assert!(moment < self.moment, "transactions wait for earlier ones only");
-        debug_assert!(self.planned.is_some(), "a snapshot sees nothing that is pending");
+        debug_assert!(self.awaits, "a snapshot of finished batches sees nothing that is pending");
         // SAFETY: transactions' memory is kept while the database is open.
         let producer = unsafe { producer.as_ref() };
+        if !matches!(self.driven, Driven::ByThePipeline) {
+            let mut patience = Patience::default();
+            while !settle(self.shared, self.state, self.local, producer, moment) {
+                patience.wait(&self.state.sleeper);
+            }
+            return Ok(());
+        }
         let mut backoff = Backoff::new();
         let mut stalls = 1;
         loop {
-            if !matches!(self.driven, Driven::ByThePipeline) {
-                if settle(self.shared, self.state, self.local, producer, moment) {
-                    return Ok(());
-                }
-                backoff.wait();
-                continue;
-            }
             if producer.claim(moment) {
                 match execute_claimed(self.shared, self.state, self.local, producer, moment) {
                     Outcome::Complete => return Ok(()),
@@ -167,6 +168,7 @@ impl BohmTransaction<'_> {
             }
             self.state.seen.stalls += std::mem::take(&mut stalls);
             if backoff.is_yielding() {
+                self.state.blocker = Some((NonNull::from(producer), moment));
                 return Err(self.doom());
             }
             backoff.wait();
@@ -175,7 +177,7 @@ impl BohmTransaction<'_> {
 
     /// Has all transactions before this one executed that stand in a list of intents.
     pub(super) fn await_intents(&mut self, intents: &Head) -> Result<(), Stop> {
-        if intents.newest().is_none() || self.planned.is_none() {
+        if !self.awaits || intents.newest().is_none() {
             return Ok(());
         }
         let finished = self.shared.pipeline.finished();

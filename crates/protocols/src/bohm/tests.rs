@@ -7,6 +7,7 @@ use std::sync::Arc;
 use polychron_base::Stop;
 use polychron_engine::{Access, Common, Declare, Operations, Procedure, Protocol, Table, Transaction, Worker};
 use polychron_schema::{Key, KeyScratch, Row};
+use polychron_sync::atomic::Ordering;
 
 use super::execution::{Hand, settle};
 use super::moment::Moment;
@@ -181,4 +182,73 @@ fn absent_versions_outlive_who_found_their_chains() {
         writer.tidy_up();
     }
     assert!(serves(&writer), "nobody comes to it any more");
+}
+
+/// Waits until something is so, which it will be.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let tries = 30_000;
+    let found = (0..tries).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        is_so()
+    });
+    assert!(found, "{what}");
+}
+
+/// Blocks until it is told to go on.
+struct Blocked {
+    items: Table<Item>,
+    goes_on: std::sync::mpsc::Receiver<()>,
+}
+
+impl Procedure for Blocked {
+    type Output = ();
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+        self.goes_on.recv_timeout(std::time::Duration::from_secs(60)).expect("it is told to go on");
+        t.update(&self.items, 1, |row| row.set_count(5)).map(drop)
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        declaration.key(self.items.id(), 1_u64.encode(&mut KeyScratch::new()), Access::Update);
+    }
+}
+
+/// Threads that have nothing to do sleep, and are woken: those of the stages, and clients that wait for others.
+#[test]
+#[cfg_attr(miri, ignore = "an interpreter runs its threads too slowly")]
+fn who_waits_sleeps() {
+    let staged = Options { concurrency_control_threads: 1, execution_threads: 1, ..Options::default() };
+    for options in [Options::default(), staged] {
+        let takes_turns = options.execution_threads == 0;
+        let common = Common { memory: polychron_memory::Options::tiny(), ..Common::default() };
+        let database = Bohm::open(options, common).unwrap();
+        let shared = &database.shared;
+        let items = Table::from_id(database.create_table(Item::definition()).unwrap());
+        let mut worker = database.worker().unwrap();
+        worker.execute(&mut First(items)).unwrap();
+        let stages_sleep = || shared.planning.has_some() && shared.executing.has_some();
+        if !takes_turns {
+            until("threads without work sleep", stages_sleep);
+        }
+        let before = shared.pipeline.planned();
+        let (end, goes_on) = std::sync::mpsc::channel();
+        let clients = std::thread::scope(|scope| {
+            let [mut first, mut second] = [database.worker().unwrap(), database.worker().unwrap()];
+            let blocked = scope.spawn(move || worker.execute(&mut Blocked { items, goes_on }).unwrap());
+            until("it is under way", || shared.pipeline.planned() > before);
+            let first = scope.spawn(move || first.execute(&mut Last(items)).unwrap());
+            let second = scope.spawn(move || second.execute(&mut Last(items)).unwrap());
+            if takes_turns {
+                until("clients that wait sleep", || shared.executing.has_some());
+            }
+            end.send(()).unwrap();
+            blocked.join().unwrap();
+            [first.join().unwrap(), second.join().unwrap()]
+        });
+        assert!(clients[0] != clients[1], "one of them finds the row");
+        assert!(!takes_turns || shared.longest_wait_us.load(Ordering::Relaxed) > 0, "the wait is told");
+        if !takes_turns {
+            until("threads without work sleep again", stages_sleep);
+        }
+    }
 }

@@ -50,6 +50,8 @@ pub struct BohmTransaction<'t> {
     pub(super) is_guessing: bool,
     /// The first key that it wanted to write without having named it; it cannot commit any more.
     pub(super) undeclared: Option<(TableId, KeyPreview)>,
+    /// Earlier transactions may be under way. A snapshot of finished batches only has none before it.
+    pub(super) awaits: bool,
     /// Who drives it.
     pub(super) driven: Driven,
     pub(super) is_saving: bool,
@@ -93,6 +95,7 @@ impl<'t> BohmTransaction<'t> {
         let body = unsafe { planned.body() };
         let mut transaction = Self::new(shared, state, local, moment);
         transaction.planned = Some(planned);
+        transaction.awaits = true;
         // SAFETY: parcels are kept while the database is open.
         transaction.parcel = Some(unsafe { body.parcel.as_ref() });
         transaction.next = body.first;
@@ -101,11 +104,18 @@ impl<'t> BohmTransaction<'t> {
         transaction
     }
 
-    /// A snapshot of the last batch that is finished; it is open until it is dropped.
+    /// A snapshot of the last finished batch, or of a later one that clients know of; it is open until it is dropped. Then it executes what it
+    /// needs of the batches in between, as a transaction does.
     pub(super) fn snapshot(shared: &'t Shared, state: &'t mut HandState, local: &'t Local, worker: usize) -> Self {
-        let batch = shared.snapshots.open(worker, &shared.pipeline);
+        // A procedure that opens one must not wait for itself.
+        let is_stale = shared.options.stale_snapshots || shared.is_inside();
+        let at_least = if is_stale { 0 } else { shared.acknowledged() };
+        let batch = shared.snapshots.open(worker, &shared.pipeline, at_least);
         let mut transaction = Self::new(shared, state, local, Moment::end_of(batch));
         transaction.driven = Driven::Snapshot(worker);
+        transaction.awaits = batch > shared.pipeline.finished();
+        let begun = transaction.begin();
+        debug_assert!(begun.is_ok(), "a snapshot waits as long as it takes");
         transaction
     }
 
@@ -126,6 +136,7 @@ impl<'t> BohmTransaction<'t> {
             again: false,
             is_guessing: false,
             undeclared: None,
+            awaits: false,
             driven: Driven::ByThePipeline,
             is_saving: false,
             next: 0,

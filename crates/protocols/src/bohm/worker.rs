@@ -4,20 +4,23 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use polychron_base::error::Stopped;
+use polychron_base::clock::Clock;
+use polychron_base::error::{KeyPreview, Stopped};
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::futures::Attempt;
 use polychron_engine::stores::{Keys, OwnedKey, for_each};
-use polychron_engine::{Counters, Procedure, Worker, drive};
+use polychron_engine::{Access, Counters, Declare, Procedure, Worker, drive};
 use polychron_schema::KeyScratch;
 use polychron_sync::atomic::Ordering;
 
-use super::execution::Hand;
+use super::execution::{Hand, HandState, settle};
+use super::moment::Moment;
 use super::naming::{ByKey, Naming};
 use super::options::Unknown;
 use super::planned::{Parcel, Ran, RunProcedure};
 use super::protocol::Shared;
+use super::sleeping::{Nap, Sleepers};
 use super::transaction::BohmTransaction;
 
 /// Parcels that a worker has under way at most, so that planning and executing go on while it fills the next.
@@ -35,6 +38,10 @@ pub struct BohmWorker {
     pub(super) idle: Vec<Arc<Parcel>>,
     /// The keys of the transaction that is being named.
     pub(super) known: ByKey,
+    /// What it drives by hand, or did last.
+    pub(super) driven: Option<(Arc<Parcel>, Moment)>,
+    /// Procedures of its client are under way, and so is the guard that keeps what they name.
+    pub(super) is_under_way: bool,
 }
 
 /// What the pipeline is told of a client's procedures.
@@ -94,22 +101,25 @@ struct Guess {
 struct UnderWay<'w> {
     parcels: std::collections::VecDeque<(Arc<Parcel>, Vec<u32>)>,
     worker: &'w mut BohmWorker,
+    /// Others were under way already, and this client comes right behind them.
+    is_nested: bool,
 }
 
 impl UnderWay<'_> {
-    /// Waits for the oldest parcel, and does what is due meanwhile.
-    fn await_oldest(&mut self) -> Option<(Arc<Parcel>, Vec<u32>)> {
+    /// Waits for the answers of the oldest parcel, and does what is due meanwhile; says whether the parcel is back, too.
+    fn await_oldest(&mut self) -> Option<(Arc<Parcel>, Vec<u32>, bool)> {
         let (parcel, attempts) = self.parcels.pop_front()?;
-        self.worker.await_parcel(&parcel);
-        Some((parcel, attempts))
+        let is_back = self.worker.await_parcel(&parcel);
+        Some((parcel, attempts, is_back))
     }
 }
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        while let Some((parcel, _)) = self.await_oldest() {
-            self.worker.idle.push(parcel);
+        while let Some((parcel, _, is_back)) = self.await_oldest() {
+            self.worker.keep_parcel(parcel, is_back);
         }
+        self.worker.is_under_way = self.is_nested;
     }
 }
 
@@ -125,15 +135,95 @@ impl BohmWorker {
 
     fn over(hand: Hand, shared: &Arc<Shared>) -> Self {
         let counters = shared.counters.register();
-        Self { hand, shared: Arc::clone(shared), counters, idle: Vec::new(), known: ByKey::default() }
+        Self {
+            hand,
+            shared: Arc::clone(shared),
+            counters,
+            idle: Vec::new(),
+            known: ByKey::default(),
+            driven: None,
+            is_under_way: false,
+        }
     }
 
-    /// Waits until all transactions of a parcel are executed, and does what is due meanwhile.
-    pub(super) fn await_parcel(&mut self, parcel: &Parcel) {
-        // Acquire: pairs with the release of who executed the last ones.
-        while parcel.remaining.load(Ordering::Acquire) > 0 {
+    /// Hands a parcel in.
+    pub(super) fn hand_in(&self, parcel: &Arc<Parcel>) {
+        self.shared.pipeline.hand_in(parcel);
+        if !self.shared.takes_turns() {
+            self.shared.planning.wake_one();
+        }
+    }
+
+    /// Waits until all transactions of a parcel are executed, and does what is due meanwhile. `false`: they are, but the parcel is not back yet.
+    fn await_parcel(&mut self, parcel: &Arc<Parcel>) -> bool {
+        let mut since = None;
+        let is_back = loop {
+            // Acquire: pairs with the release of who executed the last ones.
+            if parcel.remaining.load(Ordering::Acquire) == 0 {
+                break true;
+            }
             let busy = self.shared.takes_turns() && self.hand.take_turn(&self.shared);
-            self.hand.rest(busy);
+            if !self.hand.rest(busy) {
+                continue;
+            }
+            since.get_or_insert_with(|| self.shared.pipeline.time.now_ns());
+            // The thread that took the chunk may be busy with another transaction of it, for how long is not known.
+            if self.hand.state.patience.has_slept() && self.settle_own(parcel) {
+                break parcel.remaining.load(Ordering::Acquire) == 0;
+            }
+            self.sleep(parcel);
+        };
+        self.hand.state.patience.reset();
+        if let Some(since) = since {
+            let waited = self.shared.pipeline.time.now_ns().saturating_sub(since) / 1000;
+            polychron_sync::raise(&self.shared.longest_wait_us, waited, Ordering::Relaxed);
+        }
+        if self.shared.takes_turns() {
+            self.shared.hand_over();
+        }
+        is_back
+    }
+
+    /// Executes the transactions of a parcel that is handed in, wherever they are due. Answers whether all are complete.
+    fn settle_own(&mut self, parcel: &Parcel) -> bool {
+        let content = parcel.content();
+        let batch = content.batch.load(Ordering::Relaxed);
+        if batch == 0 || self.shared.pipeline.planned() < batch || !self.shared.takes_turns() {
+            return false;
+        }
+        let Hand { local, state } = &mut self.hand;
+        let first = content.first_place.load(Ordering::Relaxed);
+        let mut all = true;
+        for place in 0..content.count {
+            let moment = Moment::new(batch, first + place);
+            all &= settle(&self.shared, state, local, parcel.planned(place), moment);
+        }
+        all
+    }
+
+    fn sleep(&mut self, parcel: &Arc<Parcel>) {
+        let HandState { sleeper, patience, .. } = &mut self.hand.state;
+        let shared = &self.shared;
+        parcel.await_with(sleeper, || {
+            let how_long = || {
+                // Acquire: as in `await_parcel`.
+                let is_due = parcel.remaining.load(Ordering::Acquire) == 0 || shared.can_take_turn();
+                if is_due { Nap::Not } else { Nap::AtMost(patience.next_sleep()) }
+            };
+            if shared.takes_turns() {
+                shared.executing.sleep(sleeper, how_long);
+            } else {
+                Sleepers::default().sleep(sleeper, how_long);
+            }
+        });
+    }
+
+    /// Keeps a parcel for the next time, or has it kept until it is back.
+    fn keep_parcel(&mut self, parcel: Arc<Parcel>, is_back: bool) {
+        if is_back {
+            self.idle.push(parcel);
+        } else {
+            self.shared.parcels.put_back_later(parcel);
         }
     }
 
@@ -219,7 +309,54 @@ impl BohmWorker {
     }
 
     /// Has procedures executed, each as a transaction, and tells `done` the answers. What `others` hands in comes right behind them.
+    ///
+    /// Those for which there was no memory are executed once more: what waits for the epochs to pass is not lost, but could not be had under the
+    /// guard of the first time.
     fn execute_all<P: Procedure>(
+        &mut self,
+        procedures: &mut [P],
+        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+        others: impl FnOnce(&mut Self),
+    ) {
+        let mut refused = Vec::new();
+        let mut first = |position, answer| match answer {
+            Err(error @ Error::OutOfMemory { .. }) => refused.push((position, error)),
+            answer => done(position, answer),
+        };
+        self.execute_once(procedures, &mut first, others);
+        if refused.is_empty() {
+            return;
+        }
+        let mut is_full = false;
+        for (position, error) in refused {
+            let mut answer = Err(error);
+            // The first try uses what the others have left, the second one all that there is.
+            for makes_room in [false, true] {
+                if is_full || !matches!(answer, Err(Error::OutOfMemory { .. })) {
+                    break;
+                }
+                if makes_room {
+                    self.make_room();
+                }
+                let procedure = std::slice::from_mut(&mut procedures[position]);
+                let mut again = |_, outcome| answer = outcome;
+                self.execute_once(procedure, &mut again, |_| ());
+            }
+            is_full |= matches!(answer, Err(Error::OutOfMemory { .. }));
+            done(position, answer);
+        }
+    }
+
+    /// Gives back all that nobody needs.
+    #[cold]
+    fn make_room(&mut self) {
+        for _ in 0..2 {
+            self.shared.memory.epochs().advance();
+            self.tidy_up();
+        }
+    }
+
+    fn execute_once<P: Procedure>(
         &mut self,
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
@@ -235,7 +372,8 @@ impl BohmWorker {
         let memory = std::ptr::from_ref(&self.hand.local);
         // SAFETY: the worker is borrowed for the whole call, and its place in the epochs is not replaced.
         let guard = unsafe { &*memory }.pin();
-        let mut under_way = UnderWay { parcels: std::collections::VecDeque::new(), worker: self };
+        let is_nested = std::mem::replace(&mut self.is_under_way, true);
+        let mut under_way = UnderWay { parcels: std::collections::VecDeque::new(), worker: self, is_nested };
         let mut next = 0;
         let mut guesses: Vec<Guess> = Vec::new();
         loop {
@@ -243,16 +381,17 @@ impl BohmWorker {
                 let first = next;
                 next = count.min(next + shared.options.batch_size.saturating_sub(guesses.len()));
                 let filled = under_way.worker.fill_parcel(&job, first..next, guesses.drain(..));
-                shared.pipeline.hand_in(&filled.0);
+                under_way.worker.hand_in(&filled.0);
                 under_way.parcels.push_back(filled);
             }
             if let Some(others) = others.take() {
                 others(under_way.worker);
             }
-            let Some((parcel, attempts)) = under_way.await_oldest() else { break };
+            let Some((parcel, attempts, is_back)) = under_way.await_oldest() else { break };
+            shared.acknowledge(parcel.content().batch.load(Ordering::Relaxed));
             for (place, attempts) in attempts.into_iter().enumerate() {
                 let position = parcel.content().procedures[place] as usize;
-                // SAFETY: the parcel is back, so its transactions and their answers are this worker's.
+                // SAFETY: the transaction is complete, so it and its answer are this worker's.
                 let (body, answer) = unsafe { (parcel.planned(place).body(), &mut *answers.add(position)) };
                 if body.again.get() {
                     shared.replanned.fetch_add(1, Ordering::Relaxed);
@@ -273,7 +412,7 @@ impl BohmWorker {
                 let looked = answer.and_then(|output| drive::tell_committed(procedure, output));
                 done(position, looked);
             }
-            under_way.worker.idle.push(parcel);
+            under_way.worker.keep_parcel(parcel, is_back);
         }
         drop(under_way);
         drop(guard);
@@ -337,9 +476,37 @@ unsafe fn guess(parcel: &Parcel, place: usize, position: usize, attempts: u32) -
     Guess { position, attempts, keys }
 }
 
+/// Why a procedure is not executed inside of a transaction of the same thread: it comes later in the log, so whatever it needs of that
+/// transaction, or of those that wait for it, would never be there.
+fn refuse_inside<P: Procedure>(procedure: &P) -> Error {
+    /// The first key that is named.
+    struct First(Option<(TableId, Option<KeyPreview>)>);
+
+    impl Declare for First {
+        fn key<K: EncodedKey>(&mut self, table: TableId, key: K, _: Access) {
+            self.0.get_or_insert_with(|| (table, Some(KeyPreview::new(key))));
+        }
+
+        fn prefix<K: EncodedKey>(&mut self, table: TableId, _: K, _: Access) {
+            self.0.get_or_insert((table, None));
+        }
+
+        fn unknown(&mut self) {}
+    }
+
+    let mut first = First(None);
+    // What it says is of no consequence when it panics.
+    let _ = catch_unwind(AssertUnwindSafe(|| procedure.declare(&mut first)));
+    let (table, key) = first.0.unwrap_or_default();
+    Error::WaitsForItself { table, key }
+}
+
 impl Worker for BohmWorker {
     fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
-        self.refuse_inside()?;
+        self.end_leaked();
+        if self.shared.is_inside() {
+            return Err(refuse_inside(procedure));
+        }
         let mut answer = None;
         self.execute_all(std::slice::from_mut(procedure), &mut |_, outcome| answer = Some(outcome), |_| ());
         answer.expect("each procedure is answered")
@@ -359,27 +526,28 @@ impl Worker for BohmWorker {
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
         others: impl FnOnce(&mut Self),
     ) {
-        match self.refuse_inside() {
-            Ok(()) => self.execute_all(procedures, done, others),
-            Err(_) => {
-                (0..procedures.len()).for_each(|position| {
-                    done(position, Err(self.refuse_inside().expect_err("it was refused just now")));
-                });
-                others(self);
-            }
+        self.end_leaked();
+        if !self.shared.is_inside() {
+            return self.execute_all(procedures, done, others);
         }
+        for (position, procedure) in procedures.iter().enumerate() {
+            done(position, Err(refuse_inside(procedure)));
+        }
+        others(self);
     }
 
-    /// Reads as of the last batch that is finished.
+    /// Reads all that clients were told of before.
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        self.end_leaked();
         let Self { hand: Hand { local, state }, shared, counters, .. } = self;
         let worker = local.worker_id().position();
         let mut transaction = BohmTransaction::snapshot(shared, state, local, worker);
+        let age_us = shared.pipeline.age_us(transaction.moment.batch());
         let (_, answer) = attempt(&mut transaction, &mut |transaction| procedure.run(transaction));
         let answer = answer.expect("a snapshot meets no conflict");
         let answer = answer.and_then(|output| drive::tell_committed(procedure, output));
         match answer {
-            Ok(_) => counters.snapshot(0),
+            Ok(_) => counters.snapshot(age_us),
             Err(_) => counters.refused(),
         }
         answer
@@ -390,6 +558,7 @@ impl Worker for BohmWorker {
     }
 
     fn tidy_up(&mut self) {
+        self.end_leaked();
         let shared = &self.shared;
         {
             let guard = self.hand.local.pin();
@@ -402,6 +571,7 @@ impl Worker for BohmWorker {
 
 impl Drop for BohmWorker {
     fn drop(&mut self) {
+        self.end_leaked();
         self.shared.counters.leave(&self.counters);
         self.idle.drain(..).for_each(|parcel| self.shared.parcels.put_back(parcel));
     }

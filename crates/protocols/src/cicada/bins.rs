@@ -34,6 +34,15 @@ impl Bin {
     #[inline]
     pub(super) fn put(&self, garbage: &mut Vec<Garbage>) {
         self.fresh.lock().append(garbage);
+        self.note_served();
+    }
+
+    #[inline]
+    fn note_served(&self) {
+        // Relaxed: a hint, which orders nothing.
+        if !self.is_served.load(Ordering::Relaxed) {
+            self.is_served.store(true, Ordering::Relaxed);
+        }
     }
 
     /// What is to be worked off, unless somebody else is at it.
@@ -46,8 +55,7 @@ impl Bin {
     /// The same for its worker.
     #[inline]
     pub(super) fn serve(&self) -> Option<SpinGuard<'_, Reclaimer>> {
-        // A hint, which orders nothing.
-        self.is_served.store(true, Ordering::Relaxed);
+        self.note_served();
         self.open()
     }
 

@@ -46,6 +46,17 @@ pub(super) struct Shared<R: Redo> {
     stopping: AtomicBool,
 }
 
+/// How much of the garbage is worked off in one go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// A bounded part of what idle workers have left.
+    Some,
+    /// All that idle workers have left, as far as readers allow.
+    Idle,
+    /// All that there is.
+    All,
+}
+
 /// The protocol. See the module.
 #[derive(Debug)]
 pub struct Cicada<R: Redo = NoRedo> {
@@ -76,12 +87,11 @@ impl<R: Redo> Shared<R> {
 
     /// Gives back the memory of what was dropped.
     fn give_back(&self) {
-        self.keeper.give_back(&self.catalog, self.memory.epochs(), || self.tick(false));
+        self.keeper.give_back(&self.catalog, self.memory.epochs(), || self.tick(Extent::Some));
     }
 
-    /// Does what workers do besides their transactions, in case they have none. With `all`, as far as it can be done now; otherwise
-    /// a bounded part of it.
-    pub(super) fn tick(&self, all: bool) {
+    /// Does what workers do besides their transactions, in case they have none.
+    pub(super) fn tick(&self, extent: Extent) {
         self.lead(self.clocks.now_ns());
         self.memory.epochs().advance();
         let (_, tables) = self.catalog.snapshot();
@@ -90,7 +100,11 @@ impl<R: Redo> Shared<R> {
             let _held = self.hold_for_collection(worker);
             let site = Site { tables: &tables, min_rts: self.clocks.min_rts(), worker, guard };
             let mut moments = Vec::new();
-            if all { collect_all(self, &mut moments, &site) } else { collect_some(self, &mut moments, &site) }
+            match extent {
+                Extent::Some => collect_some(self, &mut moments, &site),
+                Extent::Idle => collect_all(self, false, &mut moments, &site),
+                Extent::All => collect_all(self, true, &mut moments, &site),
+            }
         });
         self.keeper.tidy_up(&self.catalog, self.memory.epochs());
     }
@@ -139,7 +153,7 @@ impl<R: Redo> Cicada<R> {
     /// Moves horizons and epochs on and works off what collection can, as happens by itself: for tests that must not depend
     /// on time.
     pub fn tick(&self) {
-        self.shared.tick(true);
+        self.shared.tick(Extent::Idle);
     }
 
     fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Store, Error> {
@@ -162,7 +176,8 @@ fn start_background<R: Redo>(shared: &Arc<Shared<R>>) -> Result<Option<JoinHandl
                 return;
             }
             // Near the limit of the memory everything is to be given back that can be.
-            shared.tick(shared.memory.pressure() == Pressure::Hard);
+            let is_full = shared.memory.pressure() == Pressure::Hard;
+            shared.tick(if is_full { Extent::All } else { Extent::Some });
             drop(shared);
             std::thread::park_timeout(interval);
         }

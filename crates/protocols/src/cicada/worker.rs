@@ -183,7 +183,7 @@ impl<R: Redo> Worker for CicadaWorker<R> {
         let held = shared.hold_for_collection(state.worker);
         let site =
             Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard: &guard };
-        collect_all(shared, &mut state.buffers.moments, &site);
+        collect_all(shared, true, &mut state.buffers.moments, &site);
         drop((held, guard));
         local.collect();
     }
@@ -243,7 +243,7 @@ impl<R: Redo> CicadaWorker<R> {
         // The leaked guard still stands, so what the leaked transaction had found is there, its list of tables too.
         let timestamp = shared.clocks.shape.timestamp(state.clock.adjusted, state.worker);
         drop(CicadaTransaction::taken_over(shared, state, local.pin(), timestamp));
-        local.leave_leaked();
+        local.end_leaked();
     }
 }
 
@@ -312,8 +312,9 @@ fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard
     }
     let held = shared.hold_for_collection(state.worker);
     let site = Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard };
+    let reclaimer = shared.bins.of(state.worker).serve();
     pass(Point::Collecting);
-    if let Some(mut reclaimer) = shared.bins.of(state.worker).serve() {
+    if let Some(mut reclaimer) = reclaimer {
         reclaimer.step(COLLECTED_AT_ONCE, &site);
         thin(shared, &mut reclaimer, &mut state.buffers.moments, COLLECTED_AT_ONCE, &site);
         reclaimer.tell(&shared.clocks, state.worker);
@@ -337,9 +338,9 @@ fn thin<R: Redo>(
     reclaimer.thin(limit, settled, moments, site)
 }
 
-/// Works off all bins that nobody else is at, as far as readers allow.
-pub(super) fn collect_all<R: Redo>(shared: &Shared<R>, moments: &mut Vec<Timestamp>, site: &Site<'_>) {
-    shared.bins.go_round(true, |reclaimer| {
+/// Works off bins that nobody else is at, as far as readers allow; with `all`, those whose workers have come by, too.
+pub(super) fn collect_all<R: Redo>(shared: &Shared<R>, all: bool, moments: &mut Vec<Timestamp>, site: &Site<'_>) {
+    shared.bins.go_round(all, |reclaimer| {
         reclaimer.drain(site);
         thin(shared, reclaimer, moments, reclaimer.garbage.len(), site);
         reclaimer.tell(&shared.clocks, site.worker);

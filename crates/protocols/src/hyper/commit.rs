@@ -5,8 +5,9 @@
 //!    log; commit, which is one store; make the time the latest.
 //! 3. Collect what nobody undoes any more.
 
+use hashbrown::HashTable;
 use polychron_base::clock::Clock as _;
-use polychron_base::{IndexId, Reason, Stop};
+use polychron_base::{IndexId, Reason, Stop, TableId};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
 use polychron_engine::stores::Place;
@@ -15,12 +16,13 @@ use polychron_schema::RowBuffer;
 use super::clock::{Committed, History};
 use super::counts::add;
 use super::level::Level;
+use super::predicates::RelationLog;
 use super::steps::{Point, Step};
 use super::table::HyperTable;
 use super::transaction::HyperTransaction;
 use super::tree::{Images, Tree};
-use super::undo::{Kind, Undo};
-use super::view::{Seen, sides};
+use super::undo::{FIRST_ID, Kind, Undo};
+use super::view::{Seen, apply};
 
 /// What validation needs, kept from one transaction to the next.
 #[derive(Debug, Default)]
@@ -29,8 +31,56 @@ pub(super) struct Validation {
     trees: Vec<Tree>,
     built: bool,
     others: Vec<Committed>,
+    /// Rows whose chains were gone along, each once for all its images so far.
+    rows: Rows,
+    /// The fixed part of a row, while its images are undone one by one.
+    words: Vec<u64>,
     after: RowBuffer,
     before: RowBuffer,
+}
+
+/// For some rows, by when all changes have been compared.
+#[derive(Debug, Default)]
+struct Rows(HashTable<Compared>);
+
+#[derive(Clone, Copy, Debug)]
+struct Compared {
+    table: TableId,
+    row: u64,
+    by: u64,
+}
+
+impl Rows {
+    fn hash(table: TableId, row: u64) -> u64 {
+        (row ^ (table.position() as u64) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+
+    /// By when a row's changes have been compared, to be changed.
+    fn by(&mut self, table: TableId, row: u64) -> &mut u64 {
+        let is_same = |known: &Compared| known.table == table && known.row == row;
+        let entry = self.0.entry(Self::hash(table, row), is_same, |known| Self::hash(known.table, known.row));
+        &mut entry.or_insert(Compared { table, row, by: 0 }).into_mut().by
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+        self.0.shrink_to(1 << 12, |known| Self::hash(known.table, known.row));
+    }
+}
+
+/// Commits that are listed at once to be compared: others commit in between.
+const LISTED_AT_ONCE: usize = 1024;
+/// So few that they are compared under the lock.
+const FEW: u64 = 16;
+
+impl Validation {
+    /// Nothing is compared yet.
+    fn begin(&mut self) {
+        if self.built {
+            self.built = false;
+            self.rows.clear();
+        }
+    }
 }
 
 impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
@@ -38,11 +88,10 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
     pub(super) fn commit_writes(&mut self) -> Result<(), Stop> {
         self.know_all_indexes()?;
         self.state.log.close();
-        self.state.validation.built = false;
+        self.state.validation.begin();
         let mut compared = self.start;
-        if self.has_logged() && self.shared.clock.latest() != compared {
-            compared = self.list_since(compared, None);
-            self.compare_others()?;
+        if self.has_logged() {
+            compared = self.compare_most(compared)?;
         }
         pass(Point::Compared);
         self.shared.clock.held(&mut self.state.held);
@@ -50,12 +99,13 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
         let shared = self.shared;
         let mut history = shared.clock.history();
         if self.has_logged() && shared.clock.latest() != compared && !left_out(Step::CompareInSection) {
-            self.list_since(compared, Some(&history));
-            self.compare_others()?;
+            self.list_since(compared, &history, usize::MAX);
+            self.compare_others(compared)?;
         }
         shared.clock.commit(&mut history, &self.state.writing, |at| self.log_changes(at));
+        let made = self.state.writing.images().len();
         self.state.writing.leave();
-        self.state.collector.take_ready(&self.state.held, &mut history);
+        self.state.collector.take_ready(&self.state.held, &mut history, made);
         Ok(())
     }
 
@@ -79,50 +129,74 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
     pub(super) fn begin_later(&mut self) -> Result<(), Stop> {
         self.state.log.close();
         let has_asked = !self.state.log.touched().is_empty() && !left_out(Step::CompareBeforeMoving);
+        self.state.validation.begin();
+        let mut compared = self.start;
+        if has_asked {
+            compared = self.compare_most(compared)?;
+        }
+        self.shared.clock.announce_move(self.state.slot, self.start);
         let latest = {
             // Who commits stamps, and then makes the time known, under this lock: so a stamp that was seen before is not later.
             let shared = self.shared;
             let history = shared.clock.history();
             let latest = shared.clock.latest();
             if has_asked {
-                self.list_since(self.start, Some(&history));
+                self.list_since(compared, &history, usize::MAX);
             }
             latest
         };
         if has_asked {
-            self.state.validation.built = false;
-            self.compare_others()?;
+            self.compare_others(compared)?;
         }
         self.start = latest;
         self.shared.clock.move_on(self.state.slot, latest);
         Ok(())
     }
 
-    /// Notes who has committed after a moment; answers up to which one that is known now.
-    fn list_since(&mut self, moment: u64, history: Option<&History>) -> u64 {
+    /// Compares what has committed since a moment with what this transaction has asked, in slices, until there is little left or others commit
+    /// faster. Answers up to where.
+    fn compare_most(&mut self, mut compared: u64) -> Result<u64, Stop> {
+        let (shared, mut before) = (self.shared, u64::MAX);
+        loop {
+            let latest = shared.clock.latest();
+            let behind = latest - compared;
+            if behind == 0 || before <= behind.max(FEW) {
+                return Ok(compared);
+            }
+            before = behind;
+            while compared < latest {
+                let since = compared;
+                compared = self.list_since(since, &shared.clock.history(), LISTED_AT_ONCE);
+                self.compare_others(since)?;
+            }
+        }
+    }
+
+    /// Notes who has committed after a moment, at most so many; answers up to which one that is known now.
+    fn list_since(&mut self, moment: u64, history: &History, most: usize) -> u64 {
         let others = &mut self.state.validation.others;
         others.clear();
-        match history {
-            Some(history) => others.extend(history.since(moment)),
-            None => others.extend(self.shared.clock.history().since(moment)),
-        }
+        others.extend(history.since(moment).take(most));
         others.last().map_or(moment, |last| last.at)
     }
 
-    /// Compares what those others have changed with what this transaction has asked.
-    fn compare_others(&mut self) -> Result<(), Stop> {
+    /// Compares what those others have changed, who are all that committed after a moment up to some later one, with what this transaction
+    /// has asked.
+    fn compare_others(&mut self, since: u64) -> Result<(), Stop> {
         let mut validation = std::mem::take(&mut self.state.validation);
         if !validation.built {
             self.build_trees(&mut validation);
         }
         let mut outcome = Ok(());
         for other in 0..validation.others.len() {
-            let mut images = validation.others[other].buffer.images();
-            if let Some(image) = images.find(|image| self.meets(&mut validation, *image)) {
+            let Committed { at, buffer, .. } = validation.others[other];
+            if let Some(image) = buffer.images().find_map(|image| self.meets(&mut validation, image, (since, at))) {
                 outcome = Err(image);
                 break;
             }
         }
+        let tested = validation.trees.iter().map(Tree::take_tested).sum();
+        add(&self.shared.counts[self.state.slot].tested, tested);
         self.state.validation = validation;
         outcome.map_err(|image| {
             let reason = if image.kind() == Kind::Insert { Reason::Phantom } else { Reason::StaleRead };
@@ -148,52 +222,77 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
         add(&counts.build_ns, self.shared.time.now_ns().saturating_sub(began));
     }
 
-    /// Whether a change that another transaction has committed meets a predicate.
-    fn meets(&self, validation: &mut Validation, image: Undo) -> bool {
+    /// A change that meets a predicate: one that another transaction has committed at a moment, or another one of the same row since.
+    fn meets(&self, validation: &mut Validation, image: Undo, (since, at): (u64, u64)) -> Option<Undo> {
         let Place { table: id, index } = image.place();
         let log = &self.state.log;
-        let Some(position) = log.touched().iter().position(|touched| *touched == id) else { return false };
-        let (Some(relation), Ok(table)) = (log.relation(id), self.table(id)) else { return false };
+        let position = log.touched().iter().position(|touched| *touched == id)?;
+        let (Some(relation), Ok(table)) = (log.relation(id), self.table(id)) else { return None };
         // The entries of secondary indexes say nothing that their rows do not; who fills an index writes rows without changing them.
         if index != IndexId::PRIMARY || image.columns().is_empty() {
-            return false;
+            return None;
         }
         add(&self.shared.counts[self.state.slot].compared, 1);
-        let Validation { trees, after, before, .. } = validation;
-        let tree = &trees[position];
+        let tree = &validation.trees[position];
         if tree.meets_point(relation, image, L::BY_COLUMNS) {
-            return true;
+            return Some(image);
         }
         if !tree.may_meet(image, L::BY_COLUMNS) {
-            return false;
+            return None;
         }
-        let Some((left, was)) = Self::sides_of(table, image, after, before) else { return true };
-        let images = Images {
-            before: was.present.then(|| before.as_row()),
-            after: left.present.then(|| after.as_row()),
-            columns: image.columns(),
-        };
-        tree.meets(relation, table, images, L::BY_COLUMNS)
+        let by = *validation.rows.by(id, image.row());
+        if at <= by {
+            return None;
+        }
+        self.row_meets(validation, (position, relation, table), image, since.max(by))
     }
 
-    /// Both sides of a change, as rows.
-    fn sides_of(
-        table: &HyperTable,
+    /// Goes along the chain of an image's row, once for all its images since the moment.
+    fn row_meets(
+        &self,
+        validation: &mut Validation,
+        (position, relation, table): (usize, &RelationLog, &HyperTable),
         image: Undo,
-        after: &mut RowBuffer,
-        before: &mut RowBuffer,
-    ) -> Option<(Seen, Seen)> {
-        let words = table.primary.rows.words();
+        since: u64,
+    ) -> Option<Undo> {
+        let Validation { trees, rows, words, after, before, .. } = validation;
+        let (tree, by) = (&trees[position], rows.by(table.id, image.row()));
+        words.resize(table.primary.rows.words(), 0);
         // SAFETY: the image is of a slot of these rows.
         let record = unsafe { table.primary.rows.record(image.row()) };
-        let (left, was) = sides(record, image, after.overwrite_words(words), before.overwrite_words(words))?;
-        for (seen, row) in [(left, after), (was, before)] {
-            if let Some(tail) = seen.tail {
-                let tail = tail.words();
-                row.overwrite_words(words + tail.len())[words..].copy_from_slice(tail);
+        let mut seen = Seen::in_place(record.read(0..words.len(), words));
+        let (mut next, mut walked) = (seen.version, 0);
+        while let Some(present) = next.filter(|present| present.stamp() > since) {
+            walked += 1;
+            next = present.older();
+            let stamp = present.stamp();
+            // Of who has not committed yet nothing is compared: the commit comes later, and is compared then, or compares with this one.
+            let is_committed = stamp < FIRST_ID;
+            if is_committed {
+                *by = stamp.max(*by);
+            }
+            let is_compared = is_committed && !present.columns().is_empty() && tree.may_meet(present, L::BY_COLUMNS);
+            let left = seen;
+            if is_compared {
+                whole_row(after, words, left);
+            }
+            apply(present, words, &mut seen);
+            if is_compared {
+                whole_row(before, words, seen);
+                let images = Images {
+                    before: seen.present.then(|| before.as_row()),
+                    after: left.present.then(|| after.as_row()),
+                    columns: present.columns(),
+                };
+                if tree.meets(relation, table, images, L::BY_COLUMNS) {
+                    return Some(present);
+                }
             }
         }
-        Some((left, was))
+        add(&self.shared.counts[self.state.slot].walked, walked);
+        // An image that is not in the chain any more is of a row that came and went since the start: the answer at the commit is the one at the
+        // start.
+        None
     }
 
     /// Hands the changes of rows to the log: for each row that was changed, as it is now.
@@ -227,4 +326,12 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
         }
         redo.committed(worker, at.into());
     }
+}
+
+/// Puts a row together from its fixed part and what is behind it.
+fn whole_row(row: &mut RowBuffer, words: &[u64], seen: Seen) {
+    let tail = seen.tail.map_or(&[][..], |tail| tail.words());
+    let whole = row.overwrite_words(words.len() + tail.len());
+    whole[..words.len()].copy_from_slice(words);
+    whole[words.len()..].copy_from_slice(tail);
 }

@@ -24,6 +24,8 @@ counts!(
     tree_nodes,
     build_ns,
     compared,
+    walked,
+    tested,
     lent,
     gathered,
     rebuilt,
@@ -48,7 +50,7 @@ impl Counts {
         clock.held(&mut held);
         let behind = clock.latest().saturating_sub(held.oldest());
         let history = clock.history();
-        let (trees, kept) = (sum(|one| &one.trees), history.recent.len() + history.kept.len());
+        let (trees, kept) = (sum(|one| &one.trees), history.buffers());
         let mean = |name, total, of| Figure { name, value: FigureValue::Mean(total, of) };
         vec![
             mean("predicate_log_bytes", sum(|one| &one.log_bytes), sum(|one| &one.logs)),
@@ -56,6 +58,8 @@ impl Counts {
             mean("predicate_tree_nodes", sum(|one| &one.tree_nodes), trees),
             mean("predicate_tree_build_ns", sum(|one| &one.build_ns), trees),
             Figure { name: "images_compared", value: FigureValue::Count(sum(|one| &one.compared)) },
+            Figure { name: "conditions_tested", value: FigureValue::Count(sum(|one| &one.tested)) },
+            Figure { name: "images_walked", value: FigureValue::Count(sum(|one| &one.walked)) },
             Figure { name: "records_lent", value: FigureValue::Count(sum(|one| &one.lent)) },
             Figure { name: "records_gathered", value: FigureValue::Count(sum(|one| &one.gathered)) },
             Figure { name: "records_rebuilt", value: FigureValue::Count(sum(|one| &one.rebuilt)) },

@@ -13,6 +13,7 @@
 
 mod ahead;
 mod beneath;
+mod chains;
 mod clock;
 mod collect;
 mod columns;

@@ -19,6 +19,8 @@ use polychron_schema::{ColumnSet, ColumnType, Layout, RowRef, Value, ValueRef};
 /// coarsen badly.
 const COARSEN_ABOVE: usize = 1024;
 const COARSEN_HASHES_ABOVE: usize = 1 << 16;
+/// Paths of a relation beyond which one takes their place that covers everything.
+const MOST_PATHS: usize = 1 << 18;
 /// Into how many ranges.
 const RANGES: usize = 64;
 
@@ -156,6 +158,8 @@ pub(super) struct RelationLog {
     pub(super) tests: Vec<Test>,
     keys: Vec<u8>,
     texts: String,
+    /// Whether a path covers everything, so that others need not be kept.
+    is_whole: bool,
     /// Whether some keys were too long to be their own summaries.
     has_hashes: bool,
 }
@@ -172,6 +176,7 @@ impl RelationLog {
         self.tests.clear();
         self.keys.clear();
         self.texts.clear();
+        self.is_whole = false;
         self.has_hashes = false;
     }
 
@@ -235,6 +240,42 @@ impl RelationLog {
         Restriction::compares(row.value_ref(layout, column.into()), comparison, self.constant(constant))
     }
 
+    /// The bounds of a range of an index.
+    pub(super) fn bounds(&self, test: &Test) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        match test {
+            Test::Key { lower, upper, .. } => (self.bound(lower), self.bound(upper)),
+            Test::Column { .. } => (Bound::Unbounded, Bound::Unbounded),
+        }
+    }
+
+    /// A number that is the same of conditions that are, most often.
+    pub(super) fn hash(&self, test: &Test) -> u64 {
+        let of_bound = |bound: &Bound<Span>| match self.bound(bound) {
+            Bound::Included(key) => key.hash(),
+            Bound::Excluded(key) => key.hash() ^ 1,
+            Bound::Unbounded => 2,
+        };
+        match test {
+            Test::Key { index, lower, upper } => {
+                of_bound(lower).rotate_left(1) ^ of_bound(upper) ^ u64::from(index.0) << 32
+            }
+            Test::Column { column, comparison, constant } => {
+                let constant = match self.constant(constant) {
+                    ValueRef::String(text) => text.as_bytes().hash(),
+                    ValueRef::Bytes(bytes) => bytes.hash(),
+                    ValueRef::Bool(value) => value.into(),
+                    ValueRef::Integer(value) | ValueRef::Timestamp(value) => value as u64,
+                    ValueRef::Unsigned(value) => value,
+                    ValueRef::Float(value) => value.to_bits(),
+                    ValueRef::Date(value) => value as u64,
+                    ValueRef::Null | ValueRef::Decimal { .. } => 0,
+                };
+                let place = u64::from(*column) << 8 | *comparison as u64;
+                constant.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17) ^ place
+            }
+        }
+    }
+
     /// Whether two conditions are the same.
     pub(super) fn same(&self, one: &Test, other: &Test) -> bool {
         match (one, other) {
@@ -257,6 +298,17 @@ impl RelationLog {
     /// A bound that was kept.
     pub(super) fn bound(&self, bound: &Bound<Span>) -> Bound<&[u8]> {
         bound.as_ref().map(|span| &self.keys[span.start as usize..span.end as usize])
+    }
+
+    /// Puts all paths together to one.
+    #[cold]
+    fn cover_all(&mut self) {
+        self.paths.clear();
+        self.tests.clear();
+        self.keys.clear();
+        self.texts.clear();
+        self.paths.push(Path { tests: 0..0, columns: ColumnSet::ALL, extremum: None });
+        self.is_whole = true;
     }
 
     /// Puts points together to a few ranges, apart where their summaries lie farthest from each other.
@@ -386,6 +438,12 @@ impl PredicateLog {
         extremum: Option<Extremum>,
     ) {
         let relation = self.relation_mut(table);
+        if relation.paths.len() >= MOST_PATHS && !relation.is_whole {
+            relation.cover_all();
+        }
+        if relation.is_whole {
+            return;
+        }
         let start = relation.tests.len() as u32;
         if (lower, upper) != (Bound::Unbounded, Bound::Unbounded) {
             let (lower, upper) = (relation.keep_bound(lower), relation.keep_bound(upper));

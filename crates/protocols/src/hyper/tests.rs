@@ -2,6 +2,8 @@
 
 mod leaks;
 mod nesting;
+mod steps;
+mod unseen;
 
 use std::sync::Arc;
 

@@ -25,7 +25,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    fn in_place(at: InPlace) -> Self {
+    pub(super) fn in_place(at: InPlace) -> Self {
         let InPlace { present, closed, version, settled, tail } = at;
         Self { present, tail, version, settled, closed }
     }
@@ -72,20 +72,4 @@ pub(super) fn apply(image: Undo, out: &mut [u64], seen: &mut Seen) {
     if let Some(tail) = image.tail() {
         seen.tail = tail;
     }
-}
-
-/// Both sides of one change: `after` is filled with the row as the change left it, `before` as it was. `None` when the image is not in
-/// the slot's chain.
-pub(super) fn sides(record: Record<'_>, image: Undo, after: &mut [u64], before: &mut [u64]) -> Option<(Seen, Seen)> {
-    let at = record.read(0..after.len(), after);
-    let mut seen = Seen::in_place(at);
-    let mut next = at.version?;
-    while next != image {
-        apply(next, after, &mut seen);
-        next = next.older()?;
-    }
-    before.copy_from_slice(after);
-    let mut past = seen;
-    apply(image, before, &mut past);
-    Some((seen, past))
 }

@@ -23,6 +23,9 @@ use super::table::{HyperTable, Located};
 use super::transaction::{Buffers, HyperTransaction};
 use super::undo::Writing;
 
+/// Images that a worker sees to at once that has nothing else to do.
+const TIDIED_AT_ONCE: usize = 1 << 12;
+
 /// One thread's way into the database.
 #[derive(Debug)]
 pub struct HyperWorker<L: Level = ByColumn, R: Redo = NoRedo> {
@@ -136,6 +139,11 @@ impl<L: Level, R: Redo> HyperWorker<L, R> {
         local.end_leaked();
     }
 
+    #[cfg(test)]
+    pub(super) fn pin(&self) -> polychron_memory::Guard<'_> {
+        self.local.pin()
+    }
+
     #[inline]
     fn session(&mut self) -> Session<'_, L, R> {
         self.end_leaked();
@@ -181,20 +189,20 @@ impl<L: Level, R: Redo> Worker for HyperWorker<L, R> {
     fn tidy_up(&mut self) {
         self.end_leaked();
         let guard = self.local.pin();
-        let State { collector, tables, held, .. } = &mut self.state;
+        let State { collector, tables, held, slot, .. } = &mut self.state;
         // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
         unsafe { tables.renew(&self.shared.catalog) };
         let clock = &self.shared.clock;
         loop {
             clock.held(held);
             let mut history = clock.history();
-            let taken = collector.take_ready(held, &mut history);
+            let taken = collector.take_ready(held, &mut history, TIDIED_AT_ONCE);
             if !taken {
-                collector.sweep(&mut history);
+                collector.sweep(&mut history, usize::MAX);
             }
             drop(history);
             let epochs = self.shared.memory.epochs();
-            collector.work(held, &Site { clock, tables, epochs, guard: &guard });
+            collector.work(held, &Site { clock, tables, epochs, guard: &guard, counts: &self.shared.counts[*slot] });
             if !taken {
                 break;
             }

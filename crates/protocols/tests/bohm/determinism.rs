@@ -91,6 +91,7 @@ fn way(division: usize, knobs: usize) -> (Options, usize) {
         preprocess: (knobs / 2).is_multiple_of(2),
         batch_size: [1, 7, 1024][knobs / 4 % 3],
         unknown: Unknown::InPlace,
+        stale_snapshots: false,
     };
     (options, division / 9 % 3)
 }

@@ -77,7 +77,7 @@ fn who_writes_nothing_passes_on_what_is_written_under_a_front() {
     let (mut other, tables) = (stage.database.worker().unwrap(), stage.tables);
     let mut idle = || {
         let mut idle = OneLine { tables, number: 1, access: Access::Write, before: None };
-        other.execute(&mut idle).unwrap();
+        std::thread::scope(|scope| scope.spawn(|| other.execute(&mut idle).unwrap()).join().unwrap());
     };
     stage.run_after(&mut idle, vec![Do::Text(1, 5)]);
     assert_eq!(stage.texts(), [5]);

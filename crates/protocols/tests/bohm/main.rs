@@ -4,6 +4,7 @@
 mod determinism;
 mod failures;
 mod fronts;
+mod liveness;
 mod memory;
 mod ways;
 

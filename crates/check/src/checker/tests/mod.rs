@@ -6,7 +6,7 @@ mod oracle;
 mod outside;
 mod random;
 
-use crate::history::{Attempt, History, Item, Operation, Outcome, RangeRead, Replaced, Version};
+use crate::history::{Attempt, History, Item, Marks, Operation, Outcome, RangeRead, Replaced, Version, Which};
 
 /// A row of the one table.
 fn item(key: u64) -> Item {
@@ -27,15 +27,15 @@ fn absent(key: u64) -> Operation {
 }
 
 fn insert(key: u64, version: Version) -> Operation {
-    Operation::Write { item: item(key), version, replaced: Replaced::Absent, attributes: [0; 2] }
+    Operation::Write { item: item(key), version, replaced: Replaced::Absent, attributes: Default::default() }
 }
 
 fn write(key: u64, version: Version, over: Version) -> Operation {
-    Operation::Write { item: item(key), version, replaced: Replaced::Version(over), attributes: [0; 2] }
+    Operation::Write { item: item(key), version, replaced: Replaced::Version(over), attributes: Default::default() }
 }
 
 fn blind(key: u64, version: Version) -> Operation {
-    Operation::Write { item: item(key), version, replaced: Replaced::Unknown, attributes: [0; 2] }
+    Operation::Write { item: item(key), version, replaced: Replaced::Unknown, attributes: Default::default() }
 }
 
 fn delete(key: u64, over: Version) -> Operation {
@@ -44,7 +44,8 @@ fn delete(key: u64, over: Version) -> Operation {
 
 fn scan(lower: u64, upper: u64, rows: &[(u64, Version)]) -> Operation {
     let (lower, upper, rows) = ((lower, lower), (upper, upper), rows.to_vec());
-    Operation::Range(Box::new(RangeRead { table: 0, index: 0, lower, upper, backward: false, only: None, rows }))
+    let (which, marks) = (Which::All, Marks::ALL);
+    Operation::Range(Box::new(RangeRead { table: 0, index: 0, lower, upper, backward: false, which, marks, rows }))
 }
 
 /// A history of transactions that all ran at the same time, numbered from 1.
@@ -57,6 +58,6 @@ fn concurrent(transactions: &[&[Operation]]) -> History {
 }
 
 fn add(history: &mut History, id: u64, (begin, end): (u64, u64), outcome: Outcome, operations: &[Operation]) {
-    let attempt = Attempt { id, thread: id as u32, begin, end, outcome, snapshot: false, operations: 0..0 };
+    let attempt = Attempt { id, thread: id as u32, begin, end, outcome, snapshot: false, session: 0, operations: 0..0 };
     history.push(attempt, operations.iter().cloned());
 }

@@ -69,6 +69,20 @@ fn run(history: &History, attempt: &Attempt, rows: &mut Rows) -> bool {
     true
 }
 
+/// Whether a committed attempt has changed anything in the end.
+fn leaves_something(history: &History, attempt: &Attempt) -> bool {
+    let mut changes: BTreeMap<Item, (bool, bool)> = BTreeMap::new();
+    for operation in history.operations_of(attempt) {
+        let (item, was_there, is_there) = match operation {
+            Operation::Write { item, replaced, .. } => (*item, *replaced != Replaced::Absent, true),
+            Operation::Delete { item, replaced } => (*item, *replaced != Replaced::Absent, false),
+            _ => continue,
+        };
+        changes.entry(item).or_insert((was_there, is_there)).1 = is_there;
+    }
+    attempt.outcome == Outcome::Committed && changes.values().any(|&(before, after)| before || after)
+}
+
 /// Whether some serial order explains a history.
 pub(super) fn is_serializable(history: &History, strict: bool) -> bool {
     let counts = |it: &&Attempt| matches!(it.outcome, Outcome::Committed | Outcome::RolledBack);
@@ -83,7 +97,11 @@ fn extend(history: &History, strict: bool, left: &mut Vec<&Attempt>, rows: &Rows
     for position in 0..left.len() {
         let attempt = left[position];
         let late = |other: &&Attempt| !other.snapshot && !attempt.snapshot && other.end < attempt.begin;
-        if strict && left.iter().any(late) {
+        let own = |other: &&Attempt| {
+            let same = (other.thread, other.session) == (attempt.thread, attempt.session);
+            same && attempt.snapshot && other.end < attempt.begin && leaves_something(history, other)
+        };
+        if strict && left.iter().any(|other| late(other) || own(other)) {
             continue;
         }
         let mut then = rows.clone();

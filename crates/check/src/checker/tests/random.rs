@@ -37,7 +37,7 @@ impl Generator {
         // What the transaction has written itself it sees in any case.
         let mut looked = if stale { old.clone() } else { rows.clone() };
         looked.extend(rows.iter().filter(|(_, row)| row.0.attempt() == id).map(|(item, row)| (*item, *row)));
-        let attributes = [random.below(3) as u32, random.below(4) as u32];
+        let attributes = [random.below(3) as u32, random.below(4) as u32, random.below(3) as u32];
         match random.below(10) {
             0..=2 => Operation::Read { item: item(key), seen: looked.get(&item(key)).map(|row| row.0) },
             3 | 4 => {
@@ -46,8 +46,23 @@ impl Generator {
                 let high = low + random.below(3);
                 let (lower, upper) = if index == 0 { ((low, low), (high, high)) } else { ((low, 0), (high, u64::MAX)) };
                 let backward = random.below(2) == 0;
-                let mut range = RangeRead { table: 0, index, lower, upper, backward, only: None, rows: Vec::new() };
+                let marks = if random.below(2) == 0 { Marks::ALL } else { Marks(random.below(8) as u32) };
+                let way = random.below(4);
+                let (which, rows) = (Which::All, Vec::new());
+                let mut range = RangeRead { table: 0, index, lower, upper, backward, which, marks, rows };
                 range.rows = look(&looked, &range);
+                match way {
+                    // The keys alone were seen.
+                    0 => range.which = Which::Except(range.rows.drain(..).map(|row| row.0).collect()),
+                    // One row was asked whether it is there, and is not, or is somewhere else.
+                    1 if range.rows.is_empty() => range.which = Which::Only(key),
+                    1 => {
+                        let key = range.rows.drain(..).next().map_or(0, |row| row.0);
+                        (range.which, range.marks) = (Which::Only(key), marks.others());
+                        (range.index, range.lower, range.upper) = (0, (key, key), (key, key));
+                    }
+                    _ => {}
+                }
                 Operation::Range(Box::new(range))
             }
             5 | 6 if looked.contains_key(&item(key)) => {
@@ -77,6 +92,14 @@ impl Generator {
         self.past.push(if rolled_back { before } else { rows });
         let end = id * 10 + self.random.below(30);
         add(&mut self.history, id, (id * 10, end), outcome, &operations);
+        let reads = |it: &Operation| matches!(it, Operation::Read { .. } | Operation::Range(_));
+        if operations.iter().all(reads) && self.random.below(2) == 0 {
+            // By an earlier one's session.
+            let thread = self.random.range_inclusive(1, id) as u32;
+            if let Some(attempt) = self.history.attempts.last_mut() {
+                (attempt.snapshot, attempt.thread) = (true, thread);
+            }
+        }
     }
 
     /// Exchanges the answer of some operation.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cicada::options::Indexes;
+use crate::cicada::protocol::Extent;
 
 fn count(database: &Arc<Cicada>, name: &str) -> u64 {
     let FigureValue::Count(count) = figure(&database.statistics().figures, name) else { panic!("{name}") };
@@ -66,7 +67,7 @@ fn garbage_of_an_idle_worker_is_everybodys() {
         done(&mut idle, |t| (0..100).try_for_each(|id| t.delete(&accounts, id).map(drop)));
         // The other worker's commits of the same rows do not depend on the idle one either.
         (100..200).for_each(|id| set(&mut other, &accounts, id, 3));
-        (0..8).for_each(|_| database.shared.tick(false));
+        (0..8).for_each(|_| database.shared.tick(Extent::Some));
         assert_eq!(extra_versions(&database), 0, "{indexes:?}");
         assert_eq!(database.versions().unwrap().records.iter().sum::<u64>(), 100, "{indexes:?}: deleted rows stay");
     }
@@ -98,11 +99,10 @@ fn churn_on_a_few_keys_needs_no_more_memory() {
                     t.insert(&accounts, &Account { id, group: id as u16 % 7, balance: round as i64 })
                 });
                 if round % 64 == 0 {
-                    database.shared.tick(false);
+                    database.shared.tick(Extent::Some);
                 }
                 if round % stretch == stretch - 1 {
                     if let Some(snapshot) = &mut snapshot {
-                        snapshot.renew_guard();
                         let sum = snapshot.scan(&accounts, ..).map(|row| row.balance()).sum::<i64>().unwrap();
                         assert_eq!(sum, 100, "what the reader sees stays");
                     }

@@ -1,0 +1,221 @@
+//! What is asked of a protocol, of the behaviours of clients and of liveness, and what is known to be missing.
+
+use polychron_engine::Protocol;
+
+use crate::Setup;
+
+/// A behaviour that some protocols do not show.
+#[derive(Clone, Copy, Debug)]
+pub struct Missing {
+    /// The behaviour, with its group.
+    pub behaviour: &'static str,
+    /// Those that do not show it, by the protocols' names.
+    pub protocols: &'static [&'static str],
+    /// What is missing.
+    pub what: &'static str,
+}
+
+/// Whether a protocol's test of a behaviour is run: it is where the question makes sense and nothing is known to be missing.
+/// `POLYCHRON_MISSING=run` runs what is missing, too.
+pub fn is_asked<P: Protocol>(setup: &Setup<P>, group: &str, behaviour: &str) -> bool {
+    let name = format!("{group}::{behaviour}");
+    let runs_missing = std::env::var_os("POLYCHRON_MISSING").is_some_and(|value| value == "run");
+    makes_sense(setup, &name) && (runs_missing || missing(setup.name, &name).is_none())
+}
+
+/// What the protocol lacks of a behaviour.
+pub fn missing(protocol: &str, behaviour: &str) -> Option<&'static Missing> {
+    MISSING.iter().find(|it| it.behaviour == behaviour && it.protocols.contains(&protocol))
+}
+
+/// Whether a behaviour can be asked for: where one transaction runs at a time, or reading locks, an open one stops the others by
+/// design, and where memory is not the engine's nobody counts it.
+pub fn makes_sense<P: Protocol>(setup: &Setup<P>, behaviour: &str) -> bool {
+    match behaviour.strip_prefix("liveness::") {
+        None => true,
+        Some("garbage_of_an_idle_session") => setup.measures_memory,
+        Some("own_commits_beside_a_writer" | "fresh_beside_a_writer") => setup.interleaves && !setup.snapshots_lock,
+        Some(name) if name.ends_with("_beside_a_snapshot") => setup.interleaves && !setup.snapshots_lock,
+        Some(name) if name.ends_with("_beside_a_writer") => setup.interleaves,
+        Some(_) => true,
+    }
+}
+
+/// The behaviours of clients and of liveness, in the order of the list.
+pub const BEHAVIOURS: &[&str] = &[
+    "clients::nested_transactions",
+    "clients::nested_procedures",
+    "clients::new_index_inside_of_a_transaction",
+    "clients::leaked_transactions",
+    "clients::leaked_transactions_of_workers_that_leave",
+    "clients::leaked_transactions_before_failures",
+    "clients::threads_that_end",
+    "clients::conflicts_of_their_own",
+    "clients::more_threads_than_slots",
+    "liveness::updates_beside_a_snapshot",
+    "liveness::queue_beside_a_snapshot",
+    "liveness::hot_row_beside_a_snapshot",
+    "liveness::updates_beside_a_writer",
+    "liveness::queue_beside_a_writer",
+    "liveness::hot_row_beside_a_writer",
+    "liveness::updates_beside_a_session",
+    "liveness::queue_beside_a_session",
+    "liveness::hot_row_beside_a_session",
+    "liveness::crowd_that_reads_and_writes",
+    "liveness::crowd_that_writes_blindly",
+    "liveness::garbage_of_an_idle_session",
+    "liveness::own_commits_beside_a_snapshot",
+    "liveness::own_commits_beside_a_writer",
+    "liveness::fresh_beside_a_snapshot",
+    "liveness::fresh_beside_a_writer",
+];
+
+/// All that is known to be missing.
+pub const MISSING: &[Missing] = &[
+    Missing {
+        behaviour: "clients::leaked_transactions",
+        protocols: &["partitioned-store", "serial"],
+        what: "the place that a forgotten transaction takes is not given back",
+    },
+    Missing {
+        behaviour: "clients::leaked_transactions",
+        protocols: &["hekaton", "snapshot-isolation"],
+        what: "a forgotten transaction is not undone",
+    },
+    Missing {
+        behaviour: "clients::leaked_transactions_before_failures",
+        protocols: &["partitioned-store", "serial"],
+        what: "the place that a forgotten transaction takes is not given back",
+    },
+    Missing {
+        behaviour: "clients::leaked_transactions_before_failures",
+        protocols: &["hekaton", "snapshot-isolation"],
+        what: "a forgotten transaction is not undone",
+    },
+    Missing {
+        behaviour: "clients::leaked_transactions_of_workers_that_leave",
+        protocols: &["partitioned-store", "serial"],
+        what: "the place that a forgotten transaction takes is not given back",
+    },
+    Missing {
+        behaviour: "clients::leaked_transactions_of_workers_that_leave",
+        protocols: &["hekaton", "snapshot-isolation"],
+        what: "a forgotten transaction is not undone",
+    },
+    Missing {
+        behaviour: "clients::nested_transactions",
+        protocols: &["hekaton", "snapshot-isolation"],
+        what: "a wait for the own thread has no end",
+    },
+    Missing {
+        behaviour: "clients::new_index_inside_of_a_transaction",
+        protocols: &["hekaton", "snapshot-isolation", "locking", "locking-no-wait", "locking-wound-wait", "lazy-2pl"],
+        what: "making an index waits for an open transaction of the own thread",
+    },
+    Missing {
+        behaviour: "clients::threads_that_end",
+        protocols: &["partitioned-store", "serial"],
+        what: "the place that a forgotten transaction takes is not given back when its worker leaves",
+    },
+    Missing {
+        behaviour: "clients::threads_that_end",
+        protocols: &["hekaton", "snapshot-isolation"],
+        what: "a forgotten transaction is not undone when its worker leaves",
+    },
+    Missing {
+        behaviour: "liveness::fresh_beside_a_snapshot",
+        protocols: &["maflingo", "global-tid", "lazy-occ", "occ"],
+        what: "an open snapshot holds back what later ones see",
+    },
+    Missing {
+        behaviour: "liveness::fresh_beside_a_writer",
+        protocols: &["cicada", "maflingo", "global-tid", "lazy-occ", "occ", "lazy-cicada"],
+        what: "an open transaction holds back what snapshots see",
+    },
+    Missing {
+        behaviour: "liveness::garbage_of_an_idle_session",
+        protocols: &[
+            "maflingo",
+            "global-tid",
+            "hekaton",
+            "snapshot-isolation",
+            "hyper",
+            "hyper-record-level",
+            "hyper-snapshot",
+            "locking",
+            "locking-no-wait",
+            "locking-wound-wait",
+            "lazy-occ",
+            "occ",
+            "lazy-2pl",
+            "lazy-hyper",
+        ],
+        what: "memory that an idle session has freed serves nobody else",
+    },
+    Missing {
+        behaviour: "liveness::hot_row_beside_a_snapshot",
+        protocols: &["hekaton", "snapshot-isolation", "hyper", "hyper-record-level", "hyper-snapshot", "lazy-hyper"],
+        what: "what is retired waits until the idle client looks again or ends",
+    },
+    Missing {
+        behaviour: "liveness::hot_row_beside_a_writer",
+        protocols: &["hekaton", "snapshot-isolation", "hyper", "hyper-record-level", "hyper-snapshot", "lazy-hyper"],
+        what: "what is retired waits until the idle client looks again or ends",
+    },
+    Missing {
+        behaviour: "liveness::own_commits_beside_a_snapshot",
+        protocols: &["maflingo", "global-tid", "lazy-occ", "occ"],
+        what: "a session's snapshot does not wait for its own last commit",
+    },
+    Missing {
+        behaviour: "liveness::own_commits_beside_a_writer",
+        protocols: &["maflingo", "global-tid", "lazy-occ", "occ"],
+        what: "a session's snapshot does not wait for its own last commit",
+    },
+    Missing {
+        behaviour: "liveness::queue_beside_a_snapshot",
+        protocols: &[
+            "maflingo",
+            "global-tid",
+            "hekaton",
+            "snapshot-isolation",
+            "hyper",
+            "hyper-record-level",
+            "hyper-snapshot",
+            "lazy-occ",
+            "occ",
+            "lazy-hyper",
+        ],
+        what: "what is retired waits until the idle client looks again or ends",
+    },
+    Missing {
+        behaviour: "liveness::queue_beside_a_writer",
+        protocols: &[
+            "maflingo",
+            "global-tid",
+            "hekaton",
+            "snapshot-isolation",
+            "hyper",
+            "hyper-record-level",
+            "hyper-snapshot",
+            "locking",
+            "locking-no-wait",
+            "locking-wound-wait",
+            "lazy-occ",
+            "occ",
+            "lazy-2pl",
+            "lazy-hyper",
+        ],
+        what: "what is retired waits until the idle client looks again or ends",
+    },
+    Missing {
+        behaviour: "liveness::updates_beside_a_snapshot",
+        protocols: &["hekaton", "snapshot-isolation", "hyper", "hyper-record-level", "hyper-snapshot", "lazy-hyper"],
+        what: "what is retired waits until the idle client looks again or ends",
+    },
+    Missing {
+        behaviour: "liveness::updates_beside_a_writer",
+        protocols: &["hekaton", "snapshot-isolation", "hyper", "hyper-record-level", "hyper-snapshot", "lazy-hyper"],
+        what: "what is retired waits until the idle client looks again or ends",
+    },
+];

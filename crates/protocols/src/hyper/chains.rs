@@ -1,0 +1,62 @@
+//! Rows whose chains are long above what is collected, because somebody reads an old moment. Each image that is collected would go past the
+//! same newer ones; a worker that has done so once remembers how far the chain is done.
+
+use super::undo::Undo;
+
+/// Places for rows, of which two in one place forget each other.
+const PLACES: usize = 256;
+
+/// For some rows, by when all their images have been seen to. That stays true: later images have later commit times.
+#[derive(Debug, Default)]
+pub(super) struct LongChains {
+    /// None while there are none.
+    places: Box<[Place]>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    table: u32,
+    index: u32,
+    row: u64,
+    by: u64,
+}
+
+impl LongChains {
+    /// Images above what is collected, of a chain that is worth it.
+    pub(super) const LEAST: u64 = 16;
+
+    fn place(image: Undo) -> (usize, Place) {
+        let place = image.place();
+        let (table, index, row) = (place.table.position() as u32, u32::from(place.index.0), image.row());
+        let mixed = (row ^ u64::from(table) << 40 ^ u64::from(index) << 56).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        ((mixed >> 32) as usize % PLACES, Place { table, index, row, by: 0 })
+    }
+
+    /// Whether an image's row is known to be done up to the image.
+    #[inline]
+    pub(super) fn has(&self, image: Undo) -> bool {
+        !self.places.is_empty() && self.has_place(image)
+    }
+
+    #[cold]
+    fn has_place(&self, image: Undo) -> bool {
+        let (number, wanted) = Self::place(image);
+        let Place { table, index, row, by } = self.places[number];
+        (table, index, row) == (wanted.table, wanted.index, wanted.row) && image.stamp() <= by
+    }
+
+    /// An image's row is done up to a moment.
+    #[cold]
+    pub(super) fn note(&mut self, image: Undo, by: u64) {
+        if self.places.is_empty() {
+            self.places = vec![Place::default(); PLACES].into();
+        }
+        let (number, place) = Self::place(image);
+        self.places[number] = Place { by, ..place };
+    }
+
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        self.places = Box::default();
+    }
+}

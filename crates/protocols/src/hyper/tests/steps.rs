@@ -1,0 +1,173 @@
+//! How many steps work takes that goes along chains, lists and predicates: never more than a few for each version or question.
+
+use polychron_engine::drive;
+
+use super::*;
+
+const MANY: i64 = scaled(40_000, 300) as i64;
+
+fn bank_with_snapshots() -> Bank<ByColumn> {
+    Bank::new(Backend::Rows)
+}
+
+/// Steps that some work takes.
+fn steps(bank: &Bank<ByColumn>, work: impl FnOnce()) -> f64 {
+    let all = || bank.figure("images_walked") + bank.figure("conditions_tested");
+    let before = all();
+    work();
+    all() - before
+}
+
+/// Behind a transaction that may write all images stay. When it ends they go, in slices, and each chain is cut once.
+#[test]
+fn a_long_chain_is_cut_once() {
+    for has_second in [false, true] {
+        let bank = bank_with_snapshots();
+        let (accounts, mut writer, mut old, mut younger) = (bank.accounts, bank.worker(), bank.worker(), bank.worker());
+        let reader = old.begin(Mode::ReadWrite).unwrap();
+        (0..MANY).for_each(|balance| set_balance(&mut writer, &accounts, 1, balance));
+        let second = has_second.then(|| younger.begin(Mode::ReadWrite).unwrap());
+        if has_second {
+            (0..MANY).for_each(|balance| set_balance(&mut writer, &accounts, 1, balance));
+        }
+        drop(reader);
+        // A commit sees to no more than a slice.
+        let of_one = steps(&bank, || set_balance(&mut writer, &accounts, 2, 0));
+        assert!(of_one <= 1000.0 + if has_second { MANY as f64 } else { 0.0 }, "{of_one} steps at one commit");
+        let commits = MANY / 10 + 100;
+        let of_all = steps(&bank, || (0..commits).for_each(|balance| set_balance(&mut writer, &accounts, 2, balance)));
+        assert!(of_all <= 10.0 * MANY as f64 + 20_000.0, "{of_all} steps for {MANY} images");
+        if has_second {
+            drop(second);
+            let rest =
+                steps(&bank, || (0..commits).for_each(|balance| set_balance(&mut writer, &accounts, 2, balance)));
+            assert!(rest <= 10.0 * MANY as f64 + 20_000.0, "{rest} steps for {MANY} images");
+        }
+        assert!(bank.figure("undo_buffers_kept") <= 2.0, "the backlog is gone");
+        assert!(bank.figure("undo_bytes") <= 8192.0);
+    }
+}
+
+/// The same beside a snapshot that is older, for which one image stays.
+#[test]
+fn a_long_chain_is_thinned_once() {
+    let bank = bank_with_snapshots();
+    let (accounts, mut writer) = (bank.accounts, bank.worker());
+    let (mut oldest, mut old, mut younger) = (bank.worker(), bank.worker(), bank.worker());
+    let mut snapshot = oldest.begin(Mode::Snapshot).unwrap();
+    let seen = snapshot.get(&accounts, 1).unwrap().map(|row| row.balance());
+    let reader = old.begin(Mode::ReadWrite).unwrap();
+    (0..MANY).for_each(|balance| set_balance(&mut writer, &accounts, 1, balance));
+    let second = younger.begin(Mode::ReadWrite).unwrap();
+    (0..MANY).for_each(|balance| set_balance(&mut writer, &accounts, 1, balance));
+    drop(reader);
+    let commits = MANY / 8 + 100;
+    let mut drain =
+        || steps(&bank, || (0..commits).for_each(|balance| set_balance(&mut writer, &accounts, 2, balance)));
+    let first = drain();
+    assert!(first <= 20.0 * MANY as f64 + 50_000.0, "{first} steps for {MANY} images");
+    drop(second);
+    let rest = drain();
+    assert!(rest <= 20.0 * MANY as f64 + 50_000.0, "{rest} steps for {MANY} images");
+    assert_eq!(snapshot.get(&accounts, 1).unwrap().map(|row| row.balance()), seen);
+    drop(snapshot);
+    drain();
+    assert!(bank.figure("undo_buffers_kept") <= 2.0, "{}", bank.figure("undo_buffers_kept"));
+}
+
+/// One transaction that changed a row many times is compared, and collected, in as many steps.
+#[test]
+fn a_row_that_was_changed_many_times_is_compared_once() {
+    for apart in [false, true] {
+        let bank = bank_with_snapshots();
+        let (accounts, mut writer) = (bank.accounts, bank.worker());
+        let poor = [Restriction { column: 2, comparison: Comparison::Less, value: Value::Integer(-1) }];
+        let scan = Scan { restrictions: &poor, ..Scan::all(accounts.id()) };
+        let mut asking = bank.worker();
+        let mut t = asking.begin(Mode::ReadWrite).unwrap();
+        t.scan_rows(&scan, &mut |_| unreachable!("nobody is poor")).unwrap();
+        t.insert(&accounts, &Account { owner: 99, balance: 50, ..account(1000) }).unwrap();
+        if apart {
+            (0..MANY).for_each(|balance| set_balance(&mut writer, &accounts, 1, balance));
+        } else {
+            assert!(bank.once(|t| {
+                (0..MANY).try_for_each(|balance| t.update(&accounts, 1, |row| row.set_balance(balance)).map(drop))
+            }));
+        }
+        let of_commit = steps(&bank, || t.commit().unwrap());
+        assert!(of_commit <= 10.0 * MANY as f64 + 1000.0, "{of_commit} steps for {MANY} images");
+        let of_rest = steps(&bank, || (0..MANY / 8 + 100).for_each(|_| set_balance(&mut writer, &accounts, 2, 0)));
+        assert!(of_rest <= 10.0 * MANY as f64 + 1000.0, "{of_rest} steps for {MANY} images");
+    }
+}
+
+/// Many questions of different ranges are put together, and compared with what others have changed, in about as many steps.
+#[test]
+fn many_questions_are_compared_in_few_steps() {
+    const QUESTIONS: u64 = scaled(64 << 10, 200) as u64;
+    let bank = bank_with_snapshots();
+    let accounts = bank.accounts;
+    let mut worker = bank.worker();
+    let mut t = worker.begin(Mode::ReadWrite).unwrap();
+    for owner in 100..100 + QUESTIONS {
+        assert_eq!(t.scan_by(&accounts, Account::BY_OWNER, owner as u32).count().unwrap(), 0);
+        t.get(&accounts, 100 + owner).unwrap();
+    }
+    for balance in 0..QUESTIONS as i64 {
+        assert!(t.update(&accounts, 1, |row| row.set_balance(-balance)).unwrap());
+        t.get(&accounts, 1).unwrap();
+        if balance % 64 == 0 {
+            t.aggregate(&Scan::all(accounts.id()), Aggregate::Min(2)).unwrap();
+        }
+    }
+    assert!(bank.once(|t| {
+        for id in 2..10 {
+            assert!(t.update(&accounts, id, |row| row.set_owner(id as u32))?);
+        }
+        Ok(())
+    }));
+    let of_commit = steps(&bank, || t.commit().unwrap());
+    assert!(of_commit <= 10.0 * QUESTIONS as f64 + 1000.0, "{of_commit} steps for {QUESTIONS} questions");
+    // The index tells the ranges apart nevertheless.
+    let asks = |t: &mut Tx<'_, ByColumn>| {
+        for owner in 100..110 {
+            assert_eq!(t.scan_by(&accounts, Account::BY_OWNER, owner).count()?, 0);
+        }
+        Ok(())
+    };
+    assert!(bank.stands(asks, move |t| t.update(&accounts, 2, |row| row.set_owner(110)).map(drop)));
+    assert!(!bank.once(|t| {
+        asks(t)?;
+        assert!(bank.once(|t| t.update(&accounts, 2, |row| row.set_owner(105)).map(drop)));
+        t.update(&accounts, 3, |row| row.set_balance(1)).map(drop)
+    }));
+}
+
+/// Two threads on one row, beside whoever comes and goes: chains stay short.
+#[test]
+fn a_hot_row_keeps_its_chain_short() {
+    const UPDATES: usize = scaled(20_000, 50);
+    let bank = bank_with_snapshots();
+    let accounts = bank.accounts;
+    let work = steps(&bank, || {
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut worker = bank.worker();
+                    for _ in 0..UPDATES {
+                        let mut add =
+                            |t: &mut Tx<'_, ByColumn>| t.update(&accounts, 1, |row| row.set_balance(row.balance() + 1));
+                        assert!(drive::transact(&mut worker, Mode::ReadWrite, &mut add).unwrap());
+                    }
+                });
+            }
+        });
+    });
+    assert!(work <= 40.0 * UPDATES as f64, "{work} steps");
+    assert!(bank.once(|t| {
+        assert_eq!(t.get(&accounts, 1)?.map(|row| row.balance()), Some(account(1).balance + 2 * UPDATES as i64));
+        Ok(())
+    }));
+    bank.worker().tidy_up();
+    assert!(bank.figure("undo_buffers_kept") <= 2.0);
+}
