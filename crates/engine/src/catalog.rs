@@ -99,7 +99,8 @@ impl<T: Described> Seen<T> {
     ///
     /// # Safety
     /// The caller is pinned, and from now until the next call it looks through this only under guards of which the
-    /// outermost stood, and was not renewed, since before this call; or while it holds what [`Seen::keep`] answered.
+    /// outermost stood, and was not renewed, since before this call; or while it holds what [`Seen::keep`] answered; or while a
+    /// snapshot (`polychron_memory::Snapshot`) is open that was opened before this call.
     #[inline]
     pub unsafe fn renew(&mut self, catalog: &Catalog<T>) {
         if !self.is_present(catalog) {
@@ -239,7 +240,7 @@ impl<T: Described> Catalog<T> {
     }
 
     /// Gives up the lists of the past at which nobody looks any more, and with them the tables that only they had. Guards
-    /// decide, so a list goes when its time has come and this is called again.
+    /// and snapshots decide, so a list goes when its time has come and this is called again.
     pub fn release(&self, epochs: &Epochs) {
         let mut lists = self.lists();
         if lists.past.is_empty() {
@@ -248,9 +249,10 @@ impl<T: Described> Catalog<T> {
         // Barrier: pairs with the one in a worker's pin. A worker that pins behind it finds the new version; one that
         // pinned before is in the epoch that is read next, or in an older one.
         fence(Ordering::SeqCst);
-        let (current, readonly) = (epochs.current(), epochs.readonly());
+        // A snapshot that was opened before the replacement is older than that epoch.
+        let (current, horizon) = (epochs.current(), epochs.readonly().min(epochs.collectable()));
         lists.past.iter_mut().for_each(|(epoch, _)| *epoch = Some(epoch.unwrap_or(current)));
-        let released: Vec<_> = lists.past.extract_if(.., |(epoch, _)| *epoch <= Some(readonly)).collect();
+        let released: Vec<_> = lists.past.extract_if(.., |(epoch, _)| *epoch <= Some(horizon)).collect();
         drop(lists);
         // A table that goes with its list takes time, and asks the keeper.
         drop(released);

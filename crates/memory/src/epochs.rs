@@ -1,16 +1,20 @@
 //! The epoch clock: one clock for reclamation and for the protocols' snapshots (§4.6 to §4.8 of the Maflingo thesis).
 //!
-//! Every worker has a slot of two words. `active` is the epoch in which it is pinned, `snapshot` the epoch its read-only
+//! Every worker has a slot. `active` is the epoch in which it is pinned; `walking` the same, where it follows links between
+//! versions; `committing` the epoch in which it announced that it is about to commit; `snapshot` the epoch its read-only
 //! transaction reads at. Whoever holds the ticket [`Epochs::advance`] asks for (the *leader* of that moment) moves
-//! `current` on, looks at every `active` word and publishes `readonly`, the newest epoch in which nobody can still
-//! commit; then it looks at every `snapshot` word and publishes `collectable`, the oldest epoch any reader may read at.
-//! Both horizons only grow. `docs/memory.md` proves what is promised here; this module depends on nothing but atomics,
+//! `current` on, looks at these words and publishes what follows: `readonly`, the newest epoch in which nobody is pinned any
+//! more; `walked`, the newest in which no such walker is; `past`, the newest in which nobody can still commit; and
+//! `collectable`, the oldest epoch any snapshot may read at. So a transaction that is open and does nothing holds back the
+//! memory that it may have found, and neither snapshots nor the versions that were made for them. All horizons only grow. `docs/memory.md` proves what is promised here; this module depends on nothing but atomics,
 //! so that loom can run it.
 
 use std::ops::Range;
 
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, publish, this_thread};
+
+use crate::beginnings::Beginnings;
 
 /// The word of a slot that takes no part: greater than every epoch, so that a minimum passes over it.
 const IDLE: u64 = u64::MAX;
@@ -34,18 +38,23 @@ pub struct Epochs {
     /// No slot from here on was ever claimed.
     used_slots: CachePadded<AtomicUsize>,
     slots: Box<[CachePadded<Slot>]>,
+    beginnings: Beginnings,
 }
 
 #[derive(Debug)]
 struct Horizons {
     current: AtomicU64,
     readonly: AtomicU64,
+    walked: AtomicU64,
+    past: AtomicU64,
     collectable: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Slot {
     active: AtomicU64,
+    walking: AtomicU64,
+    committing: AtomicU64,
     snapshot: AtomicU64,
     claimed: AtomicBool,
     /// The thread on which the slot's worker was pinned last. Only that thread may conclude anything from it: it knows what
@@ -56,7 +65,9 @@ struct Slot {
 /// What a worker needs to know to free what it retired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Horizon {
-    pub(crate) readonly: u64,
+    /// No guard that could reach a block is of this epoch or an older one.
+    pub(crate) guards: u64,
+    /// No snapshot is older than this.
     pub(crate) collectable: u64,
 }
 
@@ -64,6 +75,8 @@ impl Epochs {
     pub(crate) fn new(slots: usize) -> Self {
         let slot = || Slot {
             active: AtomicU64::new(IDLE),
+            walking: AtomicU64::new(IDLE),
+            committing: AtomicU64::new(IDLE),
             snapshot: AtomicU64::new(IDLE),
             claimed: AtomicBool::new(false),
             thread: AtomicU64::new(0),
@@ -71,6 +84,8 @@ impl Epochs {
         let horizons = Horizons {
             current: AtomicU64::new(FIRST),
             readonly: AtomicU64::new(FIRST - 1),
+            walked: AtomicU64::new(FIRST - 1),
+            past: AtomicU64::new(FIRST - 1),
             collectable: AtomicU64::new(FIRST - 1),
         };
         Self {
@@ -78,6 +93,7 @@ impl Epochs {
             advancing: CachePadded::new(AtomicBool::new(false)),
             used_slots: CachePadded::new(AtomicUsize::new(0)),
             slots: (0..slots).map(|_| CachePadded::new(slot())).collect(),
+            beginnings: Beginnings::new(),
         }
     }
 
@@ -90,12 +106,19 @@ impl Epochs {
         self.horizons.current.load(Ordering::SeqCst)
     }
 
-    /// The thesis's T_readonly: the newest epoch in which no active worker can still commit. A snapshot at this epoch or
-    /// an older one never changes.
+    /// The newest epoch in which no worker is pinned any more, nor in an older one.
     #[inline]
     pub fn readonly(&self) -> u64 {
-        // Acquire: pairs with the leader's `publish` in `scan`, which comes after it saw the workers leave.
+        // Acquire: pairs with the leader's release store in `scan`, which comes after it saw the workers leave.
         self.horizons.readonly.load(Ordering::Acquire)
+    }
+
+    /// The thesis's T_readonly: the newest epoch in which nobody can still commit ([`crate::Guard::begin_commit`]). A snapshot at
+    /// this epoch or an older one never changes.
+    #[inline]
+    pub fn past(&self) -> u64 {
+        // Acquire: pairs with the leader's `publish` in `scan`, which comes after it saw the commits end.
+        self.horizons.past.load(Ordering::Acquire)
     }
 
     /// The thesis's T_gc: every snapshot reader, present or to come, reads at this epoch or a newer one. Data superseded
@@ -106,9 +129,17 @@ impl Epochs {
         self.horizons.collectable.load(Ordering::Acquire)
     }
 
+    /// What is waited for by blocks that any guard may reach.
     #[inline]
     pub(crate) fn horizon(&self) -> Horizon {
-        Horizon { readonly: self.readonly(), collectable: self.collectable() }
+        Horizon { guards: self.readonly(), collectable: self.collectable() }
+    }
+
+    /// What is waited for by versions, which only walkers reach.
+    #[inline]
+    pub(crate) fn version_horizon(&self) -> Horizon {
+        // Acquire: pairs with the leader's release store in `scan`, which comes after it saw the walkers leave.
+        Horizon { guards: self.horizons.walked.load(Ordering::Acquire), collectable: self.collectable() }
     }
 
     /// One tick: the current epoch moves on, whoever still runs in older ones, and both horizons follow as far as they can.
@@ -117,6 +148,7 @@ impl Epochs {
     pub fn advance(&self) -> bool {
         self.lead(|| {
             let current = self.horizons.current.load(Ordering::Relaxed);
+            self.beginnings.note(current + 1);
             // Barrier: pairs with `publish` in `pin`; a worker whose pin the scan misses sees the new epoch.
             publish(&self.horizons.current, current + 1);
             self.scan(current + 1);
@@ -151,6 +183,11 @@ impl Epochs {
         })
     }
 
+    /// How long ago an epoch ended, in nanoseconds: the age of a snapshot at it.
+    pub fn age_ns(&self, epoch: u64) -> u64 {
+        self.beginnings.since_ns(epoch + 1, self.current())
+    }
+
     fn lead(&self, work: impl FnOnce()) -> bool {
         // Acquire: pairs with the release below, so that leaders follow each other.
         if self.advancing.swap(true, Ordering::Acquire) {
@@ -166,33 +203,40 @@ impl Epochs {
     fn scan(&self, current: u64) {
         // Acquire: pairs with the release in `claim`.
         let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
-        // Acquire: pairs with the release stores of `unpin` and with `publish` in `pin`: what those workers did in the
-        // epochs they left happened before whatever someone does who sees the horizon.
-        let active = slots.iter().map(|slot| slot.active.load(Ordering::Acquire)).min().unwrap_or(IDLE);
-        // A pin that was announced with an outdated epoch and is about to be announced anew may lie behind the horizon
-        // for a moment; nobody runs in it.
-        let readonly = (active.min(current) - 1).max(self.horizons.readonly.load(Ordering::Relaxed));
+        let (horizons, oldest) = (&self.horizons, |word: fn(&Slot) -> &AtomicU64| {
+            // Acquire: pairs with the release stores of those who leave and with `publish` of those who come: what they did in
+            // the epochs they left happened before whatever someone does who sees the horizon.
+            slots.iter().map(|slot| word(slot).load(Ordering::Acquire)).min().unwrap_or(IDLE)
+        });
+        // A word that was announced with an outdated epoch and is about to be announced anew may lie behind the horizon for a
+        // moment; nobody runs in it.
+        let horizon = |oldest: u64, of: &AtomicU64| (oldest.min(current) - 1).max(of.load(Ordering::Relaxed));
+        // Release: pairs with the acquire in `readonly`.
+        horizons.readonly.store(horizon(oldest(|slot| &slot.active), &horizons.readonly), Ordering::Release);
+        // Release: pairs with the acquire in `version_horizon`.
+        horizons.walked.store(horizon(oldest(|slot| &slot.walking), &horizons.walked), Ordering::Release);
+        let past = horizon(oldest(|slot| &slot.committing), &horizons.past);
         // Barrier: pairs with `publish` in `begin_snapshot`; a reader whose snapshot the scan misses sees this epoch.
-        publish(&self.horizons.readonly, readonly);
+        publish(&horizons.past, past);
         // Acquire: again for slots claimed meanwhile.
         let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
         // A reader that is choosing may come to read at any epoch from the present `collectable` on, so that stays.
         let bound = |word| if word == OPENING { 0 } else { word };
         // Acquire: pairs with the release store of `end_snapshot` and with `publish` in `begin_snapshot`.
         let oldest = slots.iter().map(|slot| bound(slot.snapshot.load(Ordering::Acquire))).min().unwrap_or(IDLE);
-        let collectable = oldest.min(readonly).max(self.horizons.collectable.load(Ordering::Relaxed));
+        let collectable = oldest.min(past).max(self.horizons.collectable.load(Ordering::Relaxed));
         // Release: pairs with the acquire in `collectable`.
         self.horizons.collectable.store(collectable, Ordering::Release);
     }
 
     /// Fills `epochs` with the epochs at which snapshots are open now, sorted and each once: what a pruner needs to take
-    /// versions out of the middle of chains. To be used together with `readonly()` read **before** the call: a snapshot
+    /// versions out of the middle of chains. To be used together with `past()` read **before** the call: a snapshot
     /// that is not listed, because it begins meanwhile, reads at that epoch or a newer one.
     ///
     /// Returns false when the list cannot tell, because some reader is just choosing its epoch.
     #[must_use]
     pub fn open_snapshots(&self, epochs: &mut Vec<u64>) -> bool {
-        // SeqCst: the barrier between the caller's load of `readonly` and the scan; pairs with `begin_snapshot`.
+        // SeqCst: the barrier between the caller's load of `past` and the scan; pairs with `begin_snapshot`.
         fence(Ordering::SeqCst);
         // Acquire: pairs with the release in `claim`.
         let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
@@ -228,6 +272,7 @@ impl Epochs {
     pub(crate) fn release(&self, slot: usize) {
         self.unpin(slot);
         self.end_snapshot(slot);
+        self.end_commit(slot);
         // Release: pairs with the acquire in `claim`.
         self.slots[slot].claimed.store(false, Ordering::Release);
     }
@@ -247,6 +292,54 @@ impl Epochs {
             }
             epoch = current;
         }
+    }
+
+    /// As [`Epochs::pin`], for a worker that follows links between versions until it leaves the epoch.
+    #[inline]
+    pub(crate) fn pin_walking(&self, slot: usize) -> u64 {
+        let Slot { active, walking, .. } = &*self.slots[slot];
+        let mut epoch = self.current();
+        loop {
+            // Release: pairs with the acquire load of the leader's scan. The barrier behind it is this word's, too.
+            walking.store(epoch, Ordering::Release);
+            // Barrier: as in `pin`, for both words.
+            publish(active, epoch);
+            let current = self.current();
+            if current == epoch {
+                return epoch;
+            }
+            epoch = current;
+        }
+    }
+
+    /// From now on the worker, which is pinned, follows links between versions. The caller owns the slot.
+    pub(crate) fn walk(&self, slot: usize) {
+        let mut epoch = self.current();
+        loop {
+            // Barrier: as in `pin`.
+            publish(&self.slots[slot].walking, epoch);
+            let current = self.current();
+            if current == epoch {
+                return;
+            }
+            epoch = current;
+        }
+    }
+
+    /// Announces that the worker is about to commit: epochs that it reads from now on, until [`Epochs::end_commit`], do not become
+    /// the past. The caller owns the slot.
+    #[inline]
+    pub(crate) fn begin_commit(&self, slot: usize) {
+        // Barrier: pairs with `publish` in `advance`. Either the leader's scan sees this, or the epoch that the commit reads is at least
+        // the leader's.
+        publish(&self.slots[slot].committing, self.current());
+    }
+
+    /// The commit is over. The caller owns the slot.
+    #[inline]
+    pub(crate) fn end_commit(&self, slot: usize) {
+        // Release: pairs with the acquire load of the leader's scan: who reads the past sees all that was written in it.
+        self.slots[slot].committing.store(IDLE, Ordering::Release);
     }
 
     /// Notes on which thread the slot's worker is pinned from now on. The caller owns the slot.
@@ -273,8 +366,13 @@ impl Epochs {
     /// Leaves the epoch. The caller owns the slot.
     #[inline]
     pub(crate) fn unpin(&self, slot: usize) {
+        let Slot { active, walking, .. } = &*self.slots[slot];
+        if walking.load(Ordering::Relaxed) != IDLE {
+            // Release: as below.
+            walking.store(IDLE, Ordering::Release);
+        }
         // Release: pairs with the acquire load of the leader's scan.
-        self.slots[slot].active.store(IDLE, Ordering::Release);
+        active.store(IDLE, Ordering::Release);
     }
 
     /// Passes the barrier of a pin without changing the pin, and returns the epoch behind it: the tag of what was unlinked
@@ -286,17 +384,17 @@ impl Epochs {
         self.current()
     }
 
-    /// Announces a snapshot at the newest read-only epoch and returns that epoch. The caller owns the slot.
+    /// Announces a snapshot at the newest epoch of the past and returns that epoch. The caller owns the slot.
     ///
     /// No epoch is ever announced but the one that is read at: so what is published as `collectable` was either read at
-    /// or read-only when it was published, which pruning relies on (`docs/memory.md`).
+    /// or the past when it was published, which pruning relies on (`docs/memory.md`).
     #[inline]
     pub(crate) fn begin_snapshot(&self, slot: usize) -> u64 {
         let snapshot = &self.slots[slot].snapshot;
-        // Barrier: pairs with `publish` of `readonly` in `scan`. Either that scan sees that a snapshot begins, or the load
+        // Barrier: pairs with `publish` of `past` in `scan`. Either that scan sees that a snapshot begins, or the load
         // below sees its epoch.
         publish(snapshot, OPENING);
-        let epoch = self.readonly();
+        let epoch = self.past();
         // Release: pairs with the acquire loads of scans and pruners. Who sees the word before is held up, not misled.
         snapshot.store(epoch, Ordering::Release);
         epoch

@@ -21,6 +21,7 @@
 //! ```
 
 mod arena;
+mod beginnings;
 mod blocks;
 mod classes;
 mod coalesce;
@@ -28,6 +29,7 @@ mod epochs;
 #[cfg(feature = "faults")]
 #[doc(hidden)]
 pub mod faults;
+mod guard;
 mod limbo;
 mod local;
 mod memory;
@@ -39,7 +41,8 @@ mod system;
 mod ticker;
 
 pub use epochs::Epochs;
-pub use local::{Guard, Hold, Local, Snapshot};
+pub use guard::{Committing, Guard, Hold, Snapshot};
+pub use local::Local;
 pub use memory::{ClassStatistics, Memory, MemoryStatistics, OWN_SLOTS, Pressure};
 pub use options::Options;
 pub use stack::stack_left;

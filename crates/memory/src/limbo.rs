@@ -6,7 +6,27 @@
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
+use crate::Epochs;
 use crate::epochs::Horizon;
+
+/// Whom the blocks of a list wait for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WaitsFor {
+    /// All guards.
+    Guards,
+    /// Guards of workers that follow links between versions, and snapshots.
+    Walkers,
+}
+
+impl WaitsFor {
+    #[inline]
+    pub(crate) fn horizon(self, epochs: &Epochs) -> Horizon {
+        match self {
+            Self::Guards => epochs.horizon(),
+            Self::Walkers => epochs.version_horizon(),
+        }
+    }
+}
 
 /// A block that waits.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +35,8 @@ pub(crate) struct Entry {
     pub(crate) bytes: usize,
     /// The epoch whose snapshots and all newer ones do without the block; 0 when no snapshot ever needed it.
     pub(crate) superseded_at: u64,
+    /// Whether the block was once found without a snapshot: it waits for all guards when it has waited for these.
+    pub(crate) was_found: bool,
 }
 
 /// All entries before position `end` were unlinked before some moment in epoch `tag`.
@@ -74,7 +96,7 @@ impl Limbo {
     pub(crate) fn pop_ready(&mut self, horizon: Horizon) -> Option<Entry> {
         let mark = self.marks.front()?;
         let entry = self.entries.front()?;
-        if mark.tag > horizon.readonly || entry.superseded_at > horizon.collectable {
+        if mark.tag > horizon.guards || entry.superseded_at > horizon.collectable {
             return None;
         }
         self.first += 1;
@@ -94,11 +116,11 @@ mod tests {
     use super::*;
 
     fn entry(bytes: usize, superseded_at: u64) -> Entry {
-        Entry { pointer: NonNull::dangling(), bytes, superseded_at }
+        Entry { pointer: NonNull::dangling(), bytes, superseded_at, was_found: false }
     }
 
-    fn horizon(readonly: u64, collectable: u64) -> Horizon {
-        Horizon { readonly, collectable }
+    fn horizon(guards: u64, collectable: u64) -> Horizon {
+        Horizon { guards, collectable }
     }
 
     #[test]

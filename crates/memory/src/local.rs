@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use polychron_base::id::WorkerId;
 
+use crate::OutOfMemory;
 use crate::classes::MAX_POOLED;
-use crate::limbo::{Entry, Limbo};
+use crate::guard::{Guard, Snapshot};
+use crate::limbo::{Entry, Limbo, WaitsFor};
 use crate::memory::{Memory, Shared};
 use crate::pool::{Counters, Pool, count};
-use crate::{Epochs, OutOfMemory};
 
 /// How many waiting blocks a worker looks at for each block it retires and at each pin: more than one, so that a backlog
 /// shrinks while new blocks come in.
@@ -33,32 +34,34 @@ pub struct Local {
     worker: Box<Worker>,
 }
 
-struct Worker {
-    memory: Arc<Memory>,
-    id: WorkerId,
+pub(crate) struct Worker {
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) id: WorkerId,
     /// How many guards exist.
-    pins: Cell<usize>,
+    pub(crate) pins: Cell<usize>,
     /// How many snapshots exist.
-    snapshots: Cell<usize>,
+    pub(crate) snapshots: Cell<usize>,
     /// The thread on which the worker was pinned last.
     thread: Cell<u64>,
     /// The epoch of the pin, while there is one.
-    epoch: Cell<u64>,
+    pub(crate) epoch: Cell<u64>,
     /// The epoch of the snapshot, while there is one.
-    snapshot: Cell<u64>,
-    /// The read-only epoch up to which the orphans were seen to.
+    pub(crate) snapshot: Cell<u64>,
+    /// The epoch in which the orphans were seen to.
     orphans_seen: Cell<u64>,
     /// Whether anything waits in either limbo.
     waiting: Cell<bool>,
     /// Whether allocations may draw on the reserve.
-    may_draw: Cell<bool>,
+    pub(crate) may_draw: Cell<bool>,
     /// Bytes retired since the worker saw an epoch begin.
     fresh: Cell<usize>,
     pool: Pool,
     /// What waits for guards alone.
-    retired: RefCell<Limbo>,
-    /// What waits for snapshots too. Apart, so that a long reader does not hold up the other list.
-    versions: RefCell<Limbo>,
+    pub(crate) retired: RefCell<Limbo>,
+    /// What waits for walkers and snapshots. Apart, so that a long reader does not hold up the other lists.
+    pub(crate) versions: RefCell<Limbo>,
+    /// What waits for walkers alone: versions that were taken out of their chains.
+    pub(crate) pruned: RefCell<Limbo>,
 }
 
 // SAFETY: everything inside is owned: the free blocks, the chunk and what waits are reached by nobody else. Guards and
@@ -89,6 +92,7 @@ impl Local {
             pool,
             retired: RefCell::default(),
             versions: RefCell::default(),
+            pruned: RefCell::default(),
         };
         Self { worker: Box::new(worker) }
     }
@@ -97,30 +101,14 @@ impl Local {
     /// the worker stays in the epoch of the first, whose pin alone is an exchange and a barrier behind it.
     #[inline]
     pub fn pin(&self) -> Guard<'_> {
-        let worker = &*self.worker;
-        let pins = worker.pins.get();
-        worker.pins.set(pins + 1);
-        if pins == 0 {
-            worker.enter();
-        }
-        Guard { worker }
+        self.worker.come();
+        Guard { worker: &self.worker, resting: false }
     }
 
     /// Whether the worker is inside an epoch already, so that [`Local::pin`] passes no barrier.
     #[inline]
     pub fn is_pinned(&self) -> bool {
         self.worker.pins.get() > 0
-    }
-
-    /// Leaves the epoch and the snapshot of guards that were leaked. None can be used any more: each borrowed this.
-    pub fn leave_leaked(&mut self) {
-        let worker = &*self.worker;
-        if worker.pins.replace(0) > 0 {
-            worker.shared().epochs.unpin(worker.id.position());
-        }
-        if worker.snapshots.replace(0) > 0 {
-            worker.shared().epochs.end_snapshot(worker.id.position());
-        }
     }
 
     /// Opens a snapshot at the newest read-only epoch. Snapshots of one `Local` that overlap read at the same epoch, the
@@ -155,6 +143,7 @@ impl Local {
         if worker.snapshots.replace(0) > 0 {
             epochs.end_snapshot(slot);
         }
+        epochs.end_commit(slot);
         worker.may_draw.set(false);
     }
 
@@ -181,10 +170,12 @@ impl Drop for Local {
         let worker = &*self.worker;
         let shared = worker.shared();
         worker.collect();
-        for limbo in [&worker.retired, &worker.versions] {
+        // What waits anew, for all guards, has no tag yet.
+        worker.tag(shared.epochs.settle(worker.id.position()));
+        for (limbo, waits_for) in worker.limbos() {
             let limbo = limbo.take();
             if !limbo.is_empty() {
-                shared.adopt_orphans(limbo);
+                shared.adopt_orphans(limbo, waits_for);
             }
         }
         worker.pool.dissolve(shared);
@@ -194,12 +185,32 @@ impl Drop for Local {
 
 impl Worker {
     #[inline]
-    fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Shared {
         &self.memory.shared
     }
 
+    /// A guard comes.
     #[inline]
-    fn enter(&self) {
+    pub(crate) fn come(&self) {
+        let pins = self.pins.get();
+        self.pins.set(pins + 1);
+        if pins == 0 {
+            self.enter();
+        }
+    }
+
+    /// A guard goes.
+    #[inline]
+    pub(crate) fn leave(&self) {
+        let pins = self.pins.get() - 1;
+        self.pins.set(pins);
+        if pins == 0 {
+            self.shared().epochs.unpin(self.id.position());
+        }
+    }
+
+    #[inline]
+    pub(crate) fn enter(&self) {
         if self.fresh.get() >= OVERDUE_BYTES {
             self.begin_overdue_epoch();
         }
@@ -208,7 +219,9 @@ impl Worker {
             self.thread.set(here);
             epochs.set_thread(self.id.position(), here);
         }
-        let epoch = epochs.pin(self.id.position());
+        let slot = self.id.position();
+        // Who has a snapshot open follows links between versions.
+        let epoch = if self.snapshots.get() > 0 { epochs.pin_walking(slot) } else { epochs.pin(slot) };
         if epoch != self.epoch.get() {
             self.epoch.set(epoch);
             self.fresh.set(0);
@@ -217,9 +230,8 @@ impl Worker {
             self.tag(epoch);
             self.collect_some();
         }
-        let readonly = epochs.readonly();
-        if readonly != self.orphans_seen.get() {
-            self.see_to_orphans(readonly);
+        if epoch != self.orphans_seen.get() {
+            self.see_to_orphans(epoch);
         }
     }
 
@@ -235,37 +247,53 @@ impl Worker {
     /// Marks what was retired since the last barrier. The caller passed one and read `epoch` behind it.
     #[inline]
     fn tag(&self, epoch: u64) {
-        self.retired.borrow_mut().tag(epoch);
-        self.versions.borrow_mut().tag(epoch);
+        self.limbos().into_iter().for_each(|(limbo, _)| limbo.borrow_mut().tag(epoch));
     }
 
     #[cold]
-    fn see_to_orphans(&self, readonly: u64) {
-        let more = self.shared().free_orphans(ORPHAN_STEP, false, |pointer, bytes| self.free_retired(pointer, bytes));
+    fn see_to_orphans(&self, epoch: u64) {
+        let more = self.shared().free_orphans(ORPHAN_STEP, false, |entry| self.free_retired(entry));
         if !more {
-            self.orphans_seen.set(readonly);
+            self.orphans_seen.set(epoch);
         }
+    }
+
+    /// The lists of what waits, and for whom.
+    #[inline]
+    fn limbos(&self) -> [(&RefCell<Limbo>, WaitsFor); 3] {
+        [(&self.retired, WaitsFor::Guards), (&self.versions, WaitsFor::Walkers), (&self.pruned, WaitsFor::Walkers)]
     }
 
     /// Frees a few blocks whose time has come.
     #[inline]
     fn collect_some(&self) {
-        for limbo in [&self.retired, &self.versions] {
-            self.free_ready(limbo, STEP);
+        for (limbo, waits_for) in self.limbos() {
+            self.free_ready(limbo, waits_for, STEP);
         }
-        self.waiting.set(!self.retired.borrow().is_empty() || !self.versions.borrow().is_empty());
+        self.waiting.set(self.has_waiting());
     }
 
     #[inline]
-    fn free_ready(&self, limbo: &RefCell<Limbo>, limit: usize) {
-        let horizon = self.shared().epochs.horizon();
+    fn has_waiting(&self) -> bool {
+        self.limbos().iter().any(|(limbo, _)| !limbo.borrow().is_empty())
+    }
+
+    #[inline]
+    fn free_ready(&self, limbo: &RefCell<Limbo>, waits_for: WaitsFor, limit: usize) {
+        let horizon = waits_for.horizon(&self.shared().epochs);
         for _ in 0..limit {
             let Some(entry) = limbo.borrow_mut().pop_ready(horizon) else { break };
-            self.free_retired(entry.pointer, entry.bytes);
+            self.free_retired(entry);
         }
     }
 
-    fn free_retired(&self, pointer: NonNull<u8>, bytes: usize) {
+    fn free_retired(&self, entry: Entry) {
+        if entry.was_found {
+            self.retired.borrow_mut().push(Entry { superseded_at: 0, was_found: false, ..entry });
+            self.waiting.set(true);
+            return;
+        }
+        let Entry { pointer, bytes, .. } = entry;
         count(&self.pool.counters.retired_bytes, -(bytes as i64));
         // SAFETY: who retired the block promised pointer and size, and the horizons say that nobody reaches it any more.
         unsafe { self.free(pointer, bytes) };
@@ -274,14 +302,15 @@ impl Worker {
     fn collect(&self) {
         let shared = self.shared();
         self.tag(shared.epochs.settle(self.id.position()));
-        self.free_ready(&self.retired, usize::MAX);
-        self.free_ready(&self.versions, usize::MAX);
-        self.waiting.set(!self.retired.borrow().is_empty() || !self.versions.borrow().is_empty());
-        shared.free_orphans(usize::MAX, true, |pointer, bytes| self.free_retired(pointer, bytes));
+        for (limbo, waits_for) in self.limbos() {
+            self.free_ready(limbo, waits_for, usize::MAX);
+        }
+        self.waiting.set(self.has_waiting());
+        shared.free_orphans(usize::MAX, true, |entry| self.free_retired(entry));
     }
 
     #[inline]
-    fn allocate(&self, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
+    pub(crate) fn allocate(&self, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
         if bytes <= MAX_POOLED
             && let Some(block) = self.pool.allocate(self.shared(), bytes)
         {
@@ -332,7 +361,7 @@ impl Worker {
     }
 
     #[inline]
-    unsafe fn free(&self, pointer: NonNull<u8>, bytes: usize) {
+    pub(crate) unsafe fn free(&self, pointer: NonNull<u8>, bytes: usize) {
         if bytes <= MAX_POOLED {
             // SAFETY: the caller promises that pointer and size match an allocation and that nobody uses it.
             unsafe { self.pool.free(self.shared(), pointer, bytes) };
@@ -349,198 +378,25 @@ impl Worker {
     }
 
     #[inline]
-    fn retire(&self, limbo: &RefCell<Limbo>, entry: Entry) {
+    pub(crate) fn retire(&self, limbo: &RefCell<Limbo>, waits_for: WaitsFor, entry: Entry) {
         count(&self.pool.counters.retired_bytes, entry.bytes as i64);
         self.fresh.set(self.fresh.get() + entry.bytes);
         limbo.borrow_mut().push(entry);
         self.waiting.set(true);
-        self.free_ready(limbo, STEP);
+        self.free_ready(limbo, waits_for, STEP);
     }
 
     #[inline]
-    fn begin_snapshot(&self) -> Snapshot<'_> {
+    pub(crate) fn begin_snapshot(&self) -> Snapshot<'_> {
         let snapshots = self.snapshots.get();
         self.snapshots.set(snapshots + 1);
         if snapshots == 0 {
-            self.snapshot.set(self.shared().epochs.begin_snapshot(self.id.position()));
-        }
-        Snapshot { worker: self }
-    }
-}
-
-/// Proof that the worker is inside an epoch; gives access to its pools.
-#[derive(Debug)]
-pub struct Guard<'l> {
-    worker: &'l Worker,
-}
-
-impl Drop for Guard<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        let pins = self.worker.pins.get() - 1;
-        self.worker.pins.set(pins);
-        if pins == 0 {
-            self.worker.shared().epochs.unpin(self.worker.id.position());
-        }
-    }
-}
-
-impl<'l> Guard<'l> {
-    /// The epoch the worker is in. While the guard lives, [`Epochs::readonly`] stays below it, so a transaction may commit
-    /// in this epoch or in a later one.
-    #[inline]
-    pub fn epoch(&self) -> u64 {
-        self.worker.epoch.get()
-    }
-
-    /// Leaves the epoch and enters the current one, for who works long under one guard. Pointers found before must not be
-    /// used after it. Under nested guards nothing happens: the outer one still relies on its epoch. Returns the epoch.
-    #[inline]
-    pub fn refresh(&mut self) -> u64 {
-        if self.worker.pins.get() == 1 {
-            self.worker.enter();
-        }
-        self.epoch()
-    }
-
-    /// The worker's slot.
-    #[inline]
-    pub fn worker_id(&self) -> WorkerId {
-        self.worker.id
-    }
-
-    /// The memory the worker belongs to.
-    #[inline]
-    pub fn memory(&self) -> &'l Arc<Memory> {
-        &self.worker.memory
-    }
-
-    /// The epoch clock.
-    #[inline]
-    pub fn epochs(&self) -> &'l Epochs {
-        &self.worker.memory.shared.epochs
-    }
-
-    /// Opens a snapshot, as [`Local::begin_snapshot`] does. It may outlive the guard.
-    #[inline]
-    pub fn begin_snapshot(&self) -> Snapshot<'l> {
-        self.worker.begin_snapshot()
-    }
-
-    /// Takes `bytes` bytes of uninitialised memory, aligned to 64 when `bytes` is a multiple of 64 and to 16 otherwise.
-    ///
-    /// # Errors
-    /// When the limit is reached, or the system has no more, after everything that can be freed was freed.
-    #[inline]
-    pub fn allocate(&self, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
-        #[cfg(feature = "faults")]
-        if crate::faults::refused() {
-            return Err(OutOfMemory { requested: bytes });
-        }
-        self.worker.allocate(bytes)
-    }
-
-    /// Runs work that makes room in the end, and needs a little memory for it: what is used up for everybody else comes
-    /// from the reserve. Allocations of more than 4 MiB do not.
-    #[inline]
-    pub fn with_reserve<O>(&self, work: impl FnOnce(&Self) -> O) -> O {
-        /// Puts the permission back, whatever happens.
-        struct Permission<'w>(&'w Cell<bool>, bool);
-        impl Drop for Permission<'_> {
-            fn drop(&mut self) {
-                self.0.set(self.1);
+            let (epochs, slot) = (&self.shared().epochs, self.id.position());
+            self.snapshot.set(epochs.begin_snapshot(slot));
+            if self.pins.get() > 0 {
+                epochs.walk(slot);
             }
         }
-        let _permission = Permission(&self.worker.may_draw, self.worker.may_draw.replace(true));
-        work(self)
-    }
-
-    /// Gives memory back at once.
-    ///
-    /// # Safety
-    /// `pointer` came from [`Guard::allocate`] of a worker of the same memory with the same `bytes`, and no thread can reach
-    /// it any more.
-    #[inline]
-    pub unsafe fn free(&self, pointer: NonNull<u8>, bytes: usize) {
-        // SAFETY: the caller promises the same.
-        unsafe { self.worker.free(pointer, bytes) }
-    }
-
-    /// Gives memory back once every guard that exists now is dropped or renewed.
-    ///
-    /// # Safety
-    /// `pointer` came from [`Guard::allocate`] of a worker of the same memory with the same `bytes`; it is retired once;
-    /// threads that pin from now on cannot reach it.
-    #[inline]
-    pub unsafe fn retire(&self, pointer: NonNull<u8>, bytes: usize) {
-        let entry = Entry { pointer, bytes, superseded_at: 0 };
-        self.worker.retire(&self.worker.retired, entry);
-    }
-
-    /// Gives the memory of a version back once every guard that exists now is dropped or renewed **and** every snapshot,
-    /// present or to come, reads at `superseded_at` or a newer epoch.
-    ///
-    /// The epochs passed by one worker should not fall: one that is too high holds up those behind it.
-    ///
-    /// # Safety
-    /// `pointer` came from [`Guard::allocate`] of a worker of the same memory with the same `bytes`; it is retired once;
-    /// from now on only snapshots older than `superseded_at` reach it, and those only while they are open.
-    #[inline]
-    pub unsafe fn retire_versions(&self, pointer: NonNull<u8>, bytes: usize, superseded_at: u64) {
-        let entry = Entry { pointer, bytes, superseded_at };
-        self.worker.retire(&self.worker.versions, entry);
-    }
-
-    /// Keeps every version that is not collectable now from being freed until the answer is dropped, so that chains of
-    /// versions can be walked and pruned: `None` when the clock is just being moved or the worker has a snapshot open.
-    ///
-    /// A moment's thing: while it lasts no version is freed that it might keep.
-    pub fn hold_versions(&self) -> Option<Hold<'l>> {
-        if self.worker.snapshots.get() > 0 {
-            return None;
-        }
-        let epoch = self.worker.shared().epochs.hold(self.worker.id.position())?;
-        self.worker.snapshots.set(1);
-        self.worker.snapshot.set(epoch);
-        Some(Hold { snapshot: Snapshot { worker: self.worker } })
-    }
-}
-
-/// Keeps the horizon of versions where it is. See [`Guard::hold_versions`].
-#[derive(Debug)]
-pub struct Hold<'l> {
-    snapshot: Snapshot<'l>,
-}
-
-impl Hold<'_> {
-    /// [`Epochs::collectable`] for as long as this lives: what was superseded later stays.
-    #[inline]
-    pub fn collectable(&self) -> u64 {
-        self.snapshot.epoch()
-    }
-}
-
-/// An open snapshot: keeps what can be seen at its epoch until it is dropped.
-#[derive(Debug)]
-pub struct Snapshot<'l> {
-    worker: &'l Worker,
-}
-
-impl Snapshot<'_> {
-    /// The epoch the snapshot reads at: versions written in it or before it are visible.
-    #[inline]
-    pub fn epoch(&self) -> u64 {
-        self.worker.snapshot.get()
-    }
-}
-
-impl Drop for Snapshot<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        let snapshots = self.worker.snapshots.get() - 1;
-        self.worker.snapshots.set(snapshots);
-        if snapshots == 0 {
-            self.worker.shared().epochs.end_snapshot(self.worker.id.position());
-        }
+        Snapshot { worker: self }
     }
 }

@@ -14,7 +14,7 @@ use crate::arena::{Arena, Budget};
 use crate::blocks::{FreeList, Stash};
 use crate::classes::{CLASSES, size_of_class};
 use crate::coalesce::Coalescer;
-use crate::limbo::Limbo;
+use crate::limbo::{Entry, Limbo, WaitsFor};
 use crate::local::Local;
 use crate::pool::{Counters, Pool};
 use crate::reserve::Reserve;
@@ -49,7 +49,7 @@ pub(crate) struct Shared {
     /// Mappings of their own, by address.
     large: Mutex<BTreeMap<usize, Mapping>>,
     /// What workers that left had retired.
-    orphans: Mutex<Vec<Limbo>>,
+    orphans: Mutex<Vec<(Limbo, WaitsFor)>>,
     orphan_count: AtomicUsize,
 }
 
@@ -280,15 +280,15 @@ impl Shared {
     }
 
     /// Keeps what a leaving worker had retired until others free it.
-    pub(crate) fn adopt_orphans(&self, limbo: Limbo) {
+    pub(crate) fn adopt_orphans(&self, limbo: Limbo, waits_for: WaitsFor) {
         let mut orphans = lock(&self.orphans);
         self.orphan_count.fetch_add(limbo.len(), Ordering::Relaxed);
-        orphans.push(limbo);
+        orphans.push((limbo, waits_for));
     }
 
     /// Frees up to `limit` orphans. Returns whether there may be more to free now. When `wait` is not set and another
     /// worker is at it, leaves the work to that one.
-    pub(crate) fn free_orphans(&self, limit: usize, wait: bool, mut free: impl FnMut(NonNull<u8>, usize)) -> bool {
+    pub(crate) fn free_orphans(&self, limit: usize, wait: bool, mut free: impl FnMut(Entry)) -> bool {
         if self.orphan_count.load(Ordering::Relaxed) == 0 {
             return false;
         }
@@ -297,15 +297,15 @@ impl Shared {
             Err(TryLockError::WouldBlock) if !wait => return false,
             Err(_) => lock(&self.orphans),
         };
-        let horizon = self.epochs.horizon();
         let mut left = limit;
-        orphans.retain_mut(|limbo| {
+        orphans.retain_mut(|(limbo, waits_for)| {
+            let horizon = waits_for.horizon(&self.epochs);
             while left > 0
                 && let Some(entry) = limbo.pop_ready(horizon)
             {
                 left -= 1;
                 self.orphan_count.fetch_sub(1, Ordering::Relaxed);
-                free(entry.pointer, entry.bytes);
+                free(entry);
             }
             !limbo.is_empty()
         });

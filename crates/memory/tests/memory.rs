@@ -430,16 +430,19 @@ fn versions_wait_for_snapshots() {
 }
 
 #[test]
-fn versions_wait_for_guards_too() {
+fn versions_wait_for_the_guards_of_snapshots_too() {
     let memory = tiny();
-    let (reader, writer) = (memory.register().unwrap(), memory.register().unwrap());
+    let (reader, writer, idle) = (memory.register().unwrap(), memory.register().unwrap(), memory.register().unwrap());
     memory.epochs().advance();
+    // A transaction that does nothing holds no version: it never follows a link to one.
+    let nothing = idle.pin();
     let guard = writer.pin();
     let epoch = guard.epoch();
     memory.epochs().advance();
-    // A later reader finds the record before the writer, still in its older epoch, replaces it.
-    let reading = reader.pin();
-    assert!(reading.epoch() > epoch);
+    // A later snapshot finds the record before the writer, still in its older epoch, replaces it.
+    let snapshot = reader.begin_snapshot();
+    let mut reading = reader.pin();
+    assert!(reading.epoch() > epoch && snapshot.epoch() == epoch);
     let block = Owned::allocate(&guard, 200, 12).unwrap();
     // SAFETY: nobody else knows of the block.
     unsafe { guard.retire_versions(block.pointer, 200, epoch) };
@@ -448,9 +451,38 @@ fn versions_wait_for_guards_too() {
     writer.collect();
     assert_eq!(memory.epochs().collectable(), epoch);
     assert_eq!(memory.statistics().retired_bytes, 200, "the reader may still hold it");
-    drop(reading);
+    reading.rest();
     memory.epochs().advance();
     writer.collect();
+    assert_eq!(memory.statistics().retired_bytes, 0, "a reader that rests holds nothing");
+    assert!(!reading.resume(), "the epoch is another one");
+    reading.rest();
+    assert!(reading.resume() && memory.epochs().readonly() < nothing.epoch());
+}
+
+/// What was once found through an index may be held by any guard, whether or not a snapshot sees it.
+#[test]
+fn versions_that_were_found_wait_for_all_guards() {
+    let memory = tiny();
+    let (writer, other) = (memory.register().unwrap(), memory.register().unwrap());
+    let held = other.pin();
+    let block = Owned::allocate(&writer.pin(), 200, 12).unwrap();
+    {
+        let guard = writer.pin();
+        // SAFETY: nobody else knows of the block.
+        unsafe { guard.retire_found_versions(block.pointer, 200, guard.epoch()) };
+    }
+    for _ in 0..3 {
+        memory.epochs().advance();
+        writer.collect();
+    }
+    assert!(memory.epochs().collectable() > held.epoch());
+    assert_eq!(memory.statistics().retired_bytes, 200, "the guard may still hold it");
+    drop(held);
+    for _ in 0..2 {
+        memory.epochs().advance();
+        writer.collect();
+    }
     assert_eq!(memory.statistics().retired_bytes, 0);
 }
 

@@ -9,6 +9,7 @@ use polychron_engine::{
 };
 use polychron_schema::{Index, OwnedKey};
 
+use crate::Session;
 use crate::list::DefaultProtocol;
 use crate::pool::Pool;
 use crate::submitting::Submitting;
@@ -78,12 +79,6 @@ pub struct Database<P: Protocol = DefaultProtocol> {
 impl<P: Protocol> fmt::Debug for Database<P> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Database").field("protocol", &P::NAME).finish_non_exhaustive()
-    }
-}
-
-impl<P: Protocol> fmt::Debug for Session<P> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Session").field("protocol", &P::NAME).finish_non_exhaustive()
     }
 }
 
@@ -366,7 +361,8 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// [`Error::TooManyWorkers`] when all slots are taken.
     pub fn session(&self) -> Result<Session<P>, Error> {
-        self.pool.take(&self.protocol).map(|worker| Session { worker })
+        let worker = self.pool.take(&self.protocol)?;
+        Ok(Session { worker, _slot: self.pool.slot() })
     }
 
     /// Counts since the database was opened.
@@ -415,6 +411,10 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     /// Runs `body` as one serializable transaction: again and again until it commits, or until `body` returns an error,
     /// which undoes everything. `body` must not have effects outside of the transaction.
     ///
+    /// Each call borrows a worker. While all slots are taken it waits, first come, first served, for a call of another thread to give one
+    /// back. It is [`Error::TooManyWorkers`] when that cannot happen: because sessions hold all slots, or because all calls
+    /// that hold a worker wait for one themselves, inside of their transactions.
+    ///
     /// ```
     /// # use polychron::{Database, Error, Operations, Options, Row, Stop};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
@@ -452,145 +452,5 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     /// [`Error::ReadOnly`] when `body` writes; otherwise as [`Database::transact`].
     pub fn snapshot<O>(&self, mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, Stop>) -> Result<O, Error> {
         drive::transact(self.pool.borrow(&self.protocol)?.worker(), Mode::Snapshot, &mut body)
-    }
-}
-
-/// A worker of its own for one thread; see [`Database::session`].
-///
-/// ```
-/// # use polychron::{Database, Operations, Options, Row};
-/// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-/// # let database = Database::open(Options::default())?;
-/// # let accounts = database.create_table::<Account>()?;
-/// std::thread::scope(|scope| {
-///     for id in 0..4 {
-///         let mut session = database.session().unwrap();
-///         scope.spawn(move || {
-///             session.transact(|transaction| transaction.insert(&accounts, &Account { id, balance: 10 })).unwrap();
-///         });
-///     }
-/// });
-/// assert_eq!(database.transact(|transaction| transaction.scan(&accounts, ..).count())?, 4);
-/// # Ok::<(), polychron::Error>(())
-/// ```
-pub struct Session<P: Protocol = DefaultProtocol> {
-    pub(crate) worker: P::Worker,
-}
-
-impl<P: Protocol> Session<P> {
-    /// As [`Database::execute`].
-    ///
-    /// ```
-    /// use polychron::{Database, Error, Operations, Options, Procedure, Row, Stop, Table, Transaction};
-    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// struct Open { accounts: Table<Account>, id: u64 }
-    ///
-    /// impl Procedure for Open {
-    ///     type Output = ();
-    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
-    ///         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
-    ///     }
-    /// }
-    /// # let database = Database::open(Options::default())?;
-    /// # let accounts = database.create_table::<Account>()?;
-    /// let mut session = database.session()?;
-    /// session.execute(&mut Open { accounts, id: 1 })?;
-    /// assert!(matches!(session.execute(&mut Open { accounts, id: 1 }), Err(Error::Duplicate { .. })));
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    pub fn execute<R: Procedure>(&mut self, procedure: &mut R) -> Result<R::Output, Error> {
-        self.worker.execute(procedure)
-    }
-
-    /// Executes independent procedures, each as a transaction of its own, in any order; `done` is told each procedure's
-    /// position and outcome. Faster than one by one where the protocol looks ahead.
-    ///
-    /// ```
-    /// use polychron::{Database, Error, Operations, Options, Procedure, Row, Stop, Table, Transaction};
-    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// struct Open { accounts: Table<Account>, id: u64 }
-    ///
-    /// impl Procedure for Open {
-    ///     type Output = ();
-    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
-    ///         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
-    ///     }
-    /// }
-    /// # let database = Database::open(Options::default())?;
-    /// # let accounts = database.create_table::<Account>()?;
-    /// let mut session = database.session()?;
-    /// let mut openings: Vec<_> = (0..8).map(|id| Open { accounts, id }).collect();
-    /// let mut opened = 0;
-    /// session.execute_batch(&mut openings, |_, outcome| opened += u32::from(outcome.is_ok()));
-    /// assert_eq!(opened, 8);
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    pub fn execute_batch<R: Procedure>(
-        &mut self,
-        procedures: &mut [R],
-        mut done: impl FnMut(usize, Result<R::Output, Error>),
-    ) {
-        self.worker.execute_batch(procedures, &mut done);
-    }
-
-    /// The worker itself.
-    ///
-    /// ```
-    /// use polychron::Worker;
-    /// # let database = polychron::Database::open(polychron::Options::default())?;
-    /// let mut session = database.session()?;
-    /// session.worker().tidy_up();
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    pub fn worker(&mut self) -> &mut P::Worker {
-        &mut self.worker
-    }
-}
-
-impl<P: Protocol<Worker: Interactive>> Session<P> {
-    /// As [`Database::transact`].
-    ///
-    /// ```
-    /// # use polychron::{Database, Operations, Options, Row};
-    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
-    /// # let accounts = database.create_table::<Account>()?;
-    /// let mut session = database.session()?;
-    /// session.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 5 }))?;
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    pub fn transact<O>(
-        &mut self,
-        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, Stop>,
-    ) -> Result<O, Error> {
-        drive::transact(&mut self.worker, Mode::ReadWrite, &mut body)
-    }
-
-    /// As [`Database::snapshot`].
-    ///
-    /// ```
-    /// # use polychron::{Database, Operations, Options, Row};
-    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
-    /// # let accounts = database.create_table::<Account>()?;
-    /// let mut session = database.session()?;
-    /// let count = session.snapshot(|transaction| transaction.scan(&accounts, ..).count())?;
-    /// assert_eq!(count, 0);
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    pub fn snapshot<O>(
-        &mut self,
-        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, Stop>,
-    ) -> Result<O, Error> {
-        drive::transact(&mut self.worker, Mode::Snapshot, &mut body)
     }
 }

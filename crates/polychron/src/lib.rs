@@ -92,9 +92,10 @@ mod database;
 mod list;
 mod pool;
 mod resolving;
+mod session;
 mod submitting;
 
-pub use database::{Database, Options, Session, TransactionOf};
+pub use database::{Database, Options, TransactionOf};
 #[cfg(feature = "any")]
 pub use list::any_protocol;
 #[cfg(feature = "by-hand")]
@@ -119,6 +120,7 @@ pub use polychron_schema::row_trait::Row;
 pub use polychron_schema::{Index, Projection};
 #[doc(inline)]
 pub use polychron_schema_derive::FaceRow as Row;
+pub use session::Session;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

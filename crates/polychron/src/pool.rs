@@ -1,15 +1,47 @@
 //! Workers for calls that bring none: any thread may transact on a database without keeping a worker itself.
+//!
+//! A call borrows an idle worker, or a new one. When all slots are taken it waits for a call of another thread to end, first come,
+//! first served: what comes back is handed to whoever has waited longest. It waits only for what can come: a loan whose
+//! thread waits for another loan cannot end before it, so when all loans are such ones, or the thread's own, or there is none (sessions
+//! have the slots), the answer is [`Error::TooManyWorkers`]. So of calls that wait for each other inside of their transactions the last
+//! one fails, and the others go on.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use polychron_engine::{Error, Protocol};
 
 /// The most workers that are kept while nobody uses them.
 const IDLE_MAX: usize = 64;
 
-/// Idle workers.
-pub(crate) struct Pool<P: Protocol> {
-    idle: Mutex<Vec<P::Worker>>,
+/// Idle workers, and who waits for one.
+pub(crate) struct Pool<P: Protocol>(Arc<Shared<P>>);
+
+pub(crate) struct Shared<P: Protocol>(Mutex<State<P>>);
+
+struct State<P: Protocol> {
+    idle: Vec<P::Worker>,
+    waiting: VecDeque<Arc<Waiting<P>>>,
+    /// Workers that calls have borrowed.
+    loans: usize,
+    /// Those of threads that wait for one more.
+    held_by_waiting: usize,
+}
+
+/// A call that waits.
+struct Waiting<P: Protocol> {
+    /// The loans of its thread, the one that waits included.
+    own: usize,
+    given: Mutex<Option<Given<P>>>,
+    ready: Condvar,
+}
+
+enum Given<P: Protocol> {
+    /// A worker that came back, with its loan.
+    Worker(P::Worker),
+    /// A slot may be free.
+    Chance,
 }
 
 /// A worker that goes back to its pool.
@@ -18,31 +50,147 @@ pub(crate) struct Borrowed<'p, P: Protocol> {
     worker: Option<P::Worker>,
 }
 
-impl<P: Protocol> Pool<P> {
-    pub(crate) fn new() -> Self {
-        Self { idle: Mutex::new(Vec::new()) }
+/// Tells the pool that a slot is free; dropped behind the worker that had it.
+pub(crate) struct Slot<P: Protocol>(Weak<Shared<P>>);
+
+thread_local! {
+    /// How many workers this thread has borrowed, by pool: calls inside of transactions borrow more than one.
+    static OWN: RefCell<Vec<(usize, usize)>> = const { RefCell::new(Vec::new()) };
+}
+
+impl<P: Protocol> Shared<P> {
+    fn state(&self) -> MutexGuard<'_, State<P>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An idle worker, or a new one. Calls inside of a transaction get another worker than the transaction has.
+    /// Lets whoever has waited longest try for a slot, now that so many loans have ended.
+    fn slot_is_free(&self, ended: usize) {
+        let mut state = self.state();
+        state.loans -= ended;
+        state.give(Given::Chance);
+    }
+}
+
+impl<P: Protocol> State<P> {
+    /// Gives something to whoever has waited longest, or back to the caller. Whoever is given something does not count as waiting from
+    /// now on.
+    fn give(&mut self, given: Given<P>) -> Option<Given<P>> {
+        let Some(first) = self.waiting.pop_front() else { return Some(given) };
+        self.held_by_waiting -= first.own;
+        *first.given.lock().unwrap_or_else(PoisonError::into_inner) = Some(given);
+        first.ready.notify_one();
+        None
+    }
+}
+
+impl<P: Protocol> Waiting<P> {
+    fn wait(&self) -> Given<P> {
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(given) = given.take() {
+                return given;
+            }
+            given = self.ready.wait(given).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl<P: Protocol> Pool<P> {
+    pub(crate) fn new() -> Self {
+        let state = State { idle: Vec::new(), waiting: VecDeque::new(), loans: 0, held_by_waiting: 0 };
+        Self(Arc::new(Shared(Mutex::new(state))))
+    }
+
+    /// An idle worker, or a new one, or one that is waited for. Calls inside of a transaction get another worker than the transaction
+    /// has.
     pub(crate) fn borrow(&self, protocol: &Arc<P>) -> Result<Borrowed<'_, P>, Error> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let worker = match idle {
-            Some(worker) => worker,
-            None => protocol.worker()?,
-        };
-        Ok(Borrowed { pool: self, worker: Some(worker) })
+        let mut state = self.0.state();
+        // Nobody overtakes those who wait.
+        let idle = if state.waiting.is_empty() { state.idle.pop() } else { None };
+        state.loans += 1;
+        drop(state);
+        // From here on the loan ends with the answer, or with this.
+        let mut borrowed = Borrowed { pool: self, worker: idle };
+        self.change_own(|own| own + 1);
+        if borrowed.worker.is_none() {
+            borrowed.worker = Some(match protocol.worker() {
+                Err(full @ Error::TooManyWorkers { .. }) => self.wait(protocol, full)?,
+                other => other?,
+            });
+        }
+        Ok(borrowed)
+    }
+
+    /// Waits for a worker on behalf of a loan that has none yet.
+    fn wait(&self, protocol: &Arc<P>, full: Error) -> Result<P::Worker, Error> {
+        let own = self.change_own(|own| own);
+        let (mut comes_again, mut has_looked) = (false, false);
+        loop {
+            let mut state = self.0.state();
+            if let Some(worker) = state.idle.pop() {
+                return Ok(worker);
+            }
+            // The own loans include the one that waits, and so do those of others that wait.
+            if state.loans <= state.held_by_waiting + own {
+                drop(state);
+                // The last loan may have ended, and left its slot, since the slots were found to be taken.
+                match protocol.worker() {
+                    Err(Error::TooManyWorkers { .. }) if !has_looked => has_looked = true,
+                    Err(Error::TooManyWorkers { .. }) => return Err(full),
+                    other => return other,
+                }
+                continue;
+            }
+            state.held_by_waiting += own;
+            let waiting = Arc::new(Waiting { own, given: Mutex::new(None), ready: Condvar::new() });
+            if comes_again {
+                state.waiting.push_front(Arc::clone(&waiting));
+            } else {
+                state.waiting.push_back(Arc::clone(&waiting));
+            }
+            drop(state);
+            match waiting.wait() {
+                Given::Worker(worker) => return Ok(worker),
+                Given::Chance => match protocol.worker() {
+                    Err(Error::TooManyWorkers { .. }) => comes_again = true,
+                    other => return other,
+                },
+            }
+        }
     }
 
     /// A worker that does not come back. When all slots are taken, the idle workers give up theirs.
     pub(crate) fn take(&self, protocol: &Arc<P>) -> Result<P::Worker, Error> {
         match protocol.worker() {
             Err(Error::TooManyWorkers { .. }) => {
-                let idle = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
+                let idle = std::mem::take(&mut self.0.state().idle);
                 drop(idle);
                 protocol.worker()
             }
             other => other,
         }
+    }
+
+    /// What to drop behind a worker that was taken.
+    pub(crate) fn slot(&self) -> Slot<P> {
+        Slot(Arc::downgrade(&self.0))
+    }
+
+    /// Changes how many workers this thread has borrowed, and tells how many.
+    fn change_own(&self, change: impl FnOnce(usize) -> usize) -> usize {
+        let pool = Arc::as_ptr(&self.0).addr();
+        OWN.with_borrow_mut(|own| {
+            let position = own.iter().position(|&(other, _)| other == pool).unwrap_or_else(|| {
+                own.push((pool, 0));
+                own.len() - 1
+            });
+            own[position].1 = change(own[position].1);
+            let count = own[position].1;
+            if count == 0 {
+                own.swap_remove(position);
+            }
+            count
+        })
     }
 }
 
@@ -54,14 +202,32 @@ impl<P: Protocol> Borrowed<'_, P> {
 
 impl<P: Protocol> Drop for Borrowed<'_, P> {
     fn drop(&mut self) {
-        let Some(worker) = self.worker.take() else { return };
-        let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < IDLE_MAX {
-            idle.push(worker);
-        } else {
-            // A worker leaves its slot when it is dropped; that need not happen under the lock.
-            drop(idle);
-            drop(worker);
+        self.pool.change_own(|own| own - 1);
+        let shared = &self.pool.0;
+        // What a panic in the protocol itself leaves behind is used by nobody.
+        if let Some(worker) = self.worker.take_if(|_| !std::thread::panicking()) {
+            let mut state = shared.state();
+            match state.give(Given::Worker(worker)) {
+                Some(Given::Worker(worker)) if state.idle.len() < IDLE_MAX => state.idle.push(worker),
+                Some(Given::Worker(worker)) => self.worker = Some(worker),
+                _ => {}
+            }
+            if self.worker.is_none() {
+                state.loans -= 1;
+                return;
+            }
+        }
+        // A worker leaves its slot when it is dropped; that need not happen under the lock. The loan ends behind it, or when there never
+        // was a worker.
+        drop(self.worker.take());
+        shared.slot_is_free(1);
+    }
+}
+
+impl<P: Protocol> Drop for Slot<P> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.slot_is_free(0);
         }
     }
 }

@@ -92,3 +92,106 @@ fn a_snapshot_refuses_to_write() {
     let rows = database.transact(|transaction| transaction.scan(&accounts, ..).rows()).unwrap();
     assert_eq!(rows, [row]);
 }
+
+/// Runs a test that hangs when it fails in a thread of its own.
+fn within_a_minute(test: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = std::sync::mpsc::channel();
+    let running = std::thread::spawn(move || {
+        test();
+        done.send(()).unwrap();
+    });
+    match is_done.recv_timeout(std::time::Duration::from_secs(60)) {
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        _ => running.join().unwrap(),
+    }
+}
+
+#[test]
+fn more_threads_than_slots_wait_for_workers() {
+    within_a_minute(|| {
+        const THREADS: u64 = 40;
+        let database = open(4);
+        let accounts = database.create_table::<Account>().unwrap();
+        database.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 0 })).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let database = &database;
+                scope.spawn(move || {
+                    for round in 0..20 {
+                        if (thread + round) % 5 == 0 {
+                            let panicked = database.transact(|_| -> Result<(), Stop> { panic!("as a test") });
+                            assert!(matches!(panicked, Err(Error::Panicked(_))), "{panicked:?}");
+                        }
+                        if (thread + round) % 7 == 0 {
+                            // A session takes a slot when there is one, and gives it back behind the pool's back.
+                            drop(database.session());
+                        }
+                        let add = |row: &mut AccountMut<'_>| row.set_balance(row.balance() + 1);
+                        let outcome = database.transact(|transaction| {
+                            std::thread::yield_now();
+                            transaction.update(&accounts, 1, add)
+                        });
+                        assert!(matches!(outcome, Ok(true)), "{outcome:?}");
+                    }
+                });
+            }
+        });
+        let balance = database.transact(|t| Ok(t.get(&accounts, 1)?.map(|row| row.balance()))).unwrap();
+        assert_eq!(balance, Some(20 * THREADS as i64));
+    });
+}
+
+/// Transactions inside of transactions, as deep as there are workers: the one that could only wait for its own thread fails.
+#[test]
+fn a_thread_does_not_wait_for_its_own_workers() {
+    fn nest(database: &Database, depth: usize) -> usize {
+        let mut deepest = depth;
+        let outcome = database.transact(|_| {
+            deepest = nest(database, depth + 1);
+            Ok(())
+        });
+        assert!(matches!(outcome, Ok(()) | Err(Error::TooManyWorkers { .. })), "{outcome:?}");
+        deepest
+    }
+    within_a_minute(|| {
+        let database = open(6);
+        let alone = nest(&database, 0);
+        assert!((2..=6).contains(&alone), "{alone} workers");
+        assert_eq!(nest(&database, 0), alone, "all of them came back");
+        // Several threads that nest at the same time: whoever would close the circle fails, and the others go on.
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..10).for_each(|_| assert!(nest(&database, 0) <= alone)));
+            }
+        });
+        assert_eq!(nest(&database, 0), alone, "all of them came back");
+    });
+}
+
+/// Sessions that hold all slots may hold them for ever, so nobody waits for them.
+#[test]
+fn nobody_waits_for_sessions() {
+    within_a_minute(|| {
+        let database = open(4);
+        let mut sessions: Vec<_> = std::iter::from_fn(|| database.session().ok()).collect();
+        assert!(matches!(database.transact(|_| Ok(())), Err(Error::TooManyWorkers { .. })));
+        sessions.pop();
+        // One transaction holds the last slot, another one waits for it, and gets what a session leaves.
+        let barrier = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let held = database.transact(|_| {
+                    barrier.wait();
+                    barrier.wait();
+                    Ok(())
+                });
+                held.unwrap();
+            });
+            barrier.wait();
+            let waiting = scope.spawn(|| database.transact(|_| Ok(())));
+            sessions.pop();
+            waiting.join().unwrap().unwrap();
+            barrier.wait();
+        });
+    });
+}

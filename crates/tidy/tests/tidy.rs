@@ -96,6 +96,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
             "server",
         ],
     ),
+    ("shipped", &[]),
     ("tidy", &[]),
 ];
 

@@ -22,7 +22,8 @@ fn a_pinned_worker_holds_the_horizons_but_not_the_clock() {
     assert_eq!(epochs.pin(second), 3);
     epochs.advance();
     epochs.advance();
-    assert_eq!((epochs.current(), epochs.readonly(), epochs.collectable()), (5, 1, 1));
+    assert_eq!((epochs.current(), epochs.readonly()), (5, 1));
+    assert_eq!((epochs.past(), epochs.collectable()), (4, 4), "snapshots and versions do not wait for a pin");
     epochs.unpin(first);
     epochs.refresh();
     assert_eq!((epochs.current(), epochs.readonly()), (5, 2));
@@ -32,6 +33,42 @@ fn a_pinned_worker_holds_the_horizons_but_not_the_clock() {
     epochs.unpin(second);
     epochs.advance();
     assert_eq!(epochs.readonly(), 5);
+}
+
+#[test]
+fn a_commit_holds_the_past_alone() {
+    let epochs = Epochs::new(4);
+    let (writer, walker) = (epochs.claim_any().unwrap(), epochs.claim_any().unwrap());
+    epochs.advance();
+    epochs.pin(writer);
+    epochs.advance();
+    epochs.begin_commit(writer);
+    epochs.advance();
+    epochs.advance();
+    assert_eq!((epochs.current(), epochs.readonly(), epochs.past(), epochs.collectable()), (5, 1, 2, 2));
+    assert_eq!(epochs.begin_snapshot(walker), 2);
+    epochs.end_commit(writer);
+    assert_eq!(epochs.pin_walking(walker), 5);
+    epochs.advance();
+    assert_eq!((epochs.past(), epochs.collectable(), epochs.version_horizon().guards), (5, 2, 4));
+    epochs.end_snapshot(walker);
+    epochs.unpin(walker);
+    epochs.refresh();
+    assert_eq!((epochs.readonly(), epochs.collectable(), epochs.version_horizon().guards), (1, 5, 5));
+}
+
+#[test]
+fn the_age_of_an_epoch_is_measured_from_its_end() {
+    let epochs = Epochs::new(1);
+    for _ in 0..3000 {
+        epochs.advance();
+    }
+    let (old, young) = (epochs.age_ns(1), epochs.age_ns(epochs.current() - 1));
+    assert!(old >= young, "what is not remembered is as old as the oldest that is");
+    let ages: Vec<u64> = (epochs.current() - 500..epochs.current()).map(|epoch| epochs.age_ns(epoch)).collect();
+    // Looked at one after the other, each is a little older by then.
+    let passed = epochs.age_ns(epochs.current() - 1) - young;
+    assert!(ages.windows(2).all(|pair| pair[0] + passed >= pair[1]), "{ages:?}");
 }
 
 #[test]
@@ -144,9 +181,12 @@ fn nobody_runs_behind_the_horizons() {
                     for _ in 0..rounds {
                         let epoch = epochs.pin(slot);
                         assert!(epochs.readonly() < epoch && epoch <= epochs.current());
+                        epochs.begin_commit(slot);
+                        let written = epochs.current();
+                        assert!(epochs.past() < written, "a snapshot sees nothing of a commit that is under way");
+                        epochs.end_commit(slot);
                         let snapshot = epochs.begin_snapshot(slot);
-                        assert!(snapshot < epoch, "a snapshot sees nothing of the running epoch");
-                        assert!(epochs.collectable() <= snapshot);
+                        assert!(snapshot < epochs.current() && epochs.collectable() <= snapshot);
                         epochs.unpin(slot);
                         assert!(epochs.collectable() <= snapshot);
                         epochs.end_snapshot(slot);

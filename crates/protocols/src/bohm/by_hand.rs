@@ -127,7 +127,7 @@ impl Drop for BohmTransaction<'_> {
     }
 }
 
-#[cfg(feature = "mutations")]
+#[cfg(feature = "by-hand")]
 mod tests_only {
     use polychron_base::{Abort, Error, Stop};
     use polychron_engine::options::Retry;

@@ -392,18 +392,21 @@ impl Planner<'_> {
         // SAFETY: the client keeps the store until the transaction was executed.
         let fronts = unsafe { &(*entry.store).fronts };
         let front = Front::of(entry.key());
-        let list = match fronts.find(front, self.guard) {
-            Some(list) => list,
-            None => {
-                let list = fronts.make(front, self.guard)?;
-                // SAFETY: as above.
-                let store = unsafe { store_of_entry(entry) };
-                let front = owned_key(entry);
-                plan.fronts.push_back(KnownFront { store, front, list });
-                list
-            }
-        };
-        self.put_intent(entry, list.head(), &mut plan.superseded)
+        if let Some(list) = fronts.find(front, self.guard) {
+            return self.put_intent(entry, list.head(), &mut plan.superseded);
+        }
+        let list = fronts.make(front, self.guard)?;
+        if let Err(error) = self.put_intent(entry, list.head(), &mut plan.superseded) {
+            // A list without intents would never be taken out.
+            fronts.remove(front, list, self.guard);
+            // SAFETY: the index does not lead there any more.
+            unsafe { list.retire(self.guard) };
+            return Err(error);
+        }
+        // SAFETY: as above.
+        let store = unsafe { store_of_entry(entry) };
+        plan.fronts.push_back(KnownFront { store, front: owned_key(entry), list });
+        Ok(())
     }
 
     fn put_intent(&self, entry: &Entry, intents: &Head, superseded: &mut VecDeque<Superseded>) -> Result<(), Error> {

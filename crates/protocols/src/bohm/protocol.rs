@@ -30,7 +30,7 @@ use super::worker::BohmWorker;
 pub(super) struct Shared {
     pub(super) memory: Arc<Memory>,
     pub(super) options: Options,
-    #[cfg(feature = "mutations")]
+    #[cfg(feature = "by-hand")]
     pub(super) common: Common,
     pub(super) catalog: Catalog<BohmTable>,
     pub(super) counters: Registry,
@@ -314,7 +314,7 @@ impl Protocol for Bohm {
             snapshots: Snapshots::new(workers),
             memory,
             options,
-            #[cfg(feature = "mutations")]
+            #[cfg(feature = "by-hand")]
             common,
             catalog: Catalog::default(),
             counters: Registry::default(),

@@ -294,7 +294,54 @@ impl BohmWorker {
     }
 
     /// Has procedures executed, each as a transaction, and tells `done` the answers. What `others` hands in comes right behind them.
+    ///
+    /// Those for which there was no memory are executed once more: what waits for the epochs to pass is not lost, but could not be had under the
+    /// guard of the first time.
     fn execute_all<P: Procedure>(
+        &mut self,
+        procedures: &mut [P],
+        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+        others: impl FnOnce(&mut Self),
+    ) {
+        let mut refused = Vec::new();
+        let mut first = |position, answer| match answer {
+            Err(error @ Error::OutOfMemory { .. }) => refused.push((position, error)),
+            answer => done(position, answer),
+        };
+        self.execute_once(procedures, &mut first, others);
+        if refused.is_empty() {
+            return;
+        }
+        let mut is_full = false;
+        for (position, error) in refused {
+            let mut answer = Err(error);
+            // The first try uses what the others have left, the second one all that there is.
+            for makes_room in [false, true] {
+                if is_full || !matches!(answer, Err(Error::OutOfMemory { .. })) {
+                    break;
+                }
+                if makes_room {
+                    self.make_room();
+                }
+                let procedure = std::slice::from_mut(&mut procedures[position]);
+                let mut again = |_, outcome| answer = outcome;
+                self.execute_once(procedure, &mut again, |_| ());
+            }
+            is_full |= matches!(answer, Err(Error::OutOfMemory { .. }));
+            done(position, answer);
+        }
+    }
+
+    /// Gives back all that nobody needs.
+    #[cold]
+    fn make_room(&mut self) {
+        for _ in 0..2 {
+            self.shared.memory.epochs().advance();
+            self.tidy_up();
+        }
+    }
+
+    fn execute_once<P: Procedure>(
         &mut self,
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),

@@ -87,8 +87,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         positions.clear();
         let backward = scan.direction == Direction::Backward;
         if !self.snapshot && self.shared.options.read_own_writes && self.state.sets.writes.has_keys() {
-            let within = |key: &[u8]| is_within(key, scan.lower, scan.upper);
-            self.state.sets.writes.own_keys(store.place(), within, &mut positions);
+            self.state.sets.writes.own_keys(store.place(), scan.lower, scan.upper, &mut positions);
             if backward {
                 positions.reverse();
             }
@@ -246,18 +245,4 @@ fn prefetch(batch: &Batch, position: usize, lines: usize) {
         // SAFETY: the handle was found under the transaction's guard.
         unsafe { Record::from_handle(handle) }.prefetch(lines);
     }
-}
-
-fn is_within(key: &[u8], lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
-    let above = match lower {
-        Bound::Included(lower) => key >= lower,
-        Bound::Excluded(lower) => key > lower,
-        Bound::Unbounded => true,
-    };
-    above
-        && match upper {
-            Bound::Included(upper) => key <= upper,
-            Bound::Excluded(upper) => key < upper,
-            Bound::Unbounded => true,
-        }
 }

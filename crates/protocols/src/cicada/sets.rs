@@ -8,7 +8,11 @@
 //! A write names its record; the insertion of a key that has no row names its key instead, because a tombstone to which
 //! the key leads may leave the index at any time.
 
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
 use polychron_base::key::EncodedKey;
+use polychron_base::{IndexId, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{NodeSet, Place};
 use polychron_index::Stamp;
@@ -143,6 +147,12 @@ pub(super) struct WriteSet {
     on_nodes: usize,
     /// Whether anything was written more than once.
     repeats: bool,
+    /// The keys that were written, in order, for scans: of the writes before this position.
+    ordered: BTreeSet<(TableId, IndexId, Box<[u8]>)>,
+    ordered_to: usize,
+    /// Keys that scans have looked at, and those that were put in order for them.
+    #[cfg(test)]
+    pub(super) steps: std::cell::Cell<u64>,
 }
 
 impl Default for WriteSet {
@@ -156,6 +166,10 @@ impl Default for WriteSet {
             keyed: 0,
             on_nodes: 0,
             repeats: false,
+            ordered: BTreeSet::new(),
+            ordered_to: 0,
+            #[cfg(test)]
+            steps: std::cell::Cell::default(),
         }
     }
 }
@@ -345,6 +359,13 @@ impl WriteSet {
             }
             let at = self.slot_of(&write);
             self.slots[at] = write.prior.unwrap_or(EMPTY);
+            if self.ordered_to == self.writes.len() {
+                self.ordered_to -= 1;
+                if write.target == Target::Key && write.prior.is_none() {
+                    let key = (write.place.table, write.place.index, self.key(&write).into());
+                    self.ordered.remove(&key);
+                }
+            }
             self.writes.pop();
             self.keyed -= usize::from(write.target == Target::Key);
             self.on_nodes -= usize::from(write.is_node);
@@ -370,6 +391,10 @@ impl WriteSet {
         self.keys.clear();
         self.keys.shrink_to(1 << 16);
         (self.floor, self.keyed, self.on_nodes, self.repeats) = (0, 0, 0, false);
+        if self.ordered_to > 0 {
+            self.ordered.clear();
+            self.ordered_to = 0;
+        }
         if self.slots.len() > 1 << 12 {
             self.slots = vec![EMPTY; FIRST_SLOTS];
         } else {
@@ -386,13 +411,48 @@ impl WriteSet {
     }
 
     /// The positions of the keys of an index that have a row by this transaction alone, in the order of the keys.
-    pub(super) fn own_keys(&self, place: Place, within: impl Fn(&[u8]) -> bool, positions: &mut Vec<u32>) {
+    pub(super) fn own_keys(
+        &mut self,
+        place: Place,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        positions: &mut Vec<u32>,
+    ) {
         positions.clear();
-        positions.extend(self.latest_ones().filter(|&position| {
-            let write = self.get(position);
-            write.target == Target::Key && write.kind == Kind::Put && write.place == place && within(self.key(write))
-        }));
-        positions.sort_unstable_by(|&left, &right| self.key(self.get(left)).cmp(self.key(self.get(right))));
+        for position in self.ordered_to..self.writes.len() {
+            let write = &self.writes[position];
+            if write.target == Target::Key {
+                let key = (write.place.table, write.place.index, self.key(write).into());
+                self.ordered.insert(key);
+                self.count_step();
+            }
+        }
+        self.ordered_to = self.writes.len();
+        let from = match lower {
+            Bound::Included(key) | Bound::Excluded(key) => key,
+            Bound::Unbounded => &[],
+        };
+        let is_above = |key: &[u8]| match upper {
+            Bound::Included(upper) => key > upper,
+            Bound::Excluded(upper) => key >= upper,
+            Bound::Unbounded => false,
+        };
+        for (table, index, key) in self.ordered.range((place.table, place.index, from.into())..) {
+            self.count_step();
+            if (*table, *index) != (place.table, place.index) || is_above(key) {
+                break;
+            }
+            let is_put = |position: &u32| self.get(*position).kind == Kind::Put;
+            if lower != Bound::Excluded(&key[..]) {
+                positions.extend(self.latest_of_key(place, &key[..]).filter(is_put));
+            }
+        }
+    }
+
+    #[inline]
+    fn count_step(&self) {
+        #[cfg(test)]
+        self.steps.set(self.steps.get() + 1);
     }
 }
 

@@ -20,6 +20,7 @@ use super::worker::CicadaWorker;
 
 mod caught;
 mod collection;
+mod crowds;
 mod idle;
 mod leaks;
 

@@ -72,7 +72,7 @@ pub struct CicadaTransaction<'w, R: Redo> {
     pub(super) ended: bool,
     pub(super) committed: bool,
     pub(super) until_check: u32,
-    /// The list of tables, once a snapshot has renewed its guard.
+    /// The list of tables, of a snapshot.
     pub(super) kept: Option<Tables<CicadaTable>>,
 }
 
@@ -135,9 +135,18 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
 
     /// Leaves a snapshot's epoch for the present one.
     pub(super) fn renew_guard(&mut self) {
-        self.kept.get_or_insert_with(|| self.state.tables.keep());
         self.state.fingers.clear();
         self.guard.refresh();
+    }
+
+    /// Between two operations a snapshot is in no epoch, so that one whose client does nothing holds back nothing but the versions that
+    /// it can see. The next operation enters one.
+    #[inline]
+    pub(super) fn rest(&mut self) {
+        if self.snapshot {
+            self.guard.rest();
+            self.until_check = 1;
+        }
     }
 
     #[inline]
@@ -349,8 +358,9 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
     ) -> Result<Option<RowRef<'_>>, Stop> {
         self.step()?;
         let table = self.table(table)?;
-        let found = self.find_row(&table.primary, key)?;
-        Ok(found.map(|(_, source)| self.row(source)))
+        let found = self.find_row(&table.primary, key);
+        self.rest();
+        Ok(found?.map(|(_, source)| self.row(source)))
     }
 
     fn read_row_unvalidated<K: EncodedKey>(
@@ -368,6 +378,7 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
         sets.reads.truncate(reads);
         sets.nodes.truncate(nodes);
         sets.absences.truncate(absences);
+        self.rest();
         Ok(found.map(|(_, source)| self.row(source)))
     }
 
@@ -413,7 +424,9 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
     ) -> Result<(), Stop> {
         self.step()?;
         let table = self.table(scan.table)?;
-        self.visit_rows(scan, table, visitor)
+        let visited = self.visit_rows(scan, table, visitor);
+        self.rest();
+        visited
     }
 
     /// A snapshot goes along the records; where absence must be protected, an index leads the way.
@@ -428,7 +441,9 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
             return self.scan_rows(&Scan { projection: *projection, ..Scan::all(table) }, visitor);
         }
         let table = self.table(table)?;
-        self.scan_records(&table.primary, visitor)
+        let scanned = self.scan_records(&table.primary, visitor);
+        self.rest();
+        scanned
     }
 
     fn savepoint(&mut self) -> Savepoint {
@@ -454,7 +469,10 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
         }
         if let Some(nodes) = &table.primary.versioned {
             nodes.prefetch_root(key);
-        } else if let AnyIndex::Hash(index) = table.primary.index() {
+        } else if let AnyIndex::Hash(index) = table.primary.index()
+            // A snapshot is in no epoch between its operations.
+            && !self.snapshot
+        {
             index.prefetch(key, &self.guard);
         }
     }
@@ -493,6 +511,10 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         let until_check = shared.options.check_every.min(if snapshot { RENEW_EVERY } else { u32::MAX });
         let mut transaction = Self::taken_over(shared, state, guard, timestamp);
         (transaction.snapshot, transaction.until_check) = (snapshot, until_check);
+        if snapshot {
+            transaction.kept = Some(transaction.state.tables.keep());
+            transaction.rest();
+        }
         transaction
     }
 

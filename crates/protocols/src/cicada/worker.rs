@@ -243,7 +243,7 @@ impl<R: Redo> CicadaWorker<R> {
         // The leaked guard still stands, so what the leaked transaction had found is there, its list of tables too.
         let timestamp = shared.clocks.shape.timestamp(state.clock.adjusted, state.worker);
         drop(CicadaTransaction::taken_over(shared, state, local.pin(), timestamp));
-        local.leave_leaked();
+        local.end_leaked();
     }
 }
 

@@ -31,8 +31,10 @@ const LOOK_EVERY: u32 = 16;
 /// The same while something waits for a snapshot to end: what is taken out from under it comes back when the reader leaves its epoch.
 const LOOK_EVERY_BEHIND: u32 = 2;
 
-/// Items that are worked off at most when a transaction begins, beside a share of the backlog.
+/// Items that are worked off at most when a transaction begins, or, if the worker has added many since, so many times as many: a backlog
+/// shrinks, and nobody is held up by all of it at once. Of versions that an item cuts off so many are freed.
 const AT_ONCE: usize = 256;
+const TIMES_AS_MANY: usize = 4;
 
 /// The key of a record that was deleted.
 #[derive(Debug)]
@@ -98,8 +100,12 @@ pub(super) enum Left {
 pub(super) struct Collector {
     items: VecDeque<Item>,
     kept: BinaryHeap<Reverse<Kept>>,
+    /// Lists of versions that nobody sees, to be freed some at a time.
+    tails: Vec<Version>,
     held: Held,
     since_look: u32,
+    /// Items that were added since.
+    added: usize,
 }
 
 impl Collector {
@@ -112,6 +118,7 @@ impl Collector {
 
     /// As [`Self::push`], of a record of which the caller has a share to give.
     pub(super) fn push_shared(&mut self, record: Record, over_at: u64, tombstone: Option<Tombstone>) {
+        self.added += 1;
         self.items.push_back(Item { record, over_at, tombstone });
     }
 
@@ -127,7 +134,8 @@ impl Collector {
         self.since_look += 1;
         if self.since_look >= if self.kept.is_empty() { LOOK_EVERY } else { LOOK_EVERY_BEHIND } {
             self.since_look = 0;
-            self.work(AT_ONCE.max(self.items.len() / 4), transactions, orphans, tables, guard);
+            let added = std::mem::take(&mut self.added);
+            self.work(AT_ONCE.max(TIMES_AS_MANY * added), transactions, orphans, tables, guard);
         }
     }
 
@@ -142,6 +150,7 @@ impl Collector {
         guard: &Guard<'_>,
     ) {
         orphans.move_to(&mut self.items);
+        self.free_tails(limit, guard);
         if self.items.is_empty() && self.kept.is_empty() {
             return;
         }
@@ -167,6 +176,16 @@ impl Collector {
         }
     }
 
+    /// Frees up to `limit` versions to which no record leads any more.
+    pub(super) fn free_tails(&mut self, limit: usize, guard: &Guard<'_>) {
+        for _ in 0..limit {
+            let Some(tail) = self.tails.pop() else { return };
+            self.tails.extend(tail.next());
+            // SAFETY: `prune` has cut it off, because every moment that is read from then on, or has been, sees a later one.
+            unsafe { tail.free(guard) };
+        }
+    }
+
     /// How many items wait.
     pub(super) fn len(&self) -> usize {
         self.items.len() + self.kept.len()
@@ -174,7 +193,7 @@ impl Collector {
 
     fn see_to(&mut self, item: Item, tables: &[Option<Arc<HekatonTable>>], guard: &Guard<'_>) {
         let record = item.record;
-        match collect(record, item.tombstone.is_some(), &self.held, guard) {
+        match collect(record, item.tombstone.is_some(), &self.held, &mut self.tails, guard) {
             Left::Clean => {}
             Left::Busy => {
                 self.items.push_back(item);
@@ -197,7 +216,8 @@ impl Collector {
     }
 
     /// The worker leaves: others see to what it had not collected.
-    pub(super) fn leave(&mut self, orphans: &Orphans) {
+    pub(super) fn leave(&mut self, orphans: &Orphans, guard: &Guard<'_>) {
+        self.free_tails(usize::MAX, guard);
         let kept = std::mem::take(&mut self.kept);
         self.items.extend(kept.into_iter().map(|Reverse(Kept(item))| {
             item.record.let_item_go(item.tombstone.is_some());
@@ -240,23 +260,35 @@ fn unlink(record: Record, tombstone: &Tombstone, tables: &[Option<Arc<HekatonTab
 }
 
 /// Collects one record.
-pub(super) fn collect(record: Record, is_tombstone: bool, held: &Held, guard: &Guard<'_>) -> Left {
+pub(super) fn collect(
+    record: Record,
+    is_tombstone: bool,
+    held: &Held,
+    tails: &mut Vec<Version>,
+    guard: &Guard<'_>,
+) -> Left {
     if !record.try_collect() {
         return Left::Busy;
     }
-    let left = collect_latched(record, is_tombstone, held, guard);
+    let left = collect_latched(record, is_tombstone, held, tails, guard);
     record.end_collection();
     left
 }
 
-fn collect_latched(record: Record, is_tombstone: bool, held: &Held, guard: &Guard<'_>) -> Left {
+fn collect_latched(
+    record: Record,
+    is_tombstone: bool,
+    held: &Held,
+    tails: &mut Vec<Version>,
+    guard: &Guard<'_>,
+) -> Left {
     let Some(latest) = record.latest() else { return Left::Clean };
     let mut first = latest;
     while first.begin().settled().is_none() {
         let Some(next) = first.next() else { return Left::Clean };
         first = next;
     }
-    let older = prune(first, held, guard);
+    let older = prune(first, held, tails, guard);
     let over = first.begin().settled().zip(first.end().settled()).filter(|_| is_tombstone && first == latest);
     match (older, over) {
         (None, None) => Left::Clean,
@@ -275,19 +307,15 @@ fn collect_latched(record: Record, is_tombstone: bool, held: &Held, guard: &Guar
 }
 
 /// Takes versions under the first settled one out. Answers the earliest moment at which one that stays is over.
-fn prune(first: Version, held: &Held, guard: &Guard<'_>) -> Option<u64> {
+fn prune(first: Version, held: &Held, tails: &mut Vec<Version>, guard: &Guard<'_>) -> Option<u64> {
     let oldest = held.oldest();
     let (mut above, mut earliest) = (first, None);
     while let Some(version) = above.next() {
         let over_at = above.begin().settled();
         if over_at.is_some_and(|over_at| over_at <= oldest) {
             above.set_next(None);
-            let mut next = Some(version);
-            while let Some(gone) = next {
-                next = gone.next();
-                // SAFETY: every moment that is read from now on, or has been, sees the version above or a later one.
-                unsafe { gone.free(guard) };
-            }
+            // Every moment that is read from now on, or has been, sees the version above or a later one.
+            tails.push(version);
             break;
         }
         let lived = version.begin().settled().zip(version.end().settled());

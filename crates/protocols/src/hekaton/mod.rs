@@ -19,6 +19,7 @@ mod fill;
 mod level;
 #[cfg(all(test, loom))]
 mod model;
+mod open;
 mod options;
 mod protocol;
 mod rows;
@@ -26,6 +27,8 @@ mod scan;
 mod sets;
 mod steps;
 mod table;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
 mod transaction;
 mod transactions;
 mod version;

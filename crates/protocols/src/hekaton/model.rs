@@ -180,7 +180,13 @@ fn what_a_moment_shows_stays() {
 fn collect_old(world: &World, record: Record, over_at: u64, guard: &Guard<'_>) {
     let mut held = Held::default();
     world.transactions.held(&mut held);
-    collect(record, false, &held, guard);
+    let mut tails = Vec::new();
+    collect(record, false, &held, &mut tails, guard);
+    for tail in tails {
+        assert!(tail.next().is_none(), "there is one old version");
+        // SAFETY: nobody sees it.
+        unsafe { tail.free(guard) };
+    }
     if over_at <= held.oldest() {
         world.old.write();
     }

@@ -112,6 +112,10 @@ impl<L: Level, R: Redo + Default> Protocol for Hekaton<L, R> {
     }
 
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+        if self.shared.memory.epochs().is_pinned_here() {
+            // The filling waits for all transactions that do not know the index.
+            return Err(Error::WaitsForItself { table, key: None });
+        }
         let make = |_: &TableDefinition, blueprint: &Blueprint| self.make(blueprint, false);
         let (index, store) = StoreTable::add_index(&self.shared.catalog, table, &definition, make)?;
         match super::fill::fill(self, table, index) {

@@ -71,6 +71,7 @@ impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
             }
             self.delete_entry(store, before)?;
             if !self.add_entry(store, after, primary)? {
+                self.stand_by()?;
                 return Err(Error::Duplicate { table: table.id, index: store.place.index }.into());
             }
         }
@@ -96,6 +97,7 @@ impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
         check_row(table, row)?;
         let before = self.state.sets.writes().len();
         if !self.insert_entry(&table.primary, key, row.as_words())? {
+            self.stand_by()?;
             return Ok(Insertion::Duplicate(IndexId::PRIMARY));
         }
         if table.has_secondaries {
@@ -103,6 +105,13 @@ impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
             return self.all_or_nothing(before, outcome);
         }
         Ok(Insertion::Inserted)
+    }
+
+    /// A key is taken. That is the answer if what this transaction has read on condition has happened: an entry may be there only because
+    /// the transaction that moved it, and whose row was read, has been undone since.
+    #[cold]
+    fn stand_by(&mut self) -> Result<(), Stop> {
+        if self.depends_on.is_some() && !self.await_others() { Err(self.cascade()) } else { Ok(()) }
     }
 
     /// Undoes the writes from `before` on when an operation failed on its way: the caller may catch the error and go on,
@@ -123,6 +132,7 @@ impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
             let mut scratch = KeyScratch::new();
             let key = store.extractor.extract(row, &mut scratch).map_err(Error::from)?;
             if !self.add_entry(store, key, primary)? {
+                self.stand_by()?;
                 if !left_out(Step::UndoOperations) {
                     self.undo_writes(before);
                 }

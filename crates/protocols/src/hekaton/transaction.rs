@@ -80,7 +80,7 @@ pub(super) enum Remember {
 
 impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
     pub(super) fn new(shared: &'w Shared<L, R>, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
-        debug_assert!(state.sets.writes().is_empty(), "the transaction before left something behind");
+        debug_assert!(state.open.is_none(), "the transaction before left something behind");
         let snapshot = mode == Mode::Snapshot;
         let (id, moment) = if snapshot {
             state.counters.snapshot(0);
@@ -90,13 +90,25 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
         };
         state.known = moment;
         state.fingers.clear();
+        state.open = Some(id);
+        Self::over(shared, state, guard, id, moment)
+    }
+
+    /// The transaction that a worker has open.
+    pub(super) fn over(
+        shared: &'w Shared<L, R>,
+        state: &'w mut State,
+        guard: Guard<'w>,
+        id: TransactionId,
+        moment: u64,
+    ) -> Self {
         Self {
             shared,
             state,
             guard,
             id,
             moment,
-            snapshot,
+            snapshot: id == TransactionId::NONE,
             protects: false,
             has_protected: false,
             depends_on: None,
@@ -284,12 +296,6 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
         }
     }
 
-    #[cold]
-    fn write_conflict(&mut self, record: Record, end: Stamp, place: Place) -> Stop {
-        let reason = if matches!(end, Stamp::At(_)) { Reason::WrittenLater } else { Reason::BeingWritten };
-        self.conflict(reason, place, record.latest())
-    }
-
     /// Makes a version, or refuses.
     #[inline]
     fn make(&self, row: &[u64], next: Option<Version>) -> Result<Version, Error> {
@@ -433,7 +439,9 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
                 // Who closed it is about to take it out; either may come first.
                 Look::Nothing(_, Blank::Closed) => _ = store.index().remove(key, handle, &self.guard),
                 Look::Nothing(_, Blank::Unseen) => {
-                    if record.latest().is_some_and(|latest| !self.shared.transactions.is_undone(latest)) {
+                    let latest = record.latest();
+                    if let Some(latest) = latest.filter(|&latest| !self.shared.transactions.is_undone(latest)) {
+                        self.meet(latest.begin());
                         return Err(self.conflict(Reason::InsertedFirst, store.place, None));
                     }
                     // Its writer is taking it off.
@@ -457,6 +465,7 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
 
     pub(super) fn end(&mut self) {
         self.ended = true;
+        self.state.open = None;
         self.state.sets.clear();
         self.shared.transactions.end(self.state.slot);
     }

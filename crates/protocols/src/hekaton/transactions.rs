@@ -47,6 +47,8 @@ struct Slot {
     dependencies: AtomicU64,
     /// The moment that is read; its lowest bit says that no other moment will be.
     reading: AtomicU64,
+    /// The thread that began it.
+    thread: AtomicU64,
     dependents: Mutex<Vec<TransactionId>>,
 }
 
@@ -132,6 +134,7 @@ impl Transactions {
             end: AtomicU64::new(0),
             dependencies: AtomicU64::new(0),
             reading: AtomicU64::new(IDLE),
+            thread: AtomicU64::new(0),
             dependents: Mutex::default(),
         };
         Self {
@@ -169,6 +172,8 @@ impl Transactions {
         // it would have acquired this store otherwise.
         own.reading.store(known << 1, Ordering::Relaxed);
         own.dependencies.store(dependencies_of(generation) << DEPENDENCIES_SHIFT, Ordering::Relaxed);
+        // Relaxed: threads look for their own number only.
+        own.thread.store(polychron_sync::this_thread(), Ordering::Relaxed);
         // Release: who finds this generation sees the stamps of the one before settled.
         own.status.store(generation << GENERATION_SHIFT | ACTIVE, Ordering::Release);
         let moment = self.draw();
@@ -312,6 +317,14 @@ impl Transactions {
         while matches!(self.outcome(id), Outcome::Preparing(_)) {
             backoff.wait();
         }
+    }
+
+    /// Whether a transaction runs in the calling thread: it does not end before the caller goes on.
+    pub(super) fn is_open_here(&self, id: TransactionId) -> bool {
+        let slot = self.own(id);
+        // Relaxed: of its own transactions a thread knows, and of others' nothing is learnt.
+        slot.thread.load(Ordering::Relaxed) == polychron_sync::this_thread()
+            && slot.status.load(Ordering::Relaxed) == id.generation() << GENERATION_SHIFT | ACTIVE
     }
 
     #[inline]

@@ -15,17 +15,19 @@ use polychron_memory::Local;
 
 use super::collect::Collector;
 use super::level::{Level, Serializable};
+use super::open::Met;
 use super::protocol::Shared;
 use super::sets::Sets;
 use super::steps::Point;
 use super::table::HekatonTable;
 use super::transaction::{Buffers, HekatonTransaction};
+use super::version::TransactionId;
 
 /// One thread's way into the database.
 #[derive(Debug)]
 pub struct HekatonWorker<L: Level = Serializable, R: Redo = NoRedo> {
     local: Local,
-    state: State,
+    pub(super) state: State,
     shared: Arc<Shared<L, R>>,
 }
 
@@ -42,8 +44,12 @@ pub(super) struct State {
     /// The latest timestamp that this worker has met.
     pub(super) known: u64,
     pub(super) last_abort: Option<Abort>,
+    /// The transaction that runs, a snapshot's being none. Between transactions: one that was leaked.
+    pub(super) open: Option<TransactionId>,
+    /// An open transaction of the same thread with which the latest one has conflicted.
+    pub(super) met: Option<Met>,
     pub(super) counters: Arc<Counters>,
-    back_off: RandomWait,
+    pub(super) back_off: RandomWait,
 }
 
 impl<L: Level, R: Redo> HekatonWorker<L, R> {
@@ -69,10 +75,22 @@ impl<L: Level, R: Redo> HekatonWorker<L, R> {
             slot,
             known: 0,
             last_abort: None,
+            open: None,
+            met: None,
             counters: shared.counters.register(),
             back_off: RandomWait::new(slot),
         };
         Self { local, state, shared: Arc::clone(shared) }
+    }
+
+    /// Undoes a transaction that was leaked.
+    #[inline]
+    fn end_leaked(&mut self) {
+        let Self { local, state, shared } = self;
+        if let Some(id) = state.open {
+            HekatonTransaction::undo_leaked(shared, state, local.pin(), id);
+            local.end_leaked();
+        }
     }
 
     #[inline]
@@ -91,6 +109,7 @@ impl<L: Level, R: Redo> Worker for HekatonWorker<L, R> {
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
     ) {
+        self.end_leaked();
         let Session { local, state, shared, .. } = self.session();
         for (index, group) in procedures.chunks_mut(GROUP).enumerate() {
             // Held until the group is done: hints are addresses.
@@ -117,12 +136,14 @@ impl<L: Level, R: Redo> Worker for HekatonWorker<L, R> {
     }
 
     fn tidy_up(&mut self) {
+        self.end_leaked();
         let guard = self.local.pin();
         let State { collector, tables, .. } = &mut self.state;
         // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
         unsafe { tables.renew(&self.shared.catalog) };
         let limit = collector.len() + self.shared.orphans.len();
         collector.work(limit, &self.shared.transactions, &self.shared.orphans, tables, &guard);
+        collector.free_tails(usize::MAX, &guard);
         drop(guard);
         self.local.collect();
     }
@@ -133,7 +154,8 @@ impl<L: Level, R: Redo> Interactive for HekatonWorker<L, R> {
 
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
-        Ok(self.session().begin_transaction(mode))
+        self.end_leaked();
+        self.session().begin_transaction(mode)
     }
 
     fn last_abort(&self) -> Option<Abort> {
@@ -141,7 +163,7 @@ impl<L: Level, R: Redo> Interactive for HekatonWorker<L, R> {
     }
 
     fn back_off(&mut self, attempts: u64) {
-        self.state.back_off.wait(attempts, &self.shared.common.retry);
+        self.state.wait(attempts, &self.shared.common.retry);
     }
 
     fn retry(&self) -> &Retry {
@@ -160,8 +182,11 @@ struct Session<'w, L: Level, R: Redo> {
 
 impl<'w, L: Level, R: Redo> Session<'w, L, R> {
     #[inline]
-    fn begin_transaction(self, mode: Mode) -> HekatonTransaction<'w, L, R> {
+    fn begin_transaction(self, mode: Mode) -> Result<HekatonTransaction<'w, L, R>, Error> {
         let Session { local, state, shared, in_batch } = self;
+        if state.met.is_some() {
+            state.meet_again(&shared.transactions)?;
+        }
         if in_batch {
             state.hints.rewind();
         } else {
@@ -174,7 +199,7 @@ impl<'w, L: Level, R: Redo> Session<'w, L, R> {
         unsafe { state.tables.renew(&shared.catalog) };
         state.collector.step(&shared.transactions, &shared.orphans, &state.tables, &guard);
         pass(Point::Beginning);
-        HekatonTransaction::new(shared, state, guard, mode)
+        Ok(HekatonTransaction::new(shared, state, guard, mode))
     }
 }
 
@@ -187,7 +212,7 @@ impl<L: Level, R: Redo> drive::Driven for Session<'_, L, R> {
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
         let Session { local, state, shared, in_batch } = self;
-        Ok(Session { local, state, shared, in_batch: *in_batch }.begin_transaction(mode))
+        Session { local, state, shared, in_batch: *in_batch }.begin_transaction(mode)
     }
 
     fn last_abort(&self) -> Option<Abort> {
@@ -195,7 +220,7 @@ impl<L: Level, R: Redo> drive::Driven for Session<'_, L, R> {
     }
 
     fn back_off(&mut self, attempts: u64) {
-        self.state.back_off.wait(attempts, &self.shared.common.retry);
+        self.state.wait(attempts, &self.shared.common.retry);
     }
 
     fn retry(&self) -> &Retry {
@@ -209,7 +234,10 @@ impl<L: Level, R: Redo> drive::Driven for Session<'_, L, R> {
 
 impl<L: Level, R: Redo> Drop for HekatonWorker<L, R> {
     fn drop(&mut self) {
-        self.state.collector.leave(&self.shared.orphans);
+        self.end_leaked();
+        let guard = self.local.pin();
+        self.state.collector.leave(&self.shared.orphans, &guard);
+        drop(guard);
         self.shared.counters.leave(&self.state.counters);
     }
 }

@@ -113,6 +113,10 @@ impl<P: Policy> Protocol for Locking<P> {
     }
 
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+        if self.shared.memory.epochs().is_pinned_here() {
+            // The filling waits for all transactions that do not know the index.
+            return Err(Error::WaitsForItself { table, key: None });
+        }
         let make = |_: &TableDefinition, blueprint: &Blueprint| self.make(blueprint, false);
         let (id, index) = StoreTable::add_index(&self.shared.catalog, table, &definition, make)?;
         match super::fill::fill::<P>(&self.shared, table, id) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use polychron_base::sizes::scaled;
 use polychron_base::{Error, Stop, TableId};
 use polychron_engine::{Commit, Common, Interactive, Mode, Operations, Protocol, Table, drive};
-use polychron_schema::Row;
+use polychron_schema::{IndexDefinition, Row};
 
 use super::{Conditional, InOrder, Locking, LockingTransaction, LockingWorker, NoWait, Options, Policy, WoundWait};
 
@@ -40,10 +40,14 @@ impl<P: Policy> Clone for Opened<P> {
 }
 
 fn open<P: Policy>(rows: u64) -> Opened<P> {
+    open_with(Options { buckets: 64 }, rows)
+}
+
+fn open_with<P: Policy>(options: Options, rows: u64) -> Opened<P> {
     let memory =
         polychron_memory::Options { limit_bytes: Some(64 << 20), max_workers: 64, ..polychron_memory::Options::tiny() };
     let common = Common { memory, ..Common::default() };
-    let database = Locking::<P>::open(Options { buckets: 64 }, common).expect("the options are sound");
+    let database = Locking::<P>::open(options, common).expect("the options are sound");
     let table = Table::from_id(database.create_table(Entry::definition()).expect("there is memory"));
     let opened = Opened { database, table };
     let insert = |transaction: &mut LockingTransaction<'_, P>| {
@@ -125,7 +129,8 @@ each_policy!(
     many_threads_share_a_row,
     waiting_for_oneself_is_an_error,
     leaked_transactions_are_undone,
-    leaked_locks_go_with_their_worker
+    leaked_locks_go_with_their_worker,
+    large_transactions_end
 );
 
 mod cases {
@@ -195,6 +200,8 @@ mod cases {
                 assert!(inner.transact(|it| it.get(&table, 4).map(|row| row.is_some()))?);
                 let _ = outer.scan(&table, 100..).rows()?;
                 is_own_wait(inner.transact(|it| it.insert(&table, &entry(100))), id);
+                let by_count = IndexDefinition { name: "by_count".into(), ..Entry::definition().indexes[0].clone() };
+                is_own_wait(inner.database.create_index(id, by_count), id);
                 Ok(())
             })
             .expect("it commits");
@@ -222,6 +229,25 @@ mod cases {
         let before = epochs.readonly();
         (0..4).for_each(|_| _ = epochs.advance());
         assert!(epochs.readonly() > before, "a leaked guard holds up the epochs");
+    }
+
+    /// What an operation costs does not grow with those before it: a transaction of which it did would not end.
+    pub(super) fn large_transactions_end<P: Policy>() {
+        let opened = open_with::<P>(Options::default(), 0);
+        let (table, count) = (opened.table, scaled(1 << 15, 100) as u64);
+        let large = |it: &mut LockingTransaction<'_, P>| {
+            for id in 0..count {
+                assert!(it.get(&table, id)?.is_none());
+                it.insert(&table, &entry(id))?;
+                it.update(&table, 0, |row| row.set_count(id))?;
+                // A range that grows, and one that is another each time.
+                assert_eq!(it.scan(&table, ..=id).limit(1).count()?, 1);
+                assert_eq!(it.scan(&table, id..).limit(1).count()?, 1);
+            }
+            (0..count).try_for_each(|id| it.get(&table, id).map(|row| assert!(row.is_some())))
+        };
+        opened.transact(large).expect("it commits");
+        assert_eq!(opened.rows().len() as u64, count);
     }
 
     /// Others wait for what a leaked transaction holds, and get it when its worker goes.

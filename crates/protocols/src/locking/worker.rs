@@ -146,7 +146,6 @@ impl<P: Policy> LockingWorker<P> {
         state.log.undo_to(0, &Undone(&state.tables), &guard);
         drop(guard);
         state.release::<P>(shared);
-        state.wanted.clear();
         local.end_leaked();
     }
 }
@@ -162,6 +161,9 @@ impl<P: Policy> Worker for LockingWorker<P> {
         procedures: &mut [Q],
         done: &mut impl FnMut(usize, Result<Q::Output, Error>),
     ) {
+        if self.local.is_pinned() {
+            self.end_leaked();
+        }
         execute_in_groups(self, procedures, done, |worker, group| {
             // No lock is needed: indexes may be read by anyone, and the records are not read here.
             let State { hints, tables, .. } = &mut worker.state;
@@ -182,6 +184,9 @@ impl<P: Policy> Worker for LockingWorker<P> {
     }
 
     fn tidy_up(&mut self) {
+        if self.local.is_pinned() {
+            self.end_leaked();
+        }
         self.local.collect();
         self.shared.keeper.tidy_up(&self.shared.catalog, self.shared.memory.epochs());
     }

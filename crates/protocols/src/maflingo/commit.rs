@@ -61,6 +61,8 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             self.unlatch(self.state.buffers.groups.len());
             return Err(self.undo_after(stop));
         }
+        // Until the end of this the epoch does not become the past of snapshots.
+        let _announced = self.guard.begin_commit();
         let tid = match self.validate_and_draw(early) {
             Ok(tid) => tid,
             Err(stop) => {
@@ -78,7 +80,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             self.apply(self.state.buffers.groups[position], tid);
         }
         self.state.last_tid = tid;
-        self.state.nested.committed(true);
+        self.state.nested.committed(Some((self.shared.number(), tid.epoch())));
         self.state.sets.clear();
         Ok(())
     }
@@ -197,6 +199,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     /// `early` is an epoch that was read before the latches; only tests have it.
     fn validate_and_draw(&mut self, early: Option<u64>) -> Result<Tid, Stop> {
         loop {
+            // Behind the announcement, so no snapshot at this epoch begins before the commit's end.
             let mut epoch = early.unwrap_or_else(|| self.guard.epochs().current());
             self.validate()?;
             pass(Point::Validated);
@@ -355,8 +358,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             self.state.pruner.push(Superseded { place, key, version, superseded_at: tid.epoch() });
             return;
         }
-        // SAFETY: only snapshots older than this epoch follow the link to the version.
-        unsafe { self.guard.retire_versions(version.memory(), version.bytes(), tid.epoch()) };
+        Superseded::retire(version, tid.epoch(), &self.guard);
     }
 
     /// The key whose record the older version belongs to.

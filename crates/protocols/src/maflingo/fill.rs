@@ -45,7 +45,7 @@ pub(super) fn fill<T: TidSource, R: Redo + Default>(
     // Snapshots that begin from now on are to find the entries, so what was written here must have become the past.
     let filled = epochs.current();
     if !left_out(Step::AwaitFilling) {
-        wait_for(epochs, filled);
+        database.shared.wait_until_past(filled);
     }
     Ok(filled)
 }

@@ -28,8 +28,17 @@ use super::transaction::MaflingoTransaction;
 const PATIENCE: u32 = 64;
 
 thread_local! {
-    /// What the thread has committed, in any database.
-    static COMMITS: Cell<u64> = const { Cell::new(0) };
+    static COMMITS: Cell<Commits> = const { Cell::new(Commits { count: 0, database: 0, epoch: 0 }) };
+}
+
+/// What the calling thread has committed.
+#[derive(Clone, Copy)]
+struct Commits {
+    /// How often, in any database.
+    count: u64,
+    /// The database of the last one, and its epoch.
+    database: usize,
+    epoch: u64,
 }
 
 /// What a worker remembers to tell its thread's own doing from others'.
@@ -54,7 +63,7 @@ impl Nested {
             self.thread = here;
             moved();
         }
-        self.commits = COMMITS.with(Cell::get);
+        self.commits = COMMITS.with(Cell::get).count;
         self.waits = None;
     }
 
@@ -63,19 +72,25 @@ impl Nested {
         self.waits.map(|(table, key)| Error::WaitsForItself { table, key })
     }
 
-    /// A transaction has committed.
+    /// A transaction has committed; one that wrote, in this database and epoch.
     #[inline]
-    pub(super) fn committed(&mut self, wrote: bool) {
-        if wrote {
-            COMMITS.with(|commits| commits.set(commits.get() + 1));
+    pub(super) fn committed(&mut self, wrote: Option<(usize, u64)>) {
+        if let Some((database, epoch)) = wrote {
+            COMMITS.with(|commits| commits.set(Commits { count: commits.get().count + 1, database, epoch }));
         }
         (self.own, self.all) = (0, 0);
+    }
+
+    /// The epoch of the last commit of the worker, whose is given, or of the calling thread through any worker.
+    pub(super) fn last_commit(&self, database: usize, own: u64) -> u64 {
+        let last = COMMITS.with(Cell::get);
+        if last.database == database { own.max(last.epoch) } else { own }
     }
 
     /// Counts a conflict. Whether beginning again cannot help.
     #[cold]
     fn conflicts(&mut self, own: bool) -> bool {
-        if COMMITS.with(Cell::get) == self.commits {
+        if COMMITS.with(Cell::get).count == self.commits {
             (self.own, self.all) = (0, 0);
             return false;
         }

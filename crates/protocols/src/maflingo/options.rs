@@ -13,6 +13,10 @@ pub struct Options {
     /// Whether older versions are kept for snapshots (§4.7). Without them a snapshot is an ordinary read-only
     /// transaction that reads the present and may be retried.
     pub snapshots: bool,
+    /// Whether a snapshot sees at least what its session, or the calling thread, has committed last. Where that was just now, the
+    /// snapshot begins an epoch, or waits for the commits of others that are under way, some microseconds. Without it a
+    /// snapshot begins at once, one to two epochs in the past.
+    pub own_commits: bool,
     /// Whether reads look for the transaction's own writes (§5). Without it procedures must never read what they wrote.
     pub read_own_writes: bool,
     /// After how many operations a running transaction checks that what it read still stands together, so that a loop
@@ -22,13 +26,19 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { epoch_interval: Duration::from_millis(2), snapshots: true, read_own_writes: true, check_every: 4096 }
+        Self {
+            epoch_interval: Duration::from_millis(2),
+            snapshots: true,
+            own_commits: true,
+            read_own_writes: true,
+            check_every: 4096,
+        }
     }
 }
 
 impl Options {
     /// The values of the thesis's evaluation.
     pub fn paper() -> Self {
-        Self { epoch_interval: Duration::from_secs(1), read_own_writes: false, ..Self::default() }
+        Self { epoch_interval: Duration::from_secs(1), own_commits: false, read_own_writes: false, ..Self::default() }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Weak};
 
-use polychron_base::clock::{Clock, SystemClock};
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Catalog;
 use polychron_engine::redo::{NoRedo, Redo};
@@ -21,8 +20,12 @@ use super::table::{MaflingoTable, Store};
 use super::tid::{LocalTid, TidSource};
 use super::worker::MaflingoWorker;
 
-/// Epochs whose beginnings are remembered, for telling how old a snapshot is.
-const REMEMBERED_EPOCHS: usize = 64;
+/// A session that commits and opens a snapshot in turns begins epochs no faster than this: ids last for years then, and others share
+/// the epoch.
+const SHORTEST_EPOCH_NS: u64 = 16_000;
+
+/// Slices of tombstones that belong to nobody which one tick works off at most.
+const SLICES: usize = 4;
 
 /// What all workers share.
 #[derive(Debug)]
@@ -41,9 +44,6 @@ pub(super) struct Shared<T: TidSource, R: Redo> {
     pub(super) ticket: CachePadded<AtomicU64>,
     pub(super) redo: R,
     stopping: AtomicBool,
-    clock: SystemClock,
-    /// When each of the latest epochs began, in nanoseconds; epoch `e` at `e` modulo the length.
-    began_ns: Vec<AtomicU64>,
     source: std::marker::PhantomData<T>,
 }
 
@@ -55,10 +55,10 @@ pub struct Maflingo<T: TidSource = LocalTid, R: Redo = NoRedo> {
 }
 
 impl<T: TidSource, R: Redo> Shared<T, R> {
-    /// How long ago the snapshot's epoch ended, in microseconds.
-    pub(super) fn staleness_us(&self, snapshot: u64) -> u64 {
-        let ended = self.began_ns[(snapshot as usize + 1) % REMEMBERED_EPOCHS].load(Ordering::Relaxed);
-        self.clock.now_ns().saturating_sub(ended) / 1000
+    /// Tells the database from all others that are open.
+    #[inline]
+    pub(super) fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Gives back the memory of what was dropped.
@@ -66,24 +66,40 @@ impl<T: TidSource, R: Redo> Shared<T, R> {
         self.keeper.give_back(&self.catalog, self.memory.epochs(), || self.tick());
     }
 
-    /// Begins the next epoch, unless a transaction of an old one runs on: no snapshot can read what came after it began, so
-    /// epochs would divide nothing but make writers leave versions behind.
-    pub(super) fn begin_epoch(&self) {
+    /// Waits until snapshots that begin see what was committed in an epoch. That takes no longer than the commits that are under
+    /// way: a transaction that is open and does nothing holds nobody up.
+    #[cold]
+    pub(super) fn wait_until_past(&self, epoch: u64) {
         let epochs = self.memory.epochs();
-        if !epochs.is_lagging() {
-            let next = epochs.current() + 1;
-            self.began_ns[next as usize % REMEMBERED_EPOCHS].store(self.clock.now_ns(), Ordering::Relaxed);
+        let mut waits = 0u32;
+        while epochs.past() < epoch {
+            if epochs.current() > epoch {
+                epochs.refresh();
+            } else if MODELLED || epochs.age_ns(epochs.current() - 1) >= SHORTEST_EPOCH_NS {
+                epochs.advance();
+            }
+            waits += 1;
+            if waits.is_multiple_of(1024) && !MODELLED {
+                // A commit that waits for a processor this long gets it sooner when others leave it.
+                std::thread::park_timeout(std::time::Duration::from_micros(50));
+            } else if waits > 64 {
+                polychron_sync::thread::yield_now();
+            } else {
+                polychron_sync::spin_hint();
+            }
         }
-        epochs.tick();
     }
 
     /// Begins the next epoch, and does the background's share of reclamation.
     fn tick(&self) {
-        self.begin_epoch();
+        self.memory.epochs().advance();
         let (_, tables) = self.catalog.snapshot();
-        self.keeper.with_guard(|guard| {
-            Reclaimer::default().drain(&self.orphans, &tables, guard);
-        });
+        // Each slice under a guard of its own, so that a backlog does not hold up what it waits for itself.
+        for _ in 0..SLICES {
+            if !self.keeper.with_guard(|guard| Reclaimer::default().drain(&self.orphans, &tables, guard)) {
+                break;
+            }
+        }
         self.keeper.tidy_up(&self.catalog, self.memory.epochs());
     }
 }
@@ -98,11 +114,9 @@ impl<T: TidSource, R: Redo> Maflingo<T, R> {
             return Err(Error::TooManyWorkers { limit: Tid::MAX_WORKERS - OWN_SLOTS });
         }
         let options = Options { check_every: options.check_every.max(1), ..options };
-        // The epochs are moved by this protocol's own thread, which also tells snapshots how old they are.
+        // The epochs are moved by this protocol's own thread, which also takes tombstones out.
         let memory = Memory::new(polychron_memory::Options { epoch_interval: None, ..common.memory.clone() })?;
         let common_workers = common.memory.max_workers;
-        let clock = SystemClock::new();
-        let began_ns = (0..REMEMBERED_EPOCHS).map(|_| AtomicU64::new(clock.now_ns())).collect();
         let shared = Arc::new(Shared {
             keeper: Arc::new(Keeper::new(&memory)?),
             memory,
@@ -116,8 +130,6 @@ impl<T: TidSource, R: Redo> Maflingo<T, R> {
             ticket: CachePadded::new(AtomicU64::new(0)),
             redo,
             stopping: AtomicBool::new(false),
-            clock,
-            began_ns,
             source: std::marker::PhantomData,
         });
         let ticker = start_ticker(&shared)?;

@@ -4,7 +4,7 @@
 //! out in small steps between its transactions, so nothing is walked that did not change. Two more deviations:
 //!
 //! * A tombstone leaves only when no snapshot, not even a long one, sees what it replaced: when none is older than it
-//!   (`epoch ≤ collectable`), or when it is the past for all that begin (`epoch ≤ T_readonly`) and no row is left in its
+//!   (`epoch ≤ collectable`), or when it is the past for all that begin (`epoch ≤ T_readonly`, here `past`) and no row is left in its
 //!   chain (`versions.rs`). The thesis lets it go at `epoch ≤ T_readonly`, but a reader that began earlier would then miss
 //!   a row it must still see.
 //! * Taking a record out aborts nobody: stamps do not change with removals, a transaction that read the tombstone
@@ -35,8 +35,11 @@ use super::versions::{self, View};
 /// gets a processor.
 const SHARE_ABOVE: usize = 8192;
 
-/// Tombstones looked at in one pass with a view, beside a share of the backlog.
-const AT_ONCE: usize = 64;
+/// Tombstones looked at in one pass with a view; the next transaction goes on.
+const SLICE: usize = 256;
+
+/// Tombstones without an owner that are looked at under one guard.
+const ORPHANS: usize = 1024;
 
 /// A deleted record that the index still knows.
 #[derive(Debug)]
@@ -62,19 +65,30 @@ struct Queues {
     fresh: VecDeque<Tombstone>,
     /// Those that replaced what an open snapshot sees: they wait until none is older.
     kept: VecDeque<Tombstone>,
+    /// Those of which a claim was taken back: they wait for the transactions of that time, and the others not for them.
+    claimed: VecDeque<Tombstone>,
 }
 
 impl Queues {
     fn is_empty(&self) -> bool {
-        self.fresh.is_empty() && self.kept.is_empty()
+        self.len() == 0
     }
 
-    fn append(&mut self, other: &mut Self) {
-        for (queue, other) in [(&mut self.fresh, &mut other.fresh), (&mut self.kept, &mut other.kept)] {
-            if queue.is_empty() {
+    fn len(&self) -> usize {
+        self.fresh.len() + self.kept.len() + self.claimed.len()
+    }
+
+    fn all(&mut self) -> [&mut VecDeque<Tombstone>; 3] {
+        [&mut self.fresh, &mut self.kept, &mut self.claimed]
+    }
+
+    /// Takes over up to `limit` of another one's, of each kind the oldest ones.
+    fn take_from(&mut self, other: &mut Self, limit: usize) {
+        for (queue, other) in self.all().into_iter().zip(other.all()) {
+            if queue.is_empty() && other.len() <= limit {
                 std::mem::swap(queue, other);
             } else {
-                queue.append(other);
+                queue.extend(other.drain(..limit.min(other.len())));
             }
         }
     }
@@ -90,17 +104,33 @@ pub(super) struct Orphans {
 impl Orphans {
     fn adopt(&self, queues: &mut Queues) {
         if !queues.is_empty() {
-            self.queues.lock().unwrap_or_else(PoisonError::into_inner).append(queues);
+            self.queues.lock().unwrap_or_else(PoisonError::into_inner).take_from(queues, usize::MAX);
             // A hint only: the lock carries the data.
             self.any.store(true, Ordering::Relaxed);
         }
     }
 
-    fn take(&self) -> Queues {
-        if !self.any.swap(false, Ordering::Relaxed) {
-            return Queues::default();
+    /// Puts back what was left of a slice, where it was.
+    fn put_back(&self, queues: &mut Queues) {
+        if !queues.is_empty() {
+            let mut orphans = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+            for (queue, from) in orphans.all().into_iter().zip(queues.all()) {
+                from.drain(..).rev().for_each(|tombstone| queue.push_front(tombstone));
+            }
+            self.any.store(true, Ordering::Relaxed);
         }
-        std::mem::take(&mut *self.queues.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes a slice out. Whether there is more.
+    fn take(&self, queues: &mut Queues) -> bool {
+        if !self.any.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut orphans = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.take_from(&mut orphans, ORPHANS);
+        let more = !orphans.is_empty();
+        self.any.store(more, Ordering::Relaxed);
+        more
     }
 }
 
@@ -124,7 +154,7 @@ impl Reclaimer {
     /// Shares the queue when it has become long.
     #[inline]
     pub(super) fn share_surplus(&mut self, orphans: &Orphans) {
-        if self.queues.fresh.len() + self.queues.kept.len() > SHARE_ABOVE {
+        if self.queues.len() > SHARE_ABOVE {
             orphans.adopt(&mut self.queues);
         }
     }
@@ -140,14 +170,17 @@ impl Reclaimer {
         if self.queues.is_empty() {
             return;
         }
+        // Who may rely on a claim is pinned; whether it reads the past makes no difference.
         let (collectable, readonly) = (guard.epochs().collectable(), guard.epochs().readonly());
-        let due = |tombstone: &mut Tombstone| {
-            let settled = tombstone.disclaimed <= readonly || left_out(Step::OutliveClaims);
-            settled && (tombstone.tid.epoch() <= collectable || left_out(Step::OutliveSnapshots))
+        let unseen =
+            |tombstone: &mut Tombstone| tombstone.tid.epoch() <= collectable || left_out(Step::OutliveSnapshots);
+        let unclaimed = |tombstone: &mut Tombstone| {
+            (tombstone.disclaimed <= readonly || left_out(Step::OutliveClaims)) && unseen(tombstone)
         };
         for _ in 0..limit {
-            let Queues { fresh, kept } = &mut self.queues;
-            let Some(tombstone) = fresh.pop_front_if(due).or_else(|| kept.pop_front_if(due)) else { return };
+            let Queues { fresh, kept, claimed } = &mut self.queues;
+            let due = fresh.pop_front_if(unseen).or_else(|| kept.pop_front_if(unseen));
+            let Some(tombstone) = due.or_else(|| claimed.pop_front_if(unclaimed)) else { return };
             if !self.take_out(tombstone, tables, None, guard) {
                 return;
             }
@@ -162,9 +195,8 @@ impl Reclaimer {
         view: &View<'_, '_>,
         guard: &Guard<'_>,
     ) {
-        let past = |tombstone: &mut Tombstone| tombstone.tid.epoch().max(tombstone.disclaimed) <= view.readonly();
-        let waiting = self.queues.fresh.len();
-        for _ in 0..if all { waiting } else { AT_ONCE + waiting / 8 } {
+        let past = |tombstone: &mut Tombstone| tombstone.tid.epoch() <= view.past();
+        for _ in 0..if all { self.queues.fresh.len() } else { SLICE } {
             let Some(tombstone) = self.queues.fresh.pop_front_if(past) else { return };
             if !self.take_out(tombstone, tables, Some(view), guard) {
                 return;
@@ -186,24 +218,32 @@ impl Reclaimer {
             Unlinked::Latched => self.queues.fresh.push_back(tombstone),
             Unlinked::Claimed => {
                 tombstone.disclaimed = guard.epochs().current();
-                self.queues.fresh.push_back(tombstone);
+                self.queues.claimed.push_back(tombstone);
             }
             Unlinked::Needed => self.queues.kept.push_back(tombstone),
         }
         !matches!(unlinked, Unlinked::Latched)
     }
 
-    /// Works off this queue and the orphans, as far as snapshots allow.
-    pub(super) fn drain(&mut self, orphans: &Orphans, tables: &[Option<Arc<MaflingoTable>>], guard: &Guard<'_>) {
-        self.queues.append(&mut orphans.take());
-        self.step(tables, self.queues.fresh.len() + self.queues.kept.len(), guard);
+    /// Works off this queue and a slice of the orphans, as far as snapshots allow. Whether it is worth coming back for the rest.
+    pub(super) fn drain(
+        &mut self,
+        orphans: &Orphans,
+        tables: &[Option<Arc<MaflingoTable>>],
+        guard: &Guard<'_>,
+    ) -> bool {
+        let more = orphans.take(&mut self.queues);
+        let taken = self.queues.len();
+        self.step(tables, taken, guard);
         if self.has_fresh()
             && versions::long_snapshot(guard)
             && let Some(view) = View::new(guard, &mut Vec::new())
         {
             self.step_between(tables, true, &view, guard);
         }
-        orphans.adopt(&mut self.queues);
+        let left = self.queues.len();
+        orphans.put_back(&mut self.queues);
+        more && left < taken
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  word 0  data version   15 … 0 latch (owner + 1, 0 = free) │ counter │ pruned │ claimed │ moved │ unlinked │ absent │ dirty
-//!  word 1  transaction id epoch (38) │ counter (16) │ worker (10)
+//!  word 1  transaction id epoch (42) │ counter (12) │ worker (10)
 //!  word 2  previous version
 //!  word 3  length in words (32) │ capacity in words (32)
 //!  word 4… the row, or a secondary entry's primary key
@@ -61,9 +61,9 @@ impl Tid {
     /// The id with which every record begins.
     pub(super) const ZERO: Self = Self(0);
     const WORKER_BITS: u32 = 10;
-    /// Epochs of 2 ms take 17 years to use up the 38 bits above. A worker, or a chain of dependent transactions, that uses
-    /// up the counter within an epoch ends the epoch early.
-    const COUNTER_BITS: u32 = 16;
+    /// Epochs of 2 ms take 278 years to use up the 42 bits above, and the shortest that sessions can ask for, of 16 µs, two years. A
+    /// worker, or a chain of dependent transactions, that uses up the counter within an epoch ends the epoch early.
+    const COUNTER_BITS: u32 = 12;
     const EPOCH_SHIFT: u32 = Self::WORKER_BITS + Self::COUNTER_BITS;
     /// Workers that the id can tell apart.
     pub(super) const MAX_WORKERS: usize = 1 << Self::WORKER_BITS;

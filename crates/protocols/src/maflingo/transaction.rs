@@ -6,7 +6,6 @@ use std::ops::{ControlFlow, Range};
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, Stop, TableId};
-use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Place, check_key, words_of};
@@ -55,8 +54,6 @@ pub struct MaflingoTransaction<'w, T: TidSource, R: Redo> {
     open: Option<Snapshot<'w>>,
     /// The epoch whose end a snapshot reads.
     pub(super) snapshot: Option<u64>,
-    /// The tables, once a snapshot has left the epoch in which it found them.
-    kept: Option<Tables<MaflingoTable>>,
     read_only: bool,
     /// After a conflict every call conflicts.
     pub(super) doomed: bool,
@@ -76,26 +73,47 @@ pub(super) enum Found {
 }
 
 impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
-    pub(super) fn new(shared: &'w Shared<T, R>, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
+    pub(super) fn new(
+        shared: &'w Shared<T, R>,
+        state: &'w mut State,
+        mut guard: Guard<'w>,
+        open: Option<Snapshot<'w>>,
+        mode: Mode,
+    ) -> Self {
         debug_assert!(!state.open && state.sets.writes.is_empty(), "the transaction before left something behind");
         state.open = true;
         let read_only = mode == Mode::Snapshot;
-        let open = (read_only && shared.options.snapshots).then(|| guard.begin_snapshot());
         let snapshot = open.as_ref().map(Snapshot::epoch);
         if let Some(epoch) = snapshot {
-            state.counters.snapshot(shared.staleness_us(epoch));
+            state.counters.snapshot(guard.epochs().age_ns(epoch) / 1000);
+            guard.rest();
         }
         let until_check = shared.options.check_every.min(if read_only { RENEW_EVERY } else { u32::MAX });
         state.fingers.clear();
-        Self { shared, state, guard, open, snapshot, kept: None, read_only, doomed: false, ended: false, until_check }
+        Self { shared, state, guard, open, snapshot, read_only, doomed: false, ended: false, until_check }
     }
 
     #[inline]
     pub(super) fn table(&self, id: TableId) -> Result<&'w MaflingoTable, Error> {
         let table = polychron_engine::catalog::get(&self.state.tables, id)?;
-        // SAFETY: the worker's list of tables changes only between transactions, and stays for the guard's time or is kept,
-        // so the table outlives the transaction.
+        // SAFETY: the worker's list of tables changes only between transactions, and stays for the guard's time or the
+        // snapshot's, so the table outlives the transaction.
         Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
+    }
+
+    /// Runs an operation. A snapshot holds no record, node or key from one to the next, so it is in no epoch in between: one that
+    /// is open and does nothing holds back what it can see and nothing else.
+    #[inline]
+    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+        if self.snapshot.is_none() {
+            return operation(self);
+        }
+        if !self.guard.resume() {
+            self.state.fingers.clear();
+        }
+        let outcome = operation(self);
+        self.guard.rest();
+        outcome
     }
 
     /// Called at the start of every operation: conflicts stick, and long procedures find out that they are doomed.
@@ -116,18 +134,28 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         if self.snapshot.is_some() {
             self.until_check = self.until_check.min(RENEW_EVERY);
             self.state.fingers.clear();
-            self.kept.get_or_insert_with(|| self.state.tables.keep());
             self.guard.refresh();
             return Ok(());
         }
         if left_out(Step::ValidateRunning) {
             return Ok(());
         }
-        self.validate().inspect_err(|_| {
+        self.validate().and_then(|()| self.check_written()).inspect_err(|_| {
             if let Some(abort) = &mut self.state.last_abort {
                 abort.reason = Reason::Inconsistent;
             }
         })
+    }
+
+    /// Whether the records that are going to be written are where they were found: own writes are looked for there.
+    fn check_written(&mut self) -> Result<(), Stop> {
+        let writes = &self.state.sets.writes;
+        let gone = |write: &&Write| write.record.state().unlinked() && !left_out(Step::RefuseUnlinkedWrites);
+        let gone = writes.iter().find(gone).copied();
+        match gone {
+            Some(write) => Err(self.conflict(Reason::StaleRead, write.place, Some(write.record))),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn writable(&mut self) -> Result<(), Stop> {
@@ -343,8 +371,8 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     /// Makes sure that a record that is to be written stays in the index until this transaction ends, so that it finds
     /// its own write there. `false`: it has left already.
     ///
-    /// A record with a row needs nothing: whoever deletes it from now on does so in this epoch or a later one, and such
-    /// tombstones are not taken out while this transaction is pinned.
+    /// A record with a row needs nothing: if it is deleted and leaves the index, this transaction conflicts, at its commit or before what
+    /// it did is believed ([`Self::check_written`]).
     #[inline]
     fn keep_linked(&mut self, record: Record, place: Place) -> Result<bool, Stop> {
         if !record.state().absent()
@@ -405,7 +433,7 @@ impl<T: TidSource, R: Redo> Commit for MaflingoTransaction<'_, T, R> {
                 if !left_out(Step::ValidateReaders) {
                     self.validate()?;
                 }
-                self.state.nested.committed(false);
+                self.state.nested.committed(None);
                 self.state.sets.clear();
             } else {
                 self.commit_writes()?;
@@ -417,7 +445,7 @@ impl<T: TidSource, R: Redo> Commit for MaflingoTransaction<'_, T, R> {
 
     fn roll_back(mut self) -> bool {
         let validated = self.snapshot.is_some() || left_out(Step::ValidateRollBack);
-        !self.doomed && (validated || self.validate().is_ok())
+        !self.doomed && (validated || self.validate().and_then(|()| self.check_written()).is_ok())
     }
 }
 
@@ -439,9 +467,12 @@ impl<T: TidSource, R: Redo> Transaction for MaflingoTransaction<'_, T, R> {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Stop> {
-        self.step()?;
-        let table = self.table(table)?;
-        Ok(match self.find(&table.primary, key, words_of(projection))? {
+        let found = self.operate(|transaction| {
+            transaction.step()?;
+            let table = transaction.table(table)?;
+            transaction.find(&table.primary, key, words_of(projection))
+        })?;
+        Ok(match found {
             Found::Row(_) => Some(self.row()),
             _ => None,
         })
@@ -500,9 +531,11 @@ impl<T: TidSource, R: Redo> Transaction for MaflingoTransaction<'_, T, R> {
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
-        self.step()?;
-        let table = self.table(scan.table)?;
-        self.visit_rows(scan, table, visitor)
+        self.operate(|transaction| {
+            transaction.step()?;
+            let table = transaction.table(scan.table)?;
+            transaction.visit_rows(scan, table, visitor)
+        })
     }
 
     fn savepoint(&mut self) -> Savepoint {
@@ -523,7 +556,8 @@ impl<T: TidSource, R: Redo> Transaction for MaflingoTransaction<'_, T, R> {
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         let Ok(table) = self.table(table) else { return };
-        if self.state.hints.ask(table.id, key)
+        if self.snapshot.is_none()
+            && self.state.hints.ask(table.id, key)
             && let AnyIndex::Hash(index) = table.primary.index()
         {
             index.prefetch(key, &self.guard);

@@ -24,14 +24,17 @@ use super::table::{MaflingoTable, Store};
 /// snapshot ends: little, and short snapshots cost nothing.
 const LONG_EPOCHS: u64 = 8;
 
-/// Versions queued before the next pass over the queue, and looked at in a pass, beside a share of the backlog.
+/// Versions queued before the next pass over the queue.
 const AT_ONCE: usize = 64;
+
+/// Versions looked at in a pass: more than come in between, so that a backlog shrinks, and few enough that nobody waits for it.
+const SLICE: usize = 256;
 
 /// What can be seen: the horizons and the open snapshots of one moment, and while it lives no version is freed that ends
 /// after its `collectable`.
 pub(super) struct View<'g, 'v> {
     hold: Hold<'g>,
-    readonly: u64,
+    past: u64,
     /// Among them the held horizon.
     open: &'v [u64],
 }
@@ -41,18 +44,18 @@ impl<'g, 'v> View<'g, 'v> {
     pub(super) fn new(guard: &Guard<'g>, open: &'v mut Vec<u64>) -> Option<Self> {
         let hold = guard.hold_versions()?;
         // Read before the list is made: a snapshot that the list misses reads here or later.
-        let mut readonly = guard.epochs().readonly();
+        let mut past = guard.epochs().past();
         let told = guard.epochs().open_snapshots(open);
         pass(Point::Listed);
         if left_out(Step::HorizonBeforeList) {
-            readonly = guard.epochs().readonly();
+            past = guard.epochs().past();
         }
-        told.then_some(Self { hold, readonly, open })
+        told.then_some(Self { hold, past, open })
     }
 
     #[inline]
-    pub(super) fn readonly(&self) -> u64 {
-        self.readonly
+    pub(super) fn past(&self) -> u64 {
+        self.past
     }
 
     /// The oldest open snapshot that sees what was current from epoch `from` until epoch `until`.
@@ -66,13 +69,13 @@ impl<'g, 'v> View<'g, 'v> {
 
     /// Whether any snapshot, open or to come, may see what was current from epoch `from` until epoch `until`.
     fn sees(&self, from: u64, until: u64) -> bool {
-        until > self.readonly && !left_out(Step::KeepUnsettled) || self.oldest_between(from, until).is_some()
+        until > self.past && !left_out(Step::KeepUnsettled) || self.oldest_between(from, until).is_some()
     }
 }
 
 /// Whether a long snapshot is open.
 pub(super) fn long_snapshot(guard: &Guard<'_>) -> bool {
-    guard.epochs().readonly() > guard.epochs().collectable() + LONG_EPOCHS
+    guard.epochs().past() > guard.epochs().collectable() + LONG_EPOCHS
 }
 
 /// Takes every version that no snapshot sees out of the chain behind `head`, whose latch the caller holds. Answers
@@ -136,9 +139,20 @@ pub(super) struct Superseded {
 impl Superseded {
     /// Leaves the version to the memory's epochs, as if it had never been queued.
     fn leave(self, guard: &Guard<'_>) {
-        let Self { version, superseded_at, .. } = self;
-        // SAFETY: only snapshots older than this epoch follow the link to the version; it was not retired yet.
-        unsafe { guard.retire_versions(version.memory(), version.bytes(), superseded_at) };
+        Self::retire(self.version, self.superseded_at, guard);
+    }
+
+    /// Leaves an older version, which is linked, to the memory's epochs.
+    #[inline]
+    pub(super) fn retire(version: Record, superseded_at: u64, guard: &Guard<'_>) {
+        let (memory, bytes) = (version.memory(), version.bytes());
+        if version.state().moved() {
+            // SAFETY: only snapshots older than this epoch follow the link to it, and it has left its index.
+            unsafe { guard.retire_found_versions(memory, bytes, superseded_at) };
+        } else {
+            // SAFETY: a copy, to which only links lead; only snapshots older than this epoch follow them.
+            unsafe { guard.retire_versions(memory, bytes, superseded_at) };
+        }
     }
 }
 
@@ -205,7 +219,7 @@ impl Pruner {
         self.due = self.active || !self.is_empty();
     }
 
-    /// A pass: settles what has become the past, at most `AT_ONCE` versions and an eighth of the backlog, or all.
+    /// A pass: settles what has become the past, a slice of it or all.
     /// `then` does what else a view is needed for.
     #[cold]
     pub(super) fn pass(
@@ -215,18 +229,27 @@ impl Pruner {
         guard: &Guard<'_>,
         then: impl FnOnce(&View<'_, '_>),
     ) {
-        let Self { queue, kept, open, .. } = self;
         // Where there is no view now, the next epoch or the next versions ask again.
         (self.due, self.added) = (false, 0);
+        let Self { queue, kept, open, due, .. } = self;
         // Taken, so that the view may borrow it.
         let mut memory = std::mem::take(open);
         if let Some(view) = View::new(guard, &mut memory) {
-            while let Some((&ended, _)) = kept.iter().find(|(epoch, _)| view.open.binary_search(epoch).is_err()) {
-                kept.remove(&ended).into_iter().flatten().rev().for_each(|superseded| queue.push_front(superseded));
+            let mut left = if all { usize::MAX } else { SLICE };
+            // Those of snapshots that have ended go first, and so many at a time.
+            while left > 0
+                && let Some((&ended, kept_for)) =
+                    kept.iter_mut().find(|(epoch, _)| view.open.binary_search(epoch).is_err())
+            {
+                let from = kept_for.len().saturating_sub(left);
+                left -= kept_for.len() - from;
+                kept_for.drain(from..).rev().for_each(|superseded| queue.push_front(superseded));
+                if kept_for.is_empty() {
+                    kept.remove(&ended);
+                }
             }
-            let limit = if all { queue.len() } else { AT_ONCE + queue.len() / 8 };
-            for _ in 0..limit {
-                let past = |superseded: &mut Superseded| superseded.superseded_at <= view.readonly;
+            for _ in 0..if all { queue.len() } else { SLICE } {
+                let past = |superseded: &mut Superseded| superseded.superseded_at <= view.past;
                 let Some(superseded) = queue.pop_front_if(past) else { break };
                 match settle(superseded, tables, &view, guard) {
                     Settled::Retired => {}
@@ -234,6 +257,8 @@ impl Pruner {
                     Settled::Later(superseded) => queue.push_back(superseded),
                 }
             }
+            // What is left of a backlog is the next transaction's.
+            *due = !all && (left == 0 || queue.front().is_some_and(|next| next.superseded_at <= view.past));
             then(&view);
         }
         self.open = memory;
@@ -276,8 +301,14 @@ fn settle(
             return Settled::Later(superseded);
         }
     }
-    // SAFETY: the version has left its chain, and no other leads to it, so only guards that exist now can reach it. It was
-    // not retired yet: it was the queue's.
-    unsafe { guard.retire(version.memory(), version.bytes()) };
+    let (memory, bytes) = (version.memory(), version.bytes());
+    if version.state().moved() {
+        // SAFETY: the version has left its chain and its index, and no other leads to it, so only guards that exist now can
+        // reach it. It was not retired yet: it was the queue's.
+        unsafe { guard.retire(memory, bytes) };
+    } else {
+        // SAFETY: as above, and only who follows links from versions to versions has ever reached it.
+        unsafe { guard.retire_pruned(memory, bytes) };
+    }
     Settled::Retired
 }

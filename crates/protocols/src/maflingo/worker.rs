@@ -146,14 +146,16 @@ impl<T: TidSource, R: Redo> Worker for MaflingoWorker<T, R> {
 
     fn tidy_up(&mut self) {
         self.end_leaked();
-        let guard = self.local.pin();
-        // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
-        unsafe { self.state.tables.renew(&self.shared.catalog) };
-        if !self.state.pruner.is_empty() {
-            self.state.pruner.pass(&self.state.tables, true, &guard, |_| {});
+        let mut more = true;
+        while more {
+            let guard = self.local.pin();
+            // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
+            unsafe { self.state.tables.renew(&self.shared.catalog) };
+            if !self.state.pruner.is_empty() {
+                self.state.pruner.pass(&self.state.tables, true, &guard, |_| {});
+            }
+            more = self.state.reclaimer.drain(&self.shared.orphans, &self.state.tables, &guard);
         }
-        self.state.reclaimer.drain(&self.shared.orphans, &self.state.tables, &guard);
-        drop(guard);
         self.local.collect();
     }
 }
@@ -211,18 +213,26 @@ impl<'w, T: TidSource, R: Redo> Session<'w, T, R> {
             state.hints.clear();
         }
         if local.is_epoch_overdue() {
-            shared.begin_epoch();
+            shared.memory.epochs().advance();
         }
+        let open = (mode == Mode::Snapshot && shared.options.snapshots).then(|| {
+            let last = state.nested.last_commit(shared.number(), state.last_tid.epoch());
+            if shared.options.own_commits && shared.memory.epochs().past() < last {
+                shared.wait_until_past(last);
+            }
+            // Opened before the list of tables is looked at, which it keeps while the transaction leaves its epoch.
+            local.begin_snapshot()
+        });
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
-        // SAFETY: the transaction holds the guard, and keeps the list before it renews the guard.
+        // SAFETY: the transaction holds the guard until its end, or has the snapshot, which was opened before.
         unsafe { state.tables.renew(&shared.catalog) };
         state.nested.begin(|| shared.moved_after[state.worker].store(state.last_tid.0, Ordering::Relaxed));
         state.reclaimer.step(&state.tables, RECLAIM_STEP, &guard);
         if state.pruner.is_due(&guard) {
             state.prune(&guard);
         }
-        MaflingoTransaction::new(shared, state, guard, mode)
+        MaflingoTransaction::new(shared, state, guard, open, mode)
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use polychron_base::sizes::scaled;
 use polychron_base::{Error, IndexId, Stop};
 use polychron_engine::{
-    Common, Declare, Insertion, Interactive, Mode, Operations, Procedure, Protocol, Table, Transaction, Worker, drive,
+    Commit, Common, Declare, Insertion, Interactive, Mode, Operations, Procedure, Protocol, Table, Transaction, Worker,
+    drive,
 };
 use polychron_schema::{ColumnType, IndexDefinition, Row, TableDefinition};
 
@@ -351,4 +352,29 @@ fn memory_comes_back() {
     assert!(after <= empty + (64 << 10), "{empty} before, {after} after");
     database.drop_table(accounts.id()).unwrap();
     assert!(used(&mut bank) < empty);
+}
+
+/// Nothing of a leaked transaction is committed, and its locks come free when its worker begins another one, or goes.
+#[test]
+fn leaked_transactions_are_rolled_back() {
+    let mut bank = open(4);
+    fill(&mut bank, 2, 3);
+    let before = all(&mut bank);
+    let accounts = bank.tables.accounts;
+    for drops in [false, true] {
+        let mut worker = bank.database.worker().unwrap();
+        let mut leaked = worker.begin(Mode::ReadWrite).unwrap();
+        assert!(leaked.delete(&accounts, (1, 1)).unwrap());
+        leaked.insert(&accounts, &account(1, 7)).unwrap();
+        std::mem::forget(leaked);
+        if !drops {
+            worker.begin(Mode::ReadWrite).unwrap().commit().unwrap();
+        }
+        drop(worker);
+        assert_eq!(all(&mut bank), before);
+    }
+    let epochs = bank.database.memory().epochs();
+    let readonly = epochs.readonly();
+    (0..4).for_each(|_| _ = epochs.advance());
+    assert!(epochs.readonly() > readonly, "a leaked guard holds up the epochs");
 }

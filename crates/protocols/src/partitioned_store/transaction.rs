@@ -38,9 +38,8 @@ pub struct PartitionedTransaction<'w> {
 }
 
 impl<'w> PartitionedTransaction<'w> {
-    /// The locks of `state.partitions` have just been taken.
+    /// The locks of `state.partitions` are held.
     pub(super) fn new(locks: &'w Locks, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
-        debug_assert!(state.log.is_empty(), "the transaction before left something behind");
         Self { locks, state, guard, read_only: mode == Mode::Snapshot }
     }
 

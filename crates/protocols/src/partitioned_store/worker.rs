@@ -78,8 +78,22 @@ impl PartitionedWorker {
     }
 }
 
+impl PartitionedWorker {
+    /// Rolls back a transaction that was leaked, and gives its locks back.
+    fn end_leaked(&mut self) {
+        if !self.local.is_pinned() {
+            return;
+        }
+        let Self { local, state, database } = self;
+        // The tables are those that the leaked transaction has seen: its guard has kept them.
+        drop(PartitionedTransaction::new(&database.locks, state, local.pin(), Mode::ReadWrite));
+        local.end_leaked();
+    }
+}
+
 impl Worker for PartitionedWorker {
     fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        self.end_leaked();
         self.ask(procedure);
         drive::execute(self, Mode::ReadWrite, procedure)
     }
@@ -89,6 +103,7 @@ impl Worker for PartitionedWorker {
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
     ) {
+        self.end_leaked();
         execute_in_groups(self, procedures, done, |worker, group| {
             // No lock is needed: indexes may be read by anyone, and the records are not read here.
             let State { hints, tables, .. } = &mut worker.state;
@@ -101,6 +116,7 @@ impl Worker for PartitionedWorker {
     }
 
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        self.end_leaked();
         self.ask(procedure);
         drive::execute(self, Mode::Snapshot, procedure)
     }
@@ -110,6 +126,7 @@ impl Worker for PartitionedWorker {
     }
 
     fn tidy_up(&mut self) {
+        self.end_leaked();
         self.local.collect();
         self.database.keeper.tidy_up(&self.database.catalog, self.database.memory.epochs());
     }
@@ -121,6 +138,7 @@ impl Interactive for PartitionedWorker {
     /// Takes the partitions that a procedure named just before, and all when none did.
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<PartitionedTransaction<'_>, Error> {
+        self.end_leaked();
         let Self { local, state, database } = self;
         state.partitions.complete();
         if !left_out(Step::TakeLocks)
@@ -136,6 +154,7 @@ impl Interactive for PartitionedWorker {
         if mode == Mode::Snapshot {
             state.counters.snapshot(0);
         }
+        debug_assert!(state.log.is_empty(), "the transaction before left something behind");
         Ok(PartitionedTransaction::new(&database.locks, state, guard, mode))
     }
 
@@ -153,6 +172,7 @@ impl Interactive for PartitionedWorker {
 
 impl Drop for PartitionedWorker {
     fn drop(&mut self) {
+        self.end_leaked();
         self.database.counters.leave(&self.state.counters);
     }
 }

@@ -21,7 +21,7 @@ impl SerialTransaction<'_> {
     pub(super) fn undo_to(&mut self, length: usize) {
         while self.buffers.undo.len() > length {
             let Some(undo) = self.buffers.undo.pop() else { return };
-            let table = self.held.tables.get_mut(undo.table).expect("no table is dropped while a transaction runs");
+            let table = self.tables_mut().get_mut(undo.table).expect("no table is dropped while a transaction runs");
             // The keys of both rows were made before, when they were written, so they can be made again.
             table.replace(&undo.key, undo.before).expect("the row stood there before");
         }
@@ -50,5 +50,8 @@ impl Drop for SerialTransaction<'_> {
             self.buffers.undo.clear();
         }
         self.undo_to(0);
+        if let Some(tables) = self.buffers.tables.take() {
+            self.database.give_back(tables);
+        }
     }
 }

@@ -1,9 +1,9 @@
-//! Serial: every transaction runs alone, behind one mutex.
+//! Serial: every transaction runs alone, because it has the tables to itself.
 //!
-//! **Idea.** A transaction holds the mutex from its beginning to its end, reads and writes standard ordered maps in place,
+//! **Idea.** A transaction takes the tables from its beginning to its end, reads and writes standard ordered maps in place,
 //! and remembers what each row was before, so that a roll-back can put it back. Nothing ever conflicts.
 //!
-//! **Serial order.** The order in which transactions take the mutex; it agrees with real time. A snapshot is a transaction
+//! **Serial order.** The order in which transactions take the tables; it agrees with real time. A snapshot is a transaction
 //! that may not write, and is never stale.
 //!
 //! **What it is for.** It is the oracle against which the other protocols are compared, since it is right by construction,
@@ -19,7 +19,7 @@
 //! | `commit.rs` | [`polychron_engine::Commit`], savepoints, and the log of what is to be undone |
 //!
 //! **Invariants.**
-//! 1. Whoever looks at [`table::Tables`] holds the mutex; so do all methods of a running transaction.
+//! 1. [`table::Tables`] have one owner: the database, a call, or the worker of the running transaction.
 //! 2. Every row has exactly one entry in each secondary index, under the key that its columns give ([`table::SerialTable::replace`]
 //!    is the only way to change a row).
 //! 3. While no transaction runs, the undo log is empty and the tables hold the committed state.

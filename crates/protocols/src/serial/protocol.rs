@@ -1,13 +1,13 @@
-//! The database as a whole: one mutex over the tables.
+//! The database as a whole. A transaction takes the tables, and gives them back at its end: who wants them meanwhile waits.
 
-use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::statistics::Registry;
 use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, TableDefinition};
 use polychron_memory::Memory;
-use polychron_sync::{Mutex, MutexGuard, thread_local};
+use polychron_sync::{Condvar, Mutex, MutexGuard};
 
 use super::options::Options;
 use super::table::Tables;
@@ -19,61 +19,118 @@ pub struct Serial {
     pub(super) memory: Arc<Memory>,
     pub(super) common: Common,
     pub(super) counters: Registry,
-    tables: Mutex<Tables>,
+    gate: Mutex<Gate>,
+    /// The tables came back.
+    free: Condvar,
 }
 
-thread_local! {
-    /// The databases (by address) whose mutex this thread holds.
-    static HELD: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The mutex, held.
+/// Where the tables are while nobody has them.
 #[derive(Debug)]
+struct Gate {
+    tables: Option<Box<Tables>>,
+    /// The thread that has them otherwise.
+    holder: u64,
+    /// How many wait for them.
+    waiting: usize,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self { tables: Some(Box::default()), holder: 0, waiting: 0 }
+    }
+}
+
+/// The tables, taken for one call.
 pub(super) struct Held<'d> {
-    pub(super) tables: MutexGuard<'d, Tables>,
-    database: usize,
+    tables: Option<Box<Tables>>,
+    database: &'d Serial,
 }
 
 impl Serial {
-    /// Takes the mutex.
+    fn gate(&self) -> MutexGuard<'_, Gate> {
+        // No statement under this mutex can panic.
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the tables, and waits for them.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when this thread holds it already and would wait for itself.
-    pub(super) fn hold(&self) -> Result<Held<'_>, Error> {
-        let database = std::ptr::from_ref(self).addr();
-        HELD.with(|held| {
-            let mut held = held.borrow_mut();
-            if held.contains(&database) {
-                return Err(Error::Unsupported {
-                    protocol: Self::NAME,
-                    what: "a call from inside a transaction of the same thread",
-                });
+    /// [`Error::Unsupported`] when this thread has them already and would wait for itself.
+    pub(super) fn take(&self) -> Result<Box<Tables>, Error> {
+        let here = polychron_sync::this_thread();
+        let mut gate = self.gate();
+        loop {
+            if let Some(tables) = gate.tables.take() {
+                gate.holder = here;
+                return Ok(tables);
             }
-            held.push(database);
-            Ok(())
-        })?;
-        // Procedures that panic are caught and rolled back before the mutex is given back, so it is never poisoned by them.
-        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Held { tables, database })
+            if gate.holder == here {
+                let what = "a call from inside a transaction of the same thread";
+                return Err(Error::Unsupported { protocol: Self::NAME, what });
+            }
+            gate.waiting += 1;
+            gate = self.free.wait(gate).unwrap_or_else(PoisonError::into_inner);
+            gate.waiting -= 1;
+        }
+    }
+
+    /// Gives the tables back.
+    pub(super) fn give_back(&self, tables: Box<Tables>) {
+        let mut gate = self.gate();
+        gate.tables = Some(tables);
+        gate.holder = 0;
+        if gate.waiting > 0 {
+            self.free.notify_one();
+        }
+    }
+
+    /// Takes the tables for one call.
+    ///
+    /// # Errors
+    /// As [`Serial::take`].
+    pub(super) fn hold(&self) -> Result<Held<'_>, Error> {
+        Ok(Held { tables: Some(self.take()?), database: self })
+    }
+}
+
+impl Deref for Held<'_> {
+    type Target = Tables;
+
+    fn deref(&self) -> &Tables {
+        self.tables.as_deref().expect("they are given back at the end")
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Tables {
+        self.tables.as_deref_mut().expect("they are given back at the end")
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        HELD.with(|held| held.borrow_mut().retain(|&database| database != self.database));
+        if let Some(tables) = self.tables.take() {
+            self.database.give_back(tables);
+        }
     }
 }
 
 impl Protocol for Serial {
     const NAME: &'static str = "serial";
-    const SUMMARY: &'static str = "one transaction at a time behind one mutex: the oracle for tests and the tutorial";
+    const SUMMARY: &'static str = "one transaction at a time: the oracle for tests and the tutorial";
 
     type Options = Options;
     type Worker = SerialWorker;
 
     fn open(_options: Options, common: Common) -> Result<Arc<Self>, Error> {
         let memory = Memory::new(common.memory.clone()).map_err(Error::from)?;
-        Ok(Arc::new(Self { memory, common, counters: Registry::default(), tables: Mutex::default() }))
+        Ok(Arc::new(Self {
+            memory,
+            common,
+            counters: Registry::default(),
+            gate: Mutex::default(),
+            free: Condvar::new(),
+        }))
     }
 
     fn memory(&self) -> &Arc<Memory> {
@@ -81,27 +138,27 @@ impl Protocol for Serial {
     }
 
     fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
-        self.hold()?.tables.create(definition)
+        self.hold()?.create(definition)
     }
 
     fn drop_table(&self, table: TableId) -> Result<(), Error> {
-        self.hold()?.tables.remove(table)
+        self.hold()?.remove(table)
     }
 
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        self.hold()?.tables.get_mut(table)?.create_index(definition)
+        self.hold()?.get_mut(table)?.create_index(definition)
     }
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        self.hold()?.tables.get_mut(table)?.drop_index(index)
+        self.hold()?.get_mut(table)?.drop_index(index)
     }
 
     fn find_table(&self, name: &str) -> Option<TableId> {
-        self.hold().ok()?.tables.find(name)
+        self.hold().ok()?.find(name)
     }
 
     fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
-        self.hold()?.tables.get(table).map(|table| Arc::clone(&table.definition))
+        self.hold()?.get(table).map(|table| Arc::clone(&table.definition))
     }
 
     fn worker(self: &Arc<Self>) -> Result<SerialWorker, Error> {

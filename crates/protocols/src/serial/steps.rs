@@ -1,5 +1,5 @@
 //! The steps that keep transactions apart and can be left out by tests, which show so what each is for. That one transaction
-//! runs at a time is none of them: without the mutex the tables cannot be reached, so a program without it does not compile.
+//! runs at a time is none of them: the tables have one owner, so a program without it does not compile.
 
 use polychron_engine::named;
 

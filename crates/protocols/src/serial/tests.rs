@@ -6,8 +6,8 @@ use std::sync::Arc;
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
-    Common, Direction, Insertion, Interactive, Mode, Operations, Procedure, Projection, Protocol, Restriction, Scan,
-    Table, TableDefinition, Transaction, Worker, drive,
+    Commit, Common, Direction, Insertion, Interactive, Mode, Operations, Procedure, Projection, Protocol, Restriction,
+    Scan, Table, TableDefinition, Transaction, Worker, drive,
 };
 use polychron_schema::{ColumnType, IndexDefinition, IndexKind, Key, KeyScratch, Row, RowBuffer, Value, build_row};
 
@@ -46,7 +46,7 @@ fn transact<O>(
 /// Row and entry counts: invariant 2 says that they are equal.
 fn counts(database: &Serial, table: TableId) -> Vec<usize> {
     let held = database.hold().unwrap();
-    let table = held.tables.get(table).unwrap();
+    let table = held.get(table).unwrap();
     let mut counts = vec![table.rows.len()];
     counts.extend((1..=2).filter_map(|id| table.secondary(IndexId(id)).ok()).map(|index| index.entries.len()));
     counts
@@ -287,6 +287,27 @@ fn a_thread_does_not_wait_for_itself() {
     })
     .unwrap();
     transact(&mut other, |transaction| transaction.delete(&table, 1)).unwrap();
+}
+
+/// Nothing of a leaked transaction is committed, and others go on once its worker begins another one, or goes.
+#[test]
+fn leaked_transactions_are_rolled_back() {
+    let (database, table, mut worker) = open();
+    fill(&mut worker, table);
+    let mut other = database.worker().unwrap();
+    let before = transact(&mut worker, |transaction| transaction.scan(&table, ..).rows()).unwrap();
+    for drops in [false, true] {
+        let mut leaked = worker.begin(Mode::ReadWrite).unwrap();
+        assert!(leaked.delete(&table, 1).unwrap());
+        std::mem::forget(leaked);
+        if drops {
+            drop(worker);
+            worker = database.worker().unwrap();
+        } else {
+            worker.begin(Mode::ReadWrite).unwrap().commit().unwrap();
+        }
+        assert_eq!(transact(&mut other, |transaction| transaction.scan(&table, ..).rows()).unwrap(), before);
+    }
 }
 
 #[test]

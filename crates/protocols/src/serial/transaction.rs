@@ -12,15 +12,15 @@ use polychron_engine::{
 use polychron_schema::{Changes, IndexKind, MAX_ROW_BYTES};
 
 use super::commit::Undo;
-use super::protocol::Held;
+use super::protocol::Serial;
 use super::steps::Step;
-use super::table::{SerialTable, is_empty, is_point};
+use super::table::{SerialTable, Tables, is_empty, is_point};
 use super::worker::Buffers;
 
-/// A running transaction: it holds the mutex, and is rolled back when it is dropped.
+/// A running transaction: its worker has the tables, and it is rolled back when it is dropped.
 #[derive(Debug)]
 pub struct SerialTransaction<'w> {
-    pub(super) held: Held<'w>,
+    pub(super) database: &'w Serial,
     pub(super) buffers: &'w mut Buffers,
     pub(super) counters: &'w Counters,
     pub(super) mode: Mode,
@@ -48,9 +48,17 @@ impl KeyBytes {
 }
 
 impl<'w> SerialTransaction<'w> {
-    pub(super) fn new(held: Held<'w>, buffers: &'w mut Buffers, counters: &'w Counters, mode: Mode) -> Self {
-        debug_assert!(buffers.undo.is_empty(), "the transaction before has ended");
-        Self { held, buffers, counters, mode }
+    /// `buffers` have the tables.
+    pub(super) fn new(database: &'w Serial, buffers: &'w mut Buffers, counters: &'w Counters, mode: Mode) -> Self {
+        Self { database, buffers, counters, mode }
+    }
+
+    fn tables(&self) -> &Tables {
+        self.buffers.tables.as_deref().expect("a running transaction has the tables")
+    }
+
+    pub(super) fn tables_mut(&mut self) -> &mut Tables {
+        self.buffers.tables.as_deref_mut().expect("a running transaction has the tables")
     }
 
     fn writable(&self) -> Result<(), Error> {
@@ -63,7 +71,7 @@ impl<'w> SerialTransaction<'w> {
         if bytes > MAX_ROW_BYTES {
             return Err(Error::RowTooLong { bytes, limit: MAX_ROW_BYTES });
         }
-        let entry = self.held.tables.get_mut(table)?;
+        let entry = self.tables_mut().get_mut(table)?;
         if let Some(index) = entry.duplicate(key, row)?
             && !left_out(Step::RefuseDuplicates)
         {
@@ -83,7 +91,7 @@ impl Transaction for SerialTransaction<'_> {
         _projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Stop> {
         let key = KeyBytes::new(key)?;
-        let row = self.held.tables.get(table)?.rows.get(key.as_slice());
+        let row = self.tables().get(table)?.rows.get(key.as_slice());
         Ok(row.map(|words| RowRef::from_words(words)))
     }
 
@@ -105,7 +113,9 @@ impl Transaction for SerialTransaction<'_> {
     ) -> Result<bool, Stop> {
         self.writable()?;
         let key = KeyBytes::new(key)?;
-        let entry = self.held.tables.get(table)?;
+        // Borrowed beside the buffer.
+        let tables = self.buffers.tables.as_deref().expect("a running transaction has the tables");
+        let entry = tables.get(table)?;
         let Some(words) = entry.rows.get(key.as_slice()) else { return Ok(false) };
         // The row is changed in the buffer; should the change panic or break a rule, the table is untouched.
         let mut row = std::mem::take(&mut self.buffers.row);
@@ -123,7 +133,7 @@ impl Transaction for SerialTransaction<'_> {
     fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
         self.writable()?;
         let key = KeyBytes::new(key)?;
-        if self.held.tables.get(table)?.rows.contains_key(key.as_slice()) {
+        if self.tables().get(table)?.rows.contains_key(key.as_slice()) {
             return Ok(Insertion::Duplicate(IndexId::PRIMARY));
         }
         Ok(self.write(table, key.as_slice(), &words_of(row))?)
@@ -138,7 +148,7 @@ impl Transaction for SerialTransaction<'_> {
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
         self.writable()?;
         let key = KeyBytes::new(key)?.as_slice().to_vec();
-        let Some(before) = self.held.tables.get_mut(table)?.replace(&key, None)? else { return Ok(false) };
+        let Some(before) = self.tables_mut().get_mut(table)?.replace(&key, None)? else { return Ok(false) };
         self.buffers.undo.push(Undo { table, key, before: Some(before) });
         Ok(true)
     }
@@ -148,7 +158,7 @@ impl Transaction for SerialTransaction<'_> {
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
-        let table = self.held.tables.get(scan.table)?;
+        let table = self.tables().get(scan.table)?;
         let kind = match scan.index {
             IndexId::PRIMARY => table.definition.primary_kind,
             secondary => table.secondary(secondary)?.kind,
@@ -179,11 +189,11 @@ impl Transaction for SerialTransaction<'_> {
     }
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
-        Ok(&self.held.tables.get(table)?.definition)
+        Ok(&self.tables().get(table)?.definition)
     }
 
     fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
-        Ok(&self.held.tables.get(table)?.constraints)
+        Ok(&self.tables().get(table)?.constraints)
     }
 }
 

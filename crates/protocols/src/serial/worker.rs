@@ -10,6 +10,7 @@ use polychron_schema::RowBuffer;
 
 use super::commit::Undo;
 use super::protocol::Serial;
+use super::table::Tables;
 use super::transaction::SerialTransaction;
 
 /// One thread's way into the database.
@@ -25,6 +26,8 @@ pub struct SerialWorker {
 /// What a worker keeps from one transaction to the next, so that transactions do not allocate it anew.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
+    /// The database's tables, while a transaction runs.
+    pub(super) tables: Option<Box<Tables>>,
     /// What the running transaction changed, in order.
     pub(super) undo: Vec<Undo>,
     /// The row that is being changed.
@@ -36,6 +39,15 @@ impl SerialWorker {
         let slot = database.memory.register().map_err(Error::from)?;
         let counters = database.counters.register();
         Ok(Self { database: Arc::clone(database), counters, _slot: slot, buffers: Buffers::default() })
+    }
+}
+
+impl SerialWorker {
+    /// Rolls back a transaction that was leaked.
+    fn end_leaked(&mut self) {
+        if self.buffers.tables.is_some() {
+            drop(SerialTransaction::new(&self.database, &mut self.buffers, &self.counters, Mode::ReadWrite));
+        }
     }
 }
 
@@ -57,8 +69,10 @@ impl Interactive for SerialWorker {
     type Transaction<'w> = SerialTransaction<'w>;
 
     fn begin(&mut self, mode: Mode) -> Result<SerialTransaction<'_>, Error> {
-        let held = self.database.hold()?;
-        Ok(SerialTransaction::new(held, &mut self.buffers, &self.counters, mode))
+        self.end_leaked();
+        self.buffers.tables = Some(self.database.take()?);
+        debug_assert!(self.buffers.undo.is_empty(), "the transaction before has ended");
+        Ok(SerialTransaction::new(&self.database, &mut self.buffers, &self.counters, mode))
     }
 
     /// Nothing ever conflicts.
@@ -75,6 +89,7 @@ impl Interactive for SerialWorker {
 
 impl Drop for SerialWorker {
     fn drop(&mut self) {
+        self.end_leaked();
         self.database.counters.leave(&self.counters);
     }
 }

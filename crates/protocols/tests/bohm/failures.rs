@@ -223,6 +223,75 @@ fn memory_that_is_refused_is_an_error() {
     }
 }
 
+/// Wide rows, as they lie in a table without other indexes.
+#[derive(Row, Clone, Debug, PartialEq)]
+#[row(name = "wide")]
+struct Wide {
+    #[key]
+    id: u64,
+    text: String,
+}
+
+/// Inserts a wide row, or deletes it, without naming anything.
+struct Unnamed(Table<Wide>, u64, Option<usize>);
+
+impl Procedure for Unnamed {
+    type Output = bool;
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Stop> {
+        match self.2 {
+            Some(len) => t.insert(&self.0, &Wide { id: self.1, text: "w".repeat(len) }).map(|()| true),
+            None => t.delete(&self.0, self.1),
+        }
+    }
+}
+
+/// Where memory is at its limit, rows can be deleted whoever knows which, and others come in their place; again and again.
+#[test]
+#[cfg_attr(miri, ignore = "memory that fills up takes an interpreter too long")]
+fn undeclared_deletions_make_room() {
+    let ways = [Unknown::Reconnaissance, Unknown::InPlace].into_iter().flat_map(|unknown| {
+        [(8, 1), (8, 100), (1000, 1), (1000, 100), (20_000, 10)].map(|(len, at_once)| (unknown, len, at_once))
+    });
+    for (unknown, len, at_once) in ways {
+        let memory = polychron_memory::Options {
+            limit_bytes: Some(2 << 20),
+            reserve_bytes: None,
+            ..polychron_memory::Options::tiny()
+        };
+        let options = Options { unknown, ..batches(16) };
+        let mut stage = Stage::over(options, Common { memory, ..Common::default() });
+        let table = Table::from_id(stage.database.create_table(Wide::definition()).unwrap());
+        let mut rows = std::collections::VecDeque::new();
+        for (round, next) in (0..3).flat_map(|round| [(round, round << 32)]) {
+            let mut ids = next..;
+            while stage.worker.execute(&mut Unnamed(table, ids.start, Some(len))).is_ok() {
+                rows.extend(ids.next());
+            }
+            let full = rows.len();
+            assert!(full > 10, "there is room for {full} rows of {len} bytes in round {round}");
+            for _ in 0..(full / 2).div_ceil(at_once) {
+                let mut deletions: Vec<_> =
+                    rows.drain(..at_once.min(rows.len())).map(|id| Unnamed(table, id, None)).collect();
+                stage.worker.execute_batch(&mut deletions, &mut |_, deleted| {
+                    assert!(
+                        matches!(deleted, Ok(true)),
+                        "{deleted:?}: {len} bytes, {at_once} at once, {} of {full} rows, {round}",
+                        rows.len()
+                    );
+                });
+            }
+            stage.settle();
+            for _ in 0..full / 4 {
+                let id = ids.next().unwrap();
+                let inserted = stage.worker.execute(&mut Unnamed(table, id, Some(len)));
+                assert!(matches!(inserted, Ok(true)), "{inserted:?}: {len} bytes, {at_once} at once, {full} rows");
+                rows.push_back(id);
+            }
+        }
+    }
+}
+
 /// NULL equals nothing; every other value occurs once.
 #[test]
 fn unique_indexes_of_nullable_columns_are_unique() {

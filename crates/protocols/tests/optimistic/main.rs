@@ -9,6 +9,7 @@ use polychron_protocols::maflingo::{GlobalTid, Maflingo};
 use polychron_schema::Row;
 
 mod caught;
+mod idle;
 mod large;
 mod leaked;
 mod nested;

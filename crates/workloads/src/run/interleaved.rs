@@ -92,9 +92,14 @@ fn session<'s, 'r: 's, C: Client, W: Worker>(shared: &'s RefCell<Loop<'r, C>>, w
             };
             let mode = procedure.mode();
             let mut taking_turns = TakingTurns { procedure: &mut procedure, turns: SendWrapper::new(yielder) };
-            let outcome = match mode {
-                Mode::ReadWrite => worker.execute(&mut taking_turns),
-                Mode::Snapshot => worker.snapshot(&mut taking_turns),
+            let outcome = loop {
+                let outcome = match mode {
+                    Mode::ReadWrite => worker.execute(&mut taking_turns),
+                    Mode::Snapshot => worker.snapshot(&mut taking_turns),
+                };
+                // Another transaction of the thread is in the way, and goes on when it has its turn.
+                let Err(polychron_engine::Error::WaitsForItself { .. }) = outcome else { break outcome };
+                yielder.suspend(());
             };
             let mut shared = shared.borrow_mut();
             if let Some(begun_ns) = begun_ns {

@@ -103,7 +103,6 @@ fn churn_on_a_few_keys_needs_no_more_memory() {
                 }
                 if round % stretch == stretch - 1 {
                     if let Some(snapshot) = &mut snapshot {
-                        snapshot.renew_guard();
                         let sum = snapshot.scan(&accounts, ..).map(|row| row.balance()).sum::<i64>().unwrap();
                         assert_eq!(sum, 100, "what the reader sees stays");
                     }

@@ -1,0 +1,72 @@
+//! Transactions that are open where nobody can end them: by another worker of the same thread, or leaked.
+
+use polychron_base::{Abort, Error, Reason, Stop};
+use polychron_engine::options::Retry;
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::Place;
+use polychron_memory::Guard;
+
+use super::level::Level;
+use super::protocol::Shared;
+use super::transaction::HekatonTransaction;
+use super::transactions::Transactions;
+use super::version::{Record, Stamp, TransactionId};
+use super::worker::State;
+
+/// A transaction of the same thread that was in the way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Met {
+    pub(super) id: TransactionId,
+    /// Whether the next transaction is another attempt.
+    pub(super) again: bool,
+}
+
+impl State {
+    /// Waits before another attempt, which is useless where that must meet a transaction of the same thread again.
+    pub(super) fn wait(&mut self, attempts: u64, retry: &Retry) {
+        match &mut self.met {
+            Some(met) => met.again = true,
+            None => self.back_off.wait(attempts, retry),
+        }
+    }
+
+    /// Refuses another attempt that would meet an open transaction of the same thread again.
+    #[cold]
+    pub(super) fn meet_again(&mut self, transactions: &Transactions) -> Result<(), Error> {
+        let Some(Met { id, again: true }) = self.met.take() else { return Ok(()) };
+        match self.last_abort {
+            Some(Abort { table, key, .. }) if transactions.is_open_here(id) => {
+                Err(Error::WaitsForItself { table, key })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
+    /// Undoes the transaction that a worker has open and nobody can end, because it was leaked.
+    #[cold]
+    pub(super) fn undo_leaked(shared: &'w Shared<L, R>, state: &'w mut State, guard: Guard<'w>, id: TransactionId) {
+        // The tables are those that it has seen: its guard has kept them, or it has.
+        let mut leaked = Self::over(shared, state, guard, id, 0);
+        leaked.doomed = true;
+    }
+
+    /// Another transaction's stamp is in the way. If that is open in this very thread, it cannot end before the procedure that
+    /// conflicts: another attempt would meet it again, and is refused.
+    #[cold]
+    pub(super) fn meet(&mut self, stamp: Stamp) {
+        if let Stamp::By(other) = stamp
+            && self.shared.transactions.is_open_here(other)
+        {
+            self.state.met = Some(Met { id: other, again: false });
+        }
+    }
+
+    #[cold]
+    pub(super) fn write_conflict(&mut self, record: Record, end: Stamp, place: Place) -> Stop {
+        let reason = if matches!(end, Stamp::At(_)) { Reason::WrittenLater } else { Reason::BeingWritten };
+        self.meet(end);
+        self.conflict(reason, place, record.latest())
+    }
+}
