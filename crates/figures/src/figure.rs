@@ -116,10 +116,15 @@ impl Point {
         Self { y: runs[runs.len() / 2], least: runs[0], most: runs[runs.len() - 1] }
     }
 
-    /// How many times as high as another one it is.
+    /// How many times as high as another one it is: infinitely many where the other one is 0.
     pub fn over(self, other: Self) -> Self {
-        let ratio = |one: f64, other: f64| one / other.max(f64::MIN_POSITIVE);
+        let ratio = |one: f64, other: f64| if other > 0.0 { one / other } else { f64::INFINITY };
         Self { y: ratio(self.y, other.y), least: ratio(self.least, other.most), most: ratio(self.most, other.least) }
+    }
+
+    /// Whether it can be drawn.
+    pub(crate) fn is_finite(&self) -> bool {
+        [self.y, self.least, self.most].iter().all(|value| value.is_finite())
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, ValueFormatter};
 use plotters::prelude::*;
 
-use crate::figure::{Figure, Kind, Panel, number};
+use crate::figure::{Figure, Kind, Panel, Point, number};
 
 const SIZE: (u32, u32) = (560, 320);
 /// Told apart by people who see few colours, too.
@@ -56,7 +56,9 @@ pub(crate) fn svg(figure: &Figure, panel: &Panel) -> String {
 fn draw(figure: &Figure, panel: &Panel, text: &mut String) -> Result<(), Box<dyn std::error::Error>> {
     let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
-    let points = || panel.series.iter().flat_map(|series| series.points.iter().flatten());
+    // An axis without an end would have infinitely many labels, so what has no finite value is left out.
+    let drawable = |point: &Option<Point>| point.filter(Point::is_finite);
+    let points = || panel.series.iter().flat_map(|series| series.points.iter().filter_map(drawable));
     let top = points().map(|point| point.most).fold(0.0, f64::max);
     let bottom = points().map(|point| point.least).fold(0.0, f64::min);
     // Room for the legend above.
@@ -81,7 +83,7 @@ fn draw(figure: &Figure, panel: &Panel, text: &mut String) -> Result<(), Box<dyn
         let width = 0.8 / count as f64;
         let shift = if figure.kind == Kind::Bars { width * (position as f64 + 0.5) - 0.4 } else { 0.0 };
         let found: Vec<_> =
-            series.points.iter().enumerate().filter_map(|(at, point)| Some((at as f64, (*point)?))).collect();
+            series.points.iter().enumerate().filter_map(|(at, point)| Some((at as f64, drawable(point)?))).collect();
         let drawn = match figure.kind {
             Kind::Lines => {
                 let line = found.iter().map(|(at, point)| (*at, point.y));
@@ -96,7 +98,7 @@ fn draw(figure: &Figure, panel: &Panel, text: &mut String) -> Result<(), Box<dyn
         drawn
             .label(series.name.as_str())
             .legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled()));
-        let spread = |(at, point): &(f64, crate::Point)| {
+        let spread = |(at, point): &(f64, Point)| {
             PathElement::new(vec![(at + shift, point.least), (at + shift, point.most)], BLACK.mix(0.7))
         };
         chart.draw_series(found.iter().map(spread))?;
@@ -111,4 +113,20 @@ fn draw(figure: &Figure, panel: &Panel, text: &mut String) -> Result<(), Box<dyn
     drop(chart);
     drop(root);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_measured_nothing_is_drawn_or_left_out() {
+        let [some, none] = [2.0, 0.0].map(|y| Point::of(vec![y]));
+        for point in [some, none, some.over(none), none.over(none)] {
+            let mut figure = Figure::new("1", "", "", Kind::Bars, "");
+            figure.frame(&["1".to_owned()], &["y"], &["a"]);
+            figure.panels[0].series[0].points[0] = Some(point);
+            assert!(svg(&figure, &figure.panels[0]).ends_with("</svg>\n"), "{point:?}");
+        }
+    }
 }

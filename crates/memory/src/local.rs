@@ -23,8 +23,8 @@ const STEP: usize = 4;
 /// costs a look at every slot; so the bound is kept in the ordinary case without a shared write, and costs little beyond.
 const OVERDUE_BYTES: usize = 2 << 20;
 
-/// How many blocks of workers that left are freed in one go.
-const ORPHAN_STEP: usize = 1024;
+/// How many blocks that belong to no worker are freed in one go.
+const ORPHAN_STEP: usize = 256;
 
 /// One worker's share of the memory: its pools, its slot in the epoch tables, what it retired. Can be moved to another
 /// thread while it is not pinned. On drop its free and its waiting blocks pass to the others.
@@ -49,8 +49,9 @@ pub(crate) struct Worker {
     pub(crate) snapshot: Cell<u64>,
     /// The epoch in which the orphans were seen to.
     orphans_seen: Cell<u64>,
-    /// Whether anything waits in either limbo.
+    /// Whether anything waits in any limbo, and how many bytes were retired since nothing did, less what was freed.
     waiting: Cell<bool>,
+    waiting_bytes: Cell<usize>,
     /// Whether allocations may draw on the reserve.
     pub(crate) may_draw: Cell<bool>,
     /// Bytes retired since the worker saw an epoch begin.
@@ -87,6 +88,7 @@ impl Local {
             snapshot: Cell::new(0),
             orphans_seen: Cell::new(0),
             waiting: Cell::new(false),
+            waiting_bytes: Cell::new(0),
             may_draw: Cell::new(false),
             fresh: Cell::new(0),
             pool,
@@ -170,14 +172,7 @@ impl Drop for Local {
         let worker = &*self.worker;
         let shared = worker.shared();
         worker.collect();
-        // What waits anew, for all guards, has no tag yet.
-        worker.tag(shared.epochs.settle(worker.id.position()));
-        for (limbo, waits_for) in worker.limbos() {
-            let limbo = limbo.take();
-            if !limbo.is_empty() {
-                shared.adopt_orphans(limbo, waits_for);
-            }
-        }
+        worker.hand_over();
         worker.pool.dissolve(shared);
         shared.epochs.release(worker.id.position());
     }
@@ -206,7 +201,25 @@ impl Worker {
         self.pins.set(pins);
         if pins == 0 {
             self.shared().epochs.unpin(self.id.position());
+            if self.waiting_bytes.get() > self.shared().most_waiting {
+                self.hand_over();
+            }
         }
+    }
+
+    /// Leaves all that waits to whoever comes by: the worker may do nothing for long.
+    #[cold]
+    fn hand_over(&self) {
+        let shared = self.shared();
+        self.tag(shared.epochs.settle(self.id.position()));
+        for (limbo, waits_for) in self.limbos() {
+            let limbo = limbo.take();
+            if !limbo.is_empty() {
+                shared.adopt_orphans(limbo, waits_for);
+            }
+        }
+        self.waiting.set(false);
+        self.waiting_bytes.set(0);
     }
 
     #[inline]
@@ -270,12 +283,15 @@ impl Worker {
         for (limbo, waits_for) in self.limbos() {
             self.free_ready(limbo, waits_for, STEP);
         }
-        self.waiting.set(self.has_waiting());
+        self.look_what_waits();
     }
 
     #[inline]
-    fn has_waiting(&self) -> bool {
-        self.limbos().iter().any(|(limbo, _)| !limbo.borrow().is_empty())
+    fn look_what_waits(&self) {
+        if self.limbos().iter().all(|(limbo, _)| limbo.borrow().is_empty()) {
+            self.waiting.set(false);
+            self.waiting_bytes.set(0);
+        }
     }
 
     #[inline]
@@ -283,6 +299,7 @@ impl Worker {
         let horizon = waits_for.horizon(&self.shared().epochs);
         for _ in 0..limit {
             let Some(entry) = limbo.borrow_mut().pop_ready(horizon) else { break };
+            self.waiting_bytes.set(self.waiting_bytes.get().saturating_sub(entry.bytes));
             self.free_retired(entry);
         }
     }
@@ -290,6 +307,7 @@ impl Worker {
     fn free_retired(&self, entry: Entry) {
         if entry.was_found {
             self.retired.borrow_mut().push(Entry { superseded_at: 0, was_found: false, ..entry });
+            self.waiting_bytes.set(self.waiting_bytes.get() + entry.bytes);
             self.waiting.set(true);
             return;
         }
@@ -305,7 +323,7 @@ impl Worker {
         for (limbo, waits_for) in self.limbos() {
             self.free_ready(limbo, waits_for, usize::MAX);
         }
-        self.waiting.set(self.has_waiting());
+        self.look_what_waits();
         shared.free_orphans(usize::MAX, true, |entry| self.free_retired(entry));
     }
 
@@ -381,6 +399,7 @@ impl Worker {
     pub(crate) fn retire(&self, limbo: &RefCell<Limbo>, waits_for: WaitsFor, entry: Entry) {
         count(&self.pool.counters.retired_bytes, entry.bytes as i64);
         self.fresh.set(self.fresh.get() + entry.bytes);
+        self.waiting_bytes.set(self.waiting_bytes.get() + entry.bytes);
         limbo.borrow_mut().push(entry);
         self.waiting.set(true);
         self.free_ready(limbo, waits_for, STEP);

@@ -48,7 +48,9 @@ pub(crate) struct Shared {
     counters: Box<[OnceLock<Arc<Counters>>]>,
     /// Mappings of their own, by address.
     large: Mutex<BTreeMap<usize, Mapping>>,
-    /// What workers that left had retired.
+    /// How many bytes a worker may have waiting when it leaves an epoch, for it may not come back soon.
+    pub(crate) most_waiting: usize,
+    /// What workers that left, or had too much, had retired.
     orphans: Mutex<Vec<(Limbo, WaitsFor)>>,
     orphan_count: AtomicUsize,
 }
@@ -118,6 +120,7 @@ impl Memory {
             large: Mutex::default(),
             orphans: Mutex::default(),
             orphan_count: AtomicUsize::new(0),
+            most_waiting: options.most_waiting(limit),
             options,
         };
         let memory = Arc::new(Self { shared, ticker: Mutex::default() });
@@ -183,6 +186,12 @@ impl Memory {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let left = self.shared.budget.limit().saturating_sub(self.shared.budget.reserved());
         self.shared.arenas[system::current_node(&self.shared.nodes)].prefault(bytes.min(left), threads)
+    }
+
+    /// How many bytes of garbage a worker may keep to itself when it ends a transaction; it leaves more to whoever comes by.
+    #[inline]
+    pub fn most_waiting(&self) -> usize {
+        self.shared.most_waiting
     }
 
     /// Where the use of memory stands against the marks. Cheap below the soft mark; above, it sums up what the workers

@@ -80,6 +80,12 @@ impl Options {
         if bytes > limit / 2 { Err(Error::InvalidOptions { reason }) } else { Ok(bytes) }
     }
 
+    /// How many bytes a worker that does nothing may have waiting, that only it would free: of all workers together an eighth of the
+    /// limit. Seldom reached by one that is busy, whose garbage comes back to itself.
+    pub(crate) fn most_waiting(&self, limit: usize) -> usize {
+        (limit / (8 * self.max_workers)).clamp(16 << 10, 4 << 20)
+    }
+
     pub(crate) fn check(&self) -> Result<(), Error> {
         let refuse = |reason| Err(Error::InvalidOptions { reason });
         if self.max_workers == 0 || self.max_workers > MOST_WORKERS {

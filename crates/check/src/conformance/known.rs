@@ -74,7 +74,7 @@ pub const BEHAVIOURS: &[&str] = &[
 pub const MISSING: &[Missing] = &[
     Missing {
         behaviour: "clients::leaked_transactions",
-        protocols: &["bohm", "partitioned-store", "serial"],
+        protocols: &["partitioned-store", "serial"],
         what: "the place that a forgotten transaction takes is not given back",
     },
     Missing {
@@ -84,7 +84,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "clients::leaked_transactions_before_failures",
-        protocols: &["bohm", "partitioned-store", "serial"],
+        protocols: &["partitioned-store", "serial"],
         what: "the place that a forgotten transaction takes is not given back",
     },
     Missing {
@@ -94,7 +94,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "clients::leaked_transactions_of_workers_that_leave",
-        protocols: &["bohm", "partitioned-store", "serial"],
+        protocols: &["partitioned-store", "serial"],
         what: "the place that a forgotten transaction takes is not given back",
     },
     Missing {
@@ -103,31 +103,18 @@ pub const MISSING: &[Missing] = &[
         what: "a forgotten transaction is not undone",
     },
     Missing {
-        behaviour: "clients::nested_procedures",
-        protocols: &["bohm"],
-        what: "a wait for the own thread has no end",
-    },
-    Missing {
         behaviour: "clients::nested_transactions",
         protocols: &["hekaton", "snapshot-isolation"],
         what: "a wait for the own thread has no end",
     },
     Missing {
         behaviour: "clients::new_index_inside_of_a_transaction",
-        protocols: &[
-            "bohm",
-            "hekaton",
-            "snapshot-isolation",
-            "locking",
-            "locking-no-wait",
-            "locking-wound-wait",
-            "lazy-2pl",
-        ],
+        protocols: &["hekaton", "snapshot-isolation", "locking", "locking-no-wait", "locking-wound-wait", "lazy-2pl"],
         what: "making an index waits for an open transaction of the own thread",
     },
     Missing {
         behaviour: "clients::threads_that_end",
-        protocols: &["bohm", "partitioned-store", "serial"],
+        protocols: &["partitioned-store", "serial"],
         what: "the place that a forgotten transaction takes is not given back when its worker leaves",
     },
     Missing {

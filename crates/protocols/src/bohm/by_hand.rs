@@ -11,7 +11,7 @@ use polychron_sync::atomic::Ordering;
 use super::execution::{LAST, Outcome, take_turn};
 use super::moment::Moment;
 use super::naming::Naming;
-use super::planned::{Parcel, Ran};
+use super::planned::{Parcel, Progress, Ran};
 use super::sleeping::Patience;
 use super::transaction::BohmTransaction;
 use super::worker::BohmWorker;
@@ -31,6 +31,7 @@ impl BohmWorker {
     /// Begins a transaction that may write anything, when it is planned.
     pub(super) fn begin_everything(&mut self) -> Result<BohmTransaction<'_>, Error> {
         let (parcel, moment) = self.plan_everything();
+        self.driven = Some((Arc::clone(&parcel), moment));
         // SAFETY: parcels are kept while the database is open.
         let planned = unsafe { std::ptr::NonNull::from(parcel.planned(0)).as_ref() };
         let mut transaction =
@@ -43,6 +44,32 @@ impl BohmWorker {
         debug_assert!(begun.is_ok(), "who drives by hand waits as long as it takes");
         self.shared.driver.store(polychron_sync::this_thread(), Ordering::Relaxed);
         Ok(transaction)
+    }
+
+    /// Ends what this worker drove by hand and was leaked: those after it would wait for ever. Nothing can use it any more, for it
+    /// borrowed the worker.
+    #[inline]
+    pub(super) fn end_leaked(&mut self) {
+        if !self.is_under_way && (self.driven.is_some() || self.hand.local.is_pinned()) {
+            self.end_leaked_now();
+        }
+    }
+
+    #[cold]
+    fn end_leaked_now(&mut self) {
+        // The guard of a leaked transaction, and what its snapshot sees.
+        self.hand.local.end_leaked();
+        self.shared.snapshots.close(self.hand.local.worker_id().position());
+        let Some((parcel, moment)) = self.driven.take() else { return };
+        // SAFETY: parcels are kept while the database is open.
+        let planned = unsafe { std::ptr::NonNull::from(parcel.planned(0)).as_ref() };
+        if planned.progress(moment) != Progress::Executing {
+            return;
+        }
+        let mut transaction =
+            BohmTransaction::planned(&self.shared, &mut self.hand.state, &self.hand.local, planned, moment);
+        transaction.driven = Driven::ByHand(parcel);
+        transaction.end_by_hand(Ran::RollBack);
     }
 
     fn plan_everything(&mut self) -> (Arc<Parcel>, Moment) {
@@ -141,6 +168,7 @@ mod tests_only {
         type Transaction<'w> = BohmTransaction<'w>;
 
         fn begin(&mut self, mode: Mode) -> Result<BohmTransaction<'_>, Error> {
+            self.end_leaked();
             if mode == Mode::ReadWrite {
                 if self.shared.is_inside() {
                     let what = "a transaction inside of one of the same thread";

@@ -81,10 +81,7 @@ impl Snapshots {
 
     /// Opens a snapshot of the last finished batch, or of a later one that is planned: what it sees stays until it is closed.
     pub(super) fn open(&self, worker: usize, pipeline: &Pipeline, at_least: u64) -> u64 {
-        // One that was leaked is open still, and counted.
-        if self.batches[worker].load(Ordering::Relaxed) == 0 {
-            self.open.fetch_add(1, Ordering::Relaxed);
-        }
+        self.open.fetch_add(1, Ordering::Relaxed);
         loop {
             let batch = pipeline.finished().max(at_least);
             // Barrier: who opens makes that known and then looks at what is collected, who collects makes that known and then looks at
@@ -97,10 +94,12 @@ impl Snapshots {
         }
     }
 
-    /// Closes the worker's snapshot.
+    /// Closes the worker's snapshot, if it has one.
     pub(super) fn close(&self, worker: usize) {
-        self.batches[worker].store(0, Ordering::Release);
-        self.open.fetch_sub(1, Ordering::Release);
+        if self.batches[worker].load(Ordering::Relaxed) > 0 {
+            self.batches[worker].store(0, Ordering::Release);
+            self.open.fetch_sub(1, Ordering::Release);
+        }
     }
 
     /// Up to which batch what was superseded may be given back.

@@ -38,6 +38,10 @@ pub struct BohmWorker {
     pub(super) idle: Vec<Arc<Parcel>>,
     /// The keys of the transaction that is being named.
     pub(super) known: ByKey,
+    /// What it drives by hand, or did last.
+    pub(super) driven: Option<(Arc<Parcel>, Moment)>,
+    /// Procedures of its client are under way, and so is the guard that keeps what they name.
+    pub(super) is_under_way: bool,
 }
 
 /// What the pipeline is told of a client's procedures.
@@ -97,6 +101,8 @@ struct Guess {
 struct UnderWay<'w> {
     parcels: std::collections::VecDeque<(Arc<Parcel>, Vec<u32>)>,
     worker: &'w mut BohmWorker,
+    /// Others were under way already, and this client comes right behind them.
+    is_nested: bool,
 }
 
 impl UnderWay<'_> {
@@ -113,6 +119,7 @@ impl Drop for UnderWay<'_> {
         while let Some((parcel, _, is_back)) = self.await_oldest() {
             self.worker.keep_parcel(parcel, is_back);
         }
+        self.worker.is_under_way = self.is_nested;
     }
 }
 
@@ -128,7 +135,15 @@ impl BohmWorker {
 
     fn over(hand: Hand, shared: &Arc<Shared>) -> Self {
         let counters = shared.counters.register();
-        Self { hand, shared: Arc::clone(shared), counters, idle: Vec::new(), known: ByKey::default() }
+        Self {
+            hand,
+            shared: Arc::clone(shared),
+            counters,
+            idle: Vec::new(),
+            known: ByKey::default(),
+            driven: None,
+            is_under_way: false,
+        }
     }
 
     /// Hands a parcel in.
@@ -357,7 +372,8 @@ impl BohmWorker {
         let memory = std::ptr::from_ref(&self.hand.local);
         // SAFETY: the worker is borrowed for the whole call, and its place in the epochs is not replaced.
         let guard = unsafe { &*memory }.pin();
-        let mut under_way = UnderWay { parcels: std::collections::VecDeque::new(), worker: self };
+        let is_nested = std::mem::replace(&mut self.is_under_way, true);
+        let mut under_way = UnderWay { parcels: std::collections::VecDeque::new(), worker: self, is_nested };
         let mut next = 0;
         let mut guesses: Vec<Guess> = Vec::new();
         loop {
@@ -487,6 +503,7 @@ fn refuse_inside<P: Procedure>(procedure: &P) -> Error {
 
 impl Worker for BohmWorker {
     fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        self.end_leaked();
         if self.shared.is_inside() {
             return Err(refuse_inside(procedure));
         }
@@ -509,6 +526,7 @@ impl Worker for BohmWorker {
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
         others: impl FnOnce(&mut Self),
     ) {
+        self.end_leaked();
         if !self.shared.is_inside() {
             return self.execute_all(procedures, done, others);
         }
@@ -520,6 +538,7 @@ impl Worker for BohmWorker {
 
     /// Reads all that clients were told of before.
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        self.end_leaked();
         let Self { hand: Hand { local, state }, shared, counters, .. } = self;
         let worker = local.worker_id().position();
         let mut transaction = BohmTransaction::snapshot(shared, state, local, worker);
@@ -539,6 +558,7 @@ impl Worker for BohmWorker {
     }
 
     fn tidy_up(&mut self) {
+        self.end_leaked();
         let shared = &self.shared;
         {
             let guard = self.hand.local.pin();
@@ -551,6 +571,7 @@ impl Worker for BohmWorker {
 
 impl Drop for BohmWorker {
     fn drop(&mut self) {
+        self.end_leaked();
         self.shared.counters.leave(&self.counters);
         self.idle.drain(..).for_each(|parcel| self.shared.parcels.put_back(parcel));
     }

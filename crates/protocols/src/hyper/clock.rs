@@ -19,6 +19,16 @@ use super::undo::{Buffer, FIRST_ID, Undo, Writing};
 /// Bits of a transaction's id that count the worker's transactions; above them stands its slot.
 const GENERATION_BITS: u32 = 48;
 
+/// Commits that most transactions live through at most.
+const LATELY: u64 = 256;
+
+/// A worker's word: the moment that it reads, and what is said of it by these bits. Without any it may read that one or a later one.
+const MOMENT: u32 = 2;
+/// It will read no other one.
+const SINGLE: u64 = 1;
+/// It reads that one, and will compare what was committed since with what it has asked. It may move to a later one.
+const CHOSEN: u64 = 2;
+
 /// The word of a slot that reads nothing.
 const IDLE: u64 = u64::MAX;
 
@@ -31,6 +41,8 @@ pub(super) struct Committed {
     pub(super) bytes: usize,
     /// How many of its images were in chains when this was put into its list.
     pub(super) images: usize,
+    /// Whether there may be deletions among them.
+    pub(super) has_deleted: bool,
 }
 
 /// A buffer that nobody undoes any more, some of whose images may have to be cut out of their chains yet.
@@ -47,17 +59,40 @@ impl Old {
     }
 }
 
+/// A commit that is to be looked at again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Again {
+    pub(super) at: u64,
+    /// How often it was looked at.
+    pub(super) times: u32,
+    /// When nobody who began lately reads an earlier moment.
+    pub(super) after: u64,
+}
+
+impl Again {
+    const MOST: u32 = 8;
+
+    /// A commit that was looked at so often, for the last time at a moment; none when that was often enough.
+    pub(super) fn new(at: u64, times: u32, now: u64) -> Option<Self> {
+        (times < Self::MOST).then_some(Self { at, times, after: now + (LATELY << times) })
+    }
+}
+
 /// What has committed and may still be undone by somebody.
 #[derive(Debug, Default)]
 pub(super) struct History {
     /// In the order of their commits.
     pub(super) recent: VecDeque<Committed>,
+    /// By when the deletions among them were looked at; see `Collector::close_unseen`.
+    pub(super) looked_through: u64,
     /// What snapshots alone need, roughly in the order of their commits: images that were moved out, and buffers of which so many images
     /// are needed that they stay where they are.
     pub(super) kept: VecDeque<Committed>,
     /// While the list of those is gone through, which is done in slices: the older part, which has been looked at.
     pub(super) swept: VecDeque<Committed>,
     pub(super) is_sweeping: bool,
+    /// Commits whose deletions somebody saw who may have ended since; see `Collector::close_unseen`.
+    pub(super) again: VecDeque<Again>,
     /// Large buffers whose images did not all fit into one slice of collection.
     pub(super) unfinished: Vec<Old>,
     /// Images in `kept` and `swept`, and how many of them have left their chains since they were put there, or fewer.
@@ -78,6 +113,12 @@ impl History {
     /// How many buffers there are.
     pub(super) fn buffers(&self) -> usize {
         self.recent.len() + self.kept.len() + self.swept.len() + self.unfinished.len()
+    }
+
+    /// The commit of a moment, if it is in the list still.
+    pub(super) fn find(&self, at: u64) -> Option<Committed> {
+        let position = self.recent.partition_point(|committed| committed.at < at);
+        self.recent.get(position).copied().filter(|committed| committed.at == at)
     }
 
     fn add(&mut self, committed: Committed) {
@@ -124,25 +165,38 @@ impl History {
 }
 
 /// The moments at which something is read, or may be from now on.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct Held {
-    /// From here on all of them.
+    /// From here on all of them may be, or what is committed is compared with what a transaction has asked that may write.
     pub(super) from: u64,
-    /// Before that, these.
+    /// Before that, these are read.
     pub(super) single: Vec<u64>,
+    /// From here on all moments may be read.
+    pub(super) later: u64,
+    /// Before that, of transactions that may write, these are.
+    pub(super) starts: Vec<u64>,
 }
 
 impl Held {
-    /// Becomes the same, in the memory that it has.
-    pub(super) fn copy_from(&mut self, other: &Self) {
-        self.from = other.from;
-        self.single.clone_from(&other.single);
-    }
-
     /// The oldest of them.
     #[inline]
     pub(super) fn oldest(&self) -> u64 {
         self.single.iter().copied().min().map_or(self.from, |single| single.min(self.from))
+    }
+
+    /// Up to where no moment is read by who began lately, and will be done soon; what reads an old one may read it for long.
+    pub(super) fn calm(&self) -> u64 {
+        let young = self.later.saturating_sub(LATELY);
+        self.moments().filter(|moment| *moment > young).min().unwrap_or(self.later).min(self.later)
+    }
+
+    /// Whether nobody reads a moment from `first` on and before `last`, now or ever again.
+    pub(super) fn is_unseen(&self, first: u64, last: u64) -> bool {
+        last <= self.later && !self.moments().any(|moment| first <= moment && moment < last)
+    }
+
+    fn moments(&self) -> impl Iterator<Item = u64> {
+        self.single.iter().chain(&self.starts).copied()
     }
 
     /// The latest that lies before a moment, if any does.
@@ -157,7 +211,7 @@ impl Held {
 /// A worker's words.
 #[derive(Debug)]
 struct Slot {
-    /// The moment that it reads; the lowest bit says that it will read no other one.
+    /// What it reads; see `MOMENT`.
     reading: AtomicU64,
     /// The thread that began its latest transaction.
     thread: AtomicU64,
@@ -235,7 +289,7 @@ impl Clock {
     pub(super) fn begin(&self, slot: usize, known: u64, snapshot: bool) -> u64 {
         if !left_out(Step::AnnounceStart) {
             // Barrier: pairs with the one in `held`. Who does not see this word has read a latest commit that this one sees, too.
-            publish(&self.workers[slot].reading, known << 1);
+            publish(&self.workers[slot].reading, known << MOMENT);
         }
         self.choose(slot, snapshot)
     }
@@ -246,7 +300,7 @@ impl Clock {
     pub(super) fn announce(&self, slot: usize, known: u64) {
         if !left_out(Step::AnnounceStart) {
             // Release: pairs with the acquire in `held`.
-            self.workers[slot].reading.store(known << 1, Ordering::Release);
+            self.workers[slot].reading.store(known << MOMENT, Ordering::Release);
         }
     }
 
@@ -263,15 +317,19 @@ impl Clock {
         let start = self.latest();
         pass(Point::Starting);
         // Release: pairs with the acquire in `held`.
-        self.workers[slot].reading.store(start << 1 | u64::from(snapshot), Ordering::Release);
+        self.workers[slot].reading.store(start << MOMENT | if snapshot { SINGLE } else { CHOSEN }, Ordering::Release);
         start
     }
 
-    /// A transaction that reads from some moment on reads from a later one on, which is no later than the latest commit. Release: as
-    /// in `begin`; there is nothing to be announced, for who misses it only keeps more.
+    /// A transaction that reads a moment is going to choose a later one. Barrier: as in `begin`.
+    pub(super) fn announce_move(&self, slot: usize, start: u64) {
+        publish(&self.workers[slot].reading, start << MOMENT);
+    }
+
+    /// A transaction that has announced it reads a later moment. Release: as in `begin`.
     #[inline]
     pub(super) fn move_on(&self, slot: usize, start: u64) {
-        self.workers[slot].reading.store(start << 1, Ordering::Release);
+        self.workers[slot].reading.store(start << MOMENT | CHOSEN, Ordering::Release);
     }
 
     /// A transaction reads no more.
@@ -284,7 +342,9 @@ impl Clock {
     /// Finds out which moments are held.
     pub(super) fn held(&self, held: &mut Held) {
         held.single.clear();
-        held.from = self.latest.load(Ordering::SeqCst);
+        held.starts.clear();
+        held.later = self.latest.load(Ordering::SeqCst);
+        held.from = held.later;
         // Barrier: pairs with the one in `begin`.
         fence(Ordering::SeqCst);
         for slot in &self.workers[..self.used.load(Ordering::SeqCst)] {
@@ -292,10 +352,16 @@ impl Clock {
             if word == IDLE || left_out(Step::AwaitReaders) {
                 continue;
             }
-            if word & 1 == 0 {
-                held.from = held.from.min(word >> 1);
+            let moment = word >> MOMENT;
+            if word & SINGLE != 0 {
+                held.single.push(moment);
+                continue;
+            }
+            held.from = held.from.min(moment);
+            if word & CHOSEN != 0 {
+                held.starts.push(moment);
             } else {
-                held.single.push(word >> 1);
+                held.later = held.later.min(moment);
             }
         }
     }
@@ -314,7 +380,13 @@ impl Clock {
         let at = self.latest.load(Ordering::Relaxed) + 1;
         log(at);
         buffer.commit(at);
-        history.add(Committed { at, buffer, bytes: writing.bytes(), images: writing.images().len() });
+        history.add(Committed {
+            at,
+            buffer,
+            bytes: writing.bytes(),
+            images: writing.images().len(),
+            has_deleted: writing.has_deleted(),
+        });
         // Release: pairs with the acquire in `latest`, so that who reads the time sees the stamp. SeqCst: see `held`.
         self.latest.store(at, Ordering::SeqCst);
         at

@@ -15,7 +15,7 @@ use polychron_engine::redo::Redo;
 use polychron_memory::{Epochs, Guard};
 
 use super::chains::LongChains;
-use super::clock::{Clock, Committed, Held, History, Old};
+use super::clock::{Again, Clock, Committed, Held, History, Old};
 use super::counts::{Counts, add};
 use super::level::Level;
 use super::rows::{Latched, Record};
@@ -25,9 +25,15 @@ use super::transaction::HyperTransaction;
 use super::undo::{Buffer, Copies, FIRST_ID, Kind, Undo};
 
 /// Images that are seen to at one commit, besides twice as many as it has made itself: so a backlog drains in slices, and is not added to.
-const AT_ONCE: usize = 128;
+const AT_ONCE: usize = 16;
 /// Images that are looked at under one latch while a chain is thinned, or as many as had to be passed.
 const THINNED_AT_ONCE: u64 = 1024;
+/// Commits behind a transaction that may write that are looked through at once for deletions.
+const LOOKED_AT_ONCE: usize = 64;
+/// Of those that are looked at again.
+const LOOKED_AT_AGAIN: usize = 16;
+/// Images that a row may have between its insertion and its deletion to be closed while a transaction that may write is open.
+const LIFE: usize = 64;
 /// Kept buffers that are looked at in one slice of a sweep.
 const SWEPT_AT_ONCE: usize = 128;
 
@@ -42,6 +48,8 @@ const SWEEP_AT: usize = 4;
 pub(super) struct Collector {
     old: Vec<Old>,
     thin: Vec<Committed>,
+    /// Whose deletions are to be looked at, of rows that nobody may see, and how often they were.
+    unseen: Vec<(Committed, u32)>,
     /// Of which nothing is left in any chain.
     dead: Vec<Buffer>,
     /// What was found to be needed by snapshots.
@@ -54,7 +62,7 @@ pub(super) struct Collector {
     cut: LongChains,
     /// The same of those that were thinned, for the moments that were read then.
     thinned: LongChains,
-    thinned_for: Held,
+    thinned_for: (u64, Vec<u64>),
     /// Images that were looked at.
     walked: u64,
 }
@@ -111,10 +119,62 @@ impl Collector {
                 self.thin.push(history.forget(next));
             }
         }
+        if !history.recent.is_empty() {
+            self.take_unseen(held, history);
+        }
         if history.kept_images > 0 || history.is_sweeping || !history.kept.is_empty() {
             self.take_kept(oldest, history, room);
         }
         !self.old.is_empty() || !self.thin.is_empty() || !self.dead.is_empty()
+    }
+
+    /// Notes deletions behind a transaction that may write, and behind the backlog that one has left: images that may be compared stay, and others
+    /// wait for their turn, but rows that nobody sees need not.
+    fn take_unseen(&mut self, held: &Held, history: &mut History) {
+        let calm = held.calm();
+        for _ in 0..LOOKED_AT_AGAIN {
+            let Some(again) = history.again.pop_front_if(|again| again.after <= calm) else { break };
+            // What has left the list was collected meanwhile.
+            self.unseen.extend(history.find(again.at).map(|committed| (committed, again.times)));
+        }
+        if calm <= history.looked_through {
+            return;
+        }
+        let first = history.recent.partition_point(|committed| committed.at <= history.looked_through);
+        let mut by = calm;
+        for (number, committed) in history.recent.range(first..).enumerate() {
+            if committed.at > calm {
+                break;
+            }
+            if number == LOOKED_AT_ONCE {
+                by = committed.at - 1;
+                break;
+            }
+            if committed.has_deleted {
+                self.unseen.push((*committed, 0));
+            }
+        }
+        history.looked_through = by;
+    }
+
+    /// Closes rows that came and went behind everybody who reads the past: so those who look for rows do not meet them. Their images stay in
+    /// their buffers.
+    #[inline(never)]
+    fn close_unseen(&mut self, held: &Held, site: &Site<'_>) {
+        let mut unseen = std::mem::take(&mut self.unseen);
+        for (committed, times) in unseen.drain(..) {
+            let mut is_seen = false;
+            for image in committed.buffer.images().filter(|image| image.kind() == Kind::Delete) {
+                if let Some((store, record)) = site.find(image) {
+                    self.walked += 1;
+                    is_seen |= !close_if_unseen(store, record, image, held, site);
+                }
+            }
+            if let Some(again) = Again::new(committed.at, times + 1, held.later).filter(|_| is_seen) {
+                site.clock.history().again.push_back(again);
+            }
+        }
+        self.unseen = unseen;
     }
 
     fn take_kept(&mut self, oldest: u64, history: &mut History, mut room: usize) {
@@ -167,6 +227,9 @@ impl Collector {
         }
         if !self.thin.is_empty() {
             self.thin_out(held, site);
+        }
+        if !self.unseen.is_empty() {
+            self.close_unseen(held, site);
         }
         for buffer in self.dead.drain(..) {
             // SAFETY: as in `cut_out`; it was in the list of those that are kept, and is not any more.
@@ -234,9 +297,10 @@ impl Collector {
 
     #[inline(never)]
     fn thin_out(&mut self, held: &Held, site: &Site<'_>) {
-        if *held != self.thinned_for {
+        if (held.from, &held.single) != (self.thinned_for.0, &self.thinned_for.1) {
             self.thinned.clear();
-            self.thinned_for.copy_from(held);
+            self.thinned_for.0 = held.from;
+            self.thinned_for.1.clone_from(&held.single);
         }
         let mut thin_list = std::mem::take(&mut self.thin);
         for committed in thin_list.drain(..) {
@@ -383,7 +447,7 @@ fn move_out(needed: &mut Vec<Committed>, committed: Committed, bytes: usize, sit
             }
         }
         let (buffer, bytes) = copies.buffer();
-        keep_or_retire(needed, Committed { at: committed.at, buffer, bytes, images: moved }, site);
+        keep_or_retire(needed, Committed { buffer, bytes, images: moved, ..committed }, site);
     }
     keep_or_retire(needed, Committed { images: buffer.linked().count(), ..committed }, site);
 }
@@ -448,6 +512,27 @@ fn close_if_blank(
     leave(image, site.guard);
     drop(latched);
     site.unlink(store, record, image.key());
+    true
+}
+
+/// Closes a record whose newest image is a deletion, if it was inserted so late that no moment that is read shows a row. `false`: there are such
+/// moments, and may be none later.
+fn close_if_unseen(store: &Relation, record: Record<'_>, deletion: Undo, held: &Held, site: &Site<'_>) -> bool {
+    let mut latched = record.latch();
+    if latched.version() != Some(deletion) || latched.is_present() || latched.is_closed() {
+        return true;
+    }
+    let last = std::iter::successors(Some(deletion), |image| image.older()).take(LIFE).last();
+    let Some(came) = last.filter(|last| last.kind() == Kind::Insert && last.older().is_none()) else { return true };
+    if !held.is_unseen(came.stamp(), deletion.stamp()) {
+        return false;
+    }
+    latched.set_version(None);
+    latched.set_closed(true);
+    // The slot serves another key soon, of which its images say nothing.
+    std::iter::successors(Some(deletion), |image| image.older()).for_each(|image| leave(image, site.guard));
+    drop(latched);
+    site.unlink(store, record, deletion.key());
     true
 }
 

@@ -134,6 +134,7 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
         if has_asked {
             compared = self.compare_most(compared)?;
         }
+        self.shared.clock.announce_move(self.state.slot, self.start);
         let latest = {
             // Who commits stamps, and then makes the time known, under this lock: so a stamp that was seen before is not later.
             let shared = self.shared;
@@ -260,10 +261,9 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
         // SAFETY: the image is of a slot of these rows.
         let record = unsafe { table.primary.rows.record(image.row()) };
         let mut seen = Seen::in_place(record.read(0..words.len(), words));
-        let (mut next, mut is_found, mut walked) = (seen.version, false, 0);
+        let (mut next, mut walked) = (seen.version, 0);
         while let Some(present) = next.filter(|present| present.stamp() > since) {
             walked += 1;
-            is_found |= present == image;
             next = present.older();
             let stamp = present.stamp();
             // Of who has not committed yet nothing is compared: the commit comes later, and is compared then, or compares with this one.
@@ -290,7 +290,9 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
             }
         }
         add(&self.shared.counts[self.state.slot].walked, walked);
-        (!is_found).then_some(image)
+        // An image that is not in the chain any more is of a row that came and went since the start: the answer at the commit is the one at the
+        // start.
+        None
     }
 
     /// Hands the changes of rows to the log: for each row that was changed, as it is now.

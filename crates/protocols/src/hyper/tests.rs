@@ -3,6 +3,7 @@
 mod leaks;
 mod nesting;
 mod steps;
+mod unseen;
 
 use std::sync::Arc;
 

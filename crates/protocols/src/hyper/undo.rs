@@ -411,6 +411,8 @@ pub(super) struct Writing {
     bytes: usize,
     /// All images that stand, oldest first.
     images: Vec<Undo>,
+    /// Whether there was a deletion among them.
+    has_deleted: bool,
 }
 
 impl Writing {
@@ -431,11 +433,18 @@ impl Writing {
         self.bytes
     }
 
+    /// Whether there may be deletions among the images.
+    #[inline]
+    pub(super) fn has_deleted(&self) -> bool {
+        self.has_deleted
+    }
+
     /// Forgets the buffer, which others see to from now on, or which was never seen.
     #[inline]
     pub(super) fn leave(&mut self) -> Option<Buffer> {
         self.images.clear();
         self.images.shrink_to(1 << 14);
+        self.has_deleted = false;
         let used = self.bytes - self.left;
         self.first_bytes = used.next_multiple_of(64).clamp(*FIRST_BYTES.start(), *FIRST_BYTES.end());
         self.left = 0;
@@ -454,6 +463,7 @@ impl Writing {
     ) -> Result<Undo, OutOfMemory> {
         let key_bytes = key.len();
         let bytes = image_bytes(draft.piece_words, key_bytes);
+        self.has_deleted |= draft.kind == Kind::Delete;
         if bytes > self.left {
             self.grow(id, bytes, guard)?;
         }

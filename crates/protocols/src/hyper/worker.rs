@@ -139,6 +139,11 @@ impl<L: Level, R: Redo> HyperWorker<L, R> {
         local.end_leaked();
     }
 
+    #[cfg(test)]
+    pub(super) fn pin(&self) -> polychron_memory::Guard<'_> {
+        self.local.pin()
+    }
+
     #[inline]
     fn session(&mut self) -> Session<'_, L, R> {
         self.end_leaked();

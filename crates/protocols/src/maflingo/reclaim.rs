@@ -48,13 +48,15 @@ pub(super) struct Tombstone {
     key: OwnedKey,
     record: Record,
     tid: Tid,
+    /// Of the record.
+    bytes: u32,
     /// The epoch in which a claim was taken back: transactions of that epoch may still rely on it.
     disclaimed: u64,
 }
 
 impl Tombstone {
     pub(super) fn new(place: Place, key: &[u8], record: Record, tid: Tid) -> Self {
-        Self { place, key: OwnedKey::new(key), record, tid, disclaimed: 0 }
+        Self { place, key: OwnedKey::new(key), record, tid, bytes: record.bytes() as u32, disclaimed: 0 }
     }
 }
 
@@ -138,11 +140,14 @@ impl Orphans {
 #[derive(Debug, Default)]
 pub(super) struct Reclaimer {
     queues: Queues,
+    /// Of the records of all that was queued since the queues were shared, less those that were taken out.
+    bytes: usize,
 }
 
 impl Reclaimer {
     #[inline]
     pub(super) fn push(&mut self, tombstone: Tombstone) {
+        self.bytes += tombstone.bytes as usize;
         self.queues.fresh.push_back(tombstone);
     }
 
@@ -153,9 +158,10 @@ impl Reclaimer {
 
     /// Shares the queue when it has become long.
     #[inline]
-    pub(super) fn share_surplus(&mut self, orphans: &Orphans) {
-        if self.queues.len() > SHARE_ABOVE {
+    pub(super) fn share_surplus(&mut self, orphans: &Orphans, most_bytes: usize) {
+        if self.bytes > most_bytes || self.queues.len() > SHARE_ABOVE {
             orphans.adopt(&mut self.queues);
+            self.bytes = 0;
         }
     }
 
@@ -214,7 +220,7 @@ impl Reclaimer {
     ) -> bool {
         let unlinked = unlink(&tombstone, tables, view, guard);
         match unlinked {
-            Unlinked::Done => {}
+            Unlinked::Done => self.bytes = self.bytes.saturating_sub(tombstone.bytes as usize),
             Unlinked::Latched => self.queues.fresh.push_back(tombstone),
             Unlinked::Claimed => {
                 tombstone.disclaimed = guard.epochs().current();

@@ -407,7 +407,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         self.state.open = false;
         self.state.unlatch_rows();
         self.open = None;
-        self.state.reclaimer.share_surplus(&self.shared.orphans);
+        self.state.reclaimer.share_surplus(&self.shared.orphans, self.shared.memory.most_waiting());
     }
 }
 

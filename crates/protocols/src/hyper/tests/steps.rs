@@ -34,7 +34,7 @@ fn a_long_chain_is_cut_once() {
         // A commit sees to no more than a slice.
         let of_one = steps(&bank, || set_balance(&mut writer, &accounts, 2, 0));
         assert!(of_one <= 1000.0 + if has_second { MANY as f64 } else { 0.0 }, "{of_one} steps at one commit");
-        let commits = MANY / 100 + 100;
+        let commits = MANY / 10 + 100;
         let of_all = steps(&bank, || (0..commits).for_each(|balance| set_balance(&mut writer, &accounts, 2, balance)));
         assert!(of_all <= 10.0 * MANY as f64 + 20_000.0, "{of_all} steps for {MANY} images");
         if has_second {
@@ -61,7 +61,7 @@ fn a_long_chain_is_thinned_once() {
     let second = younger.begin(Mode::ReadWrite).unwrap();
     (0..MANY).for_each(|balance| set_balance(&mut writer, &accounts, 1, balance));
     drop(reader);
-    let commits = MANY / 50 + 100;
+    let commits = MANY / 8 + 100;
     let mut drain =
         || steps(&bank, || (0..commits).for_each(|balance| set_balance(&mut writer, &accounts, 2, balance)));
     let first = drain();
@@ -96,7 +96,7 @@ fn a_row_that_was_changed_many_times_is_compared_once() {
         }
         let of_commit = steps(&bank, || t.commit().unwrap());
         assert!(of_commit <= 10.0 * MANY as f64 + 1000.0, "{of_commit} steps for {MANY} images");
-        let of_rest = steps(&bank, || (0..MANY / 50 + 10).for_each(|_| set_balance(&mut writer, &accounts, 2, 0)));
+        let of_rest = steps(&bank, || (0..MANY / 8 + 100).for_each(|_| set_balance(&mut writer, &accounts, 2, 0)));
         assert!(of_rest <= 10.0 * MANY as f64 + 1000.0, "{of_rest} steps for {MANY} images");
     }
 }

@@ -1,0 +1,76 @@
+//! Rows that come and go behind a transaction that does nothing: whoever looks for rows must not meet them.
+
+use super::*;
+
+/// Takes the first row of the queue and puts one behind it.
+fn turn(worker: &mut HyperWorker, queue: &Table<Account>, id: u64) {
+    let mut t = worker.begin(Mode::ReadWrite).unwrap();
+    let mut first = None;
+    t.scan(queue, 100..).limit(1).for_each(|row| first = Some(row.id())).unwrap();
+    if let Some(first) = first {
+        assert!(t.delete(queue, first).unwrap());
+    }
+    t.insert(queue, &account(id)).unwrap();
+    t.commit().unwrap();
+}
+
+/// Entries of the index that has most: the rows that are there, and a few that were deleted just now.
+fn most_entries(bank: &Bank<ByColumn>, worker: &HyperWorker) -> usize {
+    let all = bank.database.shared.catalog.snapshot().1;
+    let table = all[bank.accounts.id().position()].as_ref().unwrap();
+    let entries = |store: &super::super::table::Relation| {
+        let (mut entries, guard) = (0, worker.pin());
+        polychron_engine::stores::for_each(store.index(), &guard, &mut |_, _| entries += 1);
+        entries
+    };
+    std::iter::once(&table.primary).chain(table.secondaries()).map(|store| entries(store)).max().unwrap()
+}
+
+#[test]
+fn rows_that_come_and_go_behind_an_idle_transaction_leave_the_indexes() {
+    const TURNS: u64 = scaled(2000, 600) as u64;
+    for mode in [Mode::ReadWrite, Mode::Snapshot] {
+        let bank = Bank::<ByColumn>::new(Backend::Rows);
+        let (accounts, mut worker, mut idle) = (bank.accounts, bank.worker(), bank.worker());
+        turn(&mut worker, &accounts, 100);
+        let mut open = idle.begin(mode).unwrap();
+        assert!(open.get(&accounts, 100).unwrap().is_some());
+        (101..101 + TURNS).for_each(|id| turn(&mut worker, &accounts, id));
+        let epochs = bank.database.memory().epochs();
+        (0..3).for_each(|_| _ = epochs.advance());
+        let most = most_entries(&bank, &worker);
+        assert!(most < 20, "{most} entries beside an idle {mode:?}");
+        // It still sees what it saw, and nothing of what came since meets what it has asked.
+        assert_eq!(open.scan(&accounts, 100..).count().unwrap(), 1);
+        if mode == Mode::ReadWrite {
+            open.insert(&accounts, &account(50)).unwrap();
+            assert!(open.commit().is_err_and(|stop| stop.is_conflict()), "the row that it saw has gone");
+        } else {
+            drop(open);
+        }
+        // The backlog goes in slices; rows that come and go meanwhile do not wait for their turn.
+        for id in 200 + TURNS..300 + TURNS {
+            turn(&mut worker, &accounts, id);
+            let most = most_entries(&bank, &worker);
+            assert!(most < 20, "{most} entries behind an idle {mode:?}");
+        }
+        worker.tidy_up();
+        assert!(bank.figure("undo_buffers_kept") <= 2.0);
+    }
+}
+
+#[test]
+fn a_row_that_came_and_went_meets_no_range() {
+    let bank = Bank::<ByColumn>::new(Backend::Rows);
+    let (accounts, mut worker, mut idle) = (bank.accounts, bank.worker(), bank.worker());
+    let mut open = idle.begin(Mode::ReadWrite).unwrap();
+    assert_eq!(open.scan(&accounts, 100..).count().unwrap(), 0);
+    (100..120).for_each(|id| turn(&mut worker, &accounts, id));
+    let mut t = worker.begin(Mode::ReadWrite).unwrap();
+    assert!(t.delete(&accounts, 119).unwrap());
+    t.commit().unwrap();
+    // Until the open one is no young one any more.
+    (0..300).for_each(|_| set_balance(&mut worker, &accounts, 1, 0));
+    open.insert(&accounts, &account(50)).unwrap();
+    open.commit().unwrap();
+}
