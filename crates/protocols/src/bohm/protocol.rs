@@ -30,7 +30,6 @@ use super::worker::BohmWorker;
 pub(super) struct Shared {
     pub(super) memory: Arc<Memory>,
     pub(super) options: Options,
-    #[cfg(feature = "by-hand")]
     pub(super) common: Common,
     pub(super) catalog: Catalog<BohmTable>,
     pub(super) counters: Registry,
@@ -313,7 +312,6 @@ impl Protocol for Bohm {
             snapshots: Snapshots::new(workers),
             memory,
             options,
-            #[cfg(feature = "by-hand")]
             common,
             catalog: Catalog::default(),
             counters: Registry::default(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use polychron_base::clock::Clock;
 use polychron_base::error::{KeyPreview, Stopped};
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_base::{Abort, Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::futures::Attempt;
 use polychron_engine::stores::{Keys, OwnedKey, for_each};
 use polychron_engine::{Access, Counters, Declare, Procedure, Worker, drive};
@@ -95,6 +95,20 @@ struct Guess {
     position: usize,
     attempts: u32,
     keys: Vec<(TableId, OwnedKey)>,
+}
+
+impl Guess {
+    /// The error of a procedure whose guesses were wrong as often as it may conflict. The first run, which finds out what there is to guess, is
+    /// none of them.
+    fn given_up(&self, most: u64) -> Option<Error> {
+        let wrong = u64::from(self.attempts) - 1;
+        if wrong == 0 || wrong < most {
+            return None;
+        }
+        let table = self.keys.last().map_or_else(TableId::default, |(table, _)| *table);
+        let abort = Abort { reason: Reason::StaleRead, table, index: IndexId::PRIMARY, key: None };
+        Some(Error::Conflicts { attempts: wrong, abort })
+    }
 }
 
 /// The parcels of a client that are under way. However the client ends, the procedures of others must not outlive it.
@@ -395,10 +409,13 @@ impl BohmWorker {
                 let (body, answer) = unsafe { (parcel.planned(place).body(), &mut *answers.add(position)) };
                 if body.again.get() {
                     shared.replanned.fetch_add(1, Ordering::Relaxed);
-                    *answer = None;
                     // SAFETY: as above.
-                    guesses.push(unsafe { guess(&parcel, place, position, attempts + 1) });
-                    continue;
+                    let guess = unsafe { guess(&parcel, place, position, attempts + 1) };
+                    *answer = guess.given_up(shared.common.retry.attempts).map(Err);
+                    if answer.is_none() {
+                        guesses.push(guess);
+                        continue;
+                    }
                 }
                 let answer = answer.take().expect("a procedure that was executed has left an answer");
                 let counters = &under_way.worker.counters;
