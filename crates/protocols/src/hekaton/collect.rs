@@ -11,11 +11,12 @@
 //! * A record whose only version is a deletion that everybody sees is closed, and its key leaves the index.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::{Arc, PoisonError};
 
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{OwnedKey, Place};
+use polychron_index::Handle;
 use polychron_memory::Guard;
 use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +36,10 @@ const LOOK_EVERY_BEHIND: u32 = 2;
 /// shrinks, and nobody is held up by all of it at once. Of versions that an item cuts off so many are freed.
 const AT_ONCE: usize = 256;
 const TIMES_AS_MANY: usize = 4;
+
+/// A list of more versions is gone through again only after so many more of its items: else each item of a hot row, behind a transaction
+/// that is open for long, would pass by all that the row has become since.
+const LONG: usize = 64;
 
 /// The key of a record that was deleted.
 #[derive(Debug)]
@@ -76,6 +81,15 @@ impl Ord for Kept {
     }
 }
 
+/// A record with a long list.
+#[derive(Debug, Default)]
+struct Long {
+    /// Items that are passed over before the list is gone through again.
+    left: usize,
+    /// The last one that was passed over.
+    item: Option<Item>,
+}
+
 /// Items of workers that left.
 #[derive(Debug, Default)]
 pub(super) struct Orphans {
@@ -100,12 +114,17 @@ pub(super) enum Left {
 pub(super) struct Collector {
     items: VecDeque<Item>,
     kept: BinaryHeap<Reverse<Kept>>,
+    /// By their handles.
+    long: HashMap<Handle, Long>,
     /// Lists of versions that nobody sees, to be freed some at a time.
     tails: Vec<Version>,
     held: Held,
     since_look: u32,
     /// Items that were added since.
     added: usize,
+    /// Versions that were looked at, for tests.
+    #[cfg(test)]
+    pub(super) looked_at: usize,
 }
 
 impl Collector {
@@ -151,7 +170,7 @@ impl Collector {
     ) {
         orphans.move_to(&mut self.items);
         self.free_tails(limit, guard);
-        if self.items.is_empty() && self.kept.is_empty() {
+        if self.items.is_empty() && self.kept.is_empty() && self.long.is_empty() {
             return;
         }
         transactions.held(&mut self.held);
@@ -160,6 +179,9 @@ impl Collector {
         }
         let oldest = self.held.oldest();
         for _ in 0..limit {
+            if self.items.is_empty() {
+                self.take_up();
+            }
             let item = match (self.items.front(), self.kept.peek()) {
                 (_, Some(Reverse(Kept(kept)))) if kept.over_at <= oldest => {
                     let Some(Reverse(Kept(item))) = self.kept.pop() else { return };
@@ -172,7 +194,9 @@ impl Collector {
                 }
                 _ => return,
             };
-            self.see_to(item, tables, guard);
+            if let Some(item) = self.pass_over(item, guard) {
+                self.see_to(item, tables, guard);
+            }
         }
     }
 
@@ -188,12 +212,57 @@ impl Collector {
 
     /// How many items wait.
     pub(super) fn len(&self) -> usize {
-        self.items.len() + self.kept.len()
+        self.items.len() + self.kept.len() + self.long.values().filter(|long| long.item.is_some()).count()
+    }
+
+    /// Puts an item aside whose record's list is long and was gone through not long ago; answers it otherwise.
+    #[inline]
+    fn pass_over(&mut self, item: Item, guard: &Guard<'_>) -> Option<Item> {
+        if self.long.is_empty() || item.tombstone.is_some() {
+            return Some(item);
+        }
+        let long = self.long.get_mut(&item.record.handle()).filter(|long| long.left > 0);
+        let Some(long) = long else { return Some(item) };
+        long.left -= 1;
+        if let Some(before) = long.item.replace(item) {
+            // SAFETY: the item's share; the other one stands for both.
+            unsafe { before.record.release(guard) };
+        }
+        None
+    }
+
+    /// Takes up what was put aside, once there is nothing else.
+    fn take_up(&mut self) {
+        if !self.long.is_empty() {
+            let long = std::mem::take(&mut self.long);
+            self.items.extend(long.into_values().filter_map(|long| long.item));
+        }
+    }
+
+    /// A record's list was gone through, and had so many versions.
+    fn note_length(&mut self, record: Record, versions: usize, guard: &Guard<'_>) {
+        #[cfg(test)]
+        {
+            self.looked_at += versions;
+        }
+        if versions <= LONG && self.long.is_empty() {
+            return;
+        }
+        let before = match versions {
+            ..=LONG => self.long.remove(&record.handle()),
+            _ => self.long.insert(record.handle(), Long { left: versions, item: None }),
+        };
+        if let Some(item) = before.and_then(|long| long.item) {
+            // SAFETY: the item's share. What it stood for is done.
+            unsafe { item.record.release(guard) };
+        }
     }
 
     fn see_to(&mut self, item: Item, tables: &[Option<Arc<HekatonTable>>], guard: &Guard<'_>) {
         let record = item.record;
-        match collect(record, item.tombstone.is_some(), &self.held, &mut self.tails, guard) {
+        let (left, versions) = collect(record, item.tombstone.is_some(), &self.held, &mut self.tails, guard);
+        self.note_length(record, versions, guard);
+        match left {
             Left::Clean => {}
             Left::Busy => {
                 self.items.push_back(item);
@@ -218,6 +287,7 @@ impl Collector {
     /// The worker leaves: others see to what it had not collected.
     pub(super) fn leave(&mut self, orphans: &Orphans, guard: &Guard<'_>) {
         self.free_tails(usize::MAX, guard);
+        self.take_up();
         let kept = std::mem::take(&mut self.kept);
         self.items.extend(kept.into_iter().map(|Reverse(Kept(item))| {
             item.record.let_item_go(item.tombstone.is_some());
@@ -259,16 +329,16 @@ fn unlink(record: Record, tombstone: &Tombstone, tables: &[Option<Arc<HekatonTab
     unsafe { record.release(guard) };
 }
 
-/// Collects one record.
+/// Collects one record, and answers with how many versions were looked at.
 pub(super) fn collect(
     record: Record,
     is_tombstone: bool,
     held: &Held,
     tails: &mut Vec<Version>,
     guard: &Guard<'_>,
-) -> Left {
+) -> (Left, usize) {
     if !record.try_collect() {
-        return Left::Busy;
+        return (Left::Busy, 0);
     }
     let left = collect_latched(record, is_tombstone, held, tails, guard);
     record.end_collection();
@@ -281,36 +351,39 @@ fn collect_latched(
     held: &Held,
     tails: &mut Vec<Version>,
     guard: &Guard<'_>,
-) -> Left {
-    let Some(latest) = record.latest() else { return Left::Clean };
+) -> (Left, usize) {
+    let Some(latest) = record.latest() else { return (Left::Clean, 0) };
     let mut first = latest;
     while first.begin().settled().is_none() {
-        let Some(next) = first.next() else { return Left::Clean };
+        let Some(next) = first.next() else { return (Left::Clean, 0) };
         first = next;
     }
-    let older = prune(first, held, tails, guard);
+    let (older, versions) = prune(first, held, tails, guard);
     let over = first.begin().settled().zip(first.end().settled()).filter(|_| is_tombstone && first == latest);
-    match (older, over) {
+    let left = match (older, over) {
         (None, None) => Left::Clean,
         (None, Some((begin, end))) if held.sees(begin, end) => Left::Seen(end),
         (None, Some(_)) => {
             if !record.replace_top(first, None) {
                 // The key was inserted again just now.
-                return Left::Clean;
+                return (Left::Clean, versions);
             }
             // SAFETY: the record is closed, so nobody finds the version from now on; who stands on it has a guard.
             unsafe { first.retire(guard) };
             Left::Closed
         }
         (Some(older), over) => Left::Seen(over.map_or(older, |(_, end)| older.min(end))),
-    }
+    };
+    (left, versions)
 }
 
-/// Takes versions under the first settled one out. Answers the earliest moment at which one that stays is over.
-fn prune(first: Version, held: &Held, tails: &mut Vec<Version>, guard: &Guard<'_>) -> Option<u64> {
+/// Takes versions under the first settled one out. Answers the earliest moment at which one that stays is over, and how many
+/// were looked at.
+fn prune(first: Version, held: &Held, tails: &mut Vec<Version>, guard: &Guard<'_>) -> (Option<u64>, usize) {
     let oldest = held.oldest();
-    let (mut above, mut earliest) = (first, None);
+    let (mut above, mut earliest, mut versions) = (first, None, 0);
     while let Some(version) = above.next() {
+        versions += 1;
         let over_at = above.begin().settled();
         if over_at.is_some_and(|over_at| over_at <= oldest) {
             above.set_next(None);
@@ -334,5 +407,5 @@ fn prune(first: Version, held: &Held, tails: &mut Vec<Version>, guard: &Guard<'_
             }
         }
     }
-    earliest
+    (earliest, versions)
 }

@@ -181,7 +181,7 @@ fn collect_old(world: &World, record: Record, over_at: u64, guard: &Guard<'_>) {
     let mut held = Held::default();
     world.transactions.held(&mut held);
     let mut tails = Vec::new();
-    collect(record, false, &held, &mut tails, guard);
+    let _ = collect(record, false, &held, &mut tails, guard);
     for tail in tails {
         assert!(tail.next().is_none(), "there is one old version");
         // SAFETY: nobody sees it.

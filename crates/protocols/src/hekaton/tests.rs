@@ -169,3 +169,33 @@ fn a_backlog_is_collected_in_slices() {
         assert!(begun <= count, "the backlog does not shrink");
     }
 }
+
+/// Behind a transaction that is open for long, a hot row's list is long. What is collected of it does not pass by all of it each time.
+#[test]
+fn a_long_list_is_gone_through_seldom() {
+    let opened = open::<Serializable>(1);
+    let (table, mut worker) = (opened.table, opened.worker());
+    let mut idle = [opened.worker(), opened.worker()];
+    let [first, second] = &mut idle;
+    let count = scaled(3000, 600);
+    let change = |worker: &mut HekatonWorker<Serializable>| {
+        for _ in 0..count {
+            let change = |it: &mut Transaction<'_, Serializable>| it.update(&table, 0, |row| row.set_count(1));
+            assert!(drive::transact(worker, Mode::ReadWrite, &mut { change }).unwrap());
+        }
+    };
+    let older = first.begin(Mode::ReadWrite).unwrap();
+    change(&mut worker);
+    let younger = second.begin(Mode::ReadWrite).unwrap();
+    change(&mut worker);
+    drop(older);
+    // What the older one held goes, step by step, below what the younger one holds.
+    change(&mut worker);
+    drop(younger);
+    change(&mut worker);
+    let looked_at = worker.state.collector.looked_at;
+    assert!(looked_at < 8 * 4 * count, "{looked_at} versions were looked at for {} items", 4 * count);
+    worker.tidy_up();
+    worker.tidy_up();
+    assert_eq!(worker.state.collector.len(), 0);
+}
