@@ -50,6 +50,7 @@ pub const BEHAVIOURS: &[&str] = &[
     "clients::leaked_transactions_of_workers_that_leave",
     "clients::leaked_transactions_before_failures",
     "clients::threads_that_end",
+    "clients::work_at_the_end_of_a_thread",
     "clients::conflicts_of_their_own",
     "clients::more_threads_than_slots",
     "liveness::updates_beside_a_snapshot",
@@ -73,84 +74,9 @@ pub const BEHAVIOURS: &[&str] = &[
 /// All that is known to be missing.
 pub const MISSING: &[Missing] = &[
     Missing {
-        behaviour: "clients::leaked_transactions",
-        protocols: &["partitioned-store", "serial"],
-        what: "the place that a forgotten transaction takes is not given back",
-    },
-    Missing {
-        behaviour: "clients::leaked_transactions",
-        protocols: &["hekaton", "snapshot-isolation"],
-        what: "a forgotten transaction is not undone",
-    },
-    Missing {
-        behaviour: "clients::leaked_transactions_before_failures",
-        protocols: &["partitioned-store", "serial"],
-        what: "the place that a forgotten transaction takes is not given back",
-    },
-    Missing {
-        behaviour: "clients::leaked_transactions_before_failures",
-        protocols: &["hekaton", "snapshot-isolation"],
-        what: "a forgotten transaction is not undone",
-    },
-    Missing {
-        behaviour: "clients::leaked_transactions_of_workers_that_leave",
-        protocols: &["partitioned-store", "serial"],
-        what: "the place that a forgotten transaction takes is not given back",
-    },
-    Missing {
-        behaviour: "clients::leaked_transactions_of_workers_that_leave",
-        protocols: &["hekaton", "snapshot-isolation"],
-        what: "a forgotten transaction is not undone",
-    },
-    Missing {
-        behaviour: "clients::nested_transactions",
-        protocols: &["hekaton", "snapshot-isolation"],
-        what: "a wait for the own thread has no end",
-    },
-    Missing {
-        behaviour: "clients::new_index_inside_of_a_transaction",
-        protocols: &["hekaton", "snapshot-isolation", "locking", "locking-no-wait", "locking-wound-wait", "lazy-2pl"],
-        what: "making an index waits for an open transaction of the own thread",
-    },
-    Missing {
-        behaviour: "clients::threads_that_end",
-        protocols: &["partitioned-store", "serial"],
-        what: "the place that a forgotten transaction takes is not given back when its worker leaves",
-    },
-    Missing {
-        behaviour: "clients::threads_that_end",
-        protocols: &["hekaton", "snapshot-isolation"],
-        what: "a forgotten transaction is not undone when its worker leaves",
-    },
-    Missing {
-        behaviour: "liveness::fresh_beside_a_snapshot",
-        protocols: &["maflingo", "global-tid", "lazy-occ", "occ"],
-        what: "an open snapshot holds back what later ones see",
-    },
-    Missing {
         behaviour: "liveness::fresh_beside_a_writer",
-        protocols: &["cicada", "cicada, multi-version", "maflingo", "global-tid", "lazy-occ", "occ", "lazy-cicada"],
+        protocols: &["cicada", "cicada, multi-version", "lazy-cicada"],
         what: "an open transaction holds back what snapshots see",
-    },
-    Missing {
-        behaviour: "liveness::garbage_of_an_idle_session",
-        protocols: &[
-            "maflingo",
-            "global-tid",
-            "hekaton",
-            "snapshot-isolation",
-            "hyper",
-            "hyper-record-level",
-            "hyper-snapshot",
-            "locking",
-            "locking-no-wait",
-            "locking-wound-wait",
-            "lazy-occ",
-            "occ",
-            "lazy-2pl",
-            "lazy-hyper",
-        ],
-        what: "memory that an idle session has freed serves nobody else",
     },
     Missing {
         behaviour: "liveness::hot_row_beside_a_snapshot",
@@ -161,26 +87,6 @@ pub const MISSING: &[Missing] = &[
         behaviour: "liveness::hot_row_beside_a_writer",
         protocols: &["hekaton", "snapshot-isolation", "hyper", "hyper-record-level", "hyper-snapshot", "lazy-hyper"],
         what: "what is retired waits until the idle client looks again or ends",
-    },
-    Missing {
-        behaviour: "liveness::own_commits_beside_a_snapshot",
-        protocols: &["maflingo", "global-tid", "lazy-occ", "occ"],
-        what: "a session's snapshot does not wait for its own last commit",
-    },
-    Missing {
-        behaviour: "liveness::own_commits_beside_a_writer",
-        protocols: &["maflingo", "global-tid", "lazy-occ", "occ"],
-        what: "a session's snapshot does not wait for its own last commit",
-    },
-    Missing {
-        behaviour: "liveness::queue_beside_a_snapshot",
-        protocols: &["cicada, multi-version"],
-        what: "versions of index nodes that nobody can see stay while anything is open",
-    },
-    Missing {
-        behaviour: "liveness::queue_beside_a_snapshot",
-        protocols: &["maflingo", "global-tid", "lazy-occ", "occ"],
-        what: "keys that came and went stay in the index, and are passed over by each scan, while anything is open",
     },
     Missing {
         behaviour: "liveness::queue_beside_a_snapshot",
