@@ -25,6 +25,7 @@ use polychron_sync::thread;
 
 use crate::Setup;
 use crate::conformance::differential::apply;
+use crate::history::Leeway;
 use crate::model::{Answer, Model, Operation, Trace, explained, story};
 use crate::rows::{Person, person};
 use crate::setup;
@@ -71,6 +72,8 @@ struct Planned {
     operations: Vec<Operation>,
     says: Says,
     rolls_back: bool,
+    /// It reads a snapshot, which must have what its client has committed before.
+    on_snapshot: bool,
 }
 
 /// What a transaction says beforehand of the rows that it writes.
@@ -88,12 +91,13 @@ enum Says {
 }
 
 impl Plan {
-    /// Every fourth plan has futures, of which every other one has rows that come and go, and every fourth one asks about columns. In every
+    /// Every eighth plan asks in all ways, by two sessions of each client, who look at a snapshot in the end; every fourth one has futures, of which every other one has rows that come and go, and every fourth one asks about columns. In every
     /// eighth one clients go step by step.
     fn draw(seed: u64) -> Self {
         let mut random = Random::stream(21, seed);
         let (futures, come_and_go) = (seed % 4 == 3, seed % 8 == 7);
         let draw = match seed % 4 {
+            1 if seed % 8 == 5 => Operation::draw_of_questions,
             2 => Operation::draw_of_columns,
             3 if come_and_go => Operation::draw_of_futures_beside_deletions,
             3 => Operation::draw_of_futures,
@@ -102,7 +106,11 @@ impl Plan {
         let rows = (0..KEYS).filter(|_| futures || random.below(2) == 0).map(|id| person(id, 1, id as u32)).collect();
         let deleted = (0..KEYS).filter(|_| come_and_go && random.below(4) == 0).collect();
         let one_by_one = if seed % 8 == 4 { Way::StepByStep } else { Way::OneByOne };
-        let threads = (0..random.range_inclusive(2, 3)).map(|_| Client::draw(&mut random, draw, one_by_one)).collect();
+        let mut threads: Vec<Client> =
+            (0..random.range_inclusive(2, 3)).map(|_| Client::draw(&mut random, draw, one_by_one)).collect();
+        if seed % 8 == 5 {
+            threads.iter_mut().for_each(Client::look_in_the_end);
+        }
         let (snapshots, ticks) = (random.below(3) as usize, random.below(3) as usize);
         Self { rows, deleted, threads, snapshots, ticks, submits: random.below(4) == 0, by_columns: seed % 4 == 2 }
     }
@@ -123,6 +131,15 @@ impl Client {
     }
 }
 
+impl Client {
+    /// Reads a snapshot behind the other transactions, where one follows the other.
+    fn look_in_the_end(&mut self) {
+        if self.way == Way::OneByOne {
+            self.transactions.push(Planned { operations: vec![EVERYTHING], on_snapshot: true, ..Planned::default() });
+        }
+    }
+}
+
 impl Planned {
     fn draw(random: &mut Random, draw: Draw) -> Self {
         let operations = (0..random.range_inclusive(1, 4)).map(|_| draw(random, KEYS)).collect();
@@ -133,7 +150,7 @@ impl Planned {
             // All rows have these seven in common, and no two of them all eight.
             way => Says::Fronts(3 + way as usize),
         };
-        Self { operations, says, rolls_back: random.below(8) == 0 }
+        Self { operations, says, rolls_back: random.below(8) == 0, on_snapshot: false }
     }
 }
 
@@ -234,6 +251,9 @@ fn touched(operation: &Operation) -> Option<(u64, Access)> {
         Operation::Get(id) => Some((*id, Access::Read)),
         Operation::Insert(row) => Some((row.id, Access::Insert)),
         Operation::SetNumber(id, _) | Operation::SetText(id, _) => Some((*id, Access::Update)),
+        Operation::Look(id) => Some((*id, Access::Update)),
+        Operation::TooLong(id) => Some((*id, Access::Write)),
+        Operation::Tried(operation) => touched(operation),
         Operation::Upsert(row) => Some((row.id, Access::Write)),
         Operation::SetTeam(id, _) | Operation::SetCode(id, _) | Operation::Delete(id) => Some((*id, Access::Write)),
         Operation::NumberLater(_, id) | Operation::TeamLater(_, id) | Operation::AddLater(id, _) => {
@@ -246,7 +266,7 @@ fn touched(operation: &Operation) -> Option<(u64, Access)> {
 /// Executes a transaction.
 fn execute<W: Worker>(worker: &mut W, table: Table<Person>, plan: &Planned) -> Option<Trace> {
     let mut script = Script::new(table, plan);
-    let outcome = worker.execute(&mut script);
+    let outcome = if plan.on_snapshot { worker.snapshot(&mut script) } else { worker.execute(&mut script) };
     ended(plan, outcome, &script.trace)
 }
 
@@ -285,22 +305,45 @@ fn submit_all<P: Protocol>(service: &Service<P>, table: Table<Person>, plans: &[
     submissions.into_iter().map(wait).collect()
 }
 
+/// Whether a transaction has left something for certain: it wrote, and took nothing back.
+fn has_written(trace: &Trace) -> bool {
+    let takes_back = |operation: &Operation| matches!(operation, Operation::Delete(_) | Operation::RollBackTo(_));
+    let is_write = |operation: &Operation| {
+        matches!(operation, Operation::Insert(_) | Operation::Upsert(_) | Operation::SetNumber(..))
+            || matches!(operation, Operation::SetText(..) | Operation::SetTeam(..) | Operation::SetCode(..))
+    };
+    let writes = |(operation, answer): &(Operation, Answer)| is_write(operation) && *answer == Answer::Flag(true);
+    !trace.iter().any(|(operation, _)| takes_back(operation)) && trace.iter().any(writes)
+}
+
 impl Client {
-    /// Executes the transactions; answers lists of those whose end is to be explained, each list in an order that is theirs.
+    /// Executes the transactions, one by one by the two sessions in turn, and a snapshot by the one that came before; answers lists of those whose end is to be explained, each list in an order that is theirs.
     fn run<P: Protocol<Worker: Interactive + 'static>>(
         &self,
-        worker: &mut P::Worker,
+        sessions: &mut [P::Worker; 2],
         service: Option<&Service<P>>,
         table: Table<Person>,
     ) -> Vec<Vec<Trace>> {
-        let mut one_by_one = |execute: fn(&mut P::Worker, _, &_) -> _| {
-            vec![self.transactions.iter().filter_map(|plan| execute(worker, table, plan)).collect()]
+        let mut one_by_one = |execute: fn(&mut P::Worker, _, &_) -> Option<Trace>| {
+            let (mut lists, mut last) = (vec![Vec::new()], None);
+            for (number, plan) in self.transactions.iter().enumerate() {
+                let session = (number - usize::from(plan.on_snapshot)) % 2;
+                let Some(trace) = execute(&mut sessions[session], table, plan) else { continue };
+                if plan.on_snapshot && last != Some((session, true)) {
+                    // Its session has written nothing just before, so it may be of any time.
+                    lists.push(vec![trace]);
+                    continue;
+                }
+                last = Some((session, has_written(&trace)));
+                lists[0].push(trace);
+            }
+            lists
         };
         match (service, self.way) {
             (Some(service), _) => submit_all(service, table, &self.transactions),
             (None, Way::OneByOne) => one_by_one(execute),
             (None, Way::StepByStep) => one_by_one(execute_by_steps),
-            (None, Way::Together) => execute_together(worker, table, &self.transactions),
+            (None, Way::Together) => execute_together(&mut sessions[0], table, &self.transactions),
         }
     }
 }
@@ -335,7 +378,7 @@ fn rows_of(answer: Answer) -> Vec<Person> {
 /// Opens a small database with the plan's rows.
 fn open<P: Protocol>(setup: &Setup<P>, plan: &Plan) -> (Arc<P>, P::Worker, Table<Person>) {
     let mut setup = setup.clone();
-    setup.common.memory = polychron_memory::Options { max_workers: 8, ..polychron_memory::Options::tiny() };
+    setup.common.memory = polychron_memory::Options { max_workers: 12, ..polychron_memory::Options::tiny() };
     let database = setup.open();
     let definition = Person::definition().with_partition_column(0);
     let table = Table::from_id(database.create_table(definition).expect("the definition is sound"));
@@ -364,15 +407,26 @@ fn start<P: Protocol>(database: &Arc<P>) -> Service<P> {
     Service::start(database, &options, Arc::new(ManualClock::new()), || database.worker()).expect("slots are free")
 }
 
+/// The plan without snapshots in the end where these need not have what their session has committed.
+fn as_promised(plan: &Arc<Plan>, leeway: Leeway) -> Arc<Plan> {
+    let mut plan = Arc::clone(plan);
+    if leeway.stale_snapshots {
+        let threads = &mut Arc::make_mut(&mut plan).threads;
+        threads.iter_mut().for_each(|client| client.transactions.retain(|planned| !planned.on_snapshot));
+    }
+    plan
+}
+
 /// Runs a plan's threads, and answers the story if no serial order explains what they saw.
 fn run<P: Protocol<Worker: Interactive + 'static>>(setup: &Setup<P>, plan: &Arc<Plan>) -> Result<(), String> {
+    let plan = &as_promised(plan, Leeway::of(setup.name));
     let (database, mut worker, table) = open(setup, plan);
     let service = plan.submits.then(|| Arc::new(start(&database)));
     let mut running = Vec::new();
     for number in 0..plan.threads.len() {
-        let (plan, service, mut worker) =
-            (Arc::clone(plan), service.clone(), database.worker().expect("a slot is free"));
-        running.push(thread::spawn(move || plan.threads[number].run::<P>(&mut worker, service.as_deref(), table)));
+        let (plan, service) = (Arc::clone(plan), service.clone());
+        let mut sessions = [(); 2].map(|()| database.worker().expect("a slot is free"));
+        running.push(thread::spawn(move || plan.threads[number].run::<P>(&mut sessions, service.as_deref(), table)));
     }
     drop(service);
     let clock = {

@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 
 use polychron_base::IndexId;
 use polychron_base::random::Random;
-use polychron_engine::Aggregate;
+use polychron_engine::scan::Comparison;
+use polychron_engine::{Aggregate, Restriction};
 use polychron_schema::Value;
 
 use crate::conformance::differential::BY_CODE;
 use crate::rows::{Person, person};
+use crate::samples::model::satisfies;
+use crate::samples::{disguised, draw_comparison};
 
 /// One operation of a random transaction.
 #[derive(Clone, Debug)]
@@ -42,6 +45,27 @@ pub(crate) enum Operation {
         team: Option<u16>,
         wanted: Aggregate,
     },
+    /// The ids of the rows that satisfy restrictions, of which no other column is asked for.
+    Find {
+        restrictions: Vec<Restriction>,
+        backward: bool,
+        limit: usize,
+    },
+    /// The same, column by column.
+    Gather {
+        restrictions: Vec<Restriction>,
+    },
+    /// An answer over them.
+    Measure {
+        restrictions: Vec<Restriction>,
+        wanted: Aggregate,
+    },
+    /// The number of a row, by an update that changes nothing.
+    Look(u64),
+    /// A write whose text is too long for its column.
+    TooLong(u64),
+    /// Does the same behind a savepoint, to which it then returns.
+    Tried(Box<Self>),
     /// So many keys will be asked for.
     Prefetch(u64, u64),
     Savepoint,
@@ -79,7 +103,10 @@ pub(crate) enum Answer {
     Value(Value),
     Flag(bool),
     Number(i64),
+    Ids(Vec<u64>),
     Duplicate(IndexId),
+    /// Something else refused it.
+    Refused,
     /// A future's row is not there. It undoes the transaction, now or at the commit.
     NoRow,
 }
@@ -115,7 +142,53 @@ impl Operation {
     }
 }
 
+/// The values of a person, in the order of the columns.
+fn values(row: &Person) -> [Value; 5] {
+    [row.id.into(), row.team.into(), row.code.into(), row.number.into(), row.text.as_str().into()]
+}
+
+/// A comparison of a column with a constant that a row may have there, or that looks like one.
+fn draw_restriction(random: &mut Random, keys: u64) -> Restriction {
+    let column = random.below(5) as usize;
+    let number = random.below(keys + 1);
+    let text = ["", "t", "ttt", "person 1", "person 2"][random.below(5) as usize];
+    let value = match column {
+        0 => number.into(),
+        1 => Value::Unsigned(random.below(3)),
+        2 if random.below(6) == 0 => Value::Null,
+        2 => Value::Unsigned(number),
+        3 => Value::Integer([-1, 0, 10, 20, i64::MAX][random.below(5) as usize]),
+        _ => text.into(),
+    };
+    let value = if random.below(2) == 0 { value } else { disguised(random, value) };
+    Restriction { column, comparison: draw_comparison(random), value }
+}
+
 impl Operation {
+    /// As [`Operation::draw_of_columns`], with questions of all kinds, updates that only look, and refusals.
+    pub(crate) fn draw_of_questions(random: &mut Random, keys: u64) -> Self {
+        let id = random.below(keys);
+        let restrictions = (0..random.below(3)).map(|_| draw_restriction(random, keys)).collect();
+        let backward = random.below(2) == 0;
+        let limit = if random.below(2) == 0 { usize::MAX } else { random.range_inclusive(1, 2) as usize };
+        let (code, number, column) = (2, 3, random.below(5) as usize);
+        let wanted = [Aggregate::Rows, Aggregate::Count(code), Aggregate::Min(column), Aggregate::Max(column)];
+        match random.below(16) {
+            0 | 1 => Self::Find { restrictions, backward, limit },
+            2 => Self::Gather { restrictions },
+            3 => Self::Measure { restrictions, wanted: wanted[random.below(4) as usize] },
+            4 => Self::Measure { restrictions, wanted: Aggregate::Sum(if random.below(6) == 0 { 4 } else { number }) },
+            5 | 6 => Self::Look(id),
+            7 => Self::SetNumber(id, [-1, i64::MAX][random.below(2) as usize]),
+            8 => Self::TooLong(id),
+            9 => match Self::draw_of_questions(random, keys) {
+                Self::Savepoint | Self::RollBackTo(_) => Self::Look(id),
+                tried => Self::Tried(Box::new(tried)),
+            },
+            _ => Self::draw_of_columns(random, keys),
+        }
+    }
+
     /// As [`Operation::draw`], with questions about columns in place of every other prefetch.
     pub(crate) fn draw_of_columns(random: &mut Random, keys: u64) -> Self {
         let (id, number) = match Self::draw(random, keys) {
@@ -171,6 +244,16 @@ impl Operation {
     }
 }
 
+/// The sum of numbers, if it fits.
+fn sum(numbers: impl Iterator<Item = i64>) -> Answer {
+    let sum = numbers.map(i128::from).fold(None, |sum, number| Some(sum.unwrap_or(0) + number));
+    match sum.map(i64::try_from) {
+        None => Answer::Value(Value::Null),
+        Some(Ok(sum)) => Answer::Value(Value::Integer(sum)),
+        Some(Err(_)) => Answer::Refused,
+    }
+}
+
 /// The rows, and what they were at the savepoints of the running transaction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {
@@ -216,17 +299,42 @@ impl Model {
         self.rows.values().filter(move |row| team.is_none_or(|team| row.team == team))
     }
 
-    fn total(&self, team: Option<u16>, wanted: Aggregate) -> Value {
+    /// The rows that satisfy restrictions.
+    fn satisfying(&self, restrictions: &[Restriction]) -> Vec<&Person> {
+        let holds = |row: &Person, it: &Restriction| satisfies(&values(row)[it.column], it.comparison, &it.value);
+        self.rows.values().filter(|row| restrictions.iter().all(|it| holds(row, it))).collect()
+    }
+
+    fn measure(&self, restrictions: &[Restriction], wanted: Aggregate) -> Answer {
+        let rows = self.satisfying(restrictions);
+        let of = |column: usize| {
+            let values = rows.iter().map(move |row| values(row)[column].clone());
+            values.filter(|value| !value.is_null()).collect::<Vec<_>>()
+        };
+        let better = |column: usize, comparison: Comparison| {
+            of(column).into_iter().reduce(|best, value| if satisfies(&value, comparison, &best) { value } else { best })
+        };
+        Answer::Value(match wanted {
+            Aggregate::Rows => Value::Unsigned(rows.len() as u64),
+            Aggregate::Count(column) => Value::Unsigned(of(column).len() as u64),
+            Aggregate::Min(column) => better(column, Comparison::Less).unwrap_or_default(),
+            Aggregate::Max(column) => better(column, Comparison::Greater).unwrap_or_default(),
+            // Texts have no sum.
+            Aggregate::Sum(4) => return Answer::Refused,
+            Aggregate::Sum(_) => return sum(rows.iter().map(|row| row.number)),
+        })
+    }
+
+    fn total(&self, team: Option<u16>, wanted: Aggregate) -> Answer {
         let rows = || self.of_team(team);
         let codes = || rows().filter_map(|row| row.code);
-        match wanted {
+        Answer::Value(match wanted {
             Aggregate::Rows => Value::Unsigned(rows().count() as u64),
             Aggregate::Count(_) => Value::Unsigned(codes().count() as u64),
-            Aggregate::Sum(_) if rows().next().is_none() => Value::Null,
-            Aggregate::Sum(_) => Value::Integer(rows().map(|row| row.number).sum()),
+            Aggregate::Sum(_) => return sum(rows().map(|row| row.number)),
             Aggregate::Min(_) => codes().min().map_or(Value::Null, |code| Value::Unsigned(code.into())),
             Aggregate::Max(_) => rows().map(|row| row.number).max().map_or(Value::Null, Value::Integer),
-        }
+        })
     }
 
     /// Answers what follows from the rows of futures, if they are there.
@@ -286,7 +394,22 @@ impl Model {
             Operation::Columns { team } => {
                 Answer::Columns(self.of_team(*team).map(|row| (row.id, row.team, row.code, row.number)).collect())
             }
-            Operation::Total { team, wanted } => Answer::Value(self.total(*team, *wanted)),
+            Operation::Total { team, wanted } => self.total(*team, *wanted),
+            Operation::Find { restrictions, backward, limit } => {
+                let mut ids: Vec<u64> = self.satisfying(restrictions).into_iter().map(|row| row.id).collect();
+                if *backward {
+                    ids.reverse();
+                }
+                ids.truncate(*limit);
+                Answer::Ids(ids)
+            }
+            Operation::Gather { restrictions } => {
+                Answer::Ids(self.satisfying(restrictions).into_iter().map(|row| row.id).collect())
+            }
+            Operation::Measure { restrictions, wanted } => self.measure(restrictions, *wanted),
+            Operation::Look(id) => self.rows.get(id).map_or(Answer::Flag(false), |row| Answer::Number(row.number)),
+            Operation::TooLong(_) => Answer::Refused,
+            Operation::Tried(operation) => self.clone().apply(operation),
             Operation::Prefetch(..) => Answer::Flag(true),
             Operation::Ask { id, at_least, .. } => {
                 self.of_futures([*id], |[row]| Answer::Flag(row.number >= *at_least))

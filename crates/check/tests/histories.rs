@@ -6,7 +6,7 @@ mod setups;
 use polychron as _;
 use polychron_check::Setup;
 use polychron_check::checker::{Anomaly, Explanation};
-use polychron_check::conformance::histories;
+use polychron_check::conformance::{histories, predicates};
 use polychron_check::history::{find_anomaly, find_skew};
 use polychron_engine::any::AnyProtocol;
 use polychron_protocols::hekaton::{self, Hekaton};
@@ -81,6 +81,21 @@ fn deleted_rows_that_come_back_are_found() {
     assert!(found.is_empty(), "{found:?}");
     let _careless = polychron_engine::mutations::leave_out(hyper::Step::PassOverDeleted);
     assert!((0..100).any(|seed| find_anomaly(&setup, seed, 240).is_some()));
+}
+
+/// Questions that HyPer's predicates do not know whole, by the oracle and in recorded histories.
+#[test]
+fn predicates_that_miss_something_are_found() {
+    let setup = setups::by_epochs::<Hyper>().erased();
+    for step in [hyper::Step::LogFailures, hyper::Step::LogLooks, hyper::Step::LogRestrictions] {
+        let _careless = polychron_engine::mutations::leave_out(step);
+        let shows = |seed| predicates::find_stale_answer(&setup, seed, 400).0.is_some();
+        assert!((0..40).any(shows), "the oracle misses {step:?}");
+    }
+    for step in [hyper::Step::LogLooks, hyper::Step::LogRestrictions] {
+        let _careless = polychron_engine::mutations::leave_out(step);
+        assert!((0..200).any(|seed| find_anomaly(&setup, seed, 240).is_some()), "histories miss {step:?}");
+    }
 }
 
 fn snapshot_isolation() -> Setup<Hekaton<hekaton::Snapshot>> {

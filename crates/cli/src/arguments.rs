@@ -17,6 +17,8 @@ use polychron_workloads::tatp::TatpOptions;
 use polychron_workloads::tpcc::{Scale, TpccOptions};
 use polychron_workloads::ycsb::YcsbArguments;
 
+use crate::output::tell;
+
 /// Polychron: a main-memory transactional database with a choice of concurrency-control protocols
 #[derive(Debug, Parser)]
 #[command(name = "polychron", version, about)]
@@ -268,7 +270,7 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    eprintln!("{}", one_line(error));
+    tell(one_line(error));
     ExitCode::from(2)
 }
 

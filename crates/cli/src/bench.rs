@@ -1,10 +1,5 @@
 //! `polychron bench`.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Seek, Write};
-use std::path::Path;
-use std::process::ExitCode;
-
 use polychron::{PROTOCOLS, Protocol, ProtocolVisitor, for_protocol};
 use polychron_engine::Common as Shared;
 use polychron_sync::atomic::AtomicBool;
@@ -22,6 +17,7 @@ use polychron_workloads::ycsb::Ycsb;
 
 use crate::arguments::{Bench, Common, WorkloadCommand, protocol_options};
 use crate::interrupt;
+use crate::output::{Pending, say, tell};
 use crate::progress::Progress;
 use crate::report::{render, two_columns};
 
@@ -53,11 +49,11 @@ pub(crate) enum Refusal {
 }
 
 /// Runs the command.
-pub(crate) fn run(bench: Bench) -> ExitCode {
+pub(crate) fn run(bench: Bench) -> u8 {
     let outcome = match bench.workload {
         WorkloadCommand::List => {
-            println!("{}\n{}", list_workloads(), list_protocols());
-            return ExitCode::SUCCESS;
+            say(format_args!("{}\n{}", list_workloads(), list_protocols()));
+            return 0;
         }
         WorkloadCommand::Tpcc(given) => bench_workload::<Tpcc>(&given.common, given.options),
         WorkloadCommand::Ycsb(given) => bench_workload::<Ycsb>(&given.common, given.options.into()),
@@ -72,9 +68,9 @@ pub(crate) fn run(bench: Bench) -> ExitCode {
     };
     let (code, line) = verdict(&outcome);
     if let Some(line) = line {
-        eprintln!("error: {line}");
+        tell(format_args!("error: {line}"));
     }
-    ExitCode::from(code)
+    code
 }
 
 impl Refusal {
@@ -142,7 +138,7 @@ fn bench_workload<W: Workload>(common: &Common, options: W::Options) -> Result<R
     let known = PROTOCOLS.iter().any(|protocol| protocol.name == common.protocol);
     // The file is opened beforehand, so that nobody waits for a result that cannot be written; but not for a bad name.
     let json = match &common.json {
-        Some(path) if known => Some(open_json(path).map_err(Refusal::Input)?),
+        Some(path) if known => Some(Pending::open("--json", path).map_err(Refusal::Input)?),
         _ => None,
     };
     interrupt::listen();
@@ -155,16 +151,21 @@ fn bench_workload<W: Workload>(common: &Common, options: W::Options) -> Result<R
         observer: &Progress::new(),
     };
     let report = for_protocol(&common.protocol, run).map_err(|unknown| Refusal::Input(unknown.to_string()))??;
-    println!("{}", render(&report));
+    say(render(&report));
     if let Some(file) = json {
-        write_json(file, &report)
-            .map_err(|error| Refusal::Failure(format!("the JSON could not be written: {error}")))?;
+        let failed = |error: String| Refusal::Failure(format!("the JSON could not be written: {error}"));
+        let mut text = serde_json::to_vec_pretty(&report).map_err(|error| failed(error.to_string()))?;
+        text.push(b'\n');
+        file.write(&text).map_err(failed)?;
     }
     match report.course.fault(report.grows) {
         Some(fault) if common.steady && report.passed() => Err(Refusal::Failure(format!("not steady: {fault}"))),
         _ => Ok(report),
     }
 }
+
+/// Procedures that the threads hold at a time, all together: some gigabytes of the longest.
+const MOST_PROCEDURES: usize = 10_000_000;
 
 fn settings(common: &Common) -> Result<Settings, String> {
     let threads = common.threads.unwrap_or_else(|| Settings::default().threads);
@@ -173,6 +174,12 @@ fn settings(common: &Common) -> Result<Settings, String> {
     }
     if common.batch == 0 {
         return Err("--batch is 0; 1 hands procedures over one by one".to_owned());
+    }
+    let most = MOST_PROCEDURES / threads;
+    for (option, count) in [("batch", common.batch), ("submit", common.submit), ("pregenerate", common.pregenerate)] {
+        if count > most {
+            return Err(format!("--{option} is {count}; on {threads} threads it is {most} at most"));
+        }
     }
     if common.interleave == 0 {
         return Err("--interleave is 0; 1 executes one transaction after the other".to_owned());
@@ -237,20 +244,6 @@ fn check_memory(needed: u64, shared: &Shared) -> Result<(), String> {
         return Err(format!("this needs about {needed} MiB of memory, and {bytes} MiB are available"));
     }
     Ok(())
-}
-
-fn open_json(path: &Path) -> Result<File, String> {
-    // What an earlier run wrote stays until this one has something to put in its place.
-    let opened = OpenOptions::new().create(true).write(true).truncate(false).open(path);
-    opened.map_err(|error| format!("--json {}: {error}", path.display()))
-}
-
-fn write_json(mut file: File, report: &Report) -> std::io::Result<()> {
-    let mut text = serde_json::to_vec_pretty(report)?;
-    text.push(b'\n');
-    file.set_len(0)?;
-    file.rewind()?;
-    file.write_all(&text)
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! `polychron check`.
 
-use std::process::ExitCode;
-
 use polychron::{PROTOCOLS, Protocol, any_protocol};
 use polychron_base::clock::{Clock, SystemClock};
 use polychron_check::checker::{Aborts, Explanation, Verdict, check, examine_at};
@@ -12,6 +10,7 @@ use polychron_sync::atomic::Ordering;
 
 use crate::arguments::{Check, knobs};
 use crate::interrupt;
+use crate::output::{say, tell};
 use crate::report::{columns, thousands};
 
 /// Transactions of all threads in one round: enough to collide, few enough for the memory of a laptop.
@@ -65,16 +64,16 @@ impl Finding {
 }
 
 /// Runs the command.
-pub(crate) fn run(given: &Check) -> ExitCode {
+pub(crate) fn run(given: &Check) -> u8 {
     let outcome = match &given.history {
         Some(_) => check_file(given),
         None => check_protocols(given),
     };
     match outcome {
-        Ok(finding) => ExitCode::from(finding.exit_code()),
+        Ok(finding) => finding.exit_code(),
         Err(line) => {
-            eprintln!("error: {line}");
-            ExitCode::from(2)
+            tell(format_args!("error: {line}"));
+            2
         }
     }
 }
@@ -85,7 +84,7 @@ fn check_file(given: &Check) -> Result<Finding, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("--history {}: {error}", path.display()))?;
     let history = lines::parse(&text).map_err(|error| format!("--history {}: {error}", path.display()))?;
     let (finding, line) = told(&check(&history, given.strict), history.commits());
-    println!("{line}");
+    say(line);
     Ok(finding)
 }
 
@@ -130,21 +129,21 @@ fn check_protocols(given: &Check) -> Result<Finding, String> {
         worst = worst.max(outcomes.finding());
         if let Some(seed) = outcomes.undecided_seed {
             let (undecided, rounds) = (thousands(outcomes.undecided), thousands(outcomes.rounds));
-            println!(
+            say(format_args!(
                 "{name}: {undecided} of {rounds} rounds undecided, the first with --seed {seed}: they leave too much open\n"
-            );
+            ));
         }
         if let Some((seed, explanation)) = &outcomes.anomaly {
             let strict = if given.strict { " --strict" } else { "" };
             let options: String = given.protocol_option.iter().map(|it| format!(" --protocol-option {it}")).collect();
             let again = format!("polychron check --protocol {name}{options} --seed {seed} --threads {threads}{strict}");
-            println!("{name}: {explanation}\nThe same transactions run again with: {again}\n");
+            say(format_args!("{name}: {explanation}\nThe same transactions run again with: {again}\n"));
         }
         if interrupt::STOP.load(Ordering::Relaxed) {
             break;
         }
     }
-    println!("{}", columns(HEADER, &rows));
+    say(columns(HEADER, &rows));
     Ok(worst)
 }
 
@@ -245,7 +244,7 @@ impl Run<'_> {
             if clock.now_ns() - told > 1_000_000_000 {
                 told = clock.now_ns();
                 let committed = thousands(outcomes.committed);
-                eprintln!("{name}: {} rounds, {committed} transactions", outcomes.rounds);
+                tell(format_args!("{name}: {} rounds, {committed} transactions", outcomes.rounds));
             }
         }
         Ok(outcomes)

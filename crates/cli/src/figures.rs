@@ -1,9 +1,6 @@
 //! `polychron figures`.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use polychron::{Protocol, ProtocolVisitor, for_protocol};
 use polychron_engine::Common;
@@ -23,6 +20,7 @@ use polychron_workloads::ycsb::Ycsb;
 use crate::arguments::{Figures, protocol_options};
 use crate::bench::{Refusal, Run};
 use crate::interrupt;
+use crate::output::{Pending, say, tell};
 
 /// Runs protocols by their names in the list, as `polychron bench` does.
 struct Listed;
@@ -79,16 +77,16 @@ fn run_on<W: Workload>(
 }
 
 /// Runs the command.
-pub(crate) fn run(given: &Figures) -> ExitCode {
+pub(crate) fn run(given: &Figures) -> u8 {
     match draw(given) {
         Ok(Some(failure)) => {
-            eprintln!("error: {failure}");
-            ExitCode::from(1)
+            tell(format_args!("error: {failure}"));
+            1
         }
-        Ok(None) => ExitCode::SUCCESS,
+        Ok(None) => 0,
         Err(line) => {
-            eprintln!("error: {line}");
-            ExitCode::from(2)
+            tell(format_args!("error: {line}"));
+            2
         }
     }
 }
@@ -112,20 +110,20 @@ fn draw(given: &Figures) -> Result<Option<String>, String> {
         ));
     }
     // Opened beforehand, so that nobody waits for a page that cannot be written.
-    let (html_file, json_file) = (open("--output", &output)?, open("--json", &json)?);
+    let (html_file, json_file) = (Pending::open("--output", &output)?, Pending::open("--json", &json)?);
     interrupt::listen();
-    let drawn: Drawn = paper.draw(&given.figure, &settings, &Listed, &interrupt::STOP, &|line| eprintln!("{line}"));
+    let drawn: Drawn = paper.draw(&given.figure, &settings, &Listed, &interrupt::STOP, &|line| tell(line));
     let (html, data) = page(paper, &settings, &drawn);
-    for (file, text, path) in [(html_file, &html, &output), (json_file, &data, &json)] {
-        if let Err(error) = write(file, text) {
-            return Ok(Some(format!("{} could not be written: {error}", path.display())));
+    for (file, text) in [(html_file, &html), (json_file, &data)] {
+        if let Err(line) = file.write(text.as_bytes()) {
+            return Ok(Some(line));
         }
     }
-    println!("{} figures in {}, their data in {}", drawn.figures.len(), output.display(), json.display());
+    say(format_args!("{} figures in {}, their data in {}", drawn.figures.len(), output.display(), json.display()));
     match drawn.ended {
         Some(Ended::Failed(line)) => Ok(Some(line)),
         Some(Ended::Stopped) => {
-            println!("ended early");
+            say("ended early");
             Ok(None)
         }
         None => Ok(None),
@@ -160,14 +158,4 @@ fn settings(given: &Figures, paper: &Paper) -> Result<Settings, String> {
         commit: env!("POLYCHRON_COMMIT").to_owned(),
         ..base
     })
-}
-
-fn open(option: &str, path: &PathBuf) -> Result<File, String> {
-    let opened = File::options().create(true).write(true).truncate(false).open(path);
-    opened.map_err(|error| format!("{option} {}: {error}", path.display()))
-}
-
-fn write(mut file: File, text: &str) -> std::io::Result<()> {
-    file.set_len(0)?;
-    file.write_all(text.as_bytes())
 }

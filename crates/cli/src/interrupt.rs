@@ -1,4 +1,4 @@
-//! Ctrl-C: the first ends the run, which then reports what it has; the second ends the program.
+//! Ctrl-C, or a request of the system to end: the first ends the run, which then reports what it has; the second ends the program.
 
 use polychron_sync::atomic::{AtomicBool, Ordering};
 

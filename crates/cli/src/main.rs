@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod figures;
 mod interrupt;
+mod output;
 mod progress;
 mod report;
 
@@ -21,9 +22,10 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return arguments::refuse(&error),
     };
-    match arguments.command {
+    let code = match arguments.command {
         arguments::Command::Bench(bench) => bench::run(bench),
         arguments::Command::Check(given) => check::run(&given),
         arguments::Command::Figures(given) => figures::run(&given),
-    }
+    };
+    ExitCode::from(output::exit_code(code))
 }

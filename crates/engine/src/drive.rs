@@ -1,7 +1,7 @@
 //! Driving a transaction to its end: retry, back-off, panics and counters, once for every interactive protocol.
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use polychron_base::error::Stopped;
 use polychron_base::random::Random;
@@ -219,7 +219,9 @@ fn attempt<W: Driven, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> A
             Stopped::Conflict => Error::UnknownConflict,
             Stopped::Failed(error) => error,
         },
-        Err(panic) => Error::Panicked(panic_text(&*panic)),
+        Err(panic) => {
+            panic.downcast::<Error>().map_or_else(|panic| Error::Panicked(panic_text(&*panic)), |error| *error)
+        }
     };
     // A procedure that failed on reads which never stood together deserves another try, and so does one that was stopped.
     if transaction.roll_back() { Attempt::Failed(failure) } else { Attempt::Conflict }
@@ -252,12 +254,24 @@ impl RandomWait {
     }
 }
 
+/// Ends the transaction whatever its procedure makes of errors: for who has left something half done in it. What drives it undoes it as
+/// after a panic, and answers with the error.
+pub(crate) fn end(stop: Stop) -> ! {
+    let error = match stop.into_parts() {
+        Stopped::Failed(error) => error,
+        Stopped::Conflict => Error::RolledBack,
+    };
+    resume_unwind(Box::new(error))
+}
+
 /// The text of a panic, as far as it has one.
 pub fn panic_text(panic: &(dyn Any + Send)) -> String {
     if let Some(text) = panic.downcast_ref::<&str>() {
         (*text).to_owned()
     } else if let Some(text) = panic.downcast_ref::<String>() {
         text.clone()
+    } else if let Some(error) = panic.downcast_ref::<Error>() {
+        error.to_string()
     } else {
         "a panic without a text".to_owned()
     }

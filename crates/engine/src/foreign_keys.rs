@@ -18,7 +18,7 @@ use polychron_schema::{
 };
 
 use crate::checked::RowRules;
-use crate::{Insertion, Savepoint, Scan, Transaction};
+use crate::{Insertion, Savepoint, Scan, Transaction, drive};
 
 /// A foreign key between two tables of a database.
 #[derive(Debug)]
@@ -303,15 +303,24 @@ fn check_changed_row<T: Transaction + ?Sized, K: EncodedKey>(
     if !outcome? {
         return Ok(false);
     }
-    if concerns(transaction, table, changed)? {
-        let mut row = RowBuffer::new();
-        if let Some(present) = transaction.read_row(table, key, &Projection::ALL)? {
-            row.copy_from(present.as_bytes());
-        }
-        let checked = check_parents(transaction, table, changed, row.as_row());
-        undo_refused(transaction, savepoint, checked)?;
-    }
+    let checked = check_present_row(transaction, (table, key), changed);
+    undo_refused(transaction, savepoint, checked)?;
     Ok(true)
+}
+
+fn check_present_row<T: Transaction + ?Sized, K: EncodedKey>(
+    transaction: &mut T,
+    (table, key): (TableId, K),
+    changed: ColumnSet,
+) -> Result<(), Stop> {
+    if !concerns(transaction, table, changed)? {
+        return Ok(());
+    }
+    let mut row = RowBuffer::new();
+    if let Some(present) = transaction.read_row(table, key, &Projection::ALL)? {
+        row.copy_from(present.as_bytes());
+    }
+    check_parents(transaction, table, changed, row.as_row())
 }
 
 #[cold]
@@ -331,7 +340,8 @@ fn check_deleted_row<T: Transaction + ?Sized, K: EncodedKey>(
     Ok(true)
 }
 
-/// Undoes a write that was refused, so that nothing of it is left for who catches the error.
+/// Undoes a write that was refused, so that nothing of it is left for who catches the error. Where it cannot be undone alone, the
+/// transaction must not go on, and catching an error must not let it: it is ended as by a panic.
 fn undo_refused<T: Transaction + ?Sized>(
     transaction: &mut T,
     savepoint: Savepoint,
@@ -340,7 +350,10 @@ fn undo_refused<T: Transaction + ?Sized>(
     if let Err(stop) = &checked
         && !stop.is_conflict()
     {
-        transaction.roll_back_to(savepoint)?;
+        match transaction.roll_back_to(savepoint) {
+            Err(failed) if !failed.is_conflict() => drive::end(failed),
+            undone => undone?,
+        }
     }
     checked
 }

@@ -51,6 +51,13 @@ pub(crate) const PARTS: &[Part] = &[
         run: properties,
     },
     Part {
+        name: "predicates",
+        summary: "what transactions are told beside writers, against every serial order",
+        goes_on: true,
+        missing: || None,
+        run: predicates,
+    },
+    Part {
         name: "miri-memory",
         summary: "the latches, pools and epochs under Miri",
         goes_on: false,
@@ -169,6 +176,22 @@ fn shuttle(share: &Share) -> Outcome {
         run(&mut command, &log)
     });
     outcome(passed, log, |log| format!("{} schedules", sum(log, "schedules of", " schedules of")))
+}
+
+fn predicates(share: &Share) -> Outcome {
+    const SEEDS: u64 = 50;
+    let log = fresh_log(&share.folder, "predicates");
+    let passed = go_on(share, |round| {
+        let mut command = cargo(&[]);
+        command.args(["test", "-p", "polychron-check", "--tests", "--no-fail-fast"]);
+        command.args(["predicates::", "--", "--nocapture"]);
+        command.env("POLYCHRON_PREDICATE_FIRST", (share.seed * 1_000_000 + round * SEEDS).to_string());
+        command.env("POLYCHRON_PREDICATE_SEEDS", SEEDS.to_string());
+        run(&mut command, &log)
+    });
+    outcome(passed, log, |log| {
+        format!("{} pairs that may both commit", sum(log, "needless no", " pairs that may both"))
+    })
 }
 
 fn properties(share: &Share) -> Outcome {

@@ -3,15 +3,18 @@
 //! Run one transaction at a time, every answer must be the model's. Run interleaved, the answers of those that committed
 //! must be the model's in one of the serial orders. The model of a snapshot is any state between two commits.
 
+use std::ops::ControlFlow;
+
 use polychron_base::IndexId;
 use polychron_base::error::Stopped;
 use polychron_base::random::Random;
+use polychron_engine::aggregate::AggregateError;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
-    ColumnBatch, Error, Futures, Insertion, Interactive, Isolation, Mode, Operations, Protocol, Restriction, Savepoint,
-    Scan, Stop, Table, Transaction, Worker,
+    Aggregate, ColumnBatch, Direction, Error, Futures, Insertion, Interactive, Isolation, Mode, Operations, Protocol,
+    Restriction, Savepoint, Scan, Stop, Table, Transaction, Worker,
 };
-use polychron_schema::Value;
+use polychron_schema::{Row, Value};
 
 use crate::Setup;
 use crate::model::{Answer, Model, Numbers, Operation, Trace, explained, story};
@@ -54,10 +57,13 @@ pub(crate) fn apply<T: Transaction>(
         }
         Operation::ByCode(code) => Answer::Rows(t.scan_by(table, Person::BY_CODE, *code).rows()?),
         Operation::Columns { team } => Answer::Columns(columns(t, table, *team)?),
-        Operation::Total { team, wanted } => {
-            let restrictions = of_team(*team);
-            Answer::Value(t.aggregate(&Scan { restrictions: &restrictions, ..Scan::all(table.id()) }, *wanted)?)
-        }
+        question @ (Operation::Total { .. }
+        | Operation::Find { .. }
+        | Operation::Gather { .. }
+        | Operation::Measure { .. }
+        | Operation::Look(_)
+        | Operation::TooLong(_)
+        | Operation::Tried(_)) => return apply_question(t, table, question),
         Operation::Prefetch(from, count) => {
             (*from..from + count).for_each(|id| t.prefetch(table, id));
             Answer::Flag(true)
@@ -77,11 +83,93 @@ pub(crate) fn apply<T: Transaction>(
     })
 }
 
+/// As [`apply`], for questions of all kinds, and what is refused or undone.
+fn apply_question<T: Transaction>(t: &mut T, table: &Table<Person>, operation: &Operation) -> Result<Answer, Stop> {
+    Ok(match operation {
+        Operation::Total { team, wanted } => measure(t, table, &of_team(*team), *wanted)?,
+        Operation::Find { restrictions, backward, limit } => {
+            Answer::Ids(find(t, table, restrictions, *backward, *limit)?)
+        }
+        Operation::Gather { restrictions } => Answer::Ids(gather(t, table, restrictions)?),
+        Operation::Measure { restrictions, wanted } => measure(t, table, restrictions, *wanted)?,
+        Operation::Look(id) => {
+            let mut seen = Answer::Flag(false);
+            t.update_columns(table, *id, (Person::NUMBER,), |row| seen = Answer::Number(row.number()))?;
+            seen
+        }
+        Operation::TooLong(id) => {
+            let row = Person { text: "l".repeat(5000), ..person(*id, 1, *id as u32) };
+            match t.upsert(table, &row).map_err(Stop::into_parts) {
+                Err(Stopped::Failed(Error::Definition(_))) => Answer::Refused,
+                Err(Stopped::Failed(error)) => return Err(error.into()),
+                Err(Stopped::Conflict) => return Err(Stop::conflict()),
+                Ok(()) => Answer::Flag(true),
+            }
+        }
+        Operation::Tried(operation) => {
+            let savepoint = t.savepoint();
+            let answer = apply(t, table, operation, &mut Vec::new())?;
+            t.roll_back_to(savepoint)?;
+            answer
+        }
+        other => unreachable!("{other:?} is no question"),
+    })
+}
+
 fn of_team(team: Option<u16>) -> Vec<Restriction> {
     let value = |team: u16| Value::Unsigned(team.into());
     let column = Person::TEAM.index.into();
     let restriction = |team| Restriction { column, comparison: Comparison::Equal, value: value(team) };
     team.map(restriction).into_iter().collect()
+}
+
+/// The ids of the rows that satisfy restrictions.
+fn find<T: Transaction>(
+    t: &mut T,
+    table: &Table<Person>,
+    restrictions: &[Restriction],
+    backward: bool,
+    limit: usize,
+) -> Result<Vec<u64>, Stop> {
+    let direction = if backward { Direction::Backward } else { Direction::Forward };
+    let projection = Person::ID.projection();
+    let mut ids = Vec::new();
+    t.scan_rows(&Scan { direction, limit, projection, restrictions, ..Scan::all(table.id()) }, &mut |row| {
+        ids.push(Person::view(row).id());
+        if ids.len() == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    Ok(ids)
+}
+
+/// The same from batches, in order.
+fn gather<T: Transaction>(t: &mut T, table: &Table<Person>, restrictions: &[Restriction]) -> Result<Vec<u64>, Stop> {
+    let scan = Scan { restrictions, ..Scan::all(table.id()) };
+    let id = [usize::from(Person::ID.index)];
+    let mut look =
+        |batch: &ColumnBatch<'_>| batch.positions().map(|row| batch.columns[0].bits(row)).collect::<Vec<_>>();
+    let mut ids = Vec::new();
+    t.scan_columns(&scan, &id, &mut look, &mut |more: Vec<_>| {
+        ids.extend(more);
+        ControlFlow::Continue(())
+    })?;
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// An aggregate; that there is none is an answer.
+fn measure<T: Transaction>(
+    t: &mut T,
+    table: &Table<Person>,
+    restrictions: &[Restriction],
+    wanted: Aggregate,
+) -> Result<Answer, Stop> {
+    let scan = Scan { restrictions, ..Scan::all(table.id()) };
+    match t.aggregate(&scan, wanted).map_err(Stop::into_parts) {
+        Ok(value) => Ok(Answer::Value(value)),
+        Err(Stopped::Conflict) => Err(Stop::conflict()),
+        Err(Stopped::Failed(Error::Procedure(error))) if error.is::<AggregateError>() => Ok(Answer::Refused),
+        Err(Stopped::Failed(error)) => Err(error.into()),
+    }
 }
 
 /// The numbers of the rows, in the order of their ids.
@@ -156,7 +244,7 @@ pub fn one_by_one<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             let mut party = begin(&mut worker);
             let (mut trial, mut savepoints) = (model.clone(), Vec::new());
             for _ in 0..random.range_inclusive(1, 14) {
-                let operation = Operation::draw_of_columns(&mut random, 12);
+                let operation = Operation::draw_of_questions(&mut random, 12);
                 let expected = trial.apply(&operation);
                 let answer = party.step(|t| apply(t, &table, &operation, &mut savepoints));
                 assert_eq!(answer, Some(expected), "seed {seed}, round {round}: {operation:?}");
@@ -220,7 +308,7 @@ fn interleave<P: Protocol<Worker: Interactive>>(
 
 /// Interleaved rounds from a seed, until one is found that no serial order explains.
 pub fn find_anomaly<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, seed: u64, rounds: usize) -> Option<String> {
-    find_anomaly_among(setup, seed, rounds, &[], |random| Operation::draw_of_columns(random, 6))
+    find_anomaly_among(setup, seed, rounds, &[], |random| Operation::draw_of_questions(random, 6))
 }
 
 /// The same with futures.

@@ -49,7 +49,7 @@ macro_rules! conformance {
                 hash_entries, hash_look_up, definitions);
             $crate::conformance!(@group $setup, ranges: of_entries, refused);
             $crate::conformance!(@group $setup, batches: declared_keys, hashed_keys);
-            $crate::conformance!(@group $setup, savepoints: undo_writes, nest, undo_entries, undo_everything);
+            $crate::conformance!(@group $setup, savepoints: undo_writes, nest, void_ones_undo_nothing, undo_entries, undo_everything);
             $crate::conformance!(@group $setup, bytes: wrong_keys, wrong_rows, wrong_updates, columns_that_are_not_there);
             $crate::conformance!(@group $setup, handles: of_another_database, of_a_dropped_table, of_indexes);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, values, workers,

@@ -57,6 +57,24 @@ pub fn nest<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     assert_eq!(done(&mut worker, |t| t.scan(&table, ..).count()), 6);
 }
 
+/// A savepoint that another one's roll-back made void undoes nothing, and nothing breaks.
+pub fn void_ones_undo_nothing<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, table) = items(setup, &[(1, 0)]);
+    let mut worker = database.worker().unwrap();
+    done(&mut worker, |t| {
+        let first = t.savepoint();
+        set(t, &table, 1, 1)?;
+        (2..20).try_for_each(|id| t.insert(&table, &Item { id, value: 0 }))?;
+        let void = t.savepoint();
+        t.roll_back_to(first)?;
+        t.roll_back_to(void)?;
+        t.roll_back_to(Savepoint { position: usize::MAX })?;
+        assert_eq!(value(t, &table, 1)?, Some(0));
+        set(t, &table, 1, 2)
+    });
+    assert_eq!(all(&mut worker, &table), [Item { id: 1, value: 2 }]);
+}
+
 /// Secondary entries come back too.
 pub fn undo_entries<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let before = [person(1, 1, 1), person(2, 2, 2)];

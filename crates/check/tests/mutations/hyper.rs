@@ -7,9 +7,10 @@ use std::sync::Arc;
 use polychron_base::error::Stopped;
 use polychron_check::Setup;
 use polychron_engine::mutations::interrupt;
+use polychron_engine::scan::Comparison;
 use polychron_engine::{
-    Aggregate, Commit, Common, Futures, Insertion, Interactive, Mode, Operations, Protocol, Scan, Stop, Table,
-    TableDefinition, Transaction, Worker, drive,
+    Aggregate, Commit, Common, Futures, Insertion, Interactive, Mode, Operations, Protocol, Restriction, Scan, Stop,
+    Table, TableDefinition, Transaction, Worker, drive,
 };
 use polychron_protocols::hyper::{
     ByColumn, Hyper, HyperTransaction, HyperWorker, Level, Options, Point, Snapshot, Step,
@@ -216,6 +217,35 @@ fn smallest_value() -> bool {
     let stage = stage(&[(3, 1)]);
     let smallest = |t: &mut Tx<'_>| t.aggregate(&Scan::all(stage.items.id()), Aggregate::Min(1)).map(drop);
     stage.skew(smallest, |t| t.insert(&stage.items, &Item { id: 5, value: -1 }), |_| Ok(()))
+}
+
+fn sum_that_comes_to_fit() -> bool {
+    let stage = stage(&[(3, i64::MAX), (5, 1)]);
+    let sum = |t: &mut Tx<'_>| {
+        let sum = t.aggregate(&Scan::all(stage.items.id()), Aggregate::Sum(1));
+        assert!(sum.is_err_and(|stop| !stop.is_conflict()), "it does not fit");
+        Ok(())
+    };
+    stage.skew(sum, |t| t.upsert(&stage.items, &Item { id: 5, value: -1 }), |_| Ok(()))
+}
+
+fn row_that_was_looked_at() -> bool {
+    let stage = stage(&[(1, 10)]);
+    stage.skew(
+        |t| t.update(&stage.items, 1, |row| assert_eq!(row.value(), 10)).map(drop),
+        |t| t.upsert(&stage.items, &Item { id: 1, value: 11 }),
+        |_| Ok(()),
+    )
+}
+
+fn row_that_comes_to_satisfy_a_restriction() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let large = Restriction { column: 1, comparison: Comparison::AtLeast, value: Value::Unsigned(11) };
+    let count = |t: &mut Tx<'_>| {
+        let scan = Scan { restrictions: std::slice::from_ref(&large), ..Scan::all(stage.items.id()) };
+        t.aggregate(&scan, Aggregate::Rows).map(drop)
+    };
+    stage.skew(count, |t| t.update(&stage.items, 1, |row| row.set_value(11)).map(drop), |_| Ok(()))
 }
 
 fn duplicate_that_goes() -> bool {
@@ -614,6 +644,9 @@ crate::killers! { Step:
     LogPoints: write_skew;
     LogRanges: row_that_comes_into_a_range;
     LogExtremes: smallest_value;
+    LogFailures: sum_that_comes_to_fit;
+    LogLooks: row_that_was_looked_at;
+    LogRestrictions: row_that_comes_to_satisfy_a_restriction;
     LogDuplicates: duplicate_that_goes;
     ComparePoints: write_skew;
     ComparePaths: row_that_comes_into_a_range;

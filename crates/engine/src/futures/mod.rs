@@ -94,20 +94,21 @@ pub(crate) fn write_now<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
     columns: &Assigned,
 ) -> Result<(), Stop> {
+    // Before anything is changed.
     for (_, value) in columns {
-        transaction.resolve_future(*value)?;
+        if !matches!(value, Operand::Known(_)) {
+            transaction.resolve_future(*value)?;
+            return Err(FutureError::Foreign.into());
+        }
     }
-    let mut outcome = Ok(());
     let projection = hull(columns.iter().map(|(column, _)| *column));
     let found = foreign_keys::update_row(transaction, table, key, &projection, |row| {
         for (column, value) in columns {
-            match value {
-                Operand::Known(value) => column.store(row, *value),
-                Operand::Pending(_) => outcome = Err(FutureError::Foreign),
+            if let Operand::Known(value) = value {
+                column.store(row, *value);
             }
         }
     })?;
-    outcome?;
     if found { Ok(()) } else { Err(FutureError::NoRow(table).into()) }
 }
 

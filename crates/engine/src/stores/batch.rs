@@ -94,6 +94,12 @@ impl Batch {
         !self.handles.is_empty()
     }
 
+    /// The last key that was collected, if there may be more behind it.
+    #[inline]
+    pub fn last_key(&self) -> Option<&[u8]> {
+        (self.state == State::More).then_some(&self.resume[..])
+    }
+
     /// How many handles there are.
     #[inline]
     pub fn len(&self) -> usize {

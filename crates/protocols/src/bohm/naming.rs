@@ -9,6 +9,7 @@ use polychron_engine::{Access, Declare};
 
 use super::planned::{Entry, Parcel, Want};
 use super::table::{BohmStore, BohmTable, Front};
+use super::version::Version;
 
 /// Entries that are looked at one after the other; where there are more, a table is made of them.
 pub(super) const FEW: usize = 16;
@@ -31,6 +32,8 @@ pub(super) struct ByKey {
     positions: HashTable<u32>,
     /// Entries that were looked at.
     pub(super) seen: usize,
+    /// The secondary indexes that were named as ones whose entries may change, by their stores' addresses.
+    intended: Vec<usize>,
 }
 
 impl ByKey {
@@ -45,6 +48,41 @@ impl ByKey {
     /// The entry with this hash that is the right one.
     pub(super) fn find(&self, hash: u64, is_right: impl Fn(u32) -> bool) -> Option<u32> {
         self.positions.find(hash, |&position| is_right(position)).copied()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.intended.clear();
+        if self.seen > 0 {
+            self.positions.clear();
+            self.seen = 0;
+        }
+    }
+}
+
+/// Entries by their versions, for who comes to a version of its own on another way than by the key.
+#[derive(Debug, Default)]
+pub(super) struct ByVersion {
+    positions: HashTable<(Version, u32)>,
+    /// Entries that were looked at.
+    pub(super) seen: usize,
+}
+
+impl ByVersion {
+    /// Versions lie at multiples of 16; the product spreads them.
+    fn hash(version: Version) -> u64 {
+        version.address().wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+
+    /// Adds an entry if it has a version of its own.
+    pub(super) fn add(&mut self, position: u32, entry: &Entry) {
+        self.seen += 1;
+        if let Some(version) = entry.version.get().filter(|_| entry.is_written()) {
+            self.positions.insert_unique(Self::hash(version), (version, position), |&(other, _)| Self::hash(other));
+        }
+    }
+
+    pub(super) fn find(&self, version: Version) -> Option<u32> {
+        self.positions.find(Self::hash(version), |&(other, _)| other == version).map(|&(_, position)| position)
     }
 
     pub(super) fn clear(&mut self) {
@@ -117,7 +155,8 @@ impl Naming<'_> {
     fn intend(&mut self, table: &BohmTable) {
         for secondary in table.secondaries() {
             let store = Arc::as_ptr(secondary);
-            if !self.own().0.iter().any(|entry| entry.store == store && entry.want == Want::Entries) {
+            if !self.known.intended.contains(&store.addr()) {
+                self.known.intended.push(store.addr());
                 self.add(Entry::new(store, Key16::new(0, 0), secondary.hash(), Want::Entries, self.owner));
             }
         }

@@ -118,7 +118,7 @@ impl BohmTransaction<'_> {
         }
         match head.at(self.moment) {
             Some(version) if version.begin() == self.moment => {
-                let own = self.positions().find(|&position| self.entry(position).version.get() == Some(version));
+                let own = self.own_version(version);
                 self.present(own.expect("a version of its own has an entry"))
             }
             version => self.settled(version),

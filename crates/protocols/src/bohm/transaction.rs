@@ -17,11 +17,12 @@ use polychron_sync::atomic::Ordering;
 use super::by_hand::Driven;
 use super::execution::HandState;
 use super::moment::Moment;
-use super::naming::{ByKey, FEW};
+use super::naming::{ByKey, ByVersion, FEW};
 use super::planned::{Body, Entry, Parcel, Planned, Want};
 use super::protocol::Shared;
 use super::steps::Step;
 use super::table::{BohmStore, BohmTable};
+use super::version::Version;
 use super::writing::Undo;
 
 /// Which entry of the transaction: the planned ones come first, those that were not planned have the highest bit set.
@@ -63,12 +64,28 @@ pub struct BohmTransaction<'t> {
     pub(super) scratch: Scratch,
 }
 
+/// What is planned for the entries of a secondary index.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EntryRights {
+    /// Some of them may be written.
+    pub(super) is_planned: bool,
+    /// Rows of their table may be written, other than by updates that leave the index alone.
+    pub(super) may_write: bool,
+}
+
 /// Memory of a transaction, which the next one uses again.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     pub(super) undo: Vec<Undo>,
     /// The entries of a transaction that has many, as far as they were looked at.
     known: ByKey,
+    /// The same by their versions.
+    versions: ByVersion,
+    /// What is planned for secondary indexes, as far as it was asked.
+    pub(super) rights: Vec<(usize, EntryRights)>,
+    /// The fronts that are planned, once they were looked for.
+    pub(super) fronts: Vec<Position>,
+    pub(super) knows_fronts: bool,
     /// Keys that it will read without having declared them, which are fetched together. What a hint found is not kept: by the time the key is
     /// read it may be under another chain.
     pub(super) hints: Hints,
@@ -78,6 +95,10 @@ impl Scratch {
     pub(super) fn clear(&mut self) {
         self.undo.clear();
         self.known.clear();
+        self.versions.clear();
+        self.rights.clear();
+        self.fronts.clear();
+        self.knows_fronts = false;
         self.hints.clear();
     }
 }
@@ -257,25 +278,62 @@ impl<'t> BohmTransaction<'t> {
             return found;
         }
         // A key that was planned to be read may be written all the same.
-        let late = self.late()?.iter().position(|entry| entry.is_of(wanted, hash, key));
-        late.map(|late| Position(late as u32 | UNPLANNED)).or(found)
+        let is_right = |this: &Self, position: u32| {
+            position & UNPLANNED != 0 && this.entry(Position(position)).is_of(wanted, hash, key)
+        };
+        let late = self.late()?.len() as u32;
+        let written = if late as usize <= FEW {
+            (0..late).map(|late| late | UNPLANNED).find(|&position| is_right(self, position)).map(Position)
+        } else {
+            self.find_known(hash, is_right)
+        };
+        written.or(found)
     }
 
     /// As [`Self::own`], with a table of all entries.
     #[cold]
     fn own_of_many<K: EncodedKey>(&mut self, store: *const BohmStore, hash: u64, key: K) -> Option<Position> {
-        let body = self.body()?;
+        self.find_known(hash, |this, position| this.entry(Position(position)).is_of(store, hash, key))
+    }
+
+    /// The entry at a place among the planned ones and those behind them.
+    fn position_at(&self, place: usize) -> u32 {
+        let (first, end) = self.body().map_or((0, 0), |body| (body.first, body.end));
+        match place.checked_sub((end - first) as usize) {
+            None => first + place as u32,
+            Some(late) => late as u32 | UNPLANNED,
+        }
+    }
+
+    /// How many entries there are.
+    fn entry_count(&self) -> usize {
+        let planned = self.body().map_or(0, |body| (body.end - body.first) as usize);
+        planned + self.late().map_or(0, |late| late.len())
+    }
+
+    fn find_known(&mut self, hash: u64, is_right: impl Fn(&Self, u32) -> bool) -> Option<Position> {
         let mut known = std::mem::take(&mut self.scratch.known);
-        let (planned, late) = ((body.end - body.first) as usize, self.late().map_or(0, |late| late.len()));
-        for place in known.seen..planned + late {
-            let position = match place.checked_sub(planned) {
-                None => body.first + place as u32,
-                Some(late) => late as u32 | UNPLANNED,
-            };
+        for place in known.seen..self.entry_count() {
+            let position = self.position_at(place);
             known.add(position, self.entry(Position(position)), |other| self.entry(Position(other)).hash);
         }
-        let found = known.find(hash, |position| self.entry(Position(position)).is_of(store, hash, key));
+        let found = known.find(hash, |position| is_right(self, position));
         self.scratch.known = known;
+        found.map(Position)
+    }
+
+    /// The entry of a version of its own.
+    pub(super) fn own_version(&mut self, version: Version) -> Option<Position> {
+        if self.entry_count() <= FEW {
+            return self.positions().find(|&position| self.entry(position).version.get() == Some(version));
+        }
+        let mut versions = std::mem::take(&mut self.scratch.versions);
+        for place in versions.seen..self.entry_count() {
+            let position = self.position_at(place);
+            versions.add(position, self.entry(Position(position)));
+        }
+        let found = versions.find(version);
+        self.scratch.versions = versions;
         found.map(Position)
     }
 

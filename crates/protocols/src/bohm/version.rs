@@ -95,7 +95,7 @@ impl Version {
     }
 
     #[inline]
-    fn address(self) -> u64 {
+    pub(super) fn address(self) -> u64 {
         self.0.as_ptr().expose_provenance() as u64
     }
 

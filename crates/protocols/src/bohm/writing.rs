@@ -14,7 +14,7 @@ use super::plan::{Readers, Superseded};
 use super::planned::{Entry, Put, Want};
 use super::steps::Step;
 use super::table::{BohmStore, Front};
-use super::transaction::{BohmTransaction, Position, UNPLANNED};
+use super::transaction::{BohmTransaction, EntryRights, Position, UNPLANNED};
 use super::version::{Chain, Version};
 
 /// What was put before, for going back.
@@ -96,31 +96,45 @@ impl BohmTransaction<'_> {
     /// Whether the transaction has named a front of the key.
     fn is_covered<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> bool {
         let wanted = std::ptr::from_ref(store);
+        let mut fronts = std::mem::take(&mut self.scratch.fronts);
+        if !std::mem::replace(&mut self.scratch.knows_fronts, true) {
+            let is_front = |&position: &Position| matches!(self.entry(position).want, Want::Front | Want::FrontUpdate);
+            fronts.extend(self.planned_positions().filter(is_front));
+        }
         let covers = |&position: &Position| {
             let entry = self.entry(position);
-            matches!(entry.want, Want::Front | Want::FrontUpdate)
-                && entry.store == wanted
-                && Front::of(entry.key()).covers(key)
+            entry.store == wanted && Front::of(entry.key()).covers(key)
         };
         // Keys of one front are mostly written one after the other.
         let latest = self.covering.filter(covers);
-        self.covering = latest.or_else(|| self.planned_positions().find(covers));
+        self.covering = latest.or_else(|| fronts.iter().copied().find(covers));
+        self.scratch.fronts = fronts;
         self.covering.is_some()
+    }
+
+    /// What is planned for the entries of a secondary index.
+    fn entry_rights(&mut self, store: &BohmStore) -> EntryRights {
+        let (wanted, table) = (std::ptr::from_ref(store), store.place().table);
+        if let Some((_, rights)) = self.scratch.rights.iter().find(|(known, _)| *known == wanted.addr()) {
+            return *rights;
+        }
+        let mut rights = EntryRights { is_planned: false, may_write: false };
+        for position in self.planned_positions() {
+            let entry = self.entry(position);
+            rights.is_planned |= entry.want == Want::Entries && entry.store == wanted;
+            // SAFETY: the client keeps the stores of planned entries.
+            rights.may_write |=
+                matches!(entry.want, Want::Write | Want::Front) && unsafe { (*entry.store).place() }.table == table;
+        }
+        self.scratch.rights.push((wanted.addr(), rights));
+        rights
     }
 
     /// How an entry of a secondary index may be written.
     pub(super) fn entries_want(&mut self, store: &BohmStore, key: &[u8]) -> Result<Want, Stop> {
         let body = self.body().ok_or(Error::ReadOnly)?;
-        let wanted = std::ptr::from_ref(store);
         let table = store.place().table;
-        let (mut is_planned, mut may_write) = (false, false);
-        for position in self.planned_positions() {
-            let entry = self.entry(position);
-            is_planned |= entry.want == Want::Entries && entry.store == wanted;
-            // SAFETY: the client keeps the stores of planned entries.
-            may_write |=
-                matches!(entry.want, Want::Write | Want::Front) && unsafe { (*entry.store).place() }.table == table;
-        }
+        let EntryRights { is_planned, may_write } = self.entry_rights(store);
         if body.is_everything || is_planned {
             Ok(Want::Late)
         } else if body.has_more {

@@ -1,7 +1,7 @@
 //! Where garbage waits: a bin for each worker's slot, which anybody may empty.
 //!
 //! A worker puts the items of a transaction into its bin when the transaction ends, and works off a bounded part between two of its
-//! transactions. The background comes by the bins whose workers have not been there since it came by last, and works off a bounded
+//! transactions. The background comes by the bins whose workers have not been there since it came by last, and those that are full, and works off a bounded
 //! part in each round. So what an idle worker, or one that has gone, leaves behind is everybody's, and no backlog is ever
 //! moved from one to another.
 
@@ -9,6 +9,9 @@ use polychron_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use polychron_sync::{CachePadded, SpinGuard, SpinLatch};
 
 use super::reclaim::{Garbage, Reclaimer};
+
+/// Items up to which the background leaves a bin to its worker, if that comes by.
+const LEFT_TO_ITS_WORKER: usize = 1024;
 
 /// One worker's bin.
 #[derive(Debug, Default)]
@@ -84,10 +87,11 @@ impl Bins {
         for offset in 0..self.bins.len() {
             let at = (first + offset) % self.bins.len();
             let bin = &self.bins[at];
-            if bin.is_served.swap(false, Ordering::Relaxed) && !all {
+            let is_served = bin.is_served.swap(false, Ordering::Relaxed) && !all;
+            let Some(mut reclaimer) = bin.open() else { continue };
+            if is_served && reclaimer.garbage.len() <= LEFT_TO_ITS_WORKER {
                 continue;
             }
-            let Some(mut reclaimer) = bin.open() else { continue };
             if !reclaimer.is_empty() && !work(&mut reclaimer) {
                 self.next.store(at, Ordering::Relaxed);
                 return;

@@ -380,6 +380,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 }
                 return Linked::Done;
             }
+            if record.latest().is_sealed() {
+                return Linked::Closed;
+            }
         }
     }
 

@@ -39,7 +39,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             // SAFETY: as in `find_at_once`.
             return Ok(self.read_record(unsafe { Record::from_handle(handle) }, store.place()));
         }
-        let (found, missed) = self.look_up(store, key);
+        let (found, missed) = self.look_up(store, key)?;
         if let Some(missed) = missed {
             let step = if missed.has_record { Step::NodesOfTombstones } else { Step::NodesOfMisses };
             if !left_out(step) {
@@ -54,17 +54,17 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Finds the row of a key. Where there was none, the answer's second part is still to be protected.
     #[inline]
-    pub(super) fn look_up<K: EncodedKey>(&mut self, store: &Store, key: K) -> (Found, Option<Missed>) {
+    pub(super) fn look_up<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<(Found, Option<Missed>), Stop> {
         let place = store.place();
         if self.reads_own()
             && self.state.sets.writes.has_keys()
             && let Some(position) = self.state.sets.writes.latest_of_key(place, key)
         {
-            return (self.own(position), None);
+            return Ok((self.own(position), None));
         }
         // SAFETY: fingers are cleared when the transaction begins and when its guard is renewed.
         let Lookup { handle, stamp } = unsafe { self.state.fingers.get(&store.entries, key, &self.guard) };
-        let found = match handle {
+        let mut found = match handle {
             Some(handle) => {
                 // SAFETY: the handle was found under this transaction's guard.
                 let record = unsafe { Record::from_handle(handle) };
@@ -77,8 +77,12 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             }
             None => Found::Absent(Target::Key),
         };
-        let missed = !self.snapshot && matches!(found, Found::Absent(Target::Key));
-        (found, missed.then_some(Missed { stamp, has_record: handle.is_some() }))
+        let is_missed = matches!(found, Found::Absent(Target::Key));
+        if is_missed && store.displaced.concern(self.timestamp) {
+            found = self.look_beside(store, key, found)?;
+        }
+        let missed = !self.snapshot && is_missed;
+        Ok((found, missed.then_some(Missed { stamp, has_record: handle.is_some() })))
     }
 
     /// A row that lies outside of its head is fetched whole, and may be worth moving there.

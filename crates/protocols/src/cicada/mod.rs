@@ -22,6 +22,7 @@ mod bins;
 mod clocks;
 mod commit;
 mod counts;
+mod displaced;
 mod fill;
 mod find;
 mod log;

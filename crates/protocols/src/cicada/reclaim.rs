@@ -263,7 +263,7 @@ impl Reclaimer {
 
     /// The same with a record that a key of the index leads to, queued or not.
     pub(super) fn collect_now<K: EncodedKey>(&mut self, record: Record, store: &Store, site: &Site<'_>, key: K) {
-        if leads_to(store, key, record, site) {
+        if store.leads_to(key, record, site.guard) {
             self.collect_behind_others(record, store, site, Leaving::Key(key));
         }
     }
@@ -285,7 +285,7 @@ impl Reclaimer {
     }
 
     fn collect_key<K: EncodedKey>(&mut self, work: Work<'_>, site: &Site<'_>, key: K) -> Outcome {
-        if !leads_to(work.store, key, work.record, site) {
+        if !work.store.leads_to(key, work.record, site.guard) {
             return Outcome::Done;
         }
         self.collect_latched(work, site, Leaving::Key(key))
@@ -360,8 +360,7 @@ impl Reclaimer {
         }
         let is_node = match leaving {
             Leaving::Key(key) => {
-                let removed = store.index().remove(key, record.handle(), site.guard);
-                debug_assert!(removed, "the record was in the index, and only who has its latch takes it out");
+                store.take_out(key, record, site.guard);
                 false
             }
             Leaving::Unlinked { is_node } => is_node,
@@ -442,11 +441,6 @@ impl Reclaimer {
 struct Newer {
     count: usize,
     latest: Option<(Timestamp, Status)>,
-}
-
-/// Whether a key leads to the record: it may be closed already, and its place serve another key.
-fn leads_to<K: EncodedKey>(store: &Store, key: K, record: Record, site: &Site<'_>) -> bool {
-    store.index().get(key, site.guard).handle == Some(record.handle())
 }
 
 /// Frees the versions of a list that was cut off: nobody can hold them. Answers how many there were.

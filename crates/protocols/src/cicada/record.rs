@@ -110,6 +110,8 @@ const _: () = {
 
 /// What the latest version of a closed record is; no version lies at an odd address.
 const CLOSED: *mut VersionHeader = ptr::without_provenance_mut(1);
+/// The bit of a link to the latest version behind which nothing is installed any more, though readers go on there.
+const SEALED: usize = 1;
 
 /// A version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,9 +148,11 @@ impl<'r> Place<'r> {
         // SeqCst: acquires what the installer wrote; and in validation it comes behind the raised read timestamps in the one
         // order of all (`commit.rs`). On x86-64 it is a load like any other.
         let raw = self.0.load(Ordering::SeqCst);
-        match NonNull::new(raw) {
+        if raw == CLOSED {
+            return Link::Closed;
+        }
+        match NonNull::new(raw.map_addr(|address| address & !SEALED)) {
             None => Link::End,
-            Some(_) if raw == CLOSED => Link::Closed,
             Some(version) => Link::To(Version(version)),
         }
     }
@@ -181,7 +185,23 @@ impl<'r> Place<'r> {
     pub(super) fn close(self, top: Option<Version>) -> bool {
         let top = top.map_or(ptr::null_mut(), |version| version.0.as_ptr());
         // AcqRel: nobody reads anything behind the mark; the order is that of the list's other changes.
-        self.0.compare_exchange(top, CLOSED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        let close = |top| self.0.compare_exchange(top, CLOSED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        close(top) || !top.is_null() && close(top.map_addr(|address| address | SEALED))
+    }
+
+    /// Lets nothing be installed above the latest version any more, if that is still this one. Readers see the list as before.
+    pub(super) fn seal(self, top: Version) -> bool {
+        let top = top.0.as_ptr();
+        let sealed = top.map_addr(|address| address | SEALED);
+        // AcqRel: as in `close`.
+        self.0.compare_exchange(top, sealed, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether it is sealed.
+    pub(super) fn is_sealed(self) -> bool {
+        // Acquire: pairs with `seal`.
+        let raw = self.0.load(Ordering::Acquire);
+        raw != CLOSED && raw.addr() & SEALED != 0
     }
 
     /// Cuts the list off here and returns what was behind.

@@ -114,6 +114,7 @@ fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
             if !left_out(Step::RenewReadiness) {
                 let _held = shared.clocks.hold(state.worker);
                 store.renew_ready_from(shared.clocks.min_rts());
+                store.displaced.renew(shared.clocks.min_rts());
             }
             let oldest = shared.clocks.shape.sixteenths(2);
             let mut round = Round { shared, state, local, guard: &guard, store, oldest };

@@ -115,11 +115,22 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 self.until_check = self.until_check.saturating_sub(batch.len() as u32).max(1);
                 self.step()?;
             }
+            let come_to = if self.snapshot { batch.last_key().map(<[u8]>::to_vec) } else { None };
             let more = batch.fill(store.index(), scan, &self.guard);
+            if store.displaced.concern(self.timestamp) {
+                // What was visited so far was all there: it had not been displaced when it was collected.
+                let (lower, upper) = match (&come_to, scan.direction) {
+                    (None, _) => (scan.lower, scan.upper),
+                    (Some(key), Direction::Forward) => (Bound::Excluded(&key[..]), scan.upper),
+                    (Some(key), Direction::Backward) => (scan.lower, Bound::Excluded(&key[..])),
+                };
+                return self.scan_both(&Scan { lower, upper, ..*scan }, store, visitor);
+            }
             if self.visit_batch(batch, store, own, visitor)? {
                 return Ok(true);
             }
-            if !more {
+            // A snapshot does not ask again behind the end, where what was displaced meanwhile would be no part of what it has not visited.
+            if !more || self.snapshot && batch.last_key().is_none() {
                 break;
             }
         }

@@ -13,6 +13,7 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use super::absences::Lengths;
 use super::array::RecordArray;
+use super::displaced::Displaced;
 use super::options::Options;
 use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES, Record};
 use super::timestamp::Timestamp;
@@ -42,6 +43,8 @@ pub(super) struct Store {
     pub(super) records: RecordArray,
     pub(super) versioned: Option<Versioned>,
     pub(super) lengths: Lengths,
+    /// Deleted records that only old readers see.
+    pub(super) displaced: Displaced,
     /// Whether every row fits into its head.
     pub(super) fits_inline: bool,
     /// A clock reading that nobody is ahead of who writes the table and does not know this index; zero while it is not known.
@@ -89,7 +92,11 @@ impl Store {
             unsafe { versioned.destroy(guard) };
         }
         let entries = entries?;
+        // Without memory for it, deleted records stay where they are.
+        let beside = if is_versioned { None } else { stores::Store::new(&unused, true, keeper, guard).ok() };
+        let displaced = Displaced { entries: beside, until: AtomicU64::new(0) };
         Ok(Self {
+            displaced,
             entries,
             versioned,
             records: RecordArray::new(row_bytes),

@@ -21,6 +21,7 @@ use super::worker::CicadaWorker;
 mod caught;
 mod collection;
 mod crowds;
+mod displaced;
 mod idle;
 mod leaks;
 

@@ -89,6 +89,14 @@ impl Reclaimer {
                     (None, None, Queued::Versions) => None,
                     (None, kept_until, _) => {
                         let wts = kept_until.unwrap_or(garbage.wts);
+                        if let (Entry::Key(key), Some(_), Link::To(latest)) =
+                            (&garbage.entry, kept_until, record.latest().link())
+                            && latest.status() == Status::Deleted
+                            && !latest.wts().is_after(moments.settled)
+                            && !record.latest().is_sealed()
+                        {
+                            store.displace(key, record, latest, site.guard);
+                        }
                         if record.note_waiting(kind) {
                             self.held.push_back(Garbage { wts, ..garbage });
                         }
@@ -195,18 +203,16 @@ impl Reclaimer {
 
 /// Whether a key of a single-version index leads to a record.
 fn leads_to(store: &Store, key: &OwnedKey, record: Record, guard: &Guard<'_>) -> bool {
-    let handle = match key {
-        OwnedKey::Short(key) => store.index().find(*key, guard),
-        OwnedKey::Long(key) => store.index().find(&**key, guard),
-    };
-    handle == Some(record.handle())
+    match key {
+        OwnedKey::Short(key) => store.leads_to(*key, record, guard),
+        OwnedKey::Long(key) => store.leads_to(&**key, record, guard),
+    }
 }
 
 /// Takes the key of a closed record out of a single-version index.
 fn take_out(store: &Store, key: &OwnedKey, record: Record, guard: &Guard<'_>) {
-    let removed = match key {
-        OwnedKey::Short(key) => store.index().remove(*key, record.handle(), guard),
-        OwnedKey::Long(key) => store.index().remove(&**key, record.handle(), guard),
-    };
-    debug_assert!(removed, "the record was in the index, and only who has its latch takes it out");
+    match key {
+        OwnedKey::Short(key) => store.take_out(*key, record, guard),
+        OwnedKey::Long(key) => store.take_out(&**key, record, guard),
+    }
 }

@@ -241,7 +241,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         if let Some(nodes) = &store.versioned {
             return self.insert_versioned(store, nodes, key, row);
         }
-        let (Found::Absent(target), missed) = self.look_up(store, key) else { return Ok(false) };
+        let (Found::Absent(target), missed) = self.look_up(store, key)? else { return Ok(false) };
         let mut write = Write::new(target, store.place(), Kind::Put);
         if let Some(Missed { stamp, has_record }) = missed {
             if !left_out(Step::PartsOfInsertions) {

@@ -58,7 +58,9 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         }
         let outcome = if changes.is_empty() {
             // Nothing is written, so nothing but a predicate protects what was looked at.
-            self.log_point(table.id, key, projection.columns);
+            if !left_out(Step::LogLooks) {
+                self.log_point(table.id, key, projection.columns);
+            }
             Ok(())
         } else if table.has_secondaries && table.affected(changes.columns()).next().is_some() {
             self.write_indexed(table, record, key, changes, &row)

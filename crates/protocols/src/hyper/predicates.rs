@@ -11,9 +11,12 @@ use std::ops::{Bound, Range};
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{IndexId, TableId};
+use polychron_engine::mutations::left_out;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{Aggregate, Restriction};
 use polychron_schema::{ColumnSet, ColumnType, Layout, RowRef, Value, ValueRef};
+
+use super::steps::Step;
 
 /// Points of a relation from which on they are coarsened into ranges: those whose summaries have the keys' order, and hashes, which
 /// coarsen badly.
@@ -449,7 +452,8 @@ impl PredicateLog {
             let (lower, upper) = (relation.keep_bound(lower), relation.keep_bound(upper));
             relation.tests.push(Test::Key { index, lower, upper });
         }
-        for Restriction { column, comparison, value } in restrictions {
+        let kept = if left_out(Step::LogRestrictions) { &[] } else { restrictions };
+        for Restriction { column, comparison, value } in kept {
             let constant = relation.keep_constant(value);
             relation.tests.push(Test::Column { column: *column as u16, comparison: *comparison, constant });
         }

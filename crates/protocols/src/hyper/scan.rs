@@ -184,7 +184,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         self.state.log.begin_to_show(table.id);
         let answer = compute(Silent::begin(self).0, scan, wanted);
         self.state.log.has_shown();
-        if left_out(Step::LogExtremes) {
+        if left_out(Step::LogExtremes) || answer.is_err() && left_out(Step::LogFailures) {
             return answer;
         }
         // An error tells of the rows, too: that their sum is too large.

@@ -20,6 +20,12 @@ named! {
         LogRanges,
         /// A smallest or largest value that is asked for is logged.
         LogExtremes,
+        /// An aggregate without an answer, because the sum does not fit, is logged.
+        LogFailures,
+        /// A row that an update looked at and left as it was is logged.
+        LogLooks,
+        /// The restrictions of a scan are logged, and with them the columns that they look at.
+        LogRestrictions,
         /// A key in which a duplicate stands is logged.
         LogDuplicates,
         /// What was committed meanwhile is compared with the points.

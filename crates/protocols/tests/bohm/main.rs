@@ -6,6 +6,7 @@ mod failures;
 mod fronts;
 mod liveness;
 mod memory;
+mod sets;
 mod ways;
 
 use std::sync::Arc;

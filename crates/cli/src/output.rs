@@ -1,0 +1,102 @@
+//! What the program writes, where nobody may read and no room may be left.
+//!
+//! A reader that is gone wants no more, so the program ends quietly, with the code that it would have had. A standard output that cannot
+//! be written otherwise is a failure, told in one line. Files get their contents at once and whole: until then they are as they were.
+
+use std::fmt::Display;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write, stderr, stdout};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// Why the standard output could not be written, at first.
+static FAILURE: OnceLock<String> = OnceLock::new();
+
+/// Writes lines to the standard output.
+pub(crate) fn say(text: impl Display) {
+    let mut out = stdout().lock();
+    if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush())
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        FAILURE.get_or_init(|| error.to_string());
+    }
+}
+
+/// Writes a line to the standard error; when that fails there is nobody left to tell.
+pub(crate) fn tell(line: impl Display) {
+    let _ = writeln!(stderr().lock(), "{line}");
+}
+
+/// The exit code, once all is written: a success of which nothing could be said is none.
+pub(crate) fn exit_code(code: u8) -> u8 {
+    match FAILURE.get() {
+        Some(why) => {
+            tell(format_args!("error: the standard output could not be written: {why}"));
+            code.max(1)
+        }
+        None => code,
+    }
+}
+
+/// A file to be written in the end. Opened beforehand, so that nobody waits for a result that cannot be written.
+pub(crate) struct Pending {
+    path: PathBuf,
+    file: File,
+    /// The file beside it that takes its place; none where it is no ordinary file.
+    beside: Option<PathBuf>,
+}
+
+impl Pending {
+    /// Opens what will become the file of this path.
+    pub(crate) fn open(option: &str, path: &Path) -> Result<Self, String> {
+        let refusal = |error| format!("{option} {}: {error}", path.display());
+        let itself = || OpenOptions::new().write(true).open(path);
+        let known = fs::metadata(path).ok();
+        if known.as_ref().is_some_and(|known| !known.is_file()) {
+            return Ok(Self { path: path.to_owned(), file: itself().map_err(refusal)?, beside: None });
+        }
+        let beside = beside(path);
+        match OpenOptions::new().create(true).write(true).truncate(true).open(&beside) {
+            Ok(file) => Ok(Self { path: path.to_owned(), file, beside: Some(beside) }),
+            // The file may be written where its folder may not.
+            Err(_) if known.is_some() => {
+                Ok(Self { path: path.to_owned(), file: itself().map_err(refusal)?, beside: None })
+            }
+            Err(error) => Err(refusal(error)),
+        }
+    }
+
+    /// Writes it.
+    pub(crate) fn write(mut self, text: &[u8]) -> Result<(), String> {
+        if self.beside.is_none() {
+            // No ordinary file has a length; an ordinary one loses what it had.
+            let _ = self.file.set_len(0);
+        }
+        let written = self.file.write_all(text).and_then(|()| match &self.beside {
+            // Through links, to the file itself.
+            Some(beside) => fs::rename(beside, fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone())),
+            None => Ok(()),
+        });
+        if written.is_ok() {
+            self.beside = None;
+        }
+        written.map_err(|error| format!("{} could not be written: {error}", self.path.display()))
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(beside) = &self.beside {
+            // What is left of a run without a result.
+            let _ = fs::remove_file(beside);
+        }
+    }
+}
+
+/// In the same folder, so that it can take the file's place. The process's number keeps two runs apart.
+fn beside(path: &Path) -> PathBuf {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    path.with_file_name(name)
+}

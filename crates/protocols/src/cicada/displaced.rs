@@ -1,0 +1,237 @@
+//! Deleted records that only old readers see leave their index for one beside it.
+//!
+//! A row that a long reader sees keeps its record when it is deleted, and in a single-version index the key would keep its entry: a queue whose head is
+//! deleted would be scanned through all that was deleted since the reader began. When the deletion is settled, the record is *displaced*:
+//!
+//! 1. its key goes into the index beside;
+//! 2. `until` is raised to the timestamp of the deletion;
+//! 3. the record is sealed, so that no version is installed there any more: a key that comes back gets another record, as with a closed
+//!    one;
+//! 4. its key leaves the index.
+//!
+//! Who has a timestamp at or after `until` sees none of these rows and looks at the index alone. A snapshot of an earlier moment that misses a
+//! key looks beside, and its scans go along both. It looks at `until` behind the index, so what it misses there because of step 4 it is told of by step
+//! 2. A transaction that may write and is so old has been overtaken: it conflicts where it misses a key or scans.
+//!
+//! The item of the record waits for the oldest reader, as it did before, and then the record is closed and its key leaves the index beside.
+
+use std::ops::{Bound, ControlFlow};
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{Reason, Stop};
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::{self, Batch, OwnedKey};
+use polychron_engine::{Direction, Scan};
+use polychron_index::{AnyIndex, Handle, Inserted};
+use polychron_memory::Guard;
+use polychron_sync::atomic::{AtomicU64, Ordering};
+
+use super::record::{Record, Version};
+use super::table::{Heads, Store};
+use super::timestamp::Timestamp;
+use super::transaction::{CicadaTransaction, Found, Source};
+
+/// The index beside, and the latest deletion of what went there.
+#[derive(Debug)]
+pub(super) struct Displaced {
+    pub(super) entries: Option<stores::Store<Heads>>,
+    /// Zero: there is none that anybody sees.
+    pub(super) until: AtomicU64,
+}
+
+impl Displaced {
+    /// The index beside; a multi-version index needs none.
+    #[inline]
+    pub(super) fn index(&self) -> Option<&AnyIndex> {
+        self.entries.as_ref().map(stores::Store::index)
+    }
+
+    /// Whether rows that are seen at this moment may lie beside.
+    #[inline]
+    pub(super) fn concern(&self, moment: Timestamp) -> bool {
+        // Acquire: pairs with the release in `raise`.
+        let until = self.until.load(Ordering::Acquire);
+        until != 0 && moment.is_before(Timestamp(until))
+    }
+
+    fn raise(&self, deletion: Timestamp) {
+        let later = |until: u64| (until == 0 || Timestamp(until).is_before(deletion)).then_some(deletion.0);
+        // Release: pairs with the acquire in `concern`. An error says that it is late enough.
+        let _ = self.until.fetch_update(Ordering::AcqRel, Ordering::Relaxed, later);
+    }
+
+    /// Forgets until when there was something, when nobody is so old any more: it would come to lie in the future.
+    pub(super) fn renew(&self, settled: Timestamp) {
+        let until = self.until.load(Ordering::Relaxed);
+        if until != 0 && !settled.is_before(Timestamp(until)) {
+            // Whoever has raised it meanwhile keeps it.
+            let _ = self.until.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Store {
+    /// Displaces a deleted record that old readers see; `deletion` is its latest version, which is settled. The caller has the record's
+    /// latch.
+    pub(super) fn displace(&self, key: &OwnedKey, record: Record, deletion: Version, guard: &Guard<'_>) {
+        match key {
+            OwnedKey::Short(key) => self.displace_key(*key, record, deletion, guard),
+            OwnedKey::Long(key) => self.displace_key(&**key, record, deletion, guard),
+        }
+    }
+
+    fn displace_key<K: EncodedKey>(&self, key: K, record: Record, deletion: Version, guard: &Guard<'_>) {
+        let Some(beside) = self.displaced.index() else { return };
+        // Another record of the key may lie there, and without memory everything stays where it is.
+        let inserted = beside.insert(key, record.handle(), &mut (), guard);
+        if !matches!(inserted, Ok(Inserted::New)) {
+            return;
+        }
+        self.displaced.raise(deletion.wts());
+        let from = if record.latest().seal(deletion) { self.index() } else { beside };
+        let removed = from.remove(key, record.handle(), guard);
+        debug_assert!(removed, "the record was in both, and only who has its latch takes it out");
+    }
+
+    /// Whether a key leads to a record, in the index or beside.
+    pub(super) fn leads_to<K: EncodedKey>(&self, key: K, record: Record, guard: &Guard<'_>) -> bool {
+        let handle = Some(record.handle());
+        self.index().find(key, guard) == handle
+            || record.latest().is_sealed()
+                && self.displaced.index().and_then(|beside| beside.find(key, guard)) == handle
+    }
+
+    /// Takes the key of a record that was closed just now out of the index in which it is. The caller has the record's latch.
+    pub(super) fn take_out<K: EncodedKey>(&self, key: K, record: Record, guard: &Guard<'_>) {
+        let handle = record.handle();
+        let removed = self.index().remove(key, handle, guard)
+            || self.displaced.index().is_some_and(|beside| beside.remove(key, handle, guard));
+        debug_assert!(removed, "the record was in one of them, and only who has its latch takes it out");
+    }
+}
+
+/// A bound of a scan that is kept.
+fn bound(key: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    match key {
+        Bound::Included(key) => Bound::Included(key),
+        Bound::Excluded(key) => Bound::Excluded(key),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}
+
+impl<R: Redo> CicadaTransaction<'_, R> {
+    /// A key has no row in the index, for a reader so old that the row may lie beside.
+    #[cold]
+    pub(super) fn look_beside<K: EncodedKey>(&mut self, store: &Store, key: K, missed: Found) -> Result<Found, Stop> {
+        if !self.snapshot {
+            return Err(self.conflict(Reason::Inconsistent, store.place(), None));
+        }
+        let beside = store.displaced.index().and_then(|beside| beside.find(key, &self.guard));
+        // SAFETY: the handle was found under this transaction's guard.
+        Ok(beside.map_or(missed, |handle| self.read_record(unsafe { Record::from_handle(handle) }, store.place())))
+    }
+
+    /// As a scan of the index, along both. Of each part of the range the index is asked first: what is not there any more is beside.
+    ///
+    /// Answers whether the visitor stopped.
+    #[cold]
+    pub(super) fn scan_both(
+        &mut self,
+        scan: &Scan<'_>,
+        store: &Store,
+        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<bool, Stop> {
+        if !self.snapshot {
+            return Err(self.conflict(Reason::Inconsistent, store.place(), None));
+        }
+        let (mut batch, mut from) = (Batch::default(), None);
+        batch.begin(usize::MAX, true);
+        loop {
+            // Between two parts the guard may be renewed.
+            self.until_check = 1;
+            self.step()?;
+            let more = batch.fill(store.index(), scan, &self.guard);
+            let to = batch.last_key().map(<[u8]>::to_vec);
+            let (mut lower, mut upper) = (scan.lower, scan.upper);
+            let (low, high) = match scan.direction {
+                Direction::Forward => (&from, &to),
+                Direction::Backward => (&to, &from),
+            };
+            // What a part ends at is in it, and not in the next one.
+            let (low_is_new, high_is_new) = match scan.direction {
+                Direction::Forward => (low.clone().map(Bound::Excluded), high.clone().map(Bound::Included)),
+                Direction::Backward => (low.clone().map(Bound::Included), high.clone().map(Bound::Excluded)),
+            };
+            if let Some(key) = &low_is_new {
+                lower = bound(key);
+            }
+            if let Some(key) = &high_is_new {
+                upper = bound(key);
+            }
+            if self.visit_both(&Scan { lower, upper, ..*scan }, store, &batch, visitor)? {
+                return Ok(true);
+            }
+            if !more || to.is_none() {
+                return Ok(false);
+            }
+            from = to;
+        }
+    }
+
+    /// Visits what was collected of a part, and what lies beside of it, in the order of the keys.
+    fn visit_both(
+        &mut self,
+        part: &Scan<'_>,
+        store: &Store,
+        batch: &Batch,
+        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<bool, Stop> {
+        let (mut beside, mut next) = (Batch::default(), 0);
+        beside.begin(usize::MAX, true);
+        while let Some(index) = store.displaced.index()
+            && beside.fill(index, part, &self.guard)
+        {
+            for position in 0..beside.len() {
+                let key = beside.key(position);
+                let is_before = |other: &[u8]| match part.direction {
+                    Direction::Forward => other < key,
+                    Direction::Backward => other > key,
+                };
+                while next < batch.len() && is_before(batch.key(next)) {
+                    if self.visit_handle(batch.get(next), store, visitor)? {
+                        return Ok(true);
+                    }
+                    next += 1;
+                }
+                let handle = beside.get(position);
+                // It may have been displaced since the part was collected.
+                if next < batch.len() && batch.key(next) == key && batch.get(next) == handle {
+                    next += 1;
+                }
+                if self.visit_handle(handle, store, visitor)? {
+                    return Ok(true);
+                }
+            }
+        }
+        for position in next..batch.len() {
+            if self.visit_handle(batch.get(position), store, visitor)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn visit_handle(
+        &mut self,
+        handle: Option<Handle>,
+        store: &Store,
+        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<bool, Stop> {
+        let Some(handle) = handle else { return Ok(false) };
+        // SAFETY: the handle was found under this transaction's guard.
+        match self.read_record(unsafe { Record::from_handle(handle) }, store.place()) {
+            Found::Row(_, source) => Ok(visitor(self, source)?.is_break()),
+            Found::Absent(_) => Ok(false),
+        }
+    }
+}
