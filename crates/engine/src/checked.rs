@@ -180,7 +180,8 @@ pub(crate) fn update_row<T: Transaction + ?Sized, K: EncodedKey>(
     projection: &Projection,
     change: impl FnOnce(&mut RowMut<'_>),
 ) -> Result<bool, Stop> {
-    let mut kept = KEPT.take();
+    // In a thread that ends what it kept may be gone.
+    let mut kept = KEPT.try_with(RefCell::take).unwrap_or_default();
     let room = &mut kept.rules[table.position() % REMEMBERED];
     if room.as_ref().is_none_or(|(known, _)| *known != table) {
         *room = Some((table, rules_of(transaction, table)?));
@@ -196,7 +197,7 @@ pub(crate) fn update_row<T: Transaction + ?Sized, K: EncodedKey>(
             row.restore(before.as_row(), earlier);
         }
     });
-    KEPT.set(kept);
+    let _ = KEPT.try_with(|place| place.replace(kept));
     outcome?;
     found
 }

@@ -94,8 +94,10 @@ mod switches {
     }
 
     pub(super) fn pass(point: &'static str) {
-        let due = INTERRUPTION.with_borrow_mut(|waiting| waiting.take_if(|(awaited, _)| *awaited == point));
-        if let Some((_, work)) = due {
+        let due =
+            |waiting: &RefCell<Option<Interruption>>| waiting.borrow_mut().take_if(|(awaited, _)| *awaited == point);
+        // In a thread that ends nothing waits any more.
+        if let Ok(Some((_, work))) = INTERRUPTION.try_with(due) {
             work();
         }
     }

@@ -233,12 +233,13 @@ pub(crate) fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> 
     thread_local! {
         static BUFFER: std::cell::Cell<RowBuffer> = const { std::cell::Cell::new(RowBuffer::new()) };
     }
-    let mut buffer = BUFFER.take();
+    // In a thread that ends the buffer may be gone.
+    let mut buffer = BUFFER.try_with(std::cell::Cell::take).unwrap_or_default();
     let outcome = match row.encode(&mut buffer) {
         Ok(()) => then(buffer.as_row()),
         Err(error) => Err(Error::from(error).into()),
     };
-    BUFFER.set(buffer);
+    let _ = BUFFER.try_with(|place| place.set(buffer));
     outcome
 }
 

@@ -1,6 +1,7 @@
 //! Clients as they are: they begin a transaction inside of another one, forget one, end while one is open, come in numbers, and
 //! ask for conflicts of their own. Whatever they do, there is an end to it: a commit or a typed error.
 
+use std::cell::RefCell;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use polychron_base::key::Key8;
 use polychron_engine::any::AnyProtocol;
 use polychron_engine::{
     Access, Declare, Error, IndexDefinition, Insertion, Interactive, Mode, Operations, Procedure, Protocol, Stop,
-    Table, Transaction, Worker,
+    Table, Transaction, Worker, drive,
 };
 
 use crate::Setup;
@@ -341,6 +342,56 @@ pub fn threads_that_end(setup: &Setup<AnyProtocol>) {
                 setup.pass(&database, 1);
             }
         }
+    });
+}
+
+/// Does something when its thread ends.
+struct AtEnd(Option<Box<dyn FnOnce()>>);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        if let Some(work) = self.0.take() {
+            work();
+        }
+    }
+}
+
+thread_local! {
+    static AT_END: RefCell<AtEnd> = const { RefCell::new(AtEnd(None)) };
+}
+
+/// A worker that a thread keeps among its own variables works while the thread ends, when what the engine keeps there may be gone.
+pub fn work_at_the_end_of_a_thread<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let setup = bounded(setup);
+    watched(move |_| {
+        let (database, table) = items(&setup, &[(0, 0), (1, 1), (2, 2)]);
+        let of_thread = Arc::clone(&database);
+        let thread = std::thread::spawn(move || {
+            // What is used first goes last.
+            AT_END.with(|_| ());
+            let mut worker = of_thread.worker().unwrap();
+            let work = move |worker: &mut P::Worker| {
+                run(worker, |t| {
+                    Deed::Update.act(t, &table, 0)?;
+                    Deed::Scan.act(t, &table, 0)?;
+                    Deed::Insert.act(t, &table, 7)
+                })
+            };
+            work(&mut worker).unwrap();
+            // A panic would end the process, so what fails shows in the rows.
+            let at_end = move || {
+                let worked = work(&mut worker);
+                let seen =
+                    worked.and_then(|()| drive::transact(&mut worker, Mode::Snapshot, &mut |t| value(t, &table, 0)));
+                if let (Ok(_), Ok(mut another)) = (seen, of_thread.worker()) {
+                    let _ = run(&mut another, |t| Deed::Delete.act(t, &table, 2));
+                }
+            };
+            AT_END.with_borrow_mut(|place| place.0 = Some(Box::new(at_end)));
+        });
+        thread.join().unwrap();
+        let rows = all(&mut database.worker().unwrap(), &table);
+        assert_eq!(rows.iter().map(|row| (row.id, row.value)).collect::<Vec<_>>(), [(0, 2), (1, 1), (7, 10)]);
     });
 }
 

@@ -50,6 +50,7 @@ pub const BEHAVIOURS: &[&str] = &[
     "clients::leaked_transactions_of_workers_that_leave",
     "clients::leaked_transactions_before_failures",
     "clients::threads_that_end",
+    "clients::work_at_the_end_of_a_thread",
     "clients::conflicts_of_their_own",
     "clients::more_threads_than_slots",
     "liveness::updates_beside_a_snapshot",
@@ -74,7 +75,7 @@ pub const BEHAVIOURS: &[&str] = &[
 pub const MISSING: &[Missing] = &[
     Missing {
         behaviour: "liveness::fresh_beside_a_writer",
-        protocols: &["cicada", "lazy-cicada"],
+        protocols: &["cicada", "cicada, multi-version", "lazy-cicada"],
         what: "an open transaction holds back what snapshots see",
     },
     Missing {
@@ -91,6 +92,11 @@ pub const MISSING: &[Missing] = &[
         behaviour: "liveness::queue_beside_a_snapshot",
         protocols: &["hekaton", "snapshot-isolation", "hyper", "hyper-record-level", "hyper-snapshot", "lazy-hyper"],
         what: "what is retired waits until the idle client looks again or ends",
+    },
+    Missing {
+        behaviour: "liveness::queue_beside_a_writer",
+        protocols: &["cicada, multi-version"],
+        what: "versions of index nodes that nobody can see stay while anything is open",
     },
     Missing {
         behaviour: "liveness::queue_beside_a_writer",

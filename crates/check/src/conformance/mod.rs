@@ -97,7 +97,7 @@ macro_rules! conformance {
     (@clients $setup:expr) => {
         $crate::conformance!(@group $setup, clients: nested_transactions, nested_procedures,
             new_index_inside_of_a_transaction, leaked_transactions, leaked_transactions_of_workers_that_leave,
-            leaked_transactions_before_failures, threads_that_end, conflicts_of_their_own, more_threads_than_slots);
+            leaked_transactions_before_failures, threads_that_end, work_at_the_end_of_a_thread, conflicts_of_their_own, more_threads_than_slots);
         $crate::conformance!(@group $setup, liveness: updates_beside_a_snapshot, queue_beside_a_snapshot,
             hot_row_beside_a_snapshot, updates_beside_a_writer, queue_beside_a_writer, hot_row_beside_a_writer,
             updates_beside_a_session, queue_beside_a_session, hot_row_beside_a_session, crowd_that_reads_and_writes,

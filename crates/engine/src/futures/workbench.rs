@@ -63,7 +63,9 @@ impl Scope {
 
     #[inline]
     fn on_bench<O>(self, work: impl FnOnce(&mut Bench) -> O) -> Option<O> {
-        BENCHES.with(|benches| benches.borrow_mut().iter_mut().find(|bench| bench.scope == self).map(work))
+        let find =
+            |benches: &RefCell<Vec<Bench>>| benches.borrow_mut().iter_mut().find(|bench| bench.scope == self).map(work);
+        BENCHES.try_with(find).ok()?
     }
 
     /// Makes something of the operands of this scope. `None`: its transaction has ended, or one of them is not its own.
@@ -95,11 +97,12 @@ pub struct Workbench {
 }
 
 impl Workbench {
-    /// Sets one up.
+    /// Sets one up. In a thread that ends, and whose benches are gone already, there is none: futures are then as those of a
+    /// transaction that has ended.
     #[inline]
     pub fn new() -> Self {
         let scope = Scope::fresh();
-        BENCHES.with(|benches| {
+        let _ = BENCHES.try_with(|benches| {
             let mut benches = benches.borrow_mut();
             if let Some(bench) = benches.iter_mut().find(|bench| !bench.is_open) {
                 (bench.scope, bench.is_open) = (scope, true);
