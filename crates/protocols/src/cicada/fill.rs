@@ -48,7 +48,8 @@ pub(super) fn fill<R: Redo + Default>(
         None => shared.keeper.with_guard(|guard| for_each(store.index(), guard, &mut |key, _| keys.push(key))),
         Some(_) => collect_keys(&store, &mut worker, &mut keys)?,
     }
-    for first in (0..keys.len()).step_by(ROWS_AT_ONCE) {
+    // Once without rows, too: where a counter stands for the clock, only a timestamp that was drawn becomes the past.
+    for first in (0..keys.len().max(1)).step_by(ROWS_AT_ONCE) {
         let rows = first..keys.len().min(first + ROWS_AT_ONCE);
         drive::transact(&mut worker, Mode::ReadWrite, &mut |transaction| {
             rows.clone().try_for_each(|row| transaction.fill_entry(table, index, keys.get(row)))
