@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::thread;
 
 use polychron_engine::{
-    Access, Common, Declare, Error, Insertion, Operations, Procedure, Protocol, Stop, Table, Transaction, Worker, mutations,
+    Access, Common, Declare, Error, Insertion, Operations, Procedure, Protocol, Stop, Table, Transaction, Worker,
+    mutations,
 };
 use polychron_protocols::bohm::{Bohm, Options, Step, Unknown};
 use polychron_schema::{Key, KeyScratch, Row};
