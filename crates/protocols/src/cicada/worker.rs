@@ -10,7 +10,7 @@ use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Fingers, Hints};
-use polychron_engine::{Counters, Interactive, Mode, Procedure, Projection, Worker, drive};
+use polychron_engine::{Counters, Interactive, Mode, Procedure, Projection, Transaction, Worker, drive};
 use polychron_memory::{Guard, Local};
 use polychron_schema::RowRef;
 use polychron_sync::spin_hint;
@@ -150,9 +150,17 @@ impl<R: Redo> Worker for CicadaWorker<R> {
         &mut self,
         table: TableId,
         key: K,
-        _projection: &Projection,
+        projection: &Projection,
         mut read: impl FnMut(Option<RowRef<'_>>) -> O,
     ) -> Result<O, Error> {
+        // A read alone raises no read timestamp: an earlier transaction may still change what it saw. None from before the worker's last
+        // commit may, which comes before the read; they have ended when the horizon has passed it.
+        let is_passed = |commit| self.shared.clocks.has_passed_commit(commit, self.state.worker);
+        if !self.state.last_commit.is_none_or(is_passed) {
+            return drive::transact(self, Mode::ReadWrite, &mut |transaction| {
+                Transaction::read_row(transaction, table, key, projection).map(&mut read)
+            });
+        }
         let mut transaction = self.session().begin_transaction(Mode::ReadWrite)?;
         let table = transaction.table(table)?;
         let timestamp = transaction.timestamp;

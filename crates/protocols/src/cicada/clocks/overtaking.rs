@@ -130,11 +130,17 @@ impl Clocks {
 
     /// The same for a commit of the slot's worker at a clock reading, however long ago that was.
     pub(in crate::cicada) fn await_commit(&self, reading: u64, slot: usize) {
-        let timestamp = self.shape.timestamp(reading, slot);
-        // What is so long ago has been passed, and is too far away to be compared.
-        if self.bound().saturating_sub(reading) < self.shape.sixteenths(4) && !self.min_wts().is_after(timestamp) {
-            self.await_horizon(timestamp);
+        if !self.has_passed_commit(reading, slot) {
+            self.await_horizon(self.shape.timestamp(reading, slot));
         }
+    }
+
+    /// Whether the horizon has passed a commit of the slot's worker at a clock reading.
+    #[inline]
+    pub(in crate::cicada) fn has_passed_commit(&self, reading: u64, slot: usize) -> bool {
+        // What is so long ago has been passed, and is too far away to be compared.
+        let is_long_ago = self.bound().saturating_sub(reading) >= self.shape.sixteenths(4);
+        is_long_ago || self.min_wts().is_after(self.shape.timestamp(reading, slot))
     }
 
     /// The moments of transactions that were overtaken, one slot's aside: they see what was visible then.
