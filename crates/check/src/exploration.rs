@@ -25,7 +25,6 @@ use polychron_sync::thread;
 
 use crate::Setup;
 use crate::conformance::differential::apply;
-use crate::history::Leeway;
 use crate::model::{Answer, Model, Operation, Trace, explained, story};
 use crate::rows::{Person, person};
 use crate::setup;
@@ -392,12 +391,8 @@ fn open<P: Protocol>(setup: &Setup<P>, plan: &Plan) -> (Arc<P>, P::Worker, Table
         let deletions = Planned { operations, ..Planned::default() };
         execute(&mut worker, table, &deletions).expect("nobody is there to conflict with");
     }
-    // A snapshot may be a moment old.
-    while snapshot(&mut worker, table, plan.by_columns) != plan.start() {
-        // Where clocks stand still, only this lets it pass.
-        setup.pass(&database, 1);
-        thread::yield_now();
-    }
+    // A snapshot has what its session has committed.
+    assert_eq!(snapshot(&mut worker, table, plan.by_columns), plan.start(), "the start is not what was written");
     (database, worker, table)
 }
 
@@ -407,19 +402,8 @@ fn start<P: Protocol>(database: &Arc<P>) -> Service<P> {
     Service::start(database, &options, Arc::new(ManualClock::new()), || database.worker()).expect("slots are free")
 }
 
-/// The plan without snapshots in the end where these need not have what their session has committed.
-fn as_promised(plan: &Arc<Plan>, leeway: Leeway) -> Arc<Plan> {
-    let mut plan = Arc::clone(plan);
-    if leeway.stale_snapshots {
-        let threads = &mut Arc::make_mut(&mut plan).threads;
-        threads.iter_mut().for_each(|client| client.transactions.retain(|planned| !planned.on_snapshot));
-    }
-    plan
-}
-
 /// Runs a plan's threads, and answers the story if no serial order explains what they saw.
 fn run<P: Protocol<Worker: Interactive + 'static>>(setup: &Setup<P>, plan: &Arc<Plan>) -> Result<(), String> {
-    let plan = &as_promised(plan, Leeway::of(setup.name));
     let (database, mut worker, table) = open(setup, plan);
     let service = plan.submits.then(|| Arc::new(start(&database)));
     let mut running = Vec::new();

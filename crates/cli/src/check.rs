@@ -212,7 +212,8 @@ impl Run<'_> {
         // The first round comes in any case, so that a seed is always tried.
         while outcomes.rounds == 0 || clock.now_ns() < end {
             let seed = self.seed.wrapping_add(outcomes.rounds);
-            let leeway = Leeway::of(name);
+            let stale_snapshots = knobs.contains(&("stale-snapshots", "true"));
+            let leeway = Leeway { stale_snapshots, ..Leeway::of(name) };
             let round = Round { leeway, ..Round::new(seed, self.threads as u32, ROUND.div_ceil(self.threads)) };
             let history = run_round(&database, &round, &interrupt::STOP).map_err(|error| error.to_string())?;
             outcomes.rounds += 1;

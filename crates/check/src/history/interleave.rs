@@ -1,6 +1,7 @@
 //! Random transactions that one thread runs step by step in random turns: the same seed gives the same history, whatever
 //! the machine does.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use polychron_base::Error;
@@ -155,6 +156,14 @@ fn wave<P: Protocol<Worker: Interactive>>(
     }
 }
 
+/// Takes a step. The engine ends a transaction in which it left something half done by a panic whose payload is the error: a driver answers with it.
+fn answered(step: impl FnOnce() -> Result<(), Stop>) -> Result<(), Stop> {
+    catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| match panic.downcast::<Error>() {
+        Ok(error) => Err((*error).into()),
+        Err(panic) => resume_unwind(panic),
+    })
+}
+
 /// Takes a transaction's next step, or ends it.
 fn take_turn<'w, P: Protocol<Worker: Interactive>>(
     (script, tables, leeway): (&Script, &Pair, Leeway),
@@ -168,7 +177,8 @@ fn take_turn<'w, P: Protocol<Worker: Interactive>>(
         false => Outcome::Aborted,
     };
     if at < script.steps.len() {
-        match script.step(at, &mut Recorded::new(&mut transaction, log), tables, &mut savepoints) {
+        let mut recorded = Recorded::new(&mut transaction, log);
+        match answered(|| script.step(at, &mut recorded, tables, &mut savepoints)) {
             Ok(()) => return Party::Running(transaction, at + 1, savepoints),
             Err(stop) if stop.is_conflict() => {
                 drop(transaction);

@@ -21,9 +21,6 @@ pub use threads::{Round, run_round};
 
 use std::fmt;
 
-/// Protocols whose snapshots may still miss what their session has committed. To be removed with that fault.
-const STALE_SNAPSHOTS: &[&str] = &["maflingo", "global-tid", "occ", "lazy-occ", "bohm"];
-
 /// Protocols whose `read_one` takes its place behind the writer of what it read, wherever in the past that is.
 const PAST_READS: &[&str] = &["cicada"];
 
@@ -33,7 +30,7 @@ const UNDOES_NOTHING: &[&str] = &["key-value"];
 /// What a protocol does not promise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leeway {
-    /// Snapshots may miss what their session has committed.
+    /// Snapshots may miss what their session has committed: no protocol's by default, but an option may say so.
     pub stale_snapshots: bool,
     /// Reads outside of transactions may be of the past.
     pub past_reads: bool,
@@ -45,7 +42,7 @@ impl Leeway {
     /// That of the protocol of this name.
     pub fn of(name: &str) -> Self {
         Self {
-            stale_snapshots: STALE_SNAPSHOTS.contains(&name),
+            stale_snapshots: false,
             past_reads: PAST_READS.contains(&name),
             undoes_nothing: UNDOES_NOTHING.contains(&name),
         }

@@ -219,7 +219,9 @@ fn a_heads_version_that_is_free_again_is_claimed_whole() {
                 let record = record(&[(1, Status::Committed), (3, Status::Committed)], guard);
                 (record, only(record))
             },
-            |(record, settled), guard| free_all(record, settled.next().cut(), guard),
+            |(record, settled), guard| {
+                free_all(record, settled.next().cut(), guard);
+            },
             |(record, _), guard| {
                 let version = version(record, 9, guard);
                 assert!(install(record, version));
