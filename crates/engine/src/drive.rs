@@ -256,11 +256,7 @@ impl RandomWait {
 
 /// Ends the transaction whatever its procedure makes of errors: for who has left something half done in it. What drives it undoes it as
 /// after a panic, and answers with the error.
-pub(crate) fn end(stop: Stop) -> ! {
-    let error = match stop.into_parts() {
-        Stopped::Failed(error) => error,
-        Stopped::Conflict => Error::RolledBack,
-    };
+pub(crate) fn end(error: Error) -> ! {
     resume_unwind(Box::new(error))
 }
 

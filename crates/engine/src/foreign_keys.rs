@@ -9,7 +9,7 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use polychron_base::error::KeyPreview;
+use polychron_base::error::{KeyPreview, Stopped};
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_schema::{
@@ -341,7 +341,8 @@ fn check_deleted_row<T: Transaction + ?Sized, K: EncodedKey>(
 }
 
 /// Undoes a write that was refused, so that nothing of it is left for who catches the error. Where it cannot be undone alone, the
-/// transaction must not go on, and catching an error must not let it: it is ended as by a panic.
+/// transaction must not go on, and catching an error must not let it: it is ended as by a panic. What has no transactions undoes nothing,
+/// and the write stays.
 fn undo_refused<T: Transaction + ?Sized>(
     transaction: &mut T,
     savepoint: Savepoint,
@@ -350,9 +351,10 @@ fn undo_refused<T: Transaction + ?Sized>(
     if let Err(stop) = &checked
         && !stop.is_conflict()
     {
-        match transaction.roll_back_to(savepoint) {
-            Err(failed) if !failed.is_conflict() => drive::end(failed),
-            undone => undone?,
+        match transaction.roll_back_to(savepoint).map_err(Stop::into_parts) {
+            Ok(()) | Err(Stopped::Failed(Error::Unsupported { .. })) => {}
+            Err(Stopped::Conflict) => return Err(Stop::conflict()),
+            Err(Stopped::Failed(failed)) => drive::end(failed),
         }
     }
     checked

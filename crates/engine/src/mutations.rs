@@ -55,7 +55,7 @@ pub fn pass(point: impl Named) {
 }
 
 #[cfg(feature = "mutations")]
-pub use switches::{LeftOut, interrupt, leave_out};
+pub use switches::{Inherited, LeftOut, inherited, interrupt, leave_out};
 
 #[cfg(feature = "mutations")]
 mod switches {
@@ -80,6 +80,23 @@ mod switches {
         let before = LEFT_OUT.replace(step.name());
         assert_eq!(before, "", "one step at a time is left out");
         LeftOut(())
+    }
+
+    /// What a thread leaves out, for threads that it starts.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Inherited(&'static str);
+
+    /// What this thread leaves out.
+    pub fn inherited() -> Inherited {
+        Inherited(LEFT_OUT.get())
+    }
+
+    impl Inherited {
+        /// Leaves the same out in this thread.
+        pub fn leave_out(self) -> LeftOut {
+            LEFT_OUT.set(self.0);
+            LeftOut(())
+        }
     }
 
     impl Drop for LeftOut {

@@ -110,10 +110,12 @@ mod tests {
         let longer = [&whole[..], &[0]].concat();
         let refused = layout.check_row(RowRef::from_words(&longer));
         assert!(matches!(refused, Err(SchemaError::RowLength { .. })), "{refused:?}");
-        // No bit of a pair of offset and length, and none of a truth value but the lowest, may be another one.
+        // No bit of a pair of offset and length, and none of a truth value but the lowest, may be another one. A length that differs by
+        // less than a word may make another row of the same length.
         let slots: Vec<_> = layout.columns().iter().map(|column| column.slot).collect();
-        for (offset, bits) in [(slots[2].offset, 3..64), (slots[3].offset, 32..64), (slots[1].offset, 1..8)] {
-            for bit in bits {
+        let tells = |bit: &usize| !(32..35).contains(bit);
+        for (offset, bits) in [(slots[2].offset, 3..64), (slots[3].offset, 35..64), (slots[1].offset, 1..8)] {
+            for bit in bits.filter(tells) {
                 let mut bytes: Vec<u8> = whole.iter().flat_map(|word| word.to_ne_bytes()).collect();
                 bytes[offset as usize + bit / 8] ^= 1 << (bit % 8);
                 let (chunks, _) = bytes.as_chunks::<8>();

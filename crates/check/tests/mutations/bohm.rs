@@ -1,10 +1,13 @@
 //! BOHM. One thread does all: it hands batches in, plans them and executes them. Where a transaction is to come to a row before the one
-//! that writes it was executed, it is handed in by a procedure that stands earlier in the log, in the middle of its run.
+//! that writes it was executed, another thread hands it in while the first one is in the middle of a procedure that stands earlier in the
+//! log.
 
 use std::sync::Arc;
+use std::thread;
 
 use polychron_engine::{
     Access, Common, Declare, Error, Insertion, Operations, Procedure, Protocol, Stop, Table, Transaction, Worker,
+    mutations,
 };
 use polychron_protocols::bohm::{Bohm, Options, Step, Unknown};
 use polychron_schema::{Key, KeyScratch, Row};
@@ -179,7 +182,7 @@ impl Stage {
     fn later_first(&self, earlier: (&[Says], Do), later: (&[Says], Do)) -> Answers {
         let mut answer = Ok(Vec::new());
         let mut meanwhile = || {
-            answer = self.database.worker().unwrap().execute(&mut self.script(later.0, vec![later.1]));
+            answer = beside(|| self.database.worker().unwrap().execute(&mut self.script(later.0, vec![later.1])));
         };
         let first = Script { meanwhile: Some(&mut meanwhile), ..self.script(&[], vec![Do::Meanwhile]) };
         let mut answers = self.batch(&mut [first, self.script(earlier.0, vec![earlier.1])]);
@@ -187,6 +190,16 @@ impl Stage {
         answers.remove(0).unwrap();
         answers
     }
+}
+
+/// Does something on a thread of its own, which leaves out what this one does.
+fn beside<O: Send>(work: impl FnOnce() -> O + Send) -> O {
+    let left_out = mutations::inherited();
+    let there = || {
+        let _careless = left_out.leave_out();
+        work()
+    };
+    thread::scope(|scope| scope.spawn(there).join().unwrap())
 }
 
 fn shows(answer: &Result<Vec<i64>, Error>, wanted: i64) -> bool {
