@@ -132,6 +132,12 @@ impl<T: Described> Seen<T> {
         })
     }
 
+    /// Which list it is: each has another number.
+    #[inline]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     /// The list as one that stays, for who is about to leave the guard.
     pub fn keep(&self) -> Tables<T> {
         if self.version == NEVER {

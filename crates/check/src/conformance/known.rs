@@ -80,7 +80,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::hot_row_beside_a_snapshot",
-        protocols: &["hekaton", "snapshot-isolation", "hyper", "hyper-record-level", "hyper-snapshot", "lazy-hyper"],
+        protocols: &["hekaton", "snapshot-isolation"],
         what: "what is retired waits until the idle client looks again or ends",
     },
     Missing {
@@ -90,7 +90,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::queue_beside_a_snapshot",
-        protocols: &["hekaton", "snapshot-isolation", "hyper", "hyper-record-level", "hyper-snapshot", "lazy-hyper"],
+        protocols: &["hekaton", "snapshot-isolation"],
         what: "what is retired waits until the idle client looks again or ends",
     },
     Missing {
@@ -121,7 +121,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::updates_beside_a_snapshot",
-        protocols: &["hekaton", "snapshot-isolation", "hyper", "hyper-record-level", "hyper-snapshot", "lazy-hyper"],
+        protocols: &["hekaton", "snapshot-isolation"],
         what: "what is retired waits until the idle client looks again or ends",
     },
     Missing {

@@ -195,8 +195,8 @@ fn look_again<T: polychron_engine::Commit, R: Row + PartialEq>(parties: &mut [(P
 }
 
 /// Runs rounds behind a snapshot that stays open, another that begins in the middle, and short ones, and asserts that
-/// each sees its own state to its end, that what is in use at the end is what was in use after a quarter, and that all
-/// comes back when they end.
+/// each sees its own state to its end, that what is in use at the end is what was in use after a quarter and what the second one keeps,
+/// and that all comes back when they end.
 fn stays_behind_snapshots<P: Protocol<Worker: Interactive>, R: Row + PartialEq>(
     setup: &Setup<P>,
     database: &Arc<P>,
@@ -249,8 +249,9 @@ fn stays_behind_snapshots<P: Protocol<Worker: Interactive>, R: Row + PartialEq>(
     look_again(&mut parties, table);
     let end = used(setup, database, &mut workers);
     assert!(quarter > before, "the snapshot keeps what it sees: {before} bytes before, {quarter} behind it");
-    // The second snapshot keeps as much again at most.
-    let most = quarter + (quarter - before) + SLACK;
+    // The second snapshot keeps twice as much as the first at most: that depends on what happens to its rows first. The rounds behind
+    // the two are thousands, and add nothing.
+    let most = quarter + 2 * (quarter - before) + SLACK;
     assert!(end <= most, "{quarter} bytes were in use after a quarter, and {end} at the end");
     // The first ends, then the second: each gives back what only it saw.
     for (party, _) in parties {

@@ -271,6 +271,11 @@ impl Clock {
         self.workers.get(slot as usize).is_some_and(|slot| slot.is_open_here())
     }
 
+    /// Whether a worker has no transaction open. Acquire: as in `held`.
+    pub(super) fn is_idle(&self, slot: usize) -> bool {
+        self.workers[slot].reading.load(Ordering::Acquire) == IDLE
+    }
+
     /// Whether the calling thread has a transaction open.
     pub(super) fn is_open_on_this_thread(&self) -> bool {
         let workers = &self.workers[..self.used.load(Ordering::Relaxed)];

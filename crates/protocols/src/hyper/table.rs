@@ -92,7 +92,7 @@ impl Drop for Relation {
     /// When the whole database goes, its memory goes at once.
     fn drop(&mut self) {
         if !self.keeper.is_closing() {
-            // SAFETY: the relation goes with its last user, and running transactions that had it keep their epoch.
+            // SAFETY: the relation goes with its last user, and running transactions that had it keep their epoch or their list of tables.
             self.keeper.with_guard(|guard| unsafe { self.rows.retire(guard) });
         }
     }

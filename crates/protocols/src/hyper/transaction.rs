@@ -6,7 +6,6 @@ use std::ops::ControlFlow;
 use polychron_base::error::KeyPreview;
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Abort, Error, Reason, Stop, TableId};
-use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place, check_key, words_of};
@@ -59,8 +58,6 @@ pub struct HyperTransaction<'w, L: Level, R: Redo> {
     protects: bool,
     /// While an operation logs by itself what it asks, the scans that it makes do not.
     pub(super) silent: bool,
-    /// The tables, once a snapshot has left the epoch in which it found them.
-    kept: Option<Tables<HyperTable>>,
     /// After a conflict every call conflicts.
     pub(super) doomed: bool,
     ended: bool,
@@ -86,7 +83,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         shared.clock.note_thread(state.slot);
         state.fingers.clear();
         let id = if snapshot { SNAPSHOT } else { Clock::id(state.slot, state.generation) };
-        Self {
+        let mut transaction = Self {
             shared,
             state,
             guard,
@@ -95,10 +92,11 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             snapshot,
             protects: false,
             silent: false,
-            kept: None,
             doomed: false,
             ended: false,
-        }
+        };
+        transaction.rest();
+        transaction
     }
 
     /// The worker's transaction that was leaked, to be dropped.
@@ -114,7 +112,6 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             snapshot: false,
             protects: false,
             silent: false,
-            kept: None,
             doomed: true,
             ended: false,
         }
@@ -128,25 +125,41 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
     }
 
-    /// Called at the start of every operation: conflicts stick. A snapshot leaves its epoch when that has ended, so that it holds back
-    /// nothing but the images that it undoes, and what is retired serves again while it is in the cache.
+    /// Called at the start of every operation, and between the parts of a long one: conflicts stick. A snapshot enters the present epoch.
     #[inline]
     pub(super) fn step(&mut self) -> Result<(), Stop> {
         if self.doomed {
             return Err(Stop::conflict());
         }
-        if self.snapshot && self.guard.epochs().current() != self.guard.epoch() {
+        if self.snapshot && !(self.guard.resume() && self.guard.epochs().current() == self.guard.epoch()) {
             self.renew();
         }
         Ok(())
     }
 
-    /// Enters the present epoch.
+    /// What was found in another epoch is not looked at in this one.
     #[cold]
     fn renew(&mut self) {
         self.state.fingers.clear();
-        self.kept.get_or_insert_with(|| self.state.tables.keep());
         self.guard.refresh();
+    }
+
+    /// Called at the end of every operation, and of the beginning: a snapshot is in no epoch between two of them, so one whose client does
+    /// nothing holds back nothing but the images that it undoes. Its worker keeps its list of tables.
+    #[inline]
+    pub(super) fn rest(&mut self) {
+        if self.snapshot {
+            self.guard.rest();
+        }
+    }
+
+    /// An operation that reads.
+    #[inline]
+    fn look<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+        self.step()?;
+        let outcome = operation(self);
+        self.rest();
+        outcome
     }
 
     pub(super) fn writable(&mut self) -> Result<(), Stop> {
@@ -248,6 +261,9 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         self.state.is_open = false;
         self.state.log.clear();
         self.shared.clock.end(self.state.slot);
+        if self.snapshot && self.state.keeps_old_tables(self.shared.catalog.version()) {
+            self.state.let_tables_go(&self.shared.kept[self.state.slot]);
+        }
     }
 }
 
@@ -293,10 +309,12 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Stop> {
-        self.step()?;
-        let table = self.table(table)?;
-        self.log_point(table.id, key, projection.columns);
-        self.read(table, key, projection)
+        let is_present = self.look(|this| {
+            let table = this.table(table)?;
+            this.log_point(table.id, key, projection.columns);
+            this.read(table, key, projection)
+        })?;
+        Ok(is_present.then(|| self.state.buffers.row.as_row()))
     }
 
     fn read_row_unvalidated<K: EncodedKey>(
@@ -305,9 +323,8 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Stop> {
-        self.step()?;
-        let table = self.table(table)?;
-        self.read(table, key, projection)
+        let is_present = self.look(|this| this.read(this.table(table)?, key, projection))?;
+        Ok(is_present.then(|| self.state.buffers.row.as_row()))
     }
 
     #[inline]
@@ -350,9 +367,7 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
-        self.step()?;
-        let table = self.table(scan.table)?;
-        self.visit_rows(scan, table, visitor)
+        self.look(|this| this.visit_rows(scan, this.table(scan.table)?, visitor))
     }
 
     fn scan_table(
@@ -361,14 +376,11 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
         projection: &Projection,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
-        self.step()?;
-        let table = self.table(table)?;
-        self.visit_table(table, projection, visitor)
+        self.look(|this| this.visit_table(this.table(table)?, projection, visitor))
     }
 
     fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
-        self.step()?;
-        self.aggregate_range(scan, wanted)
+        self.look(|this| this.aggregate_range(scan, wanted))
     }
 
     fn scan_columns<O>(
@@ -378,12 +390,13 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
         look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
         keep: &mut impl FnMut(O) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
-        self.step()?;
-        let table = self.table(scan.table)?;
-        if !comes_in_stretches(scan, &table.layout, columns) {
-            return batch::over_rows(self, scan, columns, look, keep);
-        }
-        self.visit_stretches(table, scan, columns, look, keep)
+        self.look(|this| {
+            let table = this.table(scan.table)?;
+            if !comes_in_stretches(scan, &table.layout, columns) {
+                return batch::over_rows(this, scan, columns, look, keep);
+            }
+            this.visit_stretches(table, scan, columns, look, keep)
+        })
     }
 
     fn savepoint(&mut self) -> Savepoint {
@@ -391,15 +404,20 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
     }
 
     fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
-        self.step()?;
-        self.undo_to(savepoint.position);
-        Ok(())
+        self.look(|this| {
+            this.undo_to(savepoint.position);
+            Ok(())
+        })
     }
 
     /// Fetches the line at which a look-up in a hash index begins, and keeps the key; the look-ups follow together when the first row
     /// is asked for.
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        if self.snapshot {
+            // It is in no epoch between two operations, so nothing that is found now may be used by the next one.
+            return;
+        }
         let Ok(table) = self.table(table) else { return };
         if self.state.hints.ask(table.id, key)
             && let AnyIndex::Hash(index) = table.primary.index()
@@ -430,13 +448,8 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
 
 impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     #[inline]
-    fn read<K: EncodedKey>(
-        &mut self,
-        table: &'w HyperTable,
-        key: K,
-        projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
-        let Some(record) = self.find(&table.primary, key) else { return Ok(None) };
+    fn read<K: EncodedKey>(&mut self, table: &'w HyperTable, key: K, projection: &Projection) -> Result<bool, Stop> {
+        let Some(record) = self.find(&table.primary, key) else { return Ok(false) };
         let seen = self.see(record, projection);
         if self.protects
             && let Some(image) = seen.version
@@ -446,6 +459,6 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             // Another transaction is about to delete the parent of a row, and will hardly be undone (§2.5 of the paper).
             return Err(self.refuse(conflict, &table.primary, key));
         }
-        Ok(seen.present.then(|| self.state.buffers.row.as_row()))
+        Ok(seen.present)
     }
 }

@@ -74,3 +74,58 @@ fn a_row_that_came_and_went_meets_no_range() {
     open.insert(&accounts, &account(50)).unwrap();
     open.commit().unwrap();
 }
+
+/// An idle snapshot holds back the images that it undoes, and no epoch, before its first operation and after any.
+#[test]
+fn an_idle_snapshot_is_in_no_epoch() {
+    let bank = Bank::<ByColumn>::new(Backend::Rows);
+    let (accounts, mut worker, mut idle) = (bank.accounts, bank.worker(), bank.worker());
+    let mut open = idle.begin(Mode::Snapshot).unwrap();
+    let other = bank.database.create_table(Card::definition()).unwrap();
+    for operation in 0..7 {
+        let epochs = bank.database.memory().epochs();
+        let epoch = epochs.current();
+        (0..3).for_each(|_| _ = epochs.advance());
+        assert!(epochs.readonly() > epoch, "operation {operation} has left a pin");
+        set_balance(&mut worker, &accounts, 1, operation);
+        match operation {
+            0 => assert!(open.get(&accounts, 1).unwrap().is_some()),
+            1 => assert!(open.get_unvalidated(&accounts, 1).unwrap().is_some()),
+            2 => assert_eq!(open.scan(&accounts, ..).count().unwrap(), 10),
+            3 => open.visit_all(&accounts, |_| {}).unwrap(),
+            4 => _ = open.aggregate(&Scan::all(accounts.id()), Aggregate::Sum(2)).unwrap(),
+            5 => open.prefetch(&accounts, 1),
+            _ => bank.database.drop_table(other).unwrap(),
+        }
+    }
+    assert_eq!(open.get(&accounts, 1).unwrap().map(|row| row.balance()), Some(account(1).balance));
+}
+
+/// The list of tables that a snapshot uses stays until it ends, whatever was dropped in the meantime, and no longer.
+#[test]
+fn an_idle_snapshot_keeps_its_tables() {
+    let bank = Bank::<ByColumn>::new(Backend::Rows);
+    let (database, accounts, mut idle) = (&bank.database, bank.accounts, bank.worker());
+    let slot = idle.pin().worker_id().position();
+    let kept = || database.shared.kept[slot].lock().unwrap().as_ref().map(|(version, _)| *version);
+    let other = database.create_table(Card::definition()).unwrap();
+    idle.begin(Mode::Snapshot).unwrap().commit().unwrap();
+    // The worker is idle, and is going to use this list again.
+    database.take_lists();
+    let first = kept();
+    assert!(first.is_some());
+    let mut open = idle.begin(Mode::Snapshot).unwrap();
+    database.drop_table(other).unwrap();
+    (0..3).for_each(|_| _ = database.memory().epochs().advance());
+    assert_eq!(kept(), first);
+    assert!(open.get(&accounts, 1).unwrap().is_some());
+    open.commit().unwrap();
+    assert_eq!(kept(), None);
+    // A list is taken from a worker that is idle when a table goes.
+    let other = database.create_table(Card::definition()).unwrap();
+    idle.begin(Mode::Snapshot).unwrap().commit().unwrap();
+    assert!(kept() > first);
+    database.drop_table(other).unwrap();
+    assert_eq!(kept(), None);
+    assert!(idle.begin(Mode::Snapshot).unwrap().get(&accounts, 1).unwrap().is_some());
+}
