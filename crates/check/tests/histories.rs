@@ -2,18 +2,18 @@
 
 mod setups;
 
-// Where the protocols behind virtual calls are compiled.
-use polychron as _;
 use polychron_check::Setup;
-use polychron_check::checker::{Anomaly, Explanation};
+use polychron_check::checker::{Aborts, Anomaly, Explanation, Verdict, examine};
 use polychron_check::conformance::{histories, predicates};
-use polychron_check::history::{find_anomaly, find_skew};
+use polychron_check::history::{Outcome, Round, find_anomaly, find_skew, run_round};
 use polychron_engine::any::AnyProtocol;
+use polychron_engine::{Common, Protocol};
 use polychron_protocols::hekaton::{self, Hekaton};
 use polychron_protocols::hyper::{self, Hyper};
 use polychron_protocols::key_value::KeyValue;
 use polychron_protocols::maflingo::LocalTid;
 use polychron_protocols::partitioned_store::PartitionedStore;
+use polychron_sync::atomic::AtomicBool;
 
 fn partitioned_store() -> Setup<PartitionedStore> {
     Setup::new(Default::default(), |_| ()).alone()
@@ -27,6 +27,21 @@ fn partitioned_store_in_turns() {
 #[test]
 fn partitioned_store_on_threads() {
     histories::on_threads(&partitioned_store().erased());
+}
+
+/// What BOHM discards to find out what a procedure writes is no abort, and counted as often as it is recorded.
+#[test]
+fn runs_that_find_out_what_to_write_are_no_aborts() {
+    let bohm = polychron::any_protocol("bohm", &[]).expect("it is listed");
+    let database = AnyProtocol::open(bohm, Common::default()).expect("the options are sound");
+    let round = Round::new(5, 1, 200);
+    let history = run_round(&database, &round, &AtomicBool::new(false)).expect("the round runs");
+    let found_out = history.count(Outcome::Reconnaissance) as u64;
+    assert!(found_out > 0, "some procedures do not say what they write");
+    assert_eq!(database.statistics().reconnaissance, found_out);
+    let (verdict, aborts) = examine(&history, true);
+    assert!(matches!(verdict, Verdict::Serializable(_)));
+    assert_eq!(aborts, Some(Aborts::default()), "one thread meets nobody");
 }
 
 /// Anomalies that one of many seeds shows.

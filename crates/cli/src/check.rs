@@ -21,6 +21,8 @@ const ROUND: usize = 2000;
 struct Outcomes {
     rounds: u64,
     committed: u64,
+    /// Attempts that found out what their transaction writes, and were discarded for no conflict.
+    reconnaissance: u64,
     aborts: Aborts,
     /// Rounds that have no serial order, and need none for what was promised.
     skewed: u64,
@@ -147,10 +149,10 @@ fn check_protocols(given: &Check) -> Result<Finding, String> {
     Ok(worst)
 }
 
-const HEADER: [&str; 7] =
-    ["protocol", "rounds", "transactions", "aborts", "false aborts", "of all attempts", "verdict"];
+const HEADER: [&str; 8] =
+    ["protocol", "rounds", "transactions", "reconnaissance", "aborts", "false aborts", "of all attempts", "verdict"];
 
-fn row(name: &str, outcomes: &Outcomes) -> [String; 7] {
+fn row(name: &str, outcomes: &Outcomes) -> [String; 8] {
     let Aborts { all, unexplained } = outcomes.aborts;
     let attempts = outcomes.committed + all as u64;
     let percent = |part: usize, of: u64| format!("{:.2} %", part as f64 * 100.0 / of.max(1) as f64);
@@ -167,6 +169,7 @@ fn row(name: &str, outcomes: &Outcomes) -> [String; 7] {
         name.to_owned(),
         thousands(outcomes.rounds),
         thousands(outcomes.committed),
+        thousands(outcomes.reconnaissance),
         thousands(all as u64),
         thousands(unexplained as u64),
         percent(unexplained, attempts),
@@ -218,6 +221,7 @@ impl Run<'_> {
             let history = run_round(&database, &round, &interrupt::STOP).map_err(|error| error.to_string())?;
             outcomes.rounds += 1;
             outcomes.committed += history.commits() as u64;
+            outcomes.reconnaissance += history.count(Outcome::Reconnaissance) as u64;
             match examine_at(&history, self.strict, isolation) {
                 (Verdict::Serializable(_), aborts) => {
                     let aborts = aborts.unwrap_or_default();
@@ -225,7 +229,7 @@ impl Run<'_> {
                     outcomes.aborts.unexplained += aborts.unexplained;
                 }
                 (Verdict::Skewed(_), _) => {
-                    outcomes.aborts.all += history.attempts.iter().filter(|it| it.outcome == Outcome::Aborted).count();
+                    outcomes.aborts.all += history.count(Outcome::Aborted);
                     outcomes.skewed += 1;
                 }
                 (Verdict::Undecided, _) => {
@@ -233,8 +237,7 @@ impl Run<'_> {
                     outcomes.undecided_seed.get_or_insert(seed);
                 }
                 (Verdict::Anomalous(mut explanations), _) => {
-                    let aborted = history.attempts.iter().filter(|it| it.outcome == Outcome::Aborted).count();
-                    outcomes.aborts.all += aborted;
+                    outcomes.aborts.all += history.count(Outcome::Aborted);
                     outcomes.anomaly = Some((seed, explanations.swap_remove(0)));
                     break;
                 }
@@ -263,7 +266,7 @@ mod tests {
         assert!(line.starts_with("undecided"), "{line}");
         let outcomes = Outcomes { rounds: 5, undecided: 2, undecided_seed: Some(9), ..Outcomes::default() };
         assert_eq!(outcomes.finding(), Finding::Undecided);
-        assert_eq!(row("some", &outcomes)[6], "2 rounds undecided");
+        assert_eq!(row("some", &outcomes)[7], "2 rounds undecided");
         // An anomaly of one protocol counts more than another one that is undecided.
         assert_eq!(Finding::Undecided.max(Finding::Anomalous).exit_code(), 1);
         assert_eq!(told(&Verdict::Serializable(vec![1]), 1).0.exit_code(), 0);

@@ -24,6 +24,13 @@ fn every_protocol_keeps_its_promise() {
             assert_eq!(out.contains(&format!(" {} ", protocol.name)), promises, "{out}");
         }
         assert!(out.contains("false aborts"), "{out}");
+        // Of all protocols BOHM alone runs procedures to find out what they write.
+        let reconnaissance = |name| {
+            let line = out.lines().find(|line| line.contains(&format!(" {name} "))).expect("it has a row");
+            line.split_whitespace().nth(4).map(str::to_owned)
+        };
+        assert_eq!(reconnaissance("maflingo").as_deref(), Some("0"), "{out}");
+        assert_ne!(reconnaissance("bohm").as_deref(), Some("0"), "{out}");
     }
 }
 

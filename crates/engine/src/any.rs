@@ -412,6 +412,10 @@ impl<B: Reach> Transaction for Erased<B> {
         self.0.look().has_prefetched()
     }
 
+    fn is_reconnaissance(&self) -> bool {
+        self.0.look().is_reconnaissance()
+    }
+
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
         self.0.look().definition(table)
     }

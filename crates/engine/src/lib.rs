@@ -535,6 +535,13 @@ pub trait Transaction {
         false
     }
 
+    /// Whether this run finds out what the transaction writes, and nothing else: whatever comes of it is discarded, and the procedure runs again.
+    /// Where that shows only at a write, the answer changes there.
+    #[inline]
+    fn is_reconnaissance(&self) -> bool {
+        false
+    }
+
     /// The definition of a table, for dynamic access to rows.
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop>;
 

@@ -16,6 +16,7 @@ pub struct Counters {
     commits: CachePadded<AtomicU64>,
     snapshots: AtomicU64,
     refusals: AtomicU64,
+    reconnaissance: AtomicU64,
     staleness_us: AtomicU64,
     staleness_max_us: AtomicU64,
     staleness: Counting,
@@ -58,6 +59,12 @@ impl Counters {
         add(&self.refusals, 1);
     }
 
+    /// Counts a run that found out what its transaction writes.
+    #[inline]
+    pub fn reconnoitred(&self) {
+        add(&self.reconnaissance, 1);
+    }
+
     /// Committed transactions so far.
     #[inline]
     pub fn commits(&self) -> u64 {
@@ -68,6 +75,7 @@ impl Counters {
         sum.commits += self.commits();
         sum.snapshots += self.snapshots.load(Ordering::Relaxed);
         sum.refusals += self.refusals.load(Ordering::Relaxed);
+        sum.reconnaissance += self.reconnaissance.load(Ordering::Relaxed);
         sum.staleness_sum_us += self.staleness_us.load(Ordering::Relaxed);
         sum.staleness_max_us = sum.staleness_max_us.max(self.staleness_max_us.load(Ordering::Relaxed));
         sum.staleness.add(&self.staleness);
@@ -119,6 +127,8 @@ pub struct Statistics {
     pub snapshots: u64,
     /// Transactions ended by their procedure or by a refusal.
     pub refusals: u64,
+    /// Runs that found out what their transaction writes, and left nothing; no conflicts.
+    pub reconnaissance: u64,
     /// Conflicts, by [`Reason`].
     pub aborts: [u64; REASONS],
     /// Sum over all snapshots of how old each was when it began, in microseconds.

@@ -42,6 +42,8 @@ pub struct Log {
     lacking: Vec<(Item, usize)>,
     /// Whether the open attempt's procedure ran to its end.
     finished: bool,
+    /// Whether the open attempt only finds out what its transaction writes.
+    reconnoitres: bool,
 }
 
 impl Log {
@@ -62,6 +64,7 @@ impl Log {
             savepoints: 0,
             lacking: Vec::new(),
             finished: false,
+            reconnoitres: false,
         }
     }
 
@@ -71,13 +74,23 @@ impl Log {
         self.call = (self.clock.now_ns(), snapshot, session);
     }
 
-    /// An attempt begins; if another one was under way, it was aborted.
+    /// An attempt begins; if another one was under way, it was discarded.
     pub fn begin(&mut self) {
-        self.close(Outcome::Aborted);
+        self.discarded();
         self.open = Some(self.history.operations.len());
         (self.writes, self.savepoints) = (0, 0);
         self.lacking.clear();
-        self.finished = false;
+        (self.finished, self.reconnoitres) = (false, false);
+    }
+
+    /// Whether the open attempt, as far as is known, only finds out what its transaction writes: then it is discarded for no conflict.
+    pub(super) fn reconnoitres(&mut self, truth: bool) {
+        self.reconnoitres = truth;
+    }
+
+    /// The open attempt is discarded, and the procedure runs again.
+    pub(super) fn discarded(&mut self) {
+        self.close(if self.reconnoitres { Outcome::Reconnaissance } else { Outcome::Aborted });
     }
 
     /// The procedure of the open attempt came to its end.

@@ -323,6 +323,8 @@ pub enum Outcome {
     Committed,
     /// The engine aborted it because of a conflict.
     Aborted,
+    /// It only found out what the transaction writes: the engine discarded it, without any conflict, and ran the procedure again.
+    Reconnaissance,
     /// The procedure wanted it undone, failed, or panicked; its reads are answers all the same.
     RolledBack,
     /// The commit was refused for another reason than a conflict; nothing is promised of its reads.
@@ -335,6 +337,7 @@ impl Outcome {
         match self {
             Self::Committed => "committed",
             Self::Aborted => "aborted",
+            Self::Reconnaissance => "found out what to write",
             Self::RolledBack => "rolled back",
             Self::Refused => "refused",
         }
@@ -406,8 +409,13 @@ impl History {
         format!("{} ({}{kind}): {}", Name(attempt.id), attempt.outcome.name(), words.join(", "))
     }
 
+    /// How many attempts ended so.
+    pub fn count(&self, outcome: Outcome) -> usize {
+        self.attempts.iter().filter(|attempt| attempt.outcome == outcome).count()
+    }
+
     /// How many attempts committed.
     pub fn commits(&self) -> usize {
-        self.attempts.iter().filter(|attempt| attempt.outcome == Outcome::Committed).count()
+        self.count(Outcome::Committed)
     }
 }

@@ -14,7 +14,7 @@ use polychron_sync::Mutex;
 use super::questions::{FIRST_MARKED, Question, Shape};
 use super::recorded::{Change, Columns, Extent, Flaw, OWNER};
 use super::rows::{MARKS, Owner, values_of};
-use super::{Leeway, Log, Outcome, Recorded, Tracked};
+use super::{Leeway, Log, Recorded, Tracked};
 use crate::samples::{disguised, draw_comparison};
 
 /// What scripts are drawn from.
@@ -469,8 +469,9 @@ impl Procedure for Scripted<'_> {
         for number in 0..self.script.steps.len() {
             let mut recorded = Recorded::new(transaction, self.log);
             let answer = self.script.step(number, &mut recorded, self.tables, &mut savepoints);
+            self.log.reconnoitres(transaction.is_reconnaissance());
             if answer.as_ref().is_err_and(Stop::is_conflict) {
-                self.log.close(Outcome::Aborted);
+                self.log.discarded();
             }
             answer?;
         }

@@ -380,6 +380,7 @@ macro_rules! operate {
             ) -> Result<(), Stop>;
             fn future_scope(&self) -> Scope;
             fn has_prefetched(&self) -> bool;
+            fn is_reconnaissance(&self) -> bool;
             fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop>;
             fn constraints(&self, table: TableId) -> Result<&Constraints, Stop>;
         }
@@ -434,6 +435,10 @@ macro_rules! operate {
 
             fn has_prefetched(&self) -> bool {
                 Transaction::has_prefetched(self)
+            }
+
+            fn is_reconnaissance(&self) -> bool {
+                Transaction::is_reconnaissance(self)
             }
 
             fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {

@@ -57,8 +57,6 @@ pub(super) struct Shared {
     pub(super) longest_wait_us: AtomicU64,
     /// The thread that drives a transaction by hand; those after it wait for it.
     pub(super) driver: AtomicU64,
-    /// Transactions that were planned again, because they wanted to write what they had not named.
-    pub(super) replanned: AtomicU64,
     stopping: AtomicBool,
 }
 
@@ -325,7 +323,6 @@ impl Protocol for Bohm {
             longest_wait_us: AtomicU64::new(0),
             filling: Mutex::default(),
             driver: AtomicU64::new(0),
-            replanned: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
         });
         let mut database = Self { shared, threads: Vec::new() };
@@ -393,15 +390,16 @@ impl Protocol for Bohm {
     fn statistics(&self) -> Statistics {
         let shared = &self.shared;
         let count = |name, count| Figure { name, value: FigureValue::Count(count) };
+        let sum = shared.counters.sum();
         let figures = vec![
             count("batches", shared.pipeline.finished()),
             count("stalls", shared.executors.stalls()),
-            count("planned_again", shared.replanned.load(Ordering::Relaxed)),
+            count("planned_again", sum.reconnaissance),
             Figure {
                 name: "longest_wait_us",
                 value: FigureValue::Level(shared.longest_wait_us.load(Ordering::Relaxed) as f64),
             },
         ];
-        Statistics { memory: Some(shared.memory.statistics()), figures, ..shared.counters.sum() }
+        Statistics { memory: Some(shared.memory.statistics()), figures, ..sum }
     }
 }

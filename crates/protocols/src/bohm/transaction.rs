@@ -432,6 +432,12 @@ impl Transaction for BohmTransaction<'_> {
         self.visit_rows(scan, table, visitor)
     }
 
+    #[inline]
+    fn is_reconnaissance(&self) -> bool {
+        // One that leaves to wait for others runs again as it was planned.
+        self.again || self.is_guessing && !self.doomed
+    }
+
     fn savepoint(&mut self) -> Savepoint {
         self.is_saving = true;
         Savepoint { position: self.scratch.undo.len() }

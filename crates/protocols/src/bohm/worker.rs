@@ -408,7 +408,7 @@ impl BohmWorker {
                 // SAFETY: the transaction is complete, so it and its answer are this worker's.
                 let (body, answer) = unsafe { (parcel.planned(place).body(), &mut *answers.add(position)) };
                 if body.again.get() {
-                    shared.replanned.fetch_add(1, Ordering::Relaxed);
+                    under_way.worker.counters.reconnoitred();
                     // SAFETY: as above.
                     let guess = unsafe { guess(&parcel, place, position, attempts + 1) };
                     *answer = guess.given_up(shared.common.retry.attempts).map(Err);

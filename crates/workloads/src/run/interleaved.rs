@@ -221,6 +221,10 @@ impl<T: Transaction> Transaction for InTurns<'_, '_, T> {
         self.transaction.has_prefetched()
     }
 
+    fn is_reconnaissance(&self) -> bool {
+        self.transaction.is_reconnaissance()
+    }
+
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
         self.transaction.definition(table)
     }
