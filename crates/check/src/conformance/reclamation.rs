@@ -225,7 +225,7 @@ fn stays_behind_snapshots<P: Protocol<Worker: Interactive>, R: Row + PartialEq>(
     };
     begin(long, &mut parties);
     let mut waiting = Some(late);
-    let mut quarter = 0;
+    let (mut quarter, mut three_quarters) = (0, 0);
     for number in 0..LONG_ROUNDS {
         run(&mut workers, number);
         if number % 16 == 0 && setup.maintains_by_clock {
@@ -244,15 +244,15 @@ fn stays_behind_snapshots<P: Protocol<Worker: Interactive>, R: Row + PartialEq>(
         if number + 1 == LONG_ROUNDS / 4 {
             quarter = used(setup, database, &mut workers);
         }
+        if number + 1 == LONG_ROUNDS / 4 * 3 {
+            look_again(&mut parties, table);
+            three_quarters = used(setup, database, &mut workers);
+        }
     }
     // What waits only until the snapshots look again is not to count at the end.
     look_again(&mut parties, table);
     let end = used(setup, database, &mut workers);
-    assert!(quarter > before, "the snapshot keeps what it sees: {before} bytes before, {quarter} behind it");
-    // The second snapshot keeps twice as much as the first at most: that depends on what happens to its rows first. The rounds behind
-    // the two are thousands, and add nothing.
-    let most = quarter + 2 * (quarter - before) + SLACK;
-    assert!(end <= most, "{quarter} bytes were in use after a quarter, and {end} at the end");
+    holds_no_more(before, [quarter, three_quarters], end);
     // The first ends, then the second: each gives back what only it saw.
     for (party, _) in parties {
         assert!(party.commit());
@@ -261,6 +261,20 @@ fn stays_behind_snapshots<P: Protocol<Worker: Interactive>, R: Row + PartialEq>(
     let after = used(setup, database, &mut workers);
     let most = before + SLACK + setup.kept_places_bytes;
     assert!(after <= most, "{before} bytes were in use, and now {after}");
+}
+
+/// Whether what snapshots keep is bounded: bytes in use before them, after one and three quarters of the rounds, and at the end.
+fn holds_no_more(before: usize, [quarter, three_quarters]: [usize; 2], end: usize) {
+    assert!(quarter > before, "the snapshot keeps what it sees: {before} bytes before, {quarter} behind it");
+    // The second snapshot keeps twice as much as the first at most: that depends on what happens to its rows first.
+    let most = quarter + 2 * (quarter - before) + SLACK;
+    assert!(end <= most, "{quarter} bytes were in use after a quarter, and {end} at the end");
+    // The rounds behind the two add nothing to what was in use before; what is collected in slices goes up and down.
+    let most = quarter.max(three_quarters) + SLACK;
+    assert!(
+        end <= most,
+        "{quarter} and {three_quarters} bytes were in use after one and three quarters, and {end} at the end"
+    );
 }
 
 /// Behind a long snapshot one version of a row stays, however often it is updated.
