@@ -11,7 +11,7 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place, check_key};
 use polychron_engine::{
-    Commit, Constraints, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction,
+    Commit, Constraints, Insertion, Mode, Projection, Savepoints, Scan, TableDefinition, Transaction,
 };
 use polychron_index::AnyIndex;
 use polychron_memory::Guard;
@@ -446,16 +446,20 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
         scanned
     }
 
-    fn savepoint(&mut self) -> Savepoint {
-        Savepoint { position: self.state.sets.writes.set_floor() }
+    fn mark(&mut self) -> Result<usize, Stop> {
+        if self.doomed { Err(Stop::conflict()) } else { Ok(self.state.sets.writes.set_floor()) }
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
         self.step()?;
-        if savepoint.position < self.state.sets.writes.len() {
-            self.state.sets.undo_writes(savepoint.position);
+        if position < self.state.sets.writes.len() {
+            self.state.sets.undo_writes(position);
         }
         Ok(())
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        &mut self.state.savepoints
     }
 
     /// Fetches the line at which a look-up in a hash index begins, and keeps the key. The look-ups themselves follow when the
@@ -507,6 +511,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         }
         state.promotions.clear();
         state.fingers.clear();
+        state.savepoints.clear();
         state.stage = Stage::Running;
         let until_check = shared.options.check_every.min(if snapshot { RENEW_EVERY } else { u32::MAX });
         let mut transaction = Self::taken_over(shared, state, guard, timestamp);

@@ -10,7 +10,7 @@ use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Fingers, Hints};
-use polychron_engine::{Counters, Interactive, Mode, Procedure, Projection, Transaction, Worker, drive};
+use polychron_engine::{Counters, Interactive, Mode, Procedure, Projection, Savepoints, Transaction, Worker, drive};
 use polychron_memory::{Guard, Local};
 use polychron_schema::RowRef;
 use polychron_sync::spin_hint;
@@ -50,6 +50,7 @@ pub(super) struct State {
     pub(super) buffers: Buffers,
     pub(super) hints: Hints,
     pub(super) fingers: Fingers,
+    pub(super) savepoints: Savepoints,
     /// What the running transaction leaves to be collected.
     pub(super) garbage: Vec<Garbage>,
     pub(super) tables: Seen<CicadaTable>,
@@ -88,6 +89,7 @@ impl<R: Redo> CicadaWorker<R> {
             buffers: Buffers::default(),
             hints: Hints::default(),
             fingers: Fingers::default(),
+            savepoints: Savepoints::default(),
             garbage: Vec::new(),
             tables: Seen::default(),
             clock: shared.clocks.join(worker),

@@ -10,7 +10,7 @@ use polychron_engine::mutations::pass;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Fingers, GROUP, Hints};
-use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
+use polychron_engine::{Counters, Interactive, Mode, Procedure, Savepoints, Worker, drive};
 use polychron_memory::Local;
 
 use super::collect::Collector;
@@ -38,6 +38,7 @@ pub(super) struct State {
     pub(super) buffers: Buffers,
     pub(super) hints: Hints,
     pub(super) fingers: Fingers,
+    pub(super) savepoints: Savepoints,
     pub(super) collector: Collector,
     pub(super) tables: Seen<HekatonTable>,
     pub(super) slot: usize,
@@ -70,6 +71,7 @@ impl<L: Level, R: Redo> HekatonWorker<L, R> {
             buffers: Buffers::default(),
             hints: Hints::default(),
             fingers: Fingers::default(),
+            savepoints: Savepoints::default(),
             collector: Collector::default(),
             tables: Seen::default(),
             slot,

@@ -10,7 +10,7 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place, check_key, words_of};
 use polychron_engine::{
-    Aggregate, ColumnBatch, Commit, Constraints, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction,
+    Aggregate, ColumnBatch, Commit, Constraints, Insertion, Projection, Savepoints, Scan, TableDefinition, Transaction,
     batch,
 };
 use polychron_index::AnyIndex;
@@ -82,6 +82,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         state.is_open = true;
         shared.clock.note_thread(state.slot);
         state.fingers.clear();
+        state.savepoints.clear();
         let id = if snapshot { SNAPSHOT } else { Clock::id(state.slot, state.generation) };
         let mut transaction = Self {
             shared,
@@ -399,15 +400,19 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
         })
     }
 
-    fn savepoint(&mut self) -> Savepoint {
-        Savepoint { position: self.state.writing.images().len() }
+    fn mark(&mut self) -> Result<usize, Stop> {
+        if self.doomed { Err(Stop::conflict()) } else { Ok(self.state.writing.images().len()) }
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
         self.look(|this| {
-            this.undo_to(savepoint.position);
+            this.undo_to(position);
             Ok(())
         })
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        &mut self.state.savepoints
     }
 
     /// Fetches the line at which a look-up in a hash index begins, and keeps the key; the look-ups follow together when the first row
