@@ -492,7 +492,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let kind = if deleted { Queued::Leaving } else { Queued::Versions };
             if (deleted || version.next().link() != Link::End) && record.note_queued(kind) {
                 let entry = if deleted { self.entry_of_deleted(write) } else { Entry::Stays };
-                self.state.garbage.push(Garbage { place: write.place, record, wts, entry });
+                self.state.garbage.push_back(Garbage { place: write.place, record, wts, entry });
             }
         }
         self.state.buffers.pending.clear();
@@ -547,7 +547,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 Target::Record(_) => Entry::Stays,
             };
             if record.note_queued(entry.kind()) {
-                self.state.garbage.push(Garbage { place: write.place, record, wts, entry });
+                self.state.garbage.push_back(Garbage { place: write.place, record, wts, entry });
             }
         }
         self.state.buffers.pending.clear();

@@ -491,8 +491,10 @@ impl Record {
         // Items of the key before may still be queued. They find that the record is another one, and what they take away of these marks makes an
         // item too many, never one too few.
         head.version.queued.iter().for_each(|queued| queued.store(0, Ordering::Relaxed));
-        // Whoever has come for such an item may hold the latch.
-        head.version.latch.fetch_and(LATCHED, Ordering::Relaxed);
+        // Whoever has come for such an item may have the latch.
+        self.latch();
+        head.version.latch.store(LATCHED, Ordering::Relaxed);
+        self.unlatch();
         self.inline().end(Status::Unused);
     }
 
@@ -500,8 +502,8 @@ impl Record {
     #[inline]
     pub(super) fn note_queued(self, kind: Queued) -> bool {
         let queued = &self.head().version.queued;
-        // SeqCst: comes behind the installation of the version in the one order of all, and pairs with the exchange in `clear_queued`. Either
-        // that comes later, and the collector finds the version, or this finds the mark gone.
+        // SeqCst: comes behind the installation of the version in the one order of all, and pairs with the collector's barrier between
+        // `clear_queued` and its look at the list. Either that comes later, and the collector finds the version, or this finds the mark gone.
         let is_queued = |kind: Queued| queued[kind as usize].load(Ordering::SeqCst) != 0;
         if is_queued(Queued::Leaving) || kind == Queued::Versions && is_queued(kind) {
             return false;
@@ -511,13 +513,15 @@ impl Record {
         true
     }
 
-    /// Takes the mark away, before the collector looks at the list.
+    /// Takes the mark away. The collector passes a barrier before it looks at the list.
+    #[inline]
     pub(super) fn clear_queued(self, kind: Queued) {
-        // SeqCst: pairs with the load in `note_queued`, and comes before the collector's look at the list in the one order of all.
-        self.head().version.queued[kind as usize].swap(0, Ordering::SeqCst);
+        // Relaxed: the caller's fence comes behind it.
+        self.head().version.queued[kind as usize].store(0, Ordering::Relaxed);
     }
 
     /// Takes the collection latch if it is free.
+    #[inline]
     pub(super) fn try_latch(self) -> bool {
         let latch = &self.head().version.latch;
         let now = latch.load(Ordering::Relaxed);
@@ -525,22 +529,34 @@ impl Record {
         now & LATCHED == 0 && latch.compare_exchange(now, now | LATCHED, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
+    /// Waits for the latch. Whoever has it asks nobody.
+    pub(super) fn latch(self) {
+        let mut backoff = Backoff::new();
+        while !self.try_latch() {
+            backoff.wait();
+        }
+    }
+
     /// Gives it back.
+    #[inline]
     pub(super) fn unlatch(self) {
         let latch = &self.head().version.latch;
-        // Release: pairs with the acquire in `try_latch`.
-        latch.fetch_and(!LATCHED, Ordering::Release);
+        // Release: pairs with the acquire in `try_latch`. Whoever has the latch is the only one to change the word.
+        latch.store(latch.load(Ordering::Relaxed) & !LATCHED, Ordering::Release);
     }
 
-    /// Marks that an item waits for the oldest reader; `false`: one does already. The caller holds the latch.
+    /// Marks that an item waits for the oldest reader; `false`: one does already. The caller has the latch.
     pub(super) fn note_waiting(self, kind: Queued) -> bool {
-        let bit = WAITING[kind as usize];
-        self.head().version.latch.fetch_or(bit, Ordering::Relaxed) & bit == 0
+        let (latch, bit) = (&self.head().version.latch, WAITING[kind as usize]);
+        let now = latch.load(Ordering::Relaxed);
+        latch.store(now | bit, Ordering::Relaxed);
+        now & bit == 0
     }
 
-    /// Takes that mark away. The caller holds the latch.
+    /// Takes that mark away. The caller has the latch.
     pub(super) fn clear_waiting(self, kind: Queued) {
-        self.head().version.latch.fetch_and(!WAITING[kind as usize], Ordering::Relaxed);
+        let latch = &self.head().version.latch;
+        latch.store(latch.load(Ordering::Relaxed) & !WAITING[kind as usize], Ordering::Relaxed);
     }
 }
 

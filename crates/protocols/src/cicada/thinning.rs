@@ -8,6 +8,7 @@
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::OwnedKey;
 use polychron_memory::Guard;
+use polychron_sync::atomic::{Ordering, fence};
 
 use super::reclaim::{Entry, Garbage, Reclaimer, Site, free_all};
 use super::record::{Link, Queued, Record, Status, Version};
@@ -79,6 +80,8 @@ impl Reclaimer {
             return Some(garbage);
         }
         record.clear_queued(kind);
+        // SeqCst: as in `take_marks`.
+        fence(Ordering::SeqCst);
         let again = match self.forget(&garbage, store, moments, site) {
             Forgetting::Done => None,
             Forgetting::Later => record.note_queued(kind).then_some(garbage),

@@ -236,7 +236,10 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
             if let Some(value) = this.arena.nodes.value(condition)? {
                 return Ok(value != 0);
             }
-            let truth = this.observe(condition)?;
+            let Some(truth) = this.observe(condition)? else {
+                this.resolve_node(condition)?;
+                return Ok(this.arena.settled(condition)? != 0);
+            };
             if !B::HOLDS_CONDITIONS {
                 this.arena.told.push(Told { condition, truth });
             }
@@ -290,7 +293,7 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
     fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop> {
         self.with_nodes(|this| {
             if this.arena.nodes.value(future)?.is_none() {
-                this.resolve(future)?;
+                this.resolve_node(future)?;
             }
             Ok(this.arena.settled(future)?)
         })
@@ -306,10 +309,13 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
 
     fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
         // What was read since keeps the value that it had then.
-        self.with_nodes(|this| this.read_all(false))?;
-        if !left_out(Step::ForgetUndone) {
-            self.arena.leave_nothing_open();
-        }
+        self.with_nodes(|this| {
+            this.read_all(false)?;
+            if !left_out(Step::ForgetUndone) {
+                this.arena.leave_nothing_open();
+            }
+            Ok::<(), Stop>(())
+        })?;
         self.inner.undo_unchecked(position)
     }
 
