@@ -23,6 +23,7 @@ mod handle;
 pub mod lazy;
 #[doc(hidden)]
 pub mod mutations;
+pub mod nested;
 pub mod options;
 mod procedure;
 pub mod redo;

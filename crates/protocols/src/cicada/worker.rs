@@ -8,6 +8,7 @@ use polychron_base::random::Random;
 use polychron_base::{Abort, Error, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::{left_out, pass};
+use polychron_engine::nested::Nested;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Fingers, Hints};
@@ -52,6 +53,7 @@ pub(super) struct State {
     pub(super) hints: Hints,
     pub(super) fingers: Fingers,
     pub(super) savepoints: Savepoints,
+    pub(super) nested: Nested,
     /// What the running transaction leaves to be collected.
     pub(super) garbage: VecDeque<Garbage>,
     pub(super) tables: Seen<CicadaTable>,
@@ -91,6 +93,7 @@ impl<R: Redo> CicadaWorker<R> {
             hints: Hints::default(),
             fingers: Fingers::default(),
             savepoints: Savepoints::default(),
+            nested: Nested::default(),
             garbage: VecDeque::new(),
             tables: Seen::default(),
             clock: shared.clocks.join(worker),
@@ -210,6 +213,10 @@ impl<R: Redo> Interactive for CicadaWorker<R> {
 
     fn last_abort(&self) -> Option<Abort> {
         self.state.last_abort
+    }
+
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.state.nested.error()
     }
 
     fn back_off(&mut self, attempts: u64) {
@@ -384,6 +391,10 @@ impl<R: Redo> drive::Driven for Session<'_, R> {
 
     fn last_abort(&self) -> Option<Abort> {
         self.state.last_abort
+    }
+
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.state.nested.error()
     }
 
     fn back_off(&mut self, attempts: u64) {

@@ -83,6 +83,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         shared.clock.note_thread(state.slot);
         state.fingers.clear();
         state.savepoints.clear();
+        state.nested.begin();
         let id = if snapshot { SNAPSHOT } else { Clock::id(state.slot, state.generation) };
         let mut transaction = Self {
             shared,
@@ -244,6 +245,8 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         if conflict.stamp >= FIRST_ID && self.shared.clock.is_open_here(conflict.stamp) {
             let error = Error::WaitsForItself { table: place.table, key: Some(KeyPreview::new(key)) };
             self.state.met = Some(Met { id: conflict.stamp, error, again: false });
+        } else if conflict.stamp > 0 && conflict.stamp < FIRST_ID {
+            self.state.nested.is_behind(conflict.stamp);
         }
         self.conflict(conflict.reason, place, Some(key))
     }
@@ -252,9 +255,16 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     #[cold]
     pub(super) fn conflict(&mut self, reason: Reason, place: Place, key: Option<&[u8]>) -> Stop {
         let key = key.map(KeyPreview::new);
-        self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
+        let abort = Abort { reason, table: place.table, index: place.index, key };
+        self.state.nested.conflicts(self.database(), &abort);
+        self.state.last_abort = Some(abort);
         self.doomed = !left_out(Step::StayDoomed);
         Stop::conflict()
+    }
+
+    /// What tells this database from others while it is open.
+    pub(super) fn database(&self) -> usize {
+        std::ptr::from_ref(self.shared).addr()
     }
 
     pub(super) fn end(&mut self) {
