@@ -239,10 +239,6 @@ pub fn doomed_by_their_own_thread<P: Protocol<Worker: Interactive>>(setup: &Setu
 
 /// Conflicts with another thread are no wait for its own, however many there are in a row, and although something commits inside of each attempt.
 pub fn doomed_by_other_threads<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    // Where reads lock, the other thread would wait.
-    if !setup.interleaves || setup.snapshots_lock {
-        return;
-    }
     let setup = bounded(setup);
     watched(move |place| {
         let (database, table) = items(&setup, &[(0, 0), (10, 0)]);

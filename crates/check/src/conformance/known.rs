@@ -32,11 +32,9 @@ pub fn missing(protocol: &str, behaviour: &str) -> Option<&'static Missing> {
 /// design, and where memory is not the engine's nobody counts it.
 pub fn makes_sense<P: Protocol>(setup: &Setup<P>, behaviour: &str) -> bool {
     match behaviour.strip_prefix("liveness::") {
-        None => true,
+        None => behaviour != "clients::doomed_by_other_threads" || setup.interleaves && !setup.snapshots_lock,
         Some("garbage_of_an_idle_session") => setup.measures_memory,
-        Some("own_commits_beside_a_writer" | "fresh_beside_a_writer" | "doomed_by_other_threads") => {
-            setup.interleaves && !setup.snapshots_lock
-        }
+        Some("own_commits_beside_a_writer" | "fresh_beside_a_writer") => setup.interleaves && !setup.snapshots_lock,
         Some(name) if name.ends_with("_beside_a_snapshot") => setup.interleaves && !setup.snapshots_lock,
         Some(name) if name.ends_with("_beside_a_writer") => setup.interleaves,
         Some(_) => true,
