@@ -32,7 +32,7 @@ pub fn missing(protocol: &str, behaviour: &str) -> Option<&'static Missing> {
 /// design, and where memory is not the engine's nobody counts it.
 pub fn makes_sense<P: Protocol>(setup: &Setup<P>, behaviour: &str) -> bool {
     match behaviour.strip_prefix("liveness::") {
-        None => true,
+        None => behaviour != "clients::doomed_by_other_threads" || setup.interleaves && !setup.snapshots_lock,
         Some("garbage_of_an_idle_session") => setup.measures_memory,
         Some("own_commits_beside_a_writer" | "fresh_beside_a_writer") => setup.interleaves && !setup.snapshots_lock,
         Some(name) if name.ends_with("_beside_a_snapshot") => setup.interleaves && !setup.snapshots_lock,
@@ -45,6 +45,8 @@ pub fn makes_sense<P: Protocol>(setup: &Setup<P>, behaviour: &str) -> bool {
 pub const BEHAVIOURS: &[&str] = &[
     "clients::nested_transactions",
     "clients::nested_procedures",
+    "clients::doomed_by_their_own_thread",
+    "clients::doomed_by_other_threads",
     "clients::new_index_inside_of_a_transaction",
     "clients::leaked_transactions",
     "clients::leaked_transactions_of_workers_that_leave",

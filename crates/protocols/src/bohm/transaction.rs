@@ -8,7 +8,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{Hints, check_key, check_row};
-use polychron_engine::{Constraints, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_engine::{Constraints, Insertion, Projection, Savepoints, Scan, TableDefinition, Transaction};
 use polychron_index::AnyIndex;
 use polychron_memory::{Guard, Local};
 use polychron_schema::{RowMut, RowRef};
@@ -77,6 +77,7 @@ pub(super) struct EntryRights {
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     pub(super) undo: Vec<Undo>,
+    savepoints: Savepoints,
     /// The entries of a transaction that has many, as far as they were looked at.
     known: ByKey,
     /// The same by their versions.
@@ -94,6 +95,7 @@ pub(super) struct Scratch {
 impl Scratch {
     pub(super) fn clear(&mut self) {
         self.undo.clear();
+        self.savepoints.clear();
         self.known.clear();
         self.versions.clear();
         self.rights.clear();
@@ -438,14 +440,19 @@ impl Transaction for BohmTransaction<'_> {
         self.again || self.is_guessing && !self.doomed
     }
 
-    fn savepoint(&mut self) -> Savepoint {
+    fn mark(&mut self) -> Result<usize, Stop> {
+        self.step()?;
         self.is_saving = true;
-        Savepoint { position: self.scratch.undo.len() }
+        Ok(self.scratch.undo.len())
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
         self.step()?;
-        self.undo_to(savepoint.position)
+        self.undo_to(position)
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        &mut self.scratch.savepoints
     }
 
     #[inline]

@@ -21,6 +21,7 @@ mod beneath;
 mod bins;
 mod clocks;
 mod commit;
+mod conflict;
 mod counts;
 mod displaced;
 mod fill;

@@ -63,13 +63,6 @@ pub(super) struct Told {
     pub(super) truth: bool,
 }
 
-/// How far the future write set goes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Owed {
-    writes: usize,
-    unplaced: usize,
-}
-
 /// The futures of a worker's running transaction.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
@@ -91,8 +84,6 @@ pub(super) struct Arena {
     unplaced_tables: Vec<TableId>,
     pub(super) parts: Vec<KeyPart>,
     pub(super) columns: Vec<(FutureColumn, Operand)>,
-    /// Writes before the latest savepoint that failed: they are not forgotten with it.
-    pub(super) owed: Owed,
     pub(super) told: Vec<Told>,
     /// The rows to be touched, while that is found out.
     pub(super) touched: Vec<u32>,
@@ -141,7 +132,6 @@ impl Arena {
         }
         self.open_from = 0;
         self.forget_writes();
-        self.owed = Owed::default();
         self.told.clear();
     }
 
@@ -416,13 +406,6 @@ impl Arena {
         self.touched = touched;
     }
 
-    /// All that was going to be written is.
-    pub(super) fn written(&mut self) {
-        self.forget_links();
-        self.forget_writes();
-        self.shorten_list();
-    }
-
     /// What was going to be written could not be, from the `first` unplaced one on; rows that were written have no writes any more.
     #[cold]
     pub(super) fn keep_unwritten(&mut self, first: usize) {
@@ -430,15 +413,13 @@ impl Arena {
         let mut writes = std::mem::take(&mut self.writes);
         writes.retain(|write| self.rows[write.row as usize].write != NONE);
         self.relink(writes);
-        self.owed = Owed { writes: self.writes.len(), unplaced: self.unplaced.len() };
     }
 
-    /// Forgets what is going to be written, but for what is owed.
-    pub(super) fn forget_unowed(&mut self) {
-        let mut writes = std::mem::take(&mut self.writes);
-        writes.truncate(self.owed.writes);
-        self.unplaced.truncate(self.owed.unplaced);
-        self.relink(writes);
+    /// Nothing is going to be written any more: all of it was, or the transaction is undone to a mark, behind which all of it was asked for.
+    pub(super) fn leave_nothing_open(&mut self) {
+        self.forget_links();
+        self.forget_writes();
+        self.shorten_list();
     }
 
     fn relink(&mut self, writes: Vec<FutureWrite>) {

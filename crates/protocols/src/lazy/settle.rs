@@ -165,7 +165,7 @@ impl<B: Beneath> LazyTransaction<'_, B> {
         let read = changed.and_then(|()| self.read_all(true));
         let outcome = read.and_then(|()| self.write_all(&mut placed));
         match outcome {
-            Ok(()) => self.arena.written(),
+            Ok(()) => self.arena.leave_nothing_open(),
             Err(_) => self.arena.keep_unwritten(placed),
         }
         outcome

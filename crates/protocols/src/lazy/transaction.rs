@@ -13,11 +13,11 @@ use polychron_engine::futures::{Assigned, FutureColumn, OpenKey, Operand, Scalar
 use polychron_engine::lazy::{Beneath, Inner};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
-    Aggregate, ColumnBatch, Commit, Constraints, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction,
+    Aggregate, ColumnBatch, Commit, Constraints, Insertion, Projection, Savepoints, Scan, TableDefinition, Transaction,
 };
 use polychron_schema::{RowMut, RowRef, Value};
 
-use super::arena::{Arena, Owed, Told};
+use super::arena::{Arena, Told};
 use super::steps::Step;
 
 /// A running transaction.
@@ -307,25 +307,28 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
         })
     }
 
-    fn savepoint(&mut self) -> Savepoint {
+    /// What was left open is settled, so that what is going to be written behind a mark was asked for behind it.
+    fn mark(&mut self) -> Result<usize, Stop> {
         if !self.arena.writes_nothing() && !left_out(Step::SettleBeforeSavepoints) {
-            // A failure shows at the next operation, or at the commit: what could not be settled is still owed.
-            self.arena.owed = Owed::default();
-            let _ = self.with_nodes(Self::settle);
+            self.with_nodes(Self::settle)?;
         }
-        self.inner.savepoint()
+        self.inner.mark()
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
         // What was read since keeps the value that it had then.
         self.with_nodes(|this| {
             this.read_all(false)?;
             if !left_out(Step::ForgetUndone) {
-                this.arena.forget_unowed();
+                this.arena.leave_nothing_open();
             }
             Ok::<(), Stop>(())
         })?;
-        self.inner.roll_back_to(savepoint)
+        self.inner.undo_unchecked(position)
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        self.inner.savepoints()
     }
 
     #[inline]

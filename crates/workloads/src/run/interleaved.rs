@@ -15,7 +15,7 @@ use polychron_base::clock::Clock;
 use polychron_base::key::EncodedKey;
 use polychron_base::random::Random;
 use polychron_engine::{
-    Aggregate, Constraints, Declare, Insertion, Mode, Procedure, Projection, RowMut, RowRef, Savepoint, Scan, Stop,
+    Aggregate, Constraints, Declare, Insertion, Mode, Procedure, Projection, RowMut, RowRef, Savepoints, Scan, Stop,
     TableDefinition, TableId, Transaction, Worker,
 };
 use polychron_schema::Value;
@@ -208,12 +208,16 @@ impl<T: Transaction> Transaction for InTurns<'_, '_, T> {
         self.turn().aggregate(scan, wanted)
     }
 
-    fn savepoint(&mut self) -> Savepoint {
-        self.transaction.savepoint()
+    fn mark(&mut self) -> Result<usize, Stop> {
+        self.transaction.mark()
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
-        self.turn().roll_back_to(savepoint)
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+        self.turn().undo_unchecked(position)
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        self.transaction.savepoints()
     }
 
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
