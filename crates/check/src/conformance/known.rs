@@ -35,7 +35,7 @@ pub fn makes_sense<P: Protocol>(setup: &Setup<P>, behaviour: &str) -> bool {
         None => true,
         Some("garbage_of_an_idle_session") => setup.measures_memory,
         Some("own_commits_beside_a_writer" | "fresh_beside_a_writer") => setup.interleaves && !setup.snapshots_lock,
-        Some(name) if name.ends_with("_beside_a_snapshot") => setup.interleaves && !setup.snapshots_lock,
+        Some(name) if name.ends_with("_beside_a_snapshot") => setup.snapshots_interleave && !setup.snapshots_lock,
         Some(name) if name.ends_with("_beside_a_writer") => setup.interleaves,
         Some(_) => true,
     }

@@ -3,8 +3,8 @@
 use polychron_base::Stop;
 use polychron_engine::mutations::left_out;
 
+use super::collection::Deleted;
 use super::execution::Outcome;
-use super::plan::Deleted;
 use super::planned::{Put, Ran, Want};
 use super::steps::Step;
 use super::transaction::{BohmTransaction, Position};

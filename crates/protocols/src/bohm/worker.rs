@@ -582,7 +582,7 @@ impl Worker for BohmWorker {
             shared.partitions.iter().for_each(|partition| drop(partition.tidy_up(shared, &guard)));
         }
         self.hand.local.collect();
-        shared.keeper.tidy_up(&shared.catalog, shared.memory.epochs());
+        shared.tidy_up();
     }
 }
 
