@@ -53,6 +53,8 @@ pub struct BohmTransaction<'t> {
     pub(super) is_guessing: bool,
     /// The first key that it wanted to write without having named it; it cannot commit any more.
     pub(super) undeclared: Option<(TableId, KeyPreview)>,
+    /// The bytes that it could not have to go back to a savepoint; it can neither go on nor commit.
+    pub(super) lost: Option<usize>,
     /// Earlier transactions may be under way. A snapshot of finished batches only has none before it.
     pub(super) awaits: bool,
     /// Who drives it.
@@ -165,6 +167,7 @@ impl<'t> BohmTransaction<'t> {
             again: false,
             is_guessing: false,
             undeclared: None,
+            lost: None,
             awaits: false,
             driven: Driven::ByThePipeline,
             is_saving: false,
@@ -257,6 +260,21 @@ impl<'t> BohmTransaction<'t> {
     pub(super) fn refuse_undeclared(&mut self, table: TableId, key: KeyPreview) -> Stop {
         let (table, key) = *self.undeclared.get_or_insert((table, key));
         Error::Undeclared { table, key }.into()
+    }
+
+    /// Refuses the transaction, which has lost what it put before a savepoint, and shows nothing of it any more.
+    #[cold]
+    pub(super) fn lose(&mut self, requested: usize) -> Stop {
+        (self.doomed, self.lost) = (true, Some(requested));
+        Error::OutOfMemory { requested }.into()
+    }
+
+    /// Why it cannot commit, whatever its procedure answers.
+    pub(super) fn failure(&self) -> Option<Error> {
+        if let Some(requested) = self.lost {
+            return Some(Error::OutOfMemory { requested });
+        }
+        self.undeclared.map(|(table, key)| Error::Undeclared { table, key })
     }
 
     /// Ends the run: the transaction is planned again by its client.

@@ -204,8 +204,8 @@ impl BohmTransaction<'_> {
             if let (Some(row), Some(version)) = (row, entry.version.get()) {
                 // SAFETY: as in `put`.
                 let restored = self.guard.with_reserve(|guard| unsafe { version.put(&row, guard) });
-                if restored.is_err() {
-                    return Err(self.plan_again());
+                if let Err(Error::OutOfMemory { requested }) = restored {
+                    return Err(self.lose(requested));
                 }
             }
         }
