@@ -100,12 +100,11 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::queue_beside_a_writer",
-        protocols: &["maflingo", "global-tid", "lazy-occ", "occ"],
-        what: "keys that came and went stay in the index, and are passed over by each scan, while anything is open",
-    },
-    Missing {
-        behaviour: "liveness::queue_beside_a_writer",
         protocols: &[
+            "maflingo",
+            "global-tid",
+            "lazy-occ",
+            "occ",
             "hekaton",
             "snapshot-isolation",
             "hyper",
