@@ -74,11 +74,6 @@ pub const BEHAVIOURS: &[&str] = &[
 /// All that is known to be missing.
 pub const MISSING: &[Missing] = &[
     Missing {
-        behaviour: "liveness::fresh_beside_a_writer",
-        protocols: &["cicada", "cicada, multi-version", "lazy-cicada"],
-        what: "an open transaction holds back what snapshots see",
-    },
-    Missing {
         behaviour: "liveness::hot_row_beside_a_snapshot",
         protocols: &["hekaton", "snapshot-isolation"],
         what: "what is retired waits until the idle client looks again or ends",

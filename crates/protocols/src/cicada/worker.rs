@@ -1,5 +1,6 @@
 //! A worker: a slot with a clock, pools, and the sets that its transactions use one after the other.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
@@ -51,7 +52,7 @@ pub(super) struct State {
     pub(super) hints: Hints,
     pub(super) fingers: Fingers,
     /// What the running transaction leaves to be collected.
-    pub(super) garbage: Vec<Garbage>,
+    pub(super) garbage: VecDeque<Garbage>,
     pub(super) tables: Seen<CicadaTable>,
     pub(super) clock: LocalClock,
     pub(super) last_abort: Option<Abort>,
@@ -88,7 +89,7 @@ impl<R: Redo> CicadaWorker<R> {
             buffers: Buffers::default(),
             hints: Hints::default(),
             fingers: Fingers::default(),
-            garbage: Vec::new(),
+            garbage: VecDeque::new(),
             tables: Seen::default(),
             clock: shared.clocks.join(worker),
             last_abort: None,

@@ -97,6 +97,14 @@ impl<B: Beneath> LazyTransaction<'_, B> {
     }
 }
 
+#[cfg(test)]
+impl<B: Beneath> LazyTransaction<'_, B> {
+    /// Rows, writes and nodes that were passed.
+    pub(crate) fn steps(&self) -> usize {
+        self.arena.steps.get()
+    }
+}
+
 impl<B: Beneath> Commit for LazyTransaction<'_, B> {
     fn commit(mut self) -> Result<(), Stop> {
         if let Err(stop) = self.finish() {
@@ -236,7 +244,10 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
             if let Some(value) = this.arena.nodes.value(condition)? {
                 return Ok(value != 0);
             }
-            let truth = this.observe(condition)?;
+            let Some(truth) = this.observe(condition)? else {
+                this.resolve_node(condition)?;
+                return Ok(this.arena.settled(condition)? != 0);
+            };
             if !B::HOLDS_CONDITIONS {
                 this.arena.told.push(Told { condition, truth });
             }
@@ -290,7 +301,7 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
     fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop> {
         self.with_nodes(|this| {
             if this.arena.nodes.value(future)?.is_none() {
-                this.resolve(future)?;
+                this.resolve_node(future)?;
             }
             Ok(this.arena.settled(future)?)
         })
@@ -307,10 +318,13 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
 
     fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
         // What was read since keeps the value that it had then.
-        self.with_nodes(|this| this.read_all(false))?;
-        if !left_out(Step::ForgetUndone) {
-            self.arena.forget_unowed();
-        }
+        self.with_nodes(|this| {
+            this.read_all(false)?;
+            if !left_out(Step::ForgetUndone) {
+                this.arena.forget_unowed();
+            }
+            Ok::<(), Stop>(())
+        })?;
         self.inner.roll_back_to(savepoint)
     }
 

@@ -5,6 +5,7 @@
 //! another transaction to end ([`polychron_engine::Protocol::INTERLEAVES`]).
 
 use std::cell::RefCell;
+use std::hint::black_box;
 use std::ops::ControlFlow;
 
 use corosensei::stack::DefaultStack;
@@ -98,7 +99,9 @@ fn session<'s, 'r: 's, C: Client, W: Worker>(shared: &'s RefCell<Loop<'r, C>>, w
                     Mode::Snapshot => worker.snapshot(&mut taking_turns),
                 };
                 // Another transaction of the thread is in the way, and goes on when it has its turn.
-                let Err(polychron_engine::Error::WaitsForItself { .. }) = outcome else { break outcome };
+                let Err(polychron_engine::Error::WaitsForItself { .. }) = outcome else {
+                    break outcome.map(|output| drop(black_box(output)));
+                };
                 yielder.suspend(());
             };
             let mut shared = shared.borrow_mut();
