@@ -35,7 +35,7 @@ pub fn makes_sense<P: Protocol>(setup: &Setup<P>, behaviour: &str) -> bool {
         None => behaviour != "clients::doomed_by_other_threads" || setup.interleaves && !setup.snapshots_lock,
         Some("garbage_of_an_idle_session") => setup.measures_memory,
         Some("own_commits_beside_a_writer" | "fresh_beside_a_writer") => setup.interleaves && !setup.snapshots_lock,
-        Some(name) if name.ends_with("_beside_a_snapshot") => setup.interleaves && !setup.snapshots_lock,
+        Some(name) if name.ends_with("_beside_a_snapshot") => setup.snapshots_interleave && !setup.snapshots_lock,
         Some(name) if name.ends_with("_beside_a_writer") => setup.interleaves,
         Some(_) => true,
     }
@@ -97,12 +97,11 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::queue_beside_a_writer",
-        protocols: &["maflingo", "global-tid", "lazy-occ", "occ"],
-        what: "keys that came and went stay in the index, and are passed over by each scan, while anything is open",
-    },
-    Missing {
-        behaviour: "liveness::queue_beside_a_writer",
         protocols: &[
+            "maflingo",
+            "global-tid",
+            "lazy-occ",
+            "occ",
             "hekaton",
             "snapshot-isolation",
             "hyper",
