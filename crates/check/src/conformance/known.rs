@@ -85,7 +85,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::hot_row_beside_a_writer",
-        protocols: &["hekaton", "snapshot-isolation", "hyper", "hyper-record-level", "hyper-snapshot", "lazy-hyper"],
+        protocols: &["hekaton", "snapshot-isolation"],
         what: "what is retired waits until the idle client looks again or ends",
     },
     Missing {
@@ -105,18 +105,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::queue_beside_a_writer",
-        protocols: &[
-            "hekaton",
-            "snapshot-isolation",
-            "hyper",
-            "hyper-record-level",
-            "hyper-snapshot",
-            "locking",
-            "locking-no-wait",
-            "locking-wound-wait",
-            "lazy-2pl",
-            "lazy-hyper",
-        ],
+        protocols: &["hekaton", "snapshot-isolation", "locking", "locking-no-wait", "locking-wound-wait", "lazy-2pl"],
         what: "what is retired waits until the idle client looks again or ends",
     },
     Missing {
@@ -126,7 +115,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::updates_beside_a_writer",
-        protocols: &["hekaton", "snapshot-isolation", "hyper", "hyper-record-level", "hyper-snapshot", "lazy-hyper"],
+        protocols: &["hekaton", "snapshot-isolation"],
         what: "what is retired waits until the idle client looks again or ends",
     },
 ];
