@@ -82,7 +82,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::hot_row_beside_a_writer",
-        protocols: &["hekaton", "snapshot-isolation", "hyper", "hyper-record-level", "hyper-snapshot", "lazy-hyper"],
+        protocols: &["hekaton", "snapshot-isolation"],
         what: "what is retired waits until the idle client looks again or ends",
     },
     Missing {
@@ -104,14 +104,10 @@ pub const MISSING: &[Missing] = &[
             "occ",
             "hekaton",
             "snapshot-isolation",
-            "hyper",
-            "hyper-record-level",
-            "hyper-snapshot",
             "locking",
             "locking-no-wait",
             "locking-wound-wait",
             "lazy-2pl",
-            "lazy-hyper",
         ],
         what: "what is retired waits until the idle client looks again or ends",
     },
@@ -122,7 +118,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::updates_beside_a_writer",
-        protocols: &["hekaton", "snapshot-isolation", "hyper", "hyper-record-level", "hyper-snapshot", "lazy-hyper"],
+        protocols: &["hekaton", "snapshot-isolation"],
         what: "what is retired waits until the idle client looks again or ends",
     },
 ];

@@ -164,7 +164,7 @@ impl<L: Level, R: Redo> HyperWorker<L, R> {
     #[cold]
     fn end_leaked_now(&mut self) {
         let Self { local, state, shared } = self;
-        // The leaked guard still stands, so what the leaked transaction had found is there, its list of tables too.
+        // Its list of tables is kept, or under the leaked guard of a batch.
         drop(HyperTransaction::taken_over(shared, state, local.pin()));
         local.end_leaked();
     }
@@ -226,9 +226,10 @@ impl<L: Level, R: Redo> Worker for HyperWorker<L, R> {
         loop {
             clock.held(held);
             let mut history = clock.history();
-            let taken = collector.take_ready(held, &mut history, TIDIED_AT_ONCE);
+            let taken = collector.take_ready(held, &mut history, clock, TIDIED_AT_ONCE);
             if !taken {
                 collector.sweep(&mut history, usize::MAX);
+                collector.sweep_behind(&mut history, usize::MAX);
             }
             drop(history);
             let epochs = self.shared.memory.epochs();
@@ -302,7 +303,7 @@ impl<'w, L: Level, R: Redo> Session<'w, L, R> {
         }
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
-        // SAFETY: the transaction holds the guard; of a snapshot, which leaves it, the list is kept below, until it has ended.
+        // SAFETY: a batch holds the guard; of a transaction of its own, which leaves its epoch, the list is kept below, until it has ended.
         unsafe { state.tables.renew(&shared.catalog) };
         pass(Point::Beginning);
         let snapshot = mode == Mode::Snapshot;
@@ -310,9 +311,8 @@ impl<'w, L: Level, R: Redo> Session<'w, L, R> {
             false => shared.clock.begin_behind_exchange(state.slot, snapshot),
             true => shared.clock.begin(state.slot, state.known, snapshot),
         };
-        // Under this guard, since the transaction leaves its epoch.
-        if snapshot && state.kept != Some(state.tables.version()) {
-            debug_assert!(!is_pinned, "whoever takes lists away sees the announcement");
+        // Under this guard, since the transaction leaves its epoch. Whoever takes lists away sees the announcement.
+        if !is_pinned && state.kept != Some(state.tables.version()) {
             state.keep_tables(&shared.kept[state.slot]);
         }
         Ok(HyperTransaction::new(shared, state, guard, start, snapshot))
