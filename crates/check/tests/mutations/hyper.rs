@@ -378,6 +378,59 @@ fn index_that_was_filled_later() -> bool {
     found.is_ok_and(|found| found != 3)
 }
 
+/// Two numbers in one word.
+#[derive(Row, Clone, Copy, Debug, PartialEq)]
+struct Couple {
+    #[key]
+    id: u64,
+    one: u32,
+    other: u32,
+}
+
+/// Whether a transaction commits that has read one number of a couple before the other one changed, and then that one itself, long ago or when
+/// the first comparison has passed.
+fn overlooks_a_column(is_late: bool) -> bool {
+    let stage = stage(&[]);
+    let couples = Table::from_id(stage.database.create_table(Couple::definition()).unwrap());
+    assert!(stage.once(|t| t.insert(&couples, &Couple { id: 1, one: 0, other: 0 })));
+    let pass = |stage: &Stage, commits| {
+        let mut worker = stage.worker();
+        for value in 0..commits {
+            let mut set = |t: &mut Tx<'_>| t.upsert(&stage.items, &Item { id: 1, value });
+            drive::transact(&mut worker, Mode::ReadWrite, &mut set).unwrap();
+        }
+    };
+    let mut worker = stage.worker();
+    let mut long = worker.begin(Mode::ReadWrite).unwrap();
+    assert_eq!(long.get_columns(&couples, 1, Couple::OTHER).unwrap(), Some(0));
+    assert!(long.update(&stage.items, FLAG, |row| row.set_value(1)).unwrap());
+    assert!(stage.once(|t| t.update(&couples, 1, |row| row.set_one(1)).map(drop)));
+    let change = move |stage: &Stage| assert!(stage.once(|t| t.update(&couples, 1, |row| row.set_other(1)).map(drop)));
+    if !is_late {
+        change(&stage);
+    }
+    // Until it is none of those that began lately.
+    pass(&stage, 300);
+    if is_late {
+        interrupt(Point::Compared, {
+            let stage = stage.clone();
+            move || {
+                change(&stage);
+                pass(&stage, 3);
+            }
+        });
+    }
+    long.commit().is_ok()
+}
+
+fn column_that_changes_in_a_word_that_has_changed() -> bool {
+    overlooks_a_column(false)
+}
+
+fn column_that_changes_behind_the_comparison() -> bool {
+    overlooks_a_column(true)
+}
+
 /// A row is changed after the filling of an index has read it.
 fn row_that_changes_under_the_filling() -> bool {
     let stage: Stage<Snapshot> = Stage::open(&[]);
@@ -666,6 +719,8 @@ crate::killers! { Step:
     RestoredWords: snapshot_of_a_row_that_then_changes_elsewhere;
     RestoredByOthers: snapshot_between_two_changes_that_are_looked_at_again;
     MoveOut: snapshot_of_a_row_in_a_large_buffer;
+    StandForNewer: column_that_changes_in_a_word_that_has_changed;
+    ListedMoments: column_that_changes_behind_the_comparison;
     AwaitWriters: lost_update_behind_a_snapshot;
     AnnounceStart: snapshot_of_a_row_that_is_overwritten_as_it_begins;
     ProtectParents: child_whose_parent_goes;

@@ -220,6 +220,36 @@ fn what_was_held_goes_bit_by_bit() {
     }
 }
 
+/// A snapshot is in no epoch between two operations, but while it has keys to read that it has asked for; even then not in the same one for long.
+#[test]
+fn snapshots_rest_between_operations() {
+    let stage = Stage::new();
+    let (database, items) = (Arc::clone(&stage.database), stage.items);
+    let mut hand = Hand::new(&database.shared).unwrap();
+    let mut snapshot = open(&database, &mut hand);
+    let epochs = database.shared.memory.epochs();
+    // Whether nobody stays in an epoch of before.
+    let nobody_stays = || {
+        let current = epochs.current();
+        (0..2).for_each(|_| _ = epochs.advance());
+        epochs.readonly() >= current
+    };
+    assert!(nobody_stays(), "it has begun, and does nothing");
+    assert!(snapshot.get(&items, 1).unwrap().is_some() && nobody_stays());
+    assert!(snapshot.scan(&items, ..).count().unwrap() == ROWS && nobody_stays());
+    let mut scratch = KeyScratch::new();
+    (0..200).for_each(|_| snapshot.prefetch_row(items.id(), 1_u64.encode(&mut scratch)));
+    let stays: usize = (0..200)
+        .map(|_| {
+            assert!(snapshot.get(&items, 1).unwrap().is_some());
+            usize::from(!nobody_stays())
+        })
+        .sum();
+    assert!((1..200).contains(&stays), "it goes over to the present epoch from time to time: {stays}");
+    assert!(nobody_stays(), "it has read all that it had asked for");
+    assert!(snapshot.get(&items, 1).unwrap().is_some() && nobody_stays());
+}
+
 /// A snapshot that was leaked holds nothing any more when its worker begins something else.
 #[test]
 fn leaked_snapshots_hold_nothing() {

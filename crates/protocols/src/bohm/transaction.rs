@@ -31,6 +31,9 @@ pub(super) struct Position(pub(super) u32);
 
 pub(super) const UNPLANNED: u32 = 1 << 31;
 
+/// After so many reads of keys that were fetched a snapshot goes over to the present epoch.
+const RENEWED_EVERY: u32 = 64;
+
 /// A transaction that is being executed, or a snapshot.
 #[derive(Debug)]
 pub struct BohmTransaction<'t> {
@@ -40,6 +43,8 @@ pub struct BohmTransaction<'t> {
     pub(super) guard: Guard<'t>,
     /// Of a snapshot: what keeps its tables while its guard rests.
     kept: Option<Snapshot<'t>>,
+    /// Keys that a snapshot has asked to be fetched, and not read yet.
+    asked: u32,
     /// `None`: a snapshot.
     pub(super) planned: Option<&'t Planned>,
     pub(super) parcel: Option<&'t Parcel>,
@@ -162,6 +167,7 @@ impl<'t> BohmTransaction<'t> {
             local,
             guard,
             kept: None,
+            asked: 0,
             planned: None,
             parcel: None,
             moment,
@@ -234,11 +240,17 @@ impl<'t> BohmTransaction<'t> {
     }
 
     /// Called at the end: a snapshot is in no epoch between two operations, so one whose client does nothing holds back nothing but the versions
-    /// that it sees.
+    /// that it sees. Only while it reads keys that it has asked to be fetched it stays, for coming back each time waits for all that is being fetched.
     #[inline]
     pub(super) fn rest(&mut self) {
-        if self.kept.is_some() {
+        if self.kept.is_none() {
+            return;
+        }
+        self.asked = self.asked.saturating_sub(1);
+        if self.asked == 0 {
             self.guard.rest();
+        } else if self.asked.is_multiple_of(RENEWED_EVERY) {
+            self.guard.refresh();
         }
     }
 
@@ -488,6 +500,7 @@ impl Transaction for BohmTransaction<'_> {
         let table = self.table(scan.table)?;
         self.wake();
         let outcome = self.visit_rows(scan, table, visitor);
+        self.asked = 0;
         self.rest();
         outcome
     }
@@ -516,9 +529,11 @@ impl Transaction for BohmTransaction<'_> {
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         let Ok(table) = self.table(table) else { return };
-        // A snapshot would enter an epoch for it.
+        if self.kept.is_some() {
+            self.wake();
+            self.asked = self.asked.saturating_add(1);
+        }
         if self.scratch.hints.ask(table.id, key)
-            && self.kept.is_none()
             && let AnyIndex::Hash(index) = table.primary.index()
         {
             index.prefetch(key, &self.guard);

@@ -403,7 +403,9 @@ impl Clock {
     /// A transaction has listed what was committed by a moment, under the lock of the list. What comes later stands in the list for itself,
     /// until the transaction forgets this: relaxed, because whoever takes from the list does so under that lock.
     pub(super) fn note_listed(&self, slot: usize, by: u64) {
-        self.workers[slot].listed.store(by, Ordering::Relaxed);
+        if !left_out(Step::ListedMoments) {
+            self.workers[slot].listed.store(by, Ordering::Relaxed);
+        }
     }
 
     /// See [`Clock::note_listed`].

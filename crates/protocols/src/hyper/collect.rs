@@ -456,7 +456,7 @@ impl Collector {
                 newer = Some(present);
                 continue;
             }
-            if let Some(older) = next.filter(|_| stamp > held.from) {
+            if let Some(older) = next.filter(|_| stamp > held.from && !left_out(Step::StandForNewer)) {
                 older.take_over(present);
             }
             match newer {

@@ -64,6 +64,10 @@ named! {
         RestoredByOthers,
         /// An image that is needed goes on when its buffer goes.
         MoveOut,
+        /// Behind a transaction that may write, an image that stays stands for newer ones that leave.
+        StandForNewer,
+        /// What is committed behind a listing is told apart from what was listed.
+        ListedMoments,
         /// Writers pass an image without a look at it only when all of them began after its commit.
         AwaitWriters,
         /// A transaction makes known that it will read before it chooses what.
