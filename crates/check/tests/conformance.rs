@@ -32,7 +32,7 @@ conformance!(watchful_maflingo, watchful());
 /// Whole-partition locks; no table here is divided, so one transaction runs at a time.
 fn partitioned_store() -> Setup<PartitionedStore> {
     let mut setup = by_epochs::<PartitionedStore>();
-    setup.interleaves = false;
+    (setup.interleaves, setup.snapshots_interleave) = (false, false);
     setup
 }
 
