@@ -14,6 +14,7 @@ use std::ops::Range;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, publish, this_thread};
 
+use crate::barriers;
 use crate::beginnings::Beginnings;
 
 /// The word of a slot that takes no part: greater than every epoch, so that a minimum passes over it.
@@ -21,6 +22,9 @@ const IDLE: u64 = u64::MAX;
 
 /// The `snapshot` word of a reader that is about to choose its epoch: it may be any that is readable now.
 const OPENING: u64 = IDLE - 1;
+
+/// In an `active` word: the worker is between two operations, and will look before the next one whether it was told to leave.
+const ASIDE: u64 = 1 << 62;
 
 /// The first epoch. What is loaded before any transaction ran counts as written in epoch 0.
 const FIRST: u64 = 1;
@@ -53,6 +57,10 @@ struct Horizons {
 #[derive(Debug)]
 struct Slot {
     active: AtomicU64,
+    /// The epoch that the worker was told to leave while it stood aside, by the leader, who passes a barrier behind it.
+    told: AtomicU64,
+    /// That epoch, once it stood aside behind the barrier. For leaders alone.
+    gone: AtomicU64,
     walking: AtomicU64,
     committing: AtomicU64,
     snapshot: AtomicU64,
@@ -73,8 +81,11 @@ pub(crate) struct Horizon {
 
 impl Epochs {
     pub(crate) fn new(slots: usize) -> Self {
+        barriers::prepare();
         let slot = || Slot {
             active: AtomicU64::new(IDLE),
+            told: AtomicU64::new(0),
+            gone: AtomicU64::new(0),
             walking: AtomicU64::new(IDLE),
             committing: AtomicU64::new(IDLE),
             snapshot: AtomicU64::new(IDLE),
@@ -212,7 +223,7 @@ impl Epochs {
         // moment; nobody runs in it.
         let horizon = |oldest: u64, of: &AtomicU64| (oldest.min(current) - 1).max(of.load(Ordering::Relaxed));
         // Release: pairs with the acquire in `readonly`.
-        horizons.readonly.store(horizon(oldest(|slot| &slot.active), &horizons.readonly), Ordering::Release);
+        horizons.readonly.store(horizon(Self::oldest_active(slots, current), &horizons.readonly), Ordering::Release);
         // Release: pairs with the acquire in `version_horizon`.
         horizons.walked.store(horizon(oldest(|slot| &slot.walking), &horizons.walked), Ordering::Release);
         let past = horizon(oldest(|slot| &slot.committing), &horizons.past);
@@ -227,6 +238,35 @@ impl Epochs {
         let collectable = oldest.min(past).max(self.horizons.collectable.load(Ordering::Relaxed));
         // Release: pairs with the acquire in `collectable`.
         self.horizons.collectable.store(collectable, Ordering::Release);
+    }
+
+    /// The oldest epoch in which a worker is. Those that stand aside in old ones are told to leave.
+    fn oldest_active(slots: &[CachePadded<Slot>], current: u64) -> u64 {
+        // Acquire: as in `scan`; what a worker did before it stood aside happened before, too.
+        let words = || slots.iter().map(|slot| (slot, slot.active.load(Ordering::Acquire)));
+        let is_aside = |word: u64| word != IDLE && word & ASIDE != 0;
+        let mut tells = false;
+        for (slot, word) in words() {
+            let epoch = word & !ASIDE;
+            // Relaxed, as below: only leaders write it.
+            if is_aside(word) && epoch < current && slot.gone.load(Ordering::Relaxed) != epoch {
+                slot.told.store(epoch, Ordering::Relaxed);
+                tells = true;
+            }
+        }
+        // Barrier: pairs with the one in `come_back`. Who stands aside behind it sees what it was told when it comes back.
+        let is_heard = tells && barriers::heavy();
+        let mut oldest = IDLE;
+        for (slot, word) in words().filter(|(_, word)| *word != IDLE) {
+            let epoch = word & !ASIDE;
+            if is_aside(word) && is_heard && slot.told.load(Ordering::Relaxed) == epoch {
+                slot.gone.store(epoch, Ordering::Relaxed);
+            }
+            if !is_aside(word) || slot.gone.load(Ordering::Relaxed) != epoch {
+                oldest = oldest.min(epoch);
+            }
+        }
+        oldest
     }
 
     /// Fills `epochs` with the epochs at which snapshots are open now, sorted and each once: what a pruner needs to take
@@ -358,7 +398,8 @@ impl Epochs {
         let here = this_thread();
         // Relaxed: of other threads' slots nothing is concluded.
         let pinned = |slot: &CachePadded<Slot>| {
-            slot.thread.load(Ordering::Relaxed) == here && slot.active.load(Ordering::Relaxed) != IDLE
+            // IDLE has the bit, too.
+            slot.thread.load(Ordering::Relaxed) == here && slot.active.load(Ordering::Relaxed) & ASIDE == 0
         };
         self.slots[..self.used_slots.load(Ordering::Relaxed)].iter().any(pinned)
     }
@@ -373,6 +414,24 @@ impl Epochs {
         }
         // Release: pairs with the acquire load of the leader's scan.
         active.store(IDLE, Ordering::Release);
+    }
+
+    /// The worker, which is pinned in an epoch and follows no links between versions, stands aside: when it is told to leave, it is in no epoch
+    /// any more. The caller owns the slot.
+    #[inline]
+    pub(crate) fn stand_aside(&self, slot: usize, epoch: u64) {
+        // Release: pairs with the acquire load of the leader's scan.
+        self.slots[slot].active.store(epoch | ASIDE, Ordering::Release);
+    }
+
+    /// The worker comes back from aside. `false`: it was told to leave the epoch meanwhile, and must be pinned anew. The caller owns the slot.
+    #[inline]
+    pub(crate) fn come_back(&self, slot: usize, epoch: u64) -> bool {
+        let Slot { active, told, .. } = &*self.slots[slot];
+        active.store(epoch, Ordering::Relaxed);
+        // Barrier: pairs with the one in `oldest_active`. Either the leader sees the word behind it, or this load sees the leader's.
+        barriers::light();
+        told.load(Ordering::Relaxed) != epoch
     }
 
     /// Passes the barrier of a pin without changing the pin, and returns the epoch behind it: the tag of what was unlinked

@@ -202,6 +202,22 @@ impl<'l> Guard<'l> {
         self.epoch() == epoch
     }
 
+    /// Stands aside between two operations, until [`Guard::come_back`], for a transaction whose client may do nothing for a while: where the
+    /// worker would hold back others, it is in no epoch any more. This costs less than [`Guard::rest`], but the guard must not follow
+    /// versions (no snapshot is open). Under nested guards nothing happens.
+    #[inline]
+    pub fn stand_aside(&mut self) {
+        if !self.resting {
+            self.worker.stand_aside();
+        }
+    }
+
+    /// Comes back from aside. Whether pointers that were found before are protected still.
+    #[inline]
+    pub fn come_back(&mut self) -> bool {
+        self.worker.come_back()
+    }
+
     /// Keeps every version that is not collectable now from being freed until the answer is dropped, so that chains of
     /// versions can be walked and pruned: `None` when the clock is just being moved or the worker has a snapshot open.
     ///

@@ -21,6 +21,7 @@
 //! ```
 
 mod arena;
+mod barriers;
 mod beginnings;
 mod blocks;
 mod classes;

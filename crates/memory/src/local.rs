@@ -39,6 +39,8 @@ pub(crate) struct Worker {
     pub(crate) id: WorkerId,
     /// How many guards exist.
     pub(crate) pins: Cell<usize>,
+    /// Whether it stands aside: it is between two operations, and may be told to leave its epoch.
+    aside: Cell<bool>,
     /// How many snapshots exist.
     pub(crate) snapshots: Cell<usize>,
     /// The thread on which the worker was pinned last.
@@ -87,6 +89,7 @@ impl Local {
             memory,
             id,
             pins: Cell::new(0),
+            aside: Cell::new(false),
             snapshots: Cell::new(0),
             thread: Cell::new(0),
             epoch: Cell::new(0),
@@ -153,6 +156,7 @@ impl Local {
     pub fn end_leaked(&mut self) {
         let worker = &*self.worker;
         let (epochs, slot) = (&worker.shared().epochs, worker.id.position());
+        worker.aside.set(false);
         if worker.pins.replace(0) > 0 {
             epochs.unpin(slot);
         }
@@ -206,7 +210,40 @@ impl Worker {
         self.pins.set(pins + 1);
         if pins == 0 {
             self.enter();
+        } else if self.aside.get() {
+            self.come_back();
         }
+    }
+
+    /// Stands aside in its epoch, under its only guard.
+    #[inline]
+    pub(crate) fn stand_aside(&self) {
+        if self.pins.get() != 1 || self.aside.replace(true) {
+            return;
+        }
+        debug_assert_eq!(self.snapshots.get(), 0, "who follows versions leaves its epoch");
+        self.shared().epochs.stand_aside(self.id.position(), self.epoch.get());
+        if self.waiting_bytes.get() > self.shared().most_waiting {
+            self.hand_over();
+        }
+    }
+
+    /// Comes back from there. Whether it was never away.
+    #[inline]
+    pub(crate) fn come_back(&self) -> bool {
+        if !self.aside.replace(false) {
+            return true;
+        }
+        let stayed = self.shared().epochs.come_back(self.id.position(), self.epoch.get());
+        if !stayed {
+            self.enter_anew();
+        }
+        stayed
+    }
+
+    #[cold]
+    fn enter_anew(&self) {
+        self.enter();
     }
 
     /// A guard goes.
@@ -215,6 +252,7 @@ impl Worker {
         let pins = self.pins.get() - 1;
         self.pins.set(pins);
         if pins == 0 {
+            self.aside.set(false);
             self.shared().epochs.unpin(self.id.position());
             if self.waiting_bytes.get() > self.shared().most_waiting {
                 self.hand_over();

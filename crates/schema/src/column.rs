@@ -452,6 +452,12 @@ impl ColumnSet {
     pub const fn bits(self) -> u64 {
         self.0
     }
+
+    /// The set of some bits, which were those of a set.
+    #[inline]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
 }
 
 /// What someone wants of a row: columns, and the whole words in which they lie.

@@ -110,6 +110,12 @@ pub fn fence_behind_exchange() {
     atomic::fence(Ordering::SeqCst);
 }
 
+/// Keeps the compiler, and nobody else, from moving reads and writes across: for who has another thread make this processor pass a barrier.
+#[inline]
+pub fn fence_for_the_compiler() {
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
+
 /// Raises a word to `value`, unless it has come so far already. `order` is that of a read-modify-write operation; where nothing is stored
 /// the word is read by an acquiring load.
 ///

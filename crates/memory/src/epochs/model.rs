@@ -388,3 +388,37 @@ fn horizons_only_grow() {
         assert_eq!(epochs.current(), 1 + led);
     });
 }
+
+/// A worker that stands aside between two looks holds nothing back, and finds out before the next one; what it has found is protected while it
+/// was not told to leave.
+#[test]
+fn who_stands_aside_is_told() {
+    model(|| {
+        let epochs = Arc::new(Epochs::new(2));
+        let cell = Arc::new(Cell::new());
+        let (reading, writing) = (epochs.claim_any().unwrap(), epochs.claim_any().unwrap());
+        let reader = {
+            let (epochs, cell) = (Arc::clone(&epochs), Arc::clone(&cell));
+            thread::spawn(move || {
+                let epoch = epochs.pin(reading);
+                let found = cell.linked.load(Ordering::Acquire);
+                epochs.stand_aside(reading, epoch);
+                if !epochs.come_back(reading, epoch) {
+                    epochs.pin(reading);
+                    cell.read_if_linked();
+                } else if found {
+                    // SAFETY: loom checks it.
+                    cell.block.with(|block| assert_eq!(unsafe { *block }, 1, "the block was freed under a reader"));
+                }
+                epochs.unpin(reading);
+            })
+        };
+        cell.linked.store(false, Ordering::Release);
+        let tag = epochs.settle(writing);
+        epochs.advance();
+        if epochs.readonly() >= tag {
+            cell.free();
+        }
+        reader.join().unwrap();
+    });
+}

@@ -31,11 +31,11 @@ impl<L: Level, R: Redo + Default> Beneath for Hyper<L, R> {
     const AT_ONCE: Names = Names { name: "eager-hyper", summary: "lazy-hyper with futures resolved at once" };
 
     fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Stop> {
-        if written { transaction.lock_row(table, key) } else { Ok(()) }
+        if written { transaction.alter(|this| this.lock_row(table, key)) } else { Ok(()) }
     }
 
     fn settling(transaction: &mut Inner<'_, Self>) -> Result<(), Stop> {
-        transaction.begin_later()
+        transaction.look(HyperTransaction::begin_later)
     }
 
     fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Stop {
@@ -47,7 +47,6 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
     /// Locks the row of a key by an image that changes nothing. What is committed there may be younger than the start, so the row must not be
     /// read before [`Self::begin_later`].
     fn lock_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Stop> {
-        self.writable()?;
         let table = self.table(table)?;
         let store = &table.primary;
         // Where there is no row, whoever reads it next finds out.

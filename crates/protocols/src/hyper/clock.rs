@@ -6,7 +6,7 @@
 #[cfg(all(test, loom))]
 mod model;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::PoisonError;
 
 use polychron_engine::mutations::{left_out, pass};
@@ -45,6 +45,20 @@ pub(super) struct Committed {
     pub(super) has_deleted: bool,
 }
 
+impl Committed {
+    /// Its place among those that are behind a transaction that may write: what is moved out of a buffer has that one's commit time.
+    pub(super) fn place(&self) -> (u64, usize) {
+        (self.at, self.buffer.address())
+    }
+}
+
+/// One of those, and whether a worker has it in hand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Behind {
+    pub(super) committed: Committed,
+    pub(super) is_in_hand: bool,
+}
+
 /// A buffer that nobody undoes any more, some of whose images may have to be cut out of their chains yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Old {
@@ -54,7 +68,7 @@ pub(super) struct Old {
 }
 
 impl Old {
-    fn new(buffer: Buffer) -> Self {
+    pub(super) fn new(buffer: Buffer) -> Self {
         Self { buffer, next: buffer.images().next() }
     }
 }
@@ -62,7 +76,8 @@ impl Old {
 /// A commit that is to be looked at again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Again {
-    pub(super) at: u64,
+    /// Where it is among those behind a transaction that may write.
+    pub(super) place: (u64, usize),
     /// How often it was looked at.
     pub(super) times: u32,
     /// When nobody who began lately reads an earlier moment.
@@ -73,8 +88,8 @@ impl Again {
     const MOST: u32 = 8;
 
     /// A commit that was looked at so often, for the last time at a moment; none when that was often enough.
-    pub(super) fn new(at: u64, times: u32, now: u64) -> Option<Self> {
-        (times < Self::MOST).then_some(Self { at, times, after: now + (LATELY << times) })
+    pub(super) fn new(place: (u64, usize), times: u32, now: u64) -> Option<Self> {
+        (times < Self::MOST).then_some(Self { place, times, after: now + (LATELY << times) })
     }
 }
 
@@ -83,15 +98,23 @@ impl Again {
 pub(super) struct History {
     /// In the order of their commits.
     pub(super) recent: VecDeque<Committed>,
-    /// By when the deletions among them were looked at; see `Collector::close_unseen`.
-    pub(super) looked_through: u64,
+    /// What was committed behind a transaction that may write, before all of those in `recent`: it was thinned, or is just being thinned, and
+    /// that transaction will compare what is left.
+    pub(super) behind: BTreeMap<(u64, usize), Behind>,
+    /// The latest commit that ever came there.
+    pub(super) behind_by: u64,
+    /// Up to where those were gone through in the present sweep.
+    pub(super) behind_swept: Option<(u64, usize)>,
+    /// Images in them, and how many left their chains since they came there, or more.
+    pub(super) behind_images: usize,
+    pub(super) behind_gone: usize,
     /// What snapshots alone need, roughly in the order of their commits: images that were moved out, and buffers of which so many images
     /// are needed that they stay where they are.
     pub(super) kept: VecDeque<Committed>,
     /// While the list of those is gone through, which is done in slices: the older part, which has been looked at.
     pub(super) swept: VecDeque<Committed>,
     pub(super) is_sweeping: bool,
-    /// Commits whose deletions somebody saw who may have ended since; see `Collector::close_unseen`.
+    /// Commits behind a transaction that may write whose deletions somebody saw who may have ended since.
     pub(super) again: VecDeque<Again>,
     /// Large buffers whose images did not all fit into one slice of collection.
     pub(super) unfinished: Vec<Old>,
@@ -104,21 +127,55 @@ pub(super) struct History {
 }
 
 impl History {
-    /// What has committed after a moment, oldest first.
+    /// What has committed after a moment, oldest first: for each row that has changed since, one that has changed it. Some that came and went
+    /// are left out.
     pub(super) fn since(&self, moment: u64) -> impl Iterator<Item = Committed> {
+        let behind = if moment < self.behind_by { self.behind.range((moment + 1, 0)..) } else { Default::default() };
         let first = self.recent.partition_point(|committed| committed.at <= moment);
-        self.recent.range(first..).copied()
+        behind.map(|(_, behind)| behind.committed).chain(self.recent.range(first..).copied())
     }
 
     /// How many buffers there are.
     pub(super) fn buffers(&self) -> usize {
-        self.recent.len() + self.kept.len() + self.swept.len() + self.unfinished.len()
+        self.recent.len() + self.behind.len() + self.kept.len() + self.swept.len() + self.unfinished.len()
     }
 
-    /// The commit of a moment, if it is in the list still.
-    pub(super) fn find(&self, at: u64) -> Option<Committed> {
-        let position = self.recent.partition_point(|committed| committed.at < at);
-        self.recent.get(position).copied().filter(|committed| committed.at == at)
+    /// Puts the oldest of the recent ones, which was committed by then, behind a transaction that may write, and in the caller's hand.
+    pub(super) fn put_behind(&mut self, by: u64) -> Option<Committed> {
+        let next = self.recent.pop_front_if(|next| next.at <= by)?;
+        self.behind.insert(next.place(), Behind { committed: next, is_in_hand: true });
+        self.behind_by = next.at;
+        self.behind_images += next.images;
+        Some(next)
+    }
+
+    /// The oldest of those behind, if it was committed by then and nobody has it in hand.
+    pub(super) fn pop_behind(&mut self, by: u64) -> Option<Committed> {
+        let first = self.behind.first_entry().filter(|first| !first.get().is_in_hand && first.key().0 <= by)?;
+        let committed = first.remove().committed;
+        self.behind_images -= committed.images;
+        Some(self.forget(committed))
+    }
+
+    /// Takes one of those behind into the caller's hand, if it is there and in nobody's.
+    pub(super) fn take_in_hand(&mut self, place: (u64, usize)) -> Option<Committed> {
+        let behind = self.behind.get_mut(&place).filter(|behind| !behind.is_in_hand)?;
+        behind.is_in_hand = true;
+        Some(behind.committed)
+    }
+
+    /// Takes what the caller has had in hand out.
+    pub(super) fn remove_behind(&mut self, place: (u64, usize)) {
+        let Some(behind) = self.behind.remove(&place) else { return };
+        self.behind_images -= behind.committed.images;
+        self.forget(behind.committed);
+    }
+
+    /// Puts in what is left of it.
+    pub(super) fn keep_behind(&mut self, kept: Committed) {
+        self.behind.insert(kept.place(), Behind { committed: kept, is_in_hand: false });
+        self.behind_images += kept.images;
+        self.add_bytes(kept.bytes);
     }
 
     fn add(&mut self, committed: Committed) {
@@ -173,8 +230,10 @@ pub(super) struct Held {
     pub(super) single: Vec<u64>,
     /// From here on all moments may be read.
     pub(super) later: u64,
-    /// Before that, of transactions that may write, these are.
+    /// Before that, of transactions that may write, these are; and these moments are told apart from later ones by who compares.
     pub(super) starts: Vec<u64>,
+    /// Up to there all moments that are read are among these, and nobody who began lately reads one, but for those from `from` on.
+    pub(super) upto: u64,
 }
 
 impl Held {
@@ -185,14 +244,9 @@ impl Held {
     }
 
     /// Up to where no moment is read by who began lately, and will be done soon; what reads an old one may read it for long.
-    pub(super) fn calm(&self) -> u64 {
+    fn calm(&self) -> u64 {
         let young = self.later.saturating_sub(LATELY);
         self.moments().filter(|moment| *moment > young).min().unwrap_or(self.later).min(self.later)
-    }
-
-    /// Whether nobody reads a moment from `first` on and before `last`, now or ever again.
-    pub(super) fn is_unseen(&self, first: u64, last: u64) -> bool {
-        last <= self.later && !self.moments().any(|moment| first <= moment && moment < last)
     }
 
     fn moments(&self) -> impl Iterator<Item = u64> {
@@ -201,10 +255,10 @@ impl Held {
 
     /// The latest that lies before a moment, if any does.
     pub(super) fn latest_before(&self, moment: u64) -> Option<u64> {
-        if self.from < moment {
+        if self.upto < moment {
             return Some(moment - 1);
         }
-        self.single.iter().copied().filter(|&single| single < moment).max()
+        self.moments().filter(|&read| read < moment).max()
     }
 }
 
@@ -215,11 +269,13 @@ struct Slot {
     reading: AtomicU64,
     /// The thread that began its latest transaction.
     thread: AtomicU64,
+    /// Up to where its transaction has listed what was committed, to compare it. Written under the lock of the list, or to `IDLE`.
+    listed: AtomicU64,
 }
 
 impl Slot {
     fn new() -> Self {
-        Self { reading: AtomicU64::new(IDLE), thread: AtomicU64::new(0) }
+        Self { reading: AtomicU64::new(IDLE), thread: AtomicU64::new(0), listed: AtomicU64::new(IDLE) }
     }
 
     fn is_open_here(&self) -> bool {
@@ -344,6 +400,28 @@ impl Clock {
         self.workers[slot].reading.store(IDLE, Ordering::Release);
     }
 
+    /// A transaction has listed what was committed by a moment, under the lock of the list. What comes later stands in the list for itself,
+    /// until the transaction forgets this: relaxed, because whoever takes from the list does so under that lock.
+    pub(super) fn note_listed(&self, slot: usize, by: u64) {
+        self.workers[slot].listed.store(by, Ordering::Relaxed);
+    }
+
+    /// See [`Clock::note_listed`].
+    pub(super) fn forget_listed(&self, slot: usize) {
+        self.workers[slot].listed.store(IDLE, Ordering::Relaxed);
+    }
+
+    /// Adds what transactions that compare have listed to the moments that are held. Under the lock of the list: who lists later lists
+    /// all that was committed up to `Held::upto`.
+    pub(super) fn add_listed(&self, held: &mut Held) {
+        for slot in &self.workers[..self.used.load(Ordering::Relaxed)] {
+            let listed = slot.listed.load(Ordering::Relaxed);
+            if listed != IDLE {
+                held.starts.push(listed);
+            }
+        }
+    }
+
     /// Finds out which moments are held.
     pub(super) fn held(&self, held: &mut Held) {
         held.single.clear();
@@ -369,6 +447,7 @@ impl Clock {
                 held.later = held.later.min(moment);
             }
         }
+        held.upto = held.from.max(held.calm());
     }
 
     /// The list, locked.

@@ -8,6 +8,7 @@
 //!   slot's [`Restored`](super::restored::Restored) words tell that older images put back all that a new one does, those are not even looked at.
 //! * A record that shows no row to anybody is closed, its key leaves the index, and its slot serves again.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use polychron_engine::mutations::left_out;
@@ -18,22 +19,19 @@ use super::chains::LongChains;
 use super::clock::{Again, Clock, Committed, Held, History, Old};
 use super::counts::{Counts, add};
 use super::level::Level;
+use super::needed::is_needed;
 use super::rows::{Latched, Record};
 use super::steps::Step;
 use super::table::{HyperTable, Relation};
 use super::transaction::HyperTransaction;
-use super::undo::{Buffer, Copies, FIRST_ID, Kind, Undo};
+use super::undo::{Buffer, Copies, Kind, Undo};
 
 /// Images that are seen to at one commit, besides twice as many as it has made itself: so a backlog drains in slices, and is not added to.
 const AT_ONCE: usize = 16;
 /// Images that are looked at under one latch while a chain is thinned, or as many as had to be passed.
 const THINNED_AT_ONCE: u64 = 1024;
-/// Commits behind a transaction that may write that are looked through at once for deletions.
-const LOOKED_AT_ONCE: usize = 64;
-/// Of those that are looked at again.
+/// Commits with deletions that are looked at again at once.
 const LOOKED_AT_AGAIN: usize = 16;
-/// Images that a row may have between its insertion and its deletion to be closed while a transaction that may write is open.
-const LIFE: usize = 64;
 /// Kept buffers that are looked at in one slice of a sweep.
 const SWEPT_AT_ONCE: usize = 128;
 
@@ -48,8 +46,12 @@ const SWEEP_AT: usize = 4;
 pub(super) struct Collector {
     old: Vec<Old>,
     thin: Vec<Committed>,
-    /// Whose deletions are to be looked at, of rows that nobody may see, and how often they were.
-    unseen: Vec<(Committed, u32)>,
+    /// What is thinned while it stays in its list, and how often its deletions were looked at.
+    behind: Vec<(Committed, u32)>,
+    /// The same of what is left of it.
+    left: Vec<(Committed, u32)>,
+    /// Places of what a sweep has found.
+    swept: Vec<(u64, usize)>,
     /// Of which nothing is left in any chain.
     dead: Vec<Buffer>,
     /// What was found to be needed by snapshots.
@@ -96,7 +98,7 @@ impl Collector {
     /// Takes from the list what may be collected, for a slice of some more images than the caller has `made`; under its lock. Whether anything
     /// was taken.
     #[inline]
-    pub(super) fn take_ready(&mut self, held: &Held, history: &mut History, made: usize) -> bool {
+    pub(super) fn take_ready(&mut self, held: &mut Held, history: &mut History, clock: &Clock, made: usize) -> bool {
         self.room = AT_ONCE + 2 * made;
         let oldest = held.oldest();
         let mut room = self.room;
@@ -110,6 +112,12 @@ impl Collector {
             room = room.saturating_sub(next.images.max(1));
             self.old.push(history.forget_old(next));
         }
+        while room > 0
+            && let Some(next) = history.pop_behind(oldest)
+        {
+            room = room.saturating_sub(next.images.max(1));
+            self.old.push(Old::new(next.buffer));
+        }
         if !held.single.is_empty() {
             let mut room = self.room;
             while room > 0
@@ -118,63 +126,67 @@ impl Collector {
                 room = room.saturating_sub(next.images.max(1));
                 self.thin.push(history.forget(next));
             }
+            while room > 0
+                && let Some(next) = history.pop_behind(held.from)
+            {
+                room = room.saturating_sub(next.images.max(1));
+                self.thin.push(next);
+            }
         }
-        if !history.recent.is_empty() {
-            self.take_unseen(held, history);
+        if held.upto > held.from {
+            self.take_behind(held, history, clock);
+        } else if history.behind.is_empty() {
+            history.again.clear();
         }
         if history.kept_images > 0 || history.is_sweeping || !history.kept.is_empty() {
             self.take_kept(oldest, history, room);
         }
-        !self.old.is_empty() || !self.thin.is_empty() || !self.dead.is_empty()
+        !self.old.is_empty() || !self.thin.is_empty() || !self.behind.is_empty() || !self.dead.is_empty()
     }
 
-    /// Notes deletions behind a transaction that may write, and behind the backlog that one has left: images that may be compared stay, and others
-    /// wait for their turn, but rows that nobody sees need not.
-    fn take_unseen(&mut self, held: &Held, history: &mut History) {
-        let calm = held.calm();
-        for _ in 0..LOOKED_AT_AGAIN {
-            let Some(again) = history.again.pop_front_if(|again| again.after <= calm) else { break };
-            // What has left the list was collected meanwhile.
-            self.unseen.extend(history.find(again.at).map(|committed| (committed, again.times)));
-        }
-        if calm <= history.looked_through {
-            return;
-        }
-        let first = history.recent.partition_point(|committed| committed.at <= history.looked_through);
-        let mut by = calm;
-        for (number, committed) in history.recent.range(first..).enumerate() {
-            if committed.at > calm {
-                break;
-            }
-            if number == LOOKED_AT_ONCE {
-                by = committed.at - 1;
-                break;
-            }
-            if committed.has_deleted {
-                self.unseen.push((*committed, 0));
-            }
-        }
-        history.looked_through = by;
-    }
-
-    /// Closes rows that came and went behind everybody who reads the past: so those who look for rows do not meet them. Their images stay in
-    /// their buffers.
+    /// Takes what lies behind a transaction that may write, or behind who compares: it stays in its list, for those will look there.
     #[inline(never)]
-    fn close_unseen(&mut self, held: &Held, site: &Site<'_>) {
-        let mut unseen = std::mem::take(&mut self.unseen);
-        for (committed, times) in unseen.drain(..) {
-            let mut is_seen = false;
-            for image in committed.buffer.images().filter(|image| image.kind() == Kind::Delete) {
-                if let Some((store, record)) = site.find(image) {
-                    self.walked += 1;
-                    is_seen |= !close_if_unseen(store, record, image, held, site);
-                }
-            }
-            if let Some(again) = Again::new(committed.at, times + 1, held.later).filter(|_| is_seen) {
-                site.clock.history().again.push_back(again);
+    fn take_behind(&mut self, held: &mut Held, history: &mut History, clock: &Clock) {
+        clock.add_listed(held);
+        for _ in 0..LOOKED_AT_AGAIN {
+            let Some(again) = history.again.pop_front_if(|again| again.after <= held.upto) else { break };
+            // What has left the list was collected meanwhile.
+            self.behind.extend(history.take_in_hand(again.place).map(|committed| (committed, again.times)));
+        }
+        // Of an older backlog the rest comes first.
+        if history.recent.front().is_some_and(|next| next.at > held.from) {
+            let mut room = self.room;
+            while room > 0
+                && let Some(next) = history.put_behind(held.upto)
+            {
+                room = room.saturating_sub(next.images.max(1));
+                self.behind.push((next, 0));
             }
         }
-        self.unseen = unseen;
+        if history.behind_swept.is_some() || SWEEP_AT * history.behind_gone > history.behind_images + AT_ONCE {
+            self.sweep_behind(history, SWEPT_AT_ONCE);
+        }
+    }
+
+    /// As [`Collector::sweep`], of what lies behind transactions that may write.
+    #[cold]
+    pub(super) fn sweep_behind(&mut self, history: &mut History, most: usize) {
+        if history.behind_swept.is_none() {
+            history.behind_gone = 0;
+        }
+        let first = history.behind_swept.map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut looked_at, mut last) = (0, None);
+        for (place, behind) in history.behind.range((first, Bound::Unbounded)).take(most) {
+            let linked = behind.committed.buffer.linked().count();
+            if linked == 0 || 2 * linked <= behind.committed.images {
+                self.swept.push(*place);
+            }
+            (looked_at, last) = (looked_at + 1, Some(*place));
+        }
+        history.behind_swept = last.filter(|_| looked_at == most);
+        for place in self.swept.drain(..) {
+            self.behind.extend(history.take_in_hand(place).map(|committed| (committed, 0)));
+        }
     }
 
     fn take_kept(&mut self, oldest: u64, history: &mut History, mut room: usize) {
@@ -182,7 +194,7 @@ impl Collector {
             && let Some(next) = history.pop_kept(oldest)
         {
             room = room.saturating_sub(next.images.max(1));
-            self.old.push(Old { next: next.buffer.images().next(), buffer: next.buffer });
+            self.old.push(Old::new(next.buffer));
         }
         history.gone_images += std::mem::take(&mut self.gone);
         if history.is_sweeping || SWEEP_AT * history.gone_images > history.kept_images + AT_ONCE {
@@ -228,11 +240,11 @@ impl Collector {
         if !self.thin.is_empty() {
             self.thin_out(held, site);
         }
-        if !self.unseen.is_empty() {
-            self.close_unseen(held, site);
+        if !self.behind.is_empty() {
+            self.thin_behind(held, site);
         }
         for buffer in self.dead.drain(..) {
-            // SAFETY: as in `cut_out`; it was in the list of those that are kept, and is not any more.
+            // SAFETY: none of its images is in a chain; it was in a list, and is not any more.
             unsafe { buffer.retire(site.guard) };
         }
         add(&site.counts.walked, std::mem::take(&mut self.walked));
@@ -304,30 +316,93 @@ impl Collector {
         }
         let mut thin_list = std::mem::take(&mut self.thin);
         for committed in thin_list.drain(..) {
-            let buffer = committed.buffer;
-            let (mut left, mut images, mut bytes) = (0, 0, 0);
-            let moment = held.latest_before(committed.at);
-            for image in buffer.images() {
-                // Where the table is gone, its chains are, too; the buffer goes when it is old.
-                if let Some((store, record)) = site.find(image) {
-                    left += self.thin(store, record, image, moment, held, site);
-                }
-                if !image.has_left() {
-                    images += 1;
-                    bytes += image.bytes();
-                }
-            }
-            self.gone += usize::saturating_sub(left, committed.images - images);
-            if 2 * bytes < committed.bytes && images > 0 {
-                move_out(&mut self.needed, committed, bytes, site);
-            } else {
-                keep_or_retire(&mut self.needed, Committed { images, ..committed }, site);
-            }
+            self.gone += self.thin_one(committed, held, site);
         }
         self.thin = thin_list;
         if !self.needed.is_empty() {
             let mut history = site.clock.history();
             self.needed.drain(..).for_each(|needed| history.keep(needed));
+        }
+    }
+
+    /// Thins what lies behind a transaction that may write. It stays in its list until what is left of it comes there: whoever lists what was
+    /// committed since finds the one or the other.
+    #[inline(never)]
+    fn thin_behind(&mut self, held: &Held, site: &Site<'_>) {
+        let mut list = std::mem::take(&mut self.behind);
+        let mut gone = 0;
+        for &(committed, times) in &list {
+            gone += self.thin_one(committed, held, site);
+            self.left.extend(self.needed.drain(..).map(|needed| (needed, times)));
+        }
+        let mut history = site.clock.history();
+        history.behind_gone += gone;
+        list.drain(..).for_each(|(committed, _)| history.remove_behind(committed.place()));
+        for (left, times) in self.left.drain(..) {
+            history.keep_behind(left);
+            if left.has_deleted && left.buffer.linked().any(|image| image.kind() == Kind::Delete) {
+                history.again.extend(Again::new(left.place(), times + 1, held.later));
+            }
+        }
+        drop(history);
+        self.behind = list;
+    }
+
+    /// Takes out of their chains what nobody needs of a buffer and of what is older, and notes what is left of it. Answers how many images have
+    /// left that were not among the buffer's own.
+    fn thin_one(&mut self, committed: Committed, held: &Held, site: &Site<'_>) -> usize {
+        let buffer = committed.buffer;
+        let (mut left, mut images, mut bytes) = (0, 0, 0);
+        let moment = held.latest_before(committed.at);
+        for image in buffer.images() {
+            if image.has_left() {
+                continue;
+            }
+            // Where the table is gone, its chains are, too; the buffer goes when it is old.
+            if let Some((store, record)) = site.find(image) {
+                left += self.thin(store, record, image, moment, held, site);
+            }
+            if !image.has_left() {
+                images += 1;
+                bytes += image.bytes();
+            }
+        }
+        if 2 * bytes < committed.bytes && images > 0 {
+            self.move_out(committed, bytes, site);
+        } else {
+            self.keep_or_retire(Committed { images, ..committed });
+        }
+        left.saturating_sub(committed.images - images)
+    }
+
+    /// Moves what is needed of a buffer, images of so many bytes, to memory of its own. Where there is none, it stays.
+    #[cold]
+    fn move_out(&mut self, committed: Committed, bytes: usize, site: &Site<'_>) {
+        let buffer = committed.buffer;
+        if let Ok(mut copies) = Copies::new(buffer, bytes, site.guard) {
+            let mut moved = 0;
+            for image in buffer.linked() {
+                // Where the table is gone, snapshots may still have it.
+                let Some((_, record)) = site.find(image) else { continue };
+                let Some(copy) = copies.copy(image) else { break };
+                if replace(record, image, copy) {
+                    moved += 1;
+                } else {
+                    copy.leave();
+                }
+            }
+            let (buffer, bytes) = copies.buffer();
+            self.keep_or_retire(Committed { buffer, bytes, images: moved, ..committed });
+        }
+        self.keep_or_retire(Committed { images: buffer.linked().count(), ..committed });
+    }
+
+    /// Keeps a buffer if any of its images is in a chain.
+    fn keep_or_retire(&mut self, committed: Committed) {
+        if committed.images > 0 {
+            self.needed.push(committed);
+        } else {
+            self.dead.push(committed.buffer);
         }
     }
 
@@ -373,12 +448,16 @@ impl Collector {
             && looked_at < late.max(THINNED_AT_ONCE)
         {
             next = present.older();
-            let is_late = present.stamp() > held.from;
+            let stamp = present.stamp();
+            let is_late = stamp > held.upto;
             late += u64::from(is_late);
             looked_at += u64::from(!is_late);
             if is_late || is_needed(present, held) {
                 newer = Some(present);
                 continue;
+            }
+            if let Some(older) = next.filter(|_| stamp > held.from) {
+                older.take_over(present);
             }
             match newer {
                 Some(newer) => newer.set_older(next),
@@ -430,38 +509,6 @@ fn is_known_to_go(latched: &Latched<'_>, image: Undo, moment: u64) -> bool {
     latched.version() == Some(image) && image.is_over_settled() && latched.restored().has(image, moment)
 }
 
-/// Moves what is needed of a buffer, images of so many bytes, to memory of its own. Where there is none, it stays.
-#[cold]
-fn move_out(needed: &mut Vec<Committed>, committed: Committed, bytes: usize, site: &Site<'_>) {
-    let buffer = committed.buffer;
-    if let Ok(mut copies) = Copies::new(buffer, bytes, site.guard) {
-        let mut moved = 0;
-        for image in buffer.linked() {
-            // Where the table is gone, snapshots may still have it.
-            let Some((_, record)) = site.find(image) else { continue };
-            let Some(copy) = copies.copy(image) else { break };
-            if replace(record, image, copy) {
-                moved += 1;
-            } else {
-                copy.leave();
-            }
-        }
-        let (buffer, bytes) = copies.buffer();
-        keep_or_retire(needed, Committed { buffer, bytes, images: moved, ..committed }, site);
-    }
-    keep_or_retire(needed, Committed { images: buffer.linked().count(), ..committed }, site);
-}
-
-/// Keeps a buffer if any of its images is in a chain.
-fn keep_or_retire(needed: &mut Vec<Committed>, committed: Committed, site: &Site<'_>) {
-    if committed.images > 0 {
-        needed.push(committed);
-    } else {
-        // SAFETY: none of its images is in a chain; it was in a list, and is not any more.
-        unsafe { committed.buffer.retire(site.guard) };
-    }
-}
-
 /// Puts a copy in the place of an image that is needed. `false`: somebody else has taken it out of its chain.
 pub(super) fn replace(record: Record<'_>, image: Undo, copy: Undo) -> bool {
     let mut latched = record.latch();
@@ -480,6 +527,8 @@ pub(super) fn replace(record: Record<'_>, image: Undo, copy: Undo) -> bool {
     }
     copy.set_older(image.older());
     copy.own_tail(image.own_tail(false));
+    // What it has taken over since it was copied.
+    copy.take_over(image);
     let after = if left_out(Step::MoveOut) { image.older() } else { Some(copy) };
     match newer {
         Some(newer) => Undo::set_older(newer, after),
@@ -503,7 +552,7 @@ fn close_if_blank(
         return false;
     }
     let Some(image) = latched.version() else { return false };
-    let is_last = image.kind() == Kind::Insert && image.older().is_none() && image.stamp() <= held.from;
+    let is_last = image.kind() == Kind::Insert && image.older().is_none() && image.stamp() <= held.upto;
     if !is_last {
         return false;
     }
@@ -512,27 +561,6 @@ fn close_if_blank(
     leave(image, site.guard);
     drop(latched);
     site.unlink(store, record, image.key());
-    true
-}
-
-/// Closes a record whose newest image is a deletion, if it was inserted so late that no moment that is read shows a row. `false`: there are such
-/// moments, and may be none later.
-fn close_if_unseen(store: &Relation, record: Record<'_>, deletion: Undo, held: &Held, site: &Site<'_>) -> bool {
-    let mut latched = record.latch();
-    if latched.version() != Some(deletion) || latched.is_present() || latched.is_closed() {
-        return true;
-    }
-    let last = std::iter::successors(Some(deletion), |image| image.older()).take(LIFE).last();
-    let Some(came) = last.filter(|last| last.kind() == Kind::Insert && last.older().is_none()) else { return true };
-    if !held.is_unseen(came.stamp(), deletion.stamp()) {
-        return false;
-    }
-    latched.set_version(None);
-    latched.set_closed(true);
-    // The slot serves another key soon, of which its images say nothing.
-    std::iter::successors(Some(deletion), |image| image.older()).for_each(|image| leave(image, site.guard));
-    drop(latched);
-    site.unlink(store, record, deletion.key());
     true
 }
 
@@ -545,34 +573,4 @@ fn leave(image: Undo, guard: &Guard<'_>) {
         unsafe { tail.retire(guard) };
     }
     image.leave();
-}
-
-/// Whether any moment that is read needs an image.
-fn is_needed(image: Undo, held: &Held) -> bool {
-    let stamp = image.stamp();
-    if stamp >= FIRST_ID || stamp > held.from {
-        return true;
-    }
-    // One that is old is cut by who has its buffer, who then sees whether the slot is to be closed.
-    let Some(moment) = held.latest_before(stamp) else { return true };
-    let older = image.older().filter(|older| older.stamp() > moment);
-    older.map_or_else(|| !is_blank(image), |older| !is_covered(image, older, moment))
-}
-
-/// Whether an image is only a lock.
-fn is_blank(image: Undo) -> bool {
-    image.kind() == Kind::Update && image.pieces().next().is_none() && image.tail().is_none()
-}
-
-/// Whether images from `older` on that are undone at `moment` put back all that `image` does.
-fn is_covered(image: Undo, older: Undo, moment: u64) -> bool {
-    let undone = || std::iter::successors(Some(older), |undo| undo.older()).take_while(|undo| undo.stamp() > moment);
-    let has_tail = |undo: Undo| undo.kind() == Kind::Insert || undo.tail().is_some();
-    let has_word = |undo: Undo, word: usize| {
-        undo.kind() == Kind::Insert || undo.pieces().any(|(first, piece)| (first..first + piece.len()).contains(&word))
-    };
-    let mut words = image.pieces().flat_map(|(first, piece)| first..first + piece.len());
-    left_out(Step::KeepWords)
-        || words.all(|word| undone().any(|undo| has_word(undo, word)))
-            && (image.tail().is_none() || undone().any(has_tail))
 }

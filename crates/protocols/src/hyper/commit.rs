@@ -23,6 +23,7 @@ use super::transaction::HyperTransaction;
 use super::tree::{Images, Tree};
 use super::undo::{FIRST_ID, Kind, Undo};
 use super::view::{Seen, apply};
+use super::worker::State;
 
 /// What validation needs, kept from one transaction to the next.
 #[derive(Debug, Default)]
@@ -31,6 +32,8 @@ pub(super) struct Validation {
     trees: Vec<Tree>,
     built: bool,
     others: Vec<Committed>,
+    /// Up to here images stand for others that have left their chains: only the chain of the row tells all that was changed.
+    behind_by: u64,
     /// Rows whose chains were gone along, each once for all its images so far.
     rows: Rows,
     /// The fixed part of a row, while its images are undone one by one.
@@ -68,18 +71,22 @@ impl Rows {
     }
 }
 
-/// Commits that are listed at once to be compared: others commit in between.
-const LISTED_AT_ONCE: usize = 1024;
+/// Commits whose list is kept for the next transaction.
+const LISTED: usize = 1 << 12;
 /// So few that they are compared under the lock.
 const FEW: u64 = 16;
 
 impl Validation {
-    /// Nothing is compared yet.
-    fn begin(&mut self) {
-        if self.built {
+    /// Nothing is compared any more. Whether anything was.
+    pub(super) fn end(&mut self) -> bool {
+        let was_built = self.built;
+        if was_built {
             self.built = false;
             self.rows.clear();
+            self.others.clear();
+            self.others.shrink_to(LISTED);
         }
+        was_built
     }
 }
 
@@ -88,7 +95,7 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
     pub(super) fn commit_writes(&mut self) -> Result<(), Stop> {
         self.know_all_indexes()?;
         self.state.log.close();
-        self.state.validation.begin();
+        self.state.validation.end();
         let mut compared = self.start;
         if self.has_logged() {
             compared = self.compare_most(compared)?;
@@ -99,13 +106,19 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
         let shared = self.shared;
         let mut history = shared.clock.history();
         if self.has_logged() && shared.clock.latest() != compared && !left_out(Step::CompareInSection) {
-            self.list_since(compared, &history, usize::MAX);
-            self.compare_others(compared)?;
+            let by = self.list_since(compared, &history);
+            self.compare_others(compared, by)?;
         }
-        shared.clock.commit(&mut history, &self.state.writing, |at| self.log_changes(at));
+        let mut moment = 0;
+        shared.clock.commit(&mut history, &self.state.writing, |at| {
+            moment = at;
+            self.log_changes(at);
+        });
         let made = self.state.writing.images().len();
         self.state.writing.leave();
-        self.state.collector.take_ready(&self.state.held, &mut history, made);
+        let State { collector, held, .. } = &mut *self.state;
+        collector.take_ready(held, &mut history, &shared.clock, made);
+        self.state.nested.committed(self.database(), moment);
         Ok(())
     }
 
@@ -129,7 +142,7 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
     pub(super) fn begin_later(&mut self) -> Result<(), Stop> {
         self.state.log.close();
         let has_asked = !self.state.log.touched().is_empty() && !left_out(Step::CompareBeforeMoving);
-        self.state.validation.begin();
+        self.state.validation.end();
         let mut compared = self.start;
         if has_asked {
             compared = self.compare_most(compared)?;
@@ -139,22 +152,19 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
             // Who commits stamps, and then makes the time known, under this lock: so a stamp that was seen before is not later.
             let shared = self.shared;
             let history = shared.clock.history();
-            let latest = shared.clock.latest();
-            if has_asked {
-                self.list_since(compared, &history, usize::MAX);
-            }
-            latest
+            if has_asked { self.list_since(compared, &history) } else { shared.clock.latest() }
         };
         if has_asked {
-            self.compare_others(compared)?;
+            self.compare_others(compared, latest)?;
         }
         self.start = latest;
         self.shared.clock.move_on(self.state.slot, latest);
+        self.shared.clock.forget_listed(self.state.slot);
         Ok(())
     }
 
-    /// Compares what has committed since a moment with what this transaction has asked, in slices, until there is little left or others commit
-    /// faster. Answers up to where.
+    /// Compares what has committed since a moment with what this transaction has asked, until there is little left or others commit faster.
+    /// Answers up to where.
     fn compare_most(&mut self, mut compared: u64) -> Result<u64, Stop> {
         let (shared, mut before) = (self.shared, u64::MAX);
         loop {
@@ -164,25 +174,27 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
                 return Ok(compared);
             }
             before = behind;
-            while compared < latest {
-                let since = compared;
-                compared = self.list_since(since, &shared.clock.history(), LISTED_AT_ONCE);
-                self.compare_others(since)?;
-            }
+            let since = compared;
+            compared = self.list_since(since, &shared.clock.history());
+            self.compare_others(since, compared)?;
         }
     }
 
-    /// Notes who has committed after a moment, at most so many; answers up to which one that is known now.
-    fn list_since(&mut self, moment: u64, history: &History, most: usize) -> u64 {
-        let others = &mut self.state.validation.others;
-        others.clear();
-        others.extend(history.since(moment).take(most));
-        others.last().map_or(moment, |last| last.at)
+    /// Notes who has committed after a moment; answers up to which one that is known now. All of it at once: what lies behind this transaction
+    /// may leave the list at any time, because older images stand for it.
+    fn list_since(&mut self, moment: u64, history: &History) -> u64 {
+        let (clock, validation) = (&self.shared.clock, &mut self.state.validation);
+        let latest = clock.latest();
+        validation.others.clear();
+        validation.others.extend(history.since(moment));
+        validation.behind_by = history.behind_by;
+        clock.note_listed(self.state.slot, latest);
+        latest
     }
 
-    /// Compares what those others have changed, who are all that committed after a moment up to some later one, with what this transaction
-    /// has asked.
-    fn compare_others(&mut self, since: u64) -> Result<(), Stop> {
+    /// Compares what those others have changed, who are all that committed after a moment up to a later one, with what this transaction has
+    /// asked.
+    fn compare_others(&mut self, since: u64, by: u64) -> Result<(), Stop> {
         let mut validation = std::mem::take(&mut self.state.validation);
         if !validation.built {
             self.build_trees(&mut validation);
@@ -190,15 +202,16 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
         let mut outcome = Ok(());
         for other in 0..validation.others.len() {
             let Committed { at, buffer, .. } = validation.others[other];
-            if let Some(image) = buffer.images().find_map(|image| self.meets(&mut validation, image, (since, at))) {
-                outcome = Err(image);
+            if let Some(image) = buffer.images().find_map(|image| self.meets(&mut validation, image, at, (since, by))) {
+                outcome = Err((image, at));
                 break;
             }
         }
         let tested = validation.trees.iter().map(Tree::take_tested).sum();
         add(&self.shared.counts[self.state.slot].tested, tested);
         self.state.validation = validation;
-        outcome.map_err(|image| {
+        outcome.map_err(|(image, at)| {
+            self.state.nested.is_behind(at);
             let reason = if image.kind() == Kind::Insert { Reason::Phantom } else { Reason::StaleRead };
             self.conflict(reason, image.place(), Some(image.key()))
         })
@@ -222,41 +235,52 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
         add(&counts.build_ns, self.shared.time.now_ns().saturating_sub(began));
     }
 
-    /// A change that meets a predicate: one that another transaction has committed at a moment, or another one of the same row since.
-    fn meets(&self, validation: &mut Validation, image: Undo, (since, at): (u64, u64)) -> Option<Undo> {
+    /// A change that meets a predicate: one that another transaction has committed at a moment, or another one of the same row, of those
+    /// that were committed after a moment and by another one.
+    fn meets(&self, validation: &mut Validation, image: Undo, at: u64, (since, listed): (u64, u64)) -> Option<Undo> {
         let Place { table: id, index } = image.place();
         let log = &self.state.log;
         let position = log.touched().iter().position(|touched| *touched == id)?;
         let (Some(relation), Ok(table)) = (log.relation(id), self.table(id)) else { return None };
-        // The entries of secondary indexes say nothing that their rows do not; who fills an index writes rows without changing them.
-        if index != IndexId::PRIMARY || image.columns().is_empty() {
+        // The entries of secondary indexes say nothing that their rows do not.
+        if index != IndexId::PRIMARY {
             return None;
         }
         add(&self.shared.counts[self.state.slot].compared, 1);
         let tree = &validation.trees[position];
-        if tree.meets_point(relation, image, L::BY_COLUMNS) {
-            return Some(image);
-        }
-        if !tree.may_meet(image, L::BY_COLUMNS) {
+        if at > validation.behind_by {
+            // Who fills an index writes rows without changing them.
+            if image.columns().is_empty() {
+                return None;
+            }
+            if tree.meets_point(relation, image, L::BY_COLUMNS) {
+                return Some(image);
+            }
+            if !tree.may_meet(image, L::BY_COLUMNS) {
+                return None;
+            }
+        } else if !tree.asks_of(relation, image.summary()) {
             return None;
         }
         let by = *validation.rows.by(id, image.row());
         if at <= by {
             return None;
         }
-        self.row_meets(validation, (position, relation, table), image, since.max(by))
+        self.row_meets(validation, (position, relation, table), image, (since.max(by), listed))
     }
 
-    /// Goes along the chain of an image's row, once for all its images since the moment.
+    /// Goes along the chain of an image's row, once for all its images since a moment, which were listed up to another one. Later ones are
+    /// listed later, even if they were here already: what comes after them may leave the chain, and they stand for it.
     fn row_meets(
         &self,
         validation: &mut Validation,
         (position, relation, table): (usize, &RelationLog, &HyperTable),
         image: Undo,
-        since: u64,
+        (since, listed): (u64, u64),
     ) -> Option<Undo> {
         let Validation { trees, rows, words, after, before, .. } = validation;
-        let (tree, by) = (&trees[position], rows.by(table.id, image.row()));
+        let tree = &trees[position];
+        *rows.by(table.id, image.row()) = listed;
         words.resize(table.primary.rows.words(), 0);
         // SAFETY: the image is of a slot of these rows.
         let record = unsafe { table.primary.rows.record(image.row()) };
@@ -267,11 +291,11 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
             next = present.older();
             let stamp = present.stamp();
             // Of who has not committed yet nothing is compared: the commit comes later, and is compared then, or compares with this one.
-            let is_committed = stamp < FIRST_ID;
-            if is_committed {
-                *by = stamp.max(*by);
+            let is_changed = stamp < FIRST_ID && !present.columns().is_empty();
+            if is_changed && tree.meets_point(relation, present, L::BY_COLUMNS) {
+                return Some(present);
             }
-            let is_compared = is_committed && !present.columns().is_empty() && tree.may_meet(present, L::BY_COLUMNS);
+            let is_compared = is_changed && tree.may_meet(present, L::BY_COLUMNS);
             let left = seen;
             if is_compared {
                 whole_row(after, words, left);

@@ -18,7 +18,8 @@ const ROWS_AT_ONCE: usize = 64;
 /// Makes the entries of a new index that the catalog shows already, but that is not read yet.
 ///
 /// Writers that know the index keep it up from their first transaction on. Once every transaction that did not know it has
-/// ended, each row is either old, and its key is collected here, or its writer made the entry. The rows are then read and
+/// ended, or is between two operations, and so must find out before it commits, each row is either old, and its key is
+/// collected here, or its writer made the entry. The rows are then read and
 /// the entries made in ordinary transactions, so a writer of the same row conflicts with the filling, which tries again.
 /// Answers a moment at which all entries are there. One index at a time: there is one slot for this.
 pub(super) fn fill<L: Level, R: Redo + Default>(
@@ -72,7 +73,9 @@ pub(super) fn count_versions<L: Level, R: Redo>(shared: &Shared<L, R>) -> Versio
 impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
     /// Makes one row's entry in an index that is being filled.
     fn fill_entry(&mut self, table: TableId, index: IndexId, key: &[u8]) -> Result<(), Stop> {
-        let table = self.table(table)?;
-        self.make_entry(table, table.store(index)?, key)
+        self.alter(|this| {
+            let table = this.table(table)?;
+            this.make_entry(table, table.store(index)?, key)
+        })
     }
 }

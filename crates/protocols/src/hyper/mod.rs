@@ -24,6 +24,7 @@ mod fill;
 mod level;
 #[cfg(all(test, loom))]
 mod model;
+mod needed;
 mod options;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod oracle_tests;

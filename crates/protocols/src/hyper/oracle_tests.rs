@@ -2,6 +2,8 @@
 //! commits. Both the question before that write and the question after it are answered from a plain list of rows: where the answers differ, the
 //! first transaction must not commit. Where they are the same and it is refused nevertheless, that is counted and printed.
 
+mod long;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -13,7 +15,7 @@ use polychron_base::{IndexId, Stop, TableId};
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Aggregate, ColumnBatch, Commit, Common, Direction, IndexDefinition, Insertion, Interactive, Mode, Projection,
-    Protocol, Restriction, Scan, TableDefinition, Transaction,
+    Protocol, Restriction, Scan, TableDefinition, Transaction, Worker,
 };
 use polychron_schema::{ColumnSpan, ColumnType, Layout, RowBuffer, RowMut, RowRef, Value, build_row, set_value};
 

@@ -1,5 +1,6 @@
 //! What only this protocol promises: which conflicts predicates tell apart, and how much undo memory is kept.
 
+mod behind;
 mod leaks;
 mod nesting;
 mod steps;

@@ -10,7 +10,7 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place, check_key, words_of};
 use polychron_engine::{
-    Aggregate, ColumnBatch, Commit, Constraints, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction,
+    Aggregate, ColumnBatch, Commit, Constraints, Insertion, Projection, Savepoints, Scan, TableDefinition, Transaction,
     batch,
 };
 use polychron_index::AnyIndex;
@@ -82,6 +82,8 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         state.is_open = true;
         shared.clock.note_thread(state.slot);
         state.fingers.clear();
+        state.savepoints.clear();
+        state.nested.begin();
         let id = if snapshot { SNAPSHOT } else { Clock::id(state.slot, state.generation) };
         let mut transaction = Self {
             shared,
@@ -125,16 +127,34 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
     }
 
-    /// Called at the start of every operation, and between the parts of a long one: conflicts stick. A snapshot enters the present epoch.
+    /// Called at the start of every operation, and between the parts of a long one: conflicts stick. A snapshot enters the present epoch, and
+    /// who may write comes back into its own, or into the present one where it was told to leave that.
     #[inline]
     pub(super) fn step(&mut self) -> Result<(), Stop> {
         if self.doomed {
             return Err(Stop::conflict());
         }
-        if self.snapshot && !(self.guard.resume() && self.guard.epochs().current() == self.guard.epoch()) {
+        if !self.snapshot {
+            self.come_back();
+        } else if !(self.guard.resume() && self.guard.epochs().current() == self.guard.epoch()) {
             self.renew();
         }
         Ok(())
+    }
+
+    /// Who may write is in an epoch from now on.
+    #[inline]
+    pub(super) fn come_back(&mut self) {
+        if !self.guard.come_back() {
+            self.forget_found();
+        }
+    }
+
+    /// What was found in an epoch that was left is not looked at any more.
+    #[cold]
+    fn forget_found(&mut self) {
+        self.state.fingers.clear();
+        self.state.hints.clear();
     }
 
     /// What was found in another epoch is not looked at in this one.
@@ -144,29 +164,33 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         self.guard.refresh();
     }
 
-    /// Called at the end of every operation, and of the beginning: a snapshot is in no epoch between two of them, so one whose client does
-    /// nothing holds back nothing but the images that it undoes. Its worker keeps its list of tables.
+    /// Called at the end of every operation, and of the beginning: between two of them a transaction holds back no epoch, so one whose client
+    /// does nothing holds back nothing but the images that it undoes or compares. Its worker keeps its list of tables.
     #[inline]
     pub(super) fn rest(&mut self) {
         if self.snapshot {
             self.guard.rest();
+        } else {
+            self.guard.stand_aside();
         }
     }
 
     /// An operation that reads.
     #[inline]
-    fn look<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+    pub(super) fn look<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
         self.step()?;
         let outcome = operation(self);
         self.rest();
         outcome
     }
 
-    pub(super) fn writable(&mut self) -> Result<(), Stop> {
+    /// An operation that writes.
+    #[inline]
+    pub(super) fn alter<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
         if self.snapshot {
             return Err(Error::ReadOnly.into());
         }
-        self.step()
+        self.look(operation)
     }
 
     /// Whether there is anything to validate.
@@ -243,6 +267,8 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         if conflict.stamp >= FIRST_ID && self.shared.clock.is_open_here(conflict.stamp) {
             let error = Error::WaitsForItself { table: place.table, key: Some(KeyPreview::new(key)) };
             self.state.met = Some(Met { id: conflict.stamp, error, again: false });
+        } else if conflict.stamp > 0 && conflict.stamp < FIRST_ID {
+            self.state.nested.is_behind(conflict.stamp);
         }
         self.conflict(conflict.reason, place, Some(key))
     }
@@ -251,17 +277,27 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     #[cold]
     pub(super) fn conflict(&mut self, reason: Reason, place: Place, key: Option<&[u8]>) -> Stop {
         let key = key.map(KeyPreview::new);
-        self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
+        let abort = Abort { reason, table: place.table, index: place.index, key };
+        self.state.nested.conflicts(self.database(), &abort);
+        self.state.last_abort = Some(abort);
         self.doomed = !left_out(Step::StayDoomed);
         Stop::conflict()
+    }
+
+    /// What tells this database from others while it is open.
+    pub(super) fn database(&self) -> usize {
+        std::ptr::from_ref(self.shared).addr()
     }
 
     pub(super) fn end(&mut self) {
         self.ended = true;
         self.state.is_open = false;
         self.state.log.clear();
+        if self.state.validation.end() {
+            self.shared.clock.forget_listed(self.state.slot);
+        }
         self.shared.clock.end(self.state.slot);
-        if self.snapshot && self.state.keeps_old_tables(self.shared.catalog.version()) {
+        if self.state.keeps_old_tables(self.shared.catalog.version()) {
             self.state.let_tables_go(&self.shared.kept[self.state.slot]);
         }
     }
@@ -276,9 +312,11 @@ impl<L: Level, R: Redo> Commit for HyperTransaction<'_, L, R> {
             // It has read one moment, at which it stands.
             return Ok(());
         }
+        self.come_back();
         self.commit_writes()?;
-        self.end();
+        // Whose transaction has ended may lose its list of tables.
         self.collect();
+        self.end();
         Ok(())
     }
 
@@ -291,6 +329,7 @@ impl<L: Level, R: Redo> Commit for HyperTransaction<'_, L, R> {
 impl<L: Level, R: Redo> Drop for HyperTransaction<'_, L, R> {
     fn drop(&mut self) {
         if !self.ended {
+            self.come_back();
             self.undo_to(0);
             if let Some(buffer) = self.state.writing.leave() {
                 // SAFETY: all images were undone, so none is in a chain.
@@ -335,31 +374,27 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Stop> {
-        self.writable()?;
-        let table = self.table(table)?;
-        self.change_row(table, key, projection, change)
+        self.alter(|this| this.change_row(this.table(table)?, key, projection, change))
     }
 
     #[inline]
     fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.writable()?;
-        check_key(key)?;
-        let table = self.table(table)?;
-        self.add_row(table, key, row)
+        self.alter(|this| {
+            check_key(key)?;
+            this.add_row(this.table(table)?, key, row)
+        })
     }
 
     fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.writable()?;
-        check_key(key)?;
-        let table = self.table(table)?;
-        self.overwrite_row(table, key, row)
+        self.alter(|this| {
+            check_key(key)?;
+            this.overwrite_row(this.table(table)?, key, row)
+        })
     }
 
     #[inline]
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
-        self.writable()?;
-        let table = self.table(table)?;
-        self.remove_row(table, key)
+        self.alter(|this| this.remove_row(this.table(table)?, key))
     }
 
     fn scan_unchecked(
@@ -399,15 +434,19 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
         })
     }
 
-    fn savepoint(&mut self) -> Savepoint {
-        Savepoint { position: self.state.writing.images().len() }
+    fn mark(&mut self) -> Result<usize, Stop> {
+        if self.doomed { Err(Stop::conflict()) } else { Ok(self.state.writing.images().len()) }
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
         self.look(|this| {
-            this.undo_to(savepoint.position);
+            this.undo_to(position);
             Ok(())
         })
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        &mut self.state.savepoints
     }
 
     /// Fetches the line at which a look-up in a hash index begins, and keeps the key; the look-ups follow together when the first row
@@ -422,7 +461,9 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
         if self.state.hints.ask(table.id, key)
             && let AnyIndex::Hash(index) = table.primary.index()
         {
+            self.come_back();
             index.prefetch(key, &self.guard);
+            self.rest();
         }
     }
 

@@ -177,9 +177,7 @@ impl Tree {
             return false;
         }
         let summary = undo.summary();
-        let relevant = |columns: ColumnSet| {
-            !by_columns || undo.kind() != super::undo::Kind::Update || columns.intersects(undo.columns())
-        };
+        let relevant = |columns: ColumnSet| !by_columns || undo.comes_or_goes() || columns.intersects(undo.columns());
         let first = self.points.partition_point(|point| point.summary < summary);
         let mut points = self.points[first..].iter().take_while(|point| point.summary == summary);
         let within = |range: &Coarse| range.first <= summary && summary <= range.last;
@@ -187,10 +185,16 @@ impl Tree {
             || log.coarse.iter().any(|range| within(range) && relevant(range.columns))
     }
 
+    /// Whether anything was asked that a change of this key may meet, whatever it changes.
+    pub(super) fn asks_of(&self, log: &RelationLog, summary: u64) -> bool {
+        let has_point = self.points.binary_search_by_key(&summary, |point| point.summary).is_ok();
+        let within = |range: &Coarse| range.first <= summary && summary <= range.last;
+        !self.leaves.is_empty() || has_point || log.coarse.iter().any(within)
+    }
+
     /// Whether any path may meet a change, as far as columns tell.
     pub(super) fn may_meet(&self, undo: Undo, by_columns: bool) -> bool {
-        let relevant =
-            !by_columns || undo.kind() != super::undo::Kind::Update || self.columns.intersects(undo.columns());
+        let relevant = !by_columns || undo.comes_or_goes() || self.columns.intersects(undo.columns());
         !self.leaves.is_empty() && relevant && !left_out(Step::ComparePaths)
     }
 

@@ -74,7 +74,8 @@ struct Header {
     tail: u64,
     row: u64,
     summary: u64,
-    columns: ColumnSet,
+    /// Changes under the latch of the slot alone; see [`Undo::take_over`].
+    columns: AtomicU64,
     place: Place,
     /// Words of all pieces, behind which the key comes.
     piece_words: u32,
@@ -92,6 +93,8 @@ const OWNS_TAIL: u8 = 2;
 const LEFT: u8 = 4;
 /// The image that it was put in front of was settled, and the slot does not count its own words yet.
 const OVER_SETTLED: u8 = 8;
+/// The row came or went in a change that was newer, for which the image stands since.
+const CAME_OR_WENT: u8 = 16;
 
 impl Chunk {
     fn new(next: *mut Self, bytes: usize) -> Self {
@@ -214,10 +217,27 @@ impl Undo {
         self.header().summary
     }
 
-    /// The columns that changed.
+    /// The columns that changed, in newer changes too for which it stands.
     #[inline]
     pub(super) fn columns(self) -> ColumnSet {
-        self.header().columns
+        // Relaxed: whoever does not find the image that was taken over has come by a link that was changed behind this word.
+        ColumnSet::from_bits(self.header().columns.load(Ordering::Relaxed))
+    }
+
+    /// Whether the row came or went, in a newer change perhaps for which it stands.
+    #[inline]
+    pub(super) fn comes_or_goes(self) -> bool {
+        self.kind() != Kind::Update || self.header().marks.load(Ordering::Relaxed) & CAME_OR_WENT != 0
+    }
+
+    /// From now on it stands for the next newer image, too, which is about to leave the chain: whoever asks what has changed in the row since
+    /// a moment before both finds it here. Under the latch of the slot.
+    pub(super) fn take_over(self, newer: Self) {
+        let Header { columns, marks, .. } = self.header();
+        columns.store(columns.load(Ordering::Relaxed) | newer.columns().bits(), Ordering::Relaxed);
+        if newer.comes_or_goes() {
+            marks.store(marks.load(Ordering::Relaxed) | CAME_OR_WENT, Ordering::Relaxed);
+        }
     }
 
     /// What was behind the fixed part, if that changed.
@@ -344,6 +364,12 @@ impl Buffer {
     #[inline]
     pub(super) fn prefetch(self) {
         polychron_sync::prefetch_read(self.0.as_ptr());
+    }
+
+    /// Where it lies, which tells it from others.
+    #[inline]
+    pub(super) fn address(self) -> usize {
+        self.0.as_ptr().addr()
     }
 
     /// See [`Undo::stamp`].
@@ -483,7 +509,7 @@ impl Writing {
                 tail: 0,
                 row: draft.row,
                 summary: draft.summary,
-                columns: draft.columns,
+                columns: AtomicU64::new(draft.columns.bits()),
                 place: draft.place,
                 piece_words: draft.piece_words as u32,
                 key_bytes: key_bytes as u16,

@@ -6,10 +6,11 @@ use polychron_base::{Abort, Error};
 use polychron_engine::catalog::Seen;
 use polychron_engine::drive::RandomWait;
 use polychron_engine::mutations::pass;
+use polychron_engine::nested::Nested;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Fingers, GROUP, Hints};
-use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
+use polychron_engine::{Counters, Interactive, Mode, Procedure, Savepoints, Worker, drive};
 use polychron_memory::Local;
 
 use super::clock::{Clock, Held};
@@ -44,6 +45,8 @@ pub(super) struct State {
     pub(super) buffers: Buffers,
     pub(super) hints: Hints,
     pub(super) fingers: Fingers,
+    pub(super) savepoints: Savepoints,
+    pub(super) nested: Nested,
     pub(super) collector: Collector,
     pub(super) tables: Seen<HyperTable>,
     /// Which list of tables the worker last kept for snapshots (`Shared::kept`).
@@ -133,6 +136,8 @@ impl<L: Level, R: Redo> HyperWorker<L, R> {
             buffers: Buffers::default(),
             hints: Hints::default(),
             fingers: Fingers::default(),
+            savepoints: Savepoints::default(),
+            nested: Nested::default(),
             collector: Collector::default(),
             tables: Seen::default(),
             kept: None,
@@ -159,7 +164,7 @@ impl<L: Level, R: Redo> HyperWorker<L, R> {
     #[cold]
     fn end_leaked_now(&mut self) {
         let Self { local, state, shared } = self;
-        // The leaked guard still stands, so what the leaked transaction had found is there, its list of tables too.
+        // Its list of tables is kept, or under the leaked guard of a batch.
         drop(HyperTransaction::taken_over(shared, state, local.pin()));
         local.end_leaked();
     }
@@ -225,9 +230,10 @@ impl<L: Level, R: Redo> Worker for HyperWorker<L, R> {
         loop {
             clock.held(held);
             let mut history = clock.history();
-            let taken = collector.take_ready(held, &mut history, TIDIED_AT_ONCE);
+            let taken = collector.take_ready(held, &mut history, clock, TIDIED_AT_ONCE);
             if !taken {
                 collector.sweep(&mut history, usize::MAX);
+                collector.sweep_behind(&mut history, usize::MAX);
             }
             drop(history);
             let epochs = self.shared.memory.epochs();
@@ -257,6 +263,10 @@ impl<L: Level, R: Redo> Interactive for HyperWorker<L, R> {
 
     fn last_abort(&self) -> Option<Abort> {
         self.state.last_abort
+    }
+
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.state.nested.error()
     }
 
     fn back_off(&mut self, attempts: u64) {
@@ -297,7 +307,7 @@ impl<'w, L: Level, R: Redo> Session<'w, L, R> {
         }
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
-        // SAFETY: the transaction holds the guard; of a snapshot, which leaves it, the list is kept below, until it has ended.
+        // SAFETY: a batch holds the guard; of a transaction of its own, which leaves its epoch, the list is kept below, until it has ended.
         unsafe { state.tables.renew(&shared.catalog) };
         pass(Point::Beginning);
         let snapshot = mode == Mode::Snapshot;
@@ -305,9 +315,8 @@ impl<'w, L: Level, R: Redo> Session<'w, L, R> {
             false => shared.clock.begin_behind_exchange(state.slot, snapshot),
             true => shared.clock.begin(state.slot, state.known, snapshot),
         };
-        // Under this guard, since the transaction leaves its epoch.
-        if snapshot && state.kept != Some(state.tables.version()) {
-            debug_assert!(!is_pinned, "whoever takes lists away sees the announcement");
+        // Under this guard, since the transaction leaves its epoch. Whoever takes lists away sees the announcement.
+        if !is_pinned && state.kept != Some(state.tables.version()) {
             state.keep_tables(&shared.kept[state.slot]);
         }
         Ok(HyperTransaction::new(shared, state, guard, start, snapshot))
@@ -328,6 +337,10 @@ impl<L: Level, R: Redo> drive::Driven for Session<'_, L, R> {
 
     fn last_abort(&self) -> Option<Abort> {
         self.state.last_abort
+    }
+
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.state.nested.error()
     }
 
     fn back_off(&mut self, attempts: u64) {

@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use polychron_memory::{Guard, OutOfMemory};
-use polychron_sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use polychron_sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
 use super::{Body, Buffer, HAS_TAIL, Header, Undo};
 
@@ -47,6 +47,7 @@ impl Copies {
                 buffer: self.buffer.0,
                 older: AtomicPtr::new(std::ptr::null_mut()),
                 sibling: newest.load(Ordering::Relaxed),
+                columns: AtomicU64::new(from.columns.load(Ordering::Relaxed)),
                 marks: AtomicU8::new(from.marks.load(Ordering::Relaxed) & HAS_TAIL),
                 ..*from
             });
