@@ -90,9 +90,9 @@ impl<P: Protocol> Setup<P> {
         }
     }
 
-    /// The same for a protocol that runs one transaction at a time, or does not use the engine's memory for rows.
+    /// The same for a protocol that runs one transaction at a time.
     pub fn alone(self) -> Self {
-        Self { interleaves: false, snapshots_interleave: false, measures_memory: false, ..self }
+        Self { interleaves: false, snapshots_interleave: false, ..self }
     }
 
     /// The same test of the same protocol behind virtual calls: what it runs is compiled once, and not once for each protocol.

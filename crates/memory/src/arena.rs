@@ -1,15 +1,16 @@
 //! Arenas: regions of address space, one arena to a memory node, from which spans are handed out. Spans come back when the
-//! limit is reached and free blocks are coalesced, in whole pages.
+//! limit is reached and free blocks are coalesced.
 //!
 //! Only what is handed out counts as reserved: an untouched page of a region costs nothing.
 
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::PoisonError;
 
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{Mutex, MutexGuard};
 
-use crate::classes::{MAX_LOCAL, align_of_size, class_within, size_of_class};
+use crate::classes::{FINE_MAX, MAX_LOCAL, align_of_size, class_within, size_of_class};
 use crate::coalesce;
 use crate::system::{HUGE_PAGE, Mapping, PAGE};
 
@@ -41,8 +42,10 @@ impl Span {
         std::iter::from_fn(move || {
             let address = base.addr().get();
             let skip = address.next_multiple_of(64) - address;
-            // Up to the next boundary a block of just that size, which is less than 64 and so needs no more alignment.
-            let fit = if skip > 0 { skip.min(bytes) } else { bytes.min(MAX_LOCAL) };
+            // One block, where there is a class of just that size that needs no more alignment. If not, up to the next boundary
+            // one of less than 64.
+            let exact = bytes <= FINE_MAX && !bytes.is_multiple_of(64);
+            let fit = if skip > 0 && !exact { skip.min(bytes) } else { bytes.min(MAX_LOCAL) };
             let (class, block) = (class_within(fit)?, base);
             // SAFETY: the class's size is at most what the span has left.
             base = unsafe { base.add(size_of_class(class)) };
@@ -86,6 +89,28 @@ impl Budget {
     }
 }
 
+/// Spans by size, so that the smallest that is large enough is found without looking at the others.
+#[derive(Debug, Default)]
+struct Spans {
+    by_size: BTreeMap<(usize, usize), Span>,
+}
+
+impl Spans {
+    fn give(&mut self, span: Span) {
+        self.by_size.insert((span.bytes, span.base.addr().get()), span);
+    }
+
+    /// The smallest span of at least `bytes` bytes.
+    fn take(&mut self, bytes: usize) -> Option<Span> {
+        let (&key, _) = self.by_size.range((bytes, 0)..).next()?;
+        self.by_size.remove(&key)
+    }
+
+    fn take_all(&mut self) -> Vec<Span> {
+        std::mem::take(&mut self.by_size).into_values().collect()
+    }
+}
+
 /// The regions of one node. The memory is first touched by workers of the node, so the system places it there.
 #[derive(Debug)]
 pub(crate) struct Arena {
@@ -98,9 +123,9 @@ pub(crate) struct Arena {
 struct Inner {
     regions: Vec<Region>,
     /// What came back and is off the budget.
-    free: Vec<Span>,
+    free: Spans,
     /// What workers that left had not used up.
-    remainders: Vec<Span>,
+    remainders: Spans,
 }
 
 #[derive(Debug)]
@@ -123,8 +148,12 @@ impl Arena {
     pub(crate) fn take(&self, bytes: usize) -> Option<Span> {
         debug_assert!(bytes > 0 && bytes.is_multiple_of(64));
         let mut inner = self.inner();
-        if let Some(index) = inner.free.iter().position(|span| span.bytes >= bytes) {
-            return Some(cut_front(&mut inner.free, index, bytes));
+        if let Some(Span { base, bytes: whole }) = inner.free.take(bytes) {
+            if whole > bytes {
+                // SAFETY: the span is longer than `bytes`.
+                inner.free.give(Span { base: unsafe { base.add(bytes) }, bytes: whole - bytes });
+            }
+            return Some(Span { base, bytes });
         }
         let index = match inner.regions.iter().rposition(|region| region.mapping.bytes() - region.used >= bytes) {
             Some(index) => index,
@@ -146,43 +175,33 @@ impl Arena {
 
     /// Keeps what a leaving worker had not used up.
     pub(crate) fn give_remainder(&self, span: Span) {
-        self.inner().remainders.push(span);
+        self.inner().remainders.give(span);
     }
 
     /// A remainder of at least `bytes` bytes.
     pub(crate) fn take_remainder(&self, bytes: usize) -> Option<Span> {
-        let mut inner = self.inner();
-        let index = inner.remainders.iter().rposition(|span| span.bytes >= bytes)?;
-        Some(inner.remainders.swap_remove(index))
+        self.inner().remainders.take(bytes)
     }
 
     /// All remainders.
     pub(crate) fn take_remainders(&self) -> Vec<Span> {
-        std::mem::take(&mut self.inner().remainders)
+        self.inner().remainders.take_all()
     }
 
-    /// All regions.
+    /// All regions, as far as they were handed out.
     pub(crate) fn regions(&self) -> Vec<Span> {
-        let span = |region: &Region| Span { base: region.mapping.base(), bytes: region.mapping.bytes() };
+        let span = |region: &Region| Span { base: region.mapping.base(), bytes: region.used };
         self.inner().regions.iter().map(span).collect()
     }
 
-    /// Takes a piece of a region back. It is off the budget, or the caller takes it off next.
+    /// Takes a piece of a region back, aligned to 64 and a multiple of 64 long. It is off the budget, or the caller takes it off next.
     pub(crate) fn give_back(&self, span: Span) {
-        self.inner().free.push(span);
+        self.inner().free.give(span);
     }
 
-    /// All that is off the budget: what came back and was not handed out again, and what was never handed out.
+    /// All that came back and was not handed out again: it is off the budget.
     pub(crate) fn take_returned(&self) -> Vec<Span> {
-        let mut inner = self.inner();
-        let mut spans = std::mem::take(&mut inner.free);
-        for region in inner.regions.iter_mut().filter(|region| region.used < region.mapping.bytes()) {
-            // SAFETY: `used` is less than the region's size.
-            let base = unsafe { region.mapping.base().add(region.used) };
-            spans.push(Span { base, bytes: region.mapping.bytes() - region.used });
-            region.used = region.mapping.bytes();
-        }
-        spans
+        self.inner().free.take_all()
     }
 
     /// Mapped bytes, and those of them for which the system took the advice to use huge pages.
@@ -217,19 +236,6 @@ impl Arena {
         }
         bytes - left
     }
-}
-
-/// Cuts `bytes` bytes off the front of a span in a list.
-fn cut_front(spans: &mut Vec<Span>, index: usize, bytes: usize) -> Span {
-    let span = &mut spans[index];
-    let front = Span { base: span.base, bytes };
-    // SAFETY: the span has at least `bytes` bytes.
-    span.base = unsafe { span.base.add(bytes) };
-    span.bytes -= bytes;
-    if span.bytes == 0 {
-        spans.swap_remove(index);
-    }
-    front
 }
 
 /// Writes a byte to every page of a span nobody else knows of.

@@ -7,7 +7,7 @@
 const STEP: usize = 16;
 
 /// The largest size of the evenly spaced classes.
-const FINE_MAX: usize = 1024;
+pub(crate) const FINE_MAX: usize = 1024;
 
 /// How many evenly spaced classes there are.
 const FINE: usize = FINE_MAX / STEP;

@@ -51,6 +51,8 @@ pub(crate) struct Worker {
     pub(crate) snapshot: Cell<u64>,
     /// The epoch in which the orphans were seen to.
     orphans_seen: Cell<u64>,
+    /// The shortage that the worker left its free blocks to others for.
+    shortage_seen: Cell<u64>,
     /// Whether anything waits in any limbo, and how many bytes were retired since nothing did, less what was freed.
     waiting: Cell<bool>,
     waiting_bytes: Cell<usize>,
@@ -58,6 +60,8 @@ pub(crate) struct Worker {
     pub(crate) may_draw: Cell<bool>,
     /// Bytes retired since the worker saw an epoch begin.
     fresh: Cell<usize>,
+    /// Whether an allocation was refused since that was asked last.
+    was_refused: Cell<bool>,
     pool: Pool,
     /// What waits for guards alone.
     pub(crate) retired: RefCell<Limbo>,
@@ -79,7 +83,8 @@ impl fmt::Debug for Worker {
 
 impl Local {
     pub(crate) fn new(memory: Arc<Memory>, id: WorkerId, counters: Arc<Counters>, node: usize) -> Self {
-        let pool = Pool::new(counters, node, memory.shared.options.chunk_bytes);
+        let largest_chunk = memory.shared.options.chunk_of(memory.shared.budget.limit());
+        let pool = Pool::new(counters, node, largest_chunk);
         let worker = Worker {
             memory,
             id,
@@ -90,10 +95,12 @@ impl Local {
             epoch: Cell::new(0),
             snapshot: Cell::new(0),
             orphans_seen: Cell::new(0),
+            shortage_seen: Cell::new(0),
             waiting: Cell::new(false),
             waiting_bytes: Cell::new(0),
             may_draw: Cell::new(false),
             fresh: Cell::new(0),
+            was_refused: Cell::new(false),
             pool,
             retired: RefCell::default(),
             versions: RefCell::default(),
@@ -137,6 +144,13 @@ impl Local {
         }
     }
 
+    /// Whether an allocation of the worker was refused since this was asked last: whoever keeps a list of what it will retire looks
+    /// through it before the next try.
+    #[inline]
+    pub fn was_refused(&self) -> bool {
+        self.worker.was_refused.get() && self.worker.was_refused.replace(false)
+    }
+
     /// Ends what leaked guards and snapshots ([`std::mem::forget`]) still hold: none can be alive, for each borrows the
     /// `Local`. A worker whose transactions can be leaked calls this before it begins the next.
     pub fn end_leaked(&mut self) {
@@ -163,10 +177,11 @@ impl Local {
         &self.worker.memory
     }
 
-    /// Frees all that the worker retired, and all that workers that left had retired, as far as that is possible now.
-    /// Workers that stop working for a while call it, so that their garbage does not stay.
+    /// Frees all that the worker retired, and all that workers that left had retired, as far as that is possible now, and leaves its
+    /// free blocks to the others. Workers that stop working for a while call it, so that nothing stays with them.
     pub fn collect(&self) {
         self.worker.collect();
+        self.worker.pool.dissolve(self.worker.shared());
     }
 }
 
@@ -276,6 +291,9 @@ impl Worker {
         if epoch != self.epoch.get() {
             self.epoch.set(epoch);
             self.fresh.set(0);
+            if self.shared().shortage() != self.shortage_seen.get() {
+                self.see_to_shortage();
+            }
         }
         if self.waiting.get() {
             self.tag(epoch);
@@ -307,6 +325,13 @@ impl Worker {
         if !more {
             self.orphans_seen.set(epoch);
         }
+    }
+
+    /// Somebody was refused memory: the worker leaves its free blocks to all.
+    #[cold]
+    fn see_to_shortage(&self) {
+        self.shortage_seen.set(self.shared().shortage());
+        self.pool.dissolve(self.shared());
     }
 
     /// The lists of what waits, and for whom.
@@ -375,39 +400,47 @@ impl Worker {
         self.allocate_slowly(bytes)
     }
 
-    /// Large allocations, and whatever can still be done when memory is short: free what waits, move the epoch on so that
-    /// more can be freed, and cut up larger blocks.
+    /// Large allocations, and whatever can still be done when memory is short.
     #[cold]
     #[inline(never)]
     fn allocate_slowly(&self, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
-        let refused = OutOfMemory { requested: bytes };
+        let (shared, refused) = (self.shared(), OutOfMemory { requested: bytes });
         if bytes > MAX_POOLED {
             let size = Shared::large_size(bytes).ok_or(refused)?;
-            let block = self.insist(|| self.shared().allocate_large(size)).ok_or(refused)?;
+            let allocate = || shared.allocate_large(size);
+            let block = allocate().or_else(|| self.insist(allocate, || None)).ok_or(refused)?;
             count(&self.pool.counters.large_bytes, size as i64);
             return Ok(block);
         }
-        if self.may_draw.get()
-            && let Some(block) = self.pool.draw(self.shared(), bytes)
-        {
-            return Ok(block);
-        }
-        let block = self.insist(|| self.pool.allocate(self.shared(), bytes));
-        block.or_else(|| self.pool.scrape(self.shared(), bytes)).ok_or(refused)
+        let draw = || if self.may_draw.get() { self.pool.draw(shared, bytes) } else { None };
+        let allocate = || draw().or_else(|| self.pool.allocate(shared, bytes));
+        draw().or_else(|| self.insist(allocate, || self.pool.scrape(shared, bytes))).ok_or(refused)
     }
 
-    /// Tries again and again, each time after more was done to make room.
-    fn insist(&self, try_it: impl Fn() -> Option<NonNull<u8>>) -> Option<NonNull<u8>> {
+    /// Tries again and again, each time after more was done to make room: what waits is freed, free blocks are put together if many
+    /// came since that was done last, larger blocks are cut up, the epoch is moved on so that more can be freed, and free blocks are put
+    /// together if that was not done for many refusals. Each step is taken once, so a refusal costs what one of each costs.
+    fn insist(
+        &self,
+        allocate: impl Fn() -> Option<NonNull<u8>>,
+        cut_up: impl Fn() -> Option<NonNull<u8>>,
+    ) -> Option<NonNull<u8>> {
+        let coalesced = |of_a_refusal| if self.shared().coalesce(&self.pool, of_a_refusal) { allocate() } else { None };
         let collected = || {
             self.collect();
-            try_it()
+            allocate().or_else(|| coalesced(false)).or_else(&cut_up)
         };
         let advanced = || {
             self.collect_harder();
-            try_it()
+            allocate().or_else(|| coalesced(false)).or_else(&cut_up)
         };
-        let coalesced = || if self.shared().coalesce(&self.pool) { try_it() } else { None };
-        try_it().or_else(collected).or_else(advanced).or_else(coalesced)
+        let last = || {
+            self.shared().begin_shortage();
+            coalesced(true).or_else(&cut_up)
+        };
+        let block = collected().or_else(advanced).or_else(last);
+        self.was_refused.set(self.was_refused.get() || block.is_none());
+        block
     }
 
     fn collect_harder(&self) {

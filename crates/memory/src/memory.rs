@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use polychron_base::id::WorkerId;
-use polychron_sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use polychron_sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use polychron_sync::{MODELLED, Mutex, MutexGuard};
 
 use crate::arena::{Arena, Budget};
@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     pub(crate) arenas: Box<[Arena]>,
     pub(crate) stash: Stash,
     pub(crate) reserve: Reserve,
-    coalescer: Coalescer,
+    pub(crate) coalescer: Coalescer,
     nodes: Vec<Vec<usize>>,
     counters: Box<[OnceLock<Arc<Counters>>]>,
     /// Mappings of their own, by address.
@@ -53,6 +53,9 @@ pub(crate) struct Shared {
     /// What workers that left, or had too much, had retired.
     orphans: Mutex<Vec<(Limbo, WaitsFor)>>,
     orphan_count: AtomicUsize,
+    /// The epoch in which an allocation was about to be refused: workers that see another one than before leave their free blocks to
+    /// all. Written at the limit alone.
+    shortage: AtomicU64,
 }
 
 /// How much of the memory is in use, measured by the marks of [`Options`].
@@ -120,6 +123,7 @@ impl Memory {
             large: Mutex::default(),
             orphans: Mutex::default(),
             orphan_count: AtomicUsize::new(0),
+            shortage: AtomicU64::new(0),
             most_waiting: options.most_waiting(limit),
             options,
         };
@@ -237,9 +241,20 @@ impl Memory {
 }
 
 impl Shared {
-    /// Puts free blocks together into pages that can serve other sizes. Returns whether to try an allocation again.
-    pub(crate) fn coalesce(&self, pool: &Pool) -> bool {
-        self.coalescer.run(self, pool, self.used_bytes())
+    /// Puts free blocks together so that they can serve other sizes. Returns whether to try an allocation again.
+    pub(crate) fn coalesce(&self, pool: &Pool, of_a_refusal: bool) -> bool {
+        self.coalescer.run(self, pool, self.used_bytes(), of_a_refusal)
+    }
+
+    /// Asks the other workers for their free blocks.
+    pub(crate) fn begin_shortage(&self) {
+        self.shortage.store(self.epochs.current(), Ordering::Relaxed);
+    }
+
+    /// The epoch of the last shortage.
+    #[inline]
+    pub(crate) fn shortage(&self) -> u64 {
+        self.shortage.load(Ordering::Relaxed)
     }
 
     /// Leaves free blocks of a class, at most a batch, to whoever needs them: the reserve before all others.

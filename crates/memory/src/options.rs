@@ -15,7 +15,7 @@ pub struct Options {
     /// [`crate::Pressure::Soft`]. 80 leaves time to react before work fails.
     pub soft_percent: u8,
     /// How much of the limit is put aside for work that makes room, such as deletions ([`crate::Guard::with_reserve`]).
-    /// `None`, the default, takes 1/64 of the limit, and at most 64 MiB: some two million deleted rows on their way out.
+    /// `None`, the default, takes 1/64 of the limit, at least 4 KiB and at most 64 MiB: some two million deleted rows on their way out.
     pub reserve_bytes: Option<usize>,
     /// Whether to ask the system for huge pages. On by default: rows are met at random, and with small pages most
     /// accesses miss the translation cache as well. Where the system declines, small pages serve in silence.
@@ -34,8 +34,17 @@ pub struct Options {
     pub chunk_bytes: usize,
 }
 
+/// The smallest reserve that is taken unasked: room for some deletions under any protocol.
+const LEAST_RESERVE: usize = 4096;
+
 /// The largest reserve that is taken unasked.
 const MOST_RESERVE: usize = 64 << 20;
+
+/// How many of a worker's largest pieces the limit holds at least.
+const CHUNKS: usize = 64;
+
+/// The smallest piece.
+pub(crate) const LEAST_CHUNK: usize = 1024;
 
 /// The first piece a worker takes, before doubling.
 pub(crate) const FIRST_CHUNK: usize = 64 << 10;
@@ -75,7 +84,8 @@ impl Options {
 
     /// The reserve under a limit.
     pub(crate) fn reserve_of(&self, limit: usize) -> Result<usize, Error> {
-        let bytes = self.reserve_bytes.unwrap_or_else(|| (limit / 64).min(MOST_RESERVE));
+        let bytes =
+            self.reserve_bytes.unwrap_or_else(|| (limit / 64).max(LEAST_RESERVE.min(limit / 16)).min(MOST_RESERVE));
         let reason = "reserve_bytes is at most half the limit";
         if bytes > limit / 2 { Err(Error::InvalidOptions { reason }) } else { Ok(bytes) }
     }
@@ -84,6 +94,12 @@ impl Options {
     /// limit. Seldom reached by one that is busy, whose garbage comes back to itself.
     pub(crate) fn most_waiting(&self, limit: usize) -> usize {
         (limit / (8 * self.max_workers)).clamp(16 << 10, 4 << 20)
+    }
+
+    /// The largest piece that a worker takes for small blocks under a limit: many workers' pieces are a small part of it.
+    pub(crate) fn chunk_of(&self, limit: usize) -> usize {
+        let share = (limit / CHUNKS).max(LEAST_CHUNK);
+        self.chunk_bytes.min(1 << share.ilog2())
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {

@@ -8,9 +8,9 @@ use polychron_sync::atomic::{AtomicI64, Ordering};
 
 use crate::arena::{Arena, Span};
 use crate::blocks::FreeList;
-use crate::classes::{CLASSES, LOCAL_CLASSES, batch_of_class, class_of, size_of_class};
+use crate::classes::{CLASSES, LOCAL_CLASSES, align_of_size, batch_of_class, class_of, size_of_class};
 use crate::memory::Shared;
-use crate::options::FIRST_CHUNK;
+use crate::options::{FIRST_CHUNK, LEAST_CHUNK};
 use crate::reserve::DRAW_BYTES;
 
 /// Less than this of a leaving worker's chunk is not worth a place in the list of remainders.
@@ -54,6 +54,7 @@ pub(crate) struct Pool {
     lists: [Lists; LOCAL_CLASSES],
     chunk: Cell<Option<Span>>,
     next_chunk_bytes: Cell<usize>,
+    largest_chunk: usize,
     pub(crate) counters: Arc<Counters>,
     node: usize,
 }
@@ -65,6 +66,7 @@ impl Pool {
             lists: std::array::from_fn(|_| lists()),
             chunk: Cell::new(None),
             next_chunk_bytes: Cell::new(FIRST_CHUNK.min(largest_chunk)),
+            largest_chunk,
             counters,
             node,
         }
@@ -184,11 +186,11 @@ impl Pool {
                 break span;
             }
             bytes /= 2;
-            if bytes < size.next_multiple_of(64) || bytes < 1024 {
+            if bytes < size.next_multiple_of(64) || bytes < LEAST_CHUNK {
                 return None;
             }
         };
-        self.next_chunk_bytes.set((bytes * 2).min(shared.options.chunk_bytes));
+        self.next_chunk_bytes.set((bytes * 2).min(self.largest_chunk));
         // SAFETY: as above.
         unsafe { self.adopt(shared, span) };
         Some(())
@@ -232,16 +234,19 @@ impl Pool {
         }
     }
 
-    /// The last resort at the limit: a free block, a remainder, or a larger free block cut up. Not undone later: the
-    /// larger class loses the block for good.
+    /// At the limit: a free block, a remainder, or a larger free block cut up. Coalescing puts it together again.
     pub(crate) fn scrape(&self, shared: &Shared, bytes: usize) -> Option<NonNull<u8>> {
         let class = class_of(bytes);
         let size = size_of_class(class);
         let block = self.recycle(shared, class).or_else(|| self.cut(shared, size)).or_else(|| {
             let remainder = shared.arenas.iter().find_map(|arena| arena.take_remainder(size + 64));
             let span = remainder.or_else(|| {
-                let larger = class + 1..CLASSES;
-                larger.into_iter().find_map(|class| {
+                // A block that is less aligned has room to skip to the alignment.
+                let fits = |larger: &usize| {
+                    let larger = size_of_class(*larger);
+                    align_of_size(larger) >= align_of_size(size) || larger >= size + 64
+                };
+                (class + 1..CLASSES).filter(fits).find_map(|class| {
                     let base = self.recycle(shared, class)?;
                     Some(Span { base, bytes: size_of_class(class) })
                 })

@@ -17,7 +17,7 @@ use crate::classes::{CLASSES, size_of_class};
 pub(crate) const DRAW_BYTES: usize = 4096;
 
 /// Smaller blocks are of no use to those who draw: what takes a deleted row's place has at least a record's header.
-const LEAST_BLOCK: usize = 32;
+pub(crate) const LEAST_BLOCK: usize = 32;
 
 /// What is put aside. See the head of the module.
 pub(crate) struct Reserve {
@@ -75,6 +75,27 @@ impl Reserve {
         held.bytes += bytes;
         self.settle(&held);
         list
+    }
+
+    /// Takes all out that is held, in spans: who coalesces makes up for it ([`Reserve::put`]).
+    pub(crate) fn take_out(&self) -> Vec<Span> {
+        let mut held = self.held.lock();
+        let mut spans: Vec<Span> = held.open.take().into_iter().filter(|span| span.bytes > 0).collect();
+        for (class, list) in held.blocks.iter_mut().enumerate() {
+            let bytes = size_of_class(class);
+            spans.extend(std::iter::from_fn(|| list.pop()).map(|base| Span { base, bytes }));
+        }
+        held.bytes = 0;
+        self.settle(&held);
+        spans
+    }
+
+    /// Gives a free span to the reserve, which is its own from now on.
+    pub(crate) fn put(&self, span: Span) {
+        let mut held = self.held.lock();
+        held.bytes += span.bytes;
+        held.keep(span);
+        self.settle(&held);
     }
 
     /// A block of a class. When the reserve holds none that is large enough, `more` may give it a span.

@@ -16,6 +16,7 @@ pub mod histories;
 pub mod known;
 pub mod limits;
 pub mod liveness;
+pub mod memory;
 pub mod phantoms;
 pub mod points;
 pub mod predicates;
@@ -64,6 +65,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, reclamation: updates, growing_updates, deletions_and_insertions,
                 secondary_entries, rolled_back_insertions, dropped_tables, dropped_tables_of_idle_workers, workers_that_leave,
                 updates_behind_a_snapshot, deletions_behind_a_snapshot, growth_behind_a_snapshot);
+            $crate::conformance!(@group $setup, memory: sizes, sizes_in_little_memory, many_sizes, sizes_that_grow, backlogs, blocks_of_another_session);
             $crate::conformance!(@group $setup, changes: tables_come_and_go, names_are_taken, tables_under_transactions,
                 new_index_on_a_full_table, new_index_is_seen_by_snapshots, new_unique_index_on_duplicates,
                 new_index_under_writers, new_index_under_an_older_transaction, dropped_index);

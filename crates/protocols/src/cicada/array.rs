@@ -1,19 +1,25 @@
 //! Where the heads of a table's records lie: an expandable array of pages (§3.2), and the places that are free.
 //!
-//! Pages never move and are given back only with the table, so an index holds the address of a head and no number that would
-//! have to be looked up in a directory first. The first pages are small, so that a small table needs little; from 8192 records
-//! on a page holds as many and has up to 2 MiB.
+//! Pages never move, so an index holds the address of a head and no number that would have to be looked up in a directory first.
+//! The first pages are small, so that a small table needs little; from 8192 records on a page holds as many and has up to 2 MiB.
+//!
+//! A page whose places are all free is given back when memory is short or the client does nothing ([`RecordArray::give_pages_back`]),
+//! and with the table. Places are free when no guard is left that could hold their records; the page waits for the guards once more,
+//! for the sake of those that looked at it ahead. Who goes along pages beyond one guard keeps all of them ([`Stretches`]).
 
 use std::marker::PhantomData;
+use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::PoisonError;
 
 use polychron_memory::{Guard, OutOfMemory};
+use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{Mutex, SpinLatch};
 
 use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES, Link, Record};
 
 const FIRST_PAGE: usize = 64;
+const LEAST_PAGE: usize = STEP;
 const LARGEST_PAGE: usize = 8192;
 const LARGEST_PAGE_BYTES: usize = 2 << 20;
 /// Lists of free places, so that workers seldom meet.
@@ -62,12 +68,38 @@ impl Stretch<'_> {
     }
 }
 
+/// All stretches of an array, whose pages stay while this lives.
+#[derive(Debug)]
+pub(super) struct Stretches<'a> {
+    array: &'a RecordArray,
+    list: Vec<Stretch<'a>>,
+}
+
+impl<'a> Deref for Stretches<'a> {
+    type Target = [Stretch<'a>];
+
+    fn deref(&self) -> &[Stretch<'a>] {
+        &self.list
+    }
+}
+
+impl Drop for Stretches<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the acquire load of who gives pages back, after all that was read in them.
+        self.array.listed.fetch_sub(1, Ordering::Release);
+    }
+}
+
 /// The records of one index.
 #[derive(Debug)]
 pub(super) struct RecordArray {
     head_bytes: usize,
     pages: Mutex<Vec<Page>>,
     free: [SpinLatch<Vec<Record>>; STRIPES],
+    /// How many have the pages listed just now. Raised under the pages' lock.
+    listed: AtomicUsize,
+    /// Free places that were counted by pages last, in vain. Written under the pages' lock.
+    scattered: AtomicUsize,
 }
 
 impl RecordArray {
@@ -80,7 +112,13 @@ impl RecordArray {
     /// An array of records whose heads have room for `inlined` bytes.
     pub(super) fn with_room(inlined: usize) -> Self {
         let head_bytes = (HEAD_BYTES + inlined).next_multiple_of(64);
-        Self { head_bytes, pages: Mutex::default(), free: std::array::from_fn(|_| SpinLatch::default()) }
+        Self {
+            head_bytes,
+            pages: Mutex::default(),
+            free: std::array::from_fn(|_| SpinLatch::default()),
+            listed: AtomicUsize::new(0),
+            scattered: AtomicUsize::new(0),
+        }
     }
 
     /// Words of a row that fit in a head.
@@ -111,8 +149,15 @@ impl RecordArray {
                 return Ok(record);
             }
             let so_far: usize = pages.iter().map(|page| page.capacity).sum();
-            let capacity = so_far.clamp(FIRST_PAGE, LARGEST_PAGE.min(LARGEST_PAGE_BYTES / self.head_bytes));
-            let memory = guard.allocate(capacity * self.head_bytes)?;
+            let mut capacity = so_far.clamp(FIRST_PAGE, LARGEST_PAGE.min(LARGEST_PAGE_BYTES / self.head_bytes));
+            // Near the limit a smaller page may still find room.
+            let memory = loop {
+                match guard.allocate(capacity * self.head_bytes) {
+                    Ok(memory) => break memory,
+                    Err(_) if capacity > LEAST_PAGE => capacity = (capacity / 2).max(LEAST_PAGE),
+                    Err(refused) => return Err(refused),
+                }
+            };
             pages.push(Page { memory, capacity, made: 0 });
         }
         let page = pages.last_mut().expect("there is a page with room");
@@ -137,8 +182,46 @@ impl RecordArray {
         self.free[worker % STRIPES].lock().push(record);
     }
 
-    /// All places that were made so far, free ones too, page by page.
-    pub(super) fn stretches(&self) -> Vec<Stretch<'_>> {
+    /// Gives pages back of which all places are free, if about an eighth of all places became free since that was tried last.
+    pub(super) fn give_pages_back(&self, guard: &Guard<'_>) {
+        let free: usize = self.free.iter().map(|stripe| stripe.lock().len()).sum();
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let made: usize = pages.iter().map(|page| page.made).sum();
+        let scattered = self.scattered.load(Ordering::Relaxed).min(free);
+        // Acquire: pairs with the release of who had the pages listed.
+        let is_listed = self.listed.load(Ordering::Acquire) > 0;
+        if free == 0 || is_listed || (free < made && free - scattered < made.div_ceil(8)) {
+            return;
+        }
+        // Who needs a place meanwhile waits for the lock.
+        let mut places: Vec<Record> = self.free.iter().flat_map(|stripe| std::mem::take(&mut *stripe.lock())).collect();
+        pages.sort_unstable_by_key(|page| page.memory);
+        let page_of = |pages: &[Page], record: &Record| {
+            let behind = pages.partition_point(|page| page.memory.addr().get() as u64 <= record.address());
+            behind - 1
+        };
+        let mut counts = vec![0; pages.len()];
+        places.iter().for_each(|record| counts[page_of(&pages, record)] += 1);
+        let goes: Vec<bool> = pages.iter().zip(counts).map(|(page, free)| free == page.made).collect();
+        places.retain(|record| !goes[page_of(&pages, record)]);
+        self.scattered.store(places.len(), Ordering::Relaxed);
+        let share = places.len().div_ceil(STRIPES).max(1);
+        places.chunks(share).zip(&self.free).for_each(|(places, stripe)| stripe.lock().extend(places));
+        let mut goes = goes.into_iter();
+        pages.retain(|page| {
+            let goes = goes.next() == Some(true);
+            if goes {
+                // SAFETY: the page was allocated with this size; no place of it is in use or can be taken, and nobody goes along it.
+                unsafe { guard.retire(page.memory, page.capacity * self.head_bytes) };
+            }
+            !goes
+        });
+        // The last page alone has places that were not made.
+        pages.sort_unstable_by_key(|page| page.made < page.capacity);
+    }
+
+    /// All places that were made so far, free ones too, page by page. The pages stay as long as somebody has them listed.
+    pub(super) fn stretches(&self) -> Stretches<'_> {
         let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         let stretch = |page: &Page| Stretch {
             memory: page.memory,
@@ -146,7 +229,9 @@ impl RecordArray {
             head_bytes: self.head_bytes,
             array: PhantomData,
         };
-        pages.iter().map(stretch).collect()
+        // Relaxed: who gives pages back has the lock.
+        self.listed.fetch_add(1, Ordering::Relaxed);
+        Stretches { array: self, list: pages.iter().map(stretch).collect() }
     }
 
     /// Visits all places, free ones too.

@@ -389,7 +389,8 @@ impl Record {
 
     #[inline]
     fn head<'r>(self) -> &'r Head {
-        // SAFETY: records lie in pages that are given back only with their table, which outlives its transactions.
+        // SAFETY: records lie in pages that are given back with their table, which outlives its transactions, or when all places in
+        // them are free and no guard is left that was there before.
         unsafe { self.0.as_ref() }
     }
 

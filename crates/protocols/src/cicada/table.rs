@@ -148,6 +148,14 @@ impl Store {
         }
     }
 
+    /// Gives back the memory of places that serve nobody.
+    pub(super) fn give_pages_back(&self, guard: &Guard<'_>) {
+        self.records.give_pages_back(guard);
+        if let Some(versioned) = &self.versioned {
+            versioned.nodes.give_pages_back(guard);
+        }
+    }
+
     /// The index leads to every row; snapshots of an earlier moment than `filled` do not read it.
     pub(super) fn set_ready_from(&self, filled: Timestamp) {
         self.ready_from.store(filled.0, Ordering::Relaxed);

@@ -38,7 +38,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
         debug_assert!(self.snapshot, "what is not there is protected by indexes");
-        for stretch in store.records.stretches() {
+        for &stretch in &*store.records.stretches() {
             for first in (0..stretch.len()).step_by(HEADS_AT_ONCE) {
                 // Renews the guard.
                 self.until_check = 1;

@@ -356,7 +356,8 @@ fn thin<R: Redo>(
     reclaimer.thin(limit, settled, moments, site)
 }
 
-/// Works off bins that nobody else is at, as far as readers allow; with `all`, those whose workers have come by, too.
+/// Works off bins that nobody else is at, as far as readers allow; with `all`, those whose workers have come by, too. Then gives back
+/// pages of places that are all free.
 pub(super) fn collect_all<R: Redo>(shared: &Shared<R>, all: bool, moments: &mut Vec<Timestamp>, site: &Site<'_>) {
     shared.bins.go_round(all, |reclaimer| {
         reclaimer.drain(site);
@@ -364,6 +365,9 @@ pub(super) fn collect_all<R: Redo>(shared: &Shared<R>, all: bool, moments: &mut 
         reclaimer.tell(&shared.clocks, site.worker);
         true
     });
+    for table in site.tables.iter().flatten() {
+        std::iter::once(&table.primary).chain(table.secondaries()).for_each(|store| store.give_pages_back(site.guard));
+    }
 }
 
 /// Works off a bounded part of the bins whose workers have not come by.

@@ -100,6 +100,10 @@ impl<L: Level, R: Redo> HekatonWorker<L, R> {
 
     #[inline]
     fn session(&mut self) -> Session<'_, L, R> {
+        if self.local.was_refused() {
+            // Else what the last transaction needed may wait for a commit, and no commit succeed without it.
+            self.tidy_up();
+        }
         Session { local: &self.local, state: &mut self.state, shared: &self.shared, in_batch: false }
     }
 }

@@ -572,7 +572,13 @@ impl Writing {
         let start = if self.buffer.is_none() { size_of::<Body>() } else { size_of::<Chunk>() };
         let wanted = if self.buffer.is_none() { self.first_bytes } else { (self.chunk_bytes * 2).min(LARGEST_BYTES) };
         let bytes = wanted.max(start + needed);
-        let chunk = guard.allocate(bytes)?;
+        // Near the limit there may still be room for just what is needed.
+        let least = start + needed;
+        let (chunk, bytes) = match guard.allocate(bytes) {
+            Ok(chunk) => (chunk, bytes),
+            Err(_) if least < bytes => (guard.allocate(least)?, least),
+            Err(refused) => return Err(refused),
+        };
         if let Some(buffer) = self.buffer {
             let first = &buffer.body().chunk.next;
             let next = first.load(Ordering::Relaxed);

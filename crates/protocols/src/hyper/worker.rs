@@ -177,6 +177,10 @@ impl<L: Level, R: Redo> HyperWorker<L, R> {
     #[inline]
     fn session(&mut self) -> Session<'_, L, R> {
         self.end_leaked();
+        if self.local.was_refused() {
+            // Else what the last transaction needed may wait for a commit, and no commit succeed without it.
+            self.tidy_up();
+        }
         Session { local: &self.local, state: &mut self.state, shared: &self.shared, in_batch: false }
     }
 }

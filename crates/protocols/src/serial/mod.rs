@@ -24,7 +24,9 @@
 //!    is the only way to change a row).
 //! 3. While no transaction runs, the undo log is empty and the tables hold the committed state.
 //!
-//! **Limits.** Rows live on the common heap: the memory limit of the options does not bind them. A thread that begins a
+//! **Limits.** Rows live on the common heap. What they, their keys and a running transaction's changes need is counted, with an
+//! estimate of what the heap and the maps add, and a write that goes beyond the memory limit of the options is refused; a deletion
+//! never is. A thread that begins a
 //! transaction while it is inside another one of the same database would wait for itself; it gets
 //! [`polychron_engine::Error::Unsupported`] instead.
 

@@ -6,7 +6,8 @@ use std::sync::{Arc, PoisonError};
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::statistics::Registry;
 use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, TableDefinition};
-use polychron_memory::Memory;
+use polychron_memory::{Memory, MemoryStatistics};
+use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{Condvar, Mutex, MutexGuard};
 
 use super::options::Options;
@@ -19,6 +20,9 @@ pub struct Serial {
     pub(super) memory: Arc<Memory>,
     pub(super) common: Common,
     pub(super) counters: Registry,
+    /// Bytes that the tables need.
+    used: Arc<AtomicUsize>,
+    limit: usize,
     gate: Mutex<Gate>,
     /// The tables came back.
     free: Condvar,
@@ -32,12 +36,6 @@ struct Gate {
     holder: u64,
     /// How many wait for them.
     waiting: usize,
-}
-
-impl Default for Gate {
-    fn default() -> Self {
-        Self { tables: Some(Box::default()), holder: 0, waiting: 0 }
-    }
 }
 
 /// The tables, taken for one call.
@@ -124,13 +122,11 @@ impl Protocol for Serial {
 
     fn open(_options: Options, common: Common) -> Result<Arc<Self>, Error> {
         let memory = Memory::new(common.memory.clone()).map_err(Error::from)?;
-        Ok(Arc::new(Self {
-            memory,
-            common,
-            counters: Registry::default(),
-            gate: Mutex::default(),
-            free: Condvar::new(),
-        }))
+        let (limit, used) = (memory.statistics().limit_bytes, Arc::<AtomicUsize>::default());
+        let tables = Box::new(Tables::new(limit, Arc::clone(&used)));
+        let gate = Mutex::new(Gate { tables: Some(tables), holder: 0, waiting: 0 });
+        let (counters, free) = (Registry::default(), Condvar::new());
+        Ok(Arc::new(Self { memory, common, counters, used, limit, gate, free }))
     }
 
     fn memory(&self) -> &Arc<Memory> {
@@ -146,11 +142,11 @@ impl Protocol for Serial {
     }
 
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        self.hold()?.get_mut(table)?.create_index(definition)
+        self.hold()?.create_index(table, definition)
     }
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        self.hold()?.get_mut(table)?.drop_index(index)
+        self.hold()?.drop_index(table, index)
     }
 
     fn find_table(&self, name: &str) -> Option<TableId> {
@@ -166,6 +162,8 @@ impl Protocol for Serial {
     }
 
     fn statistics(&self) -> Statistics {
-        self.counters.sum()
+        let used_bytes = self.used.load(Ordering::Relaxed);
+        let memory = MemoryStatistics { used_bytes, limit_bytes: self.limit, ..self.memory.statistics() };
+        Statistics { memory: Some(memory), ..self.counters.sum() }
     }
 }

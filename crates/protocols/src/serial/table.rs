@@ -14,6 +14,7 @@ use std::sync::Arc;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::{Constraints, IndexDefinition, TableDefinition};
 use polychron_schema::{IndexKind, KeyExtractor, KeyScratch, Layout, RowRef};
+use polychron_sync::atomic::{AtomicUsize, Ordering};
 
 /// All tables by id; dropped ones leave a hole, so that ids are never used again.
 #[derive(Debug)]
@@ -21,7 +22,15 @@ pub(super) struct Tables {
     /// The number that ids of this database's tables carry.
     database: u32,
     list: Vec<Option<SerialTable>>,
+    /// Bytes of rows, entries, and what running transactions changed. Written by who has the tables.
+    used: Arc<AtomicUsize>,
+    /// What `used` may come to.
+    limit: usize,
 }
+
+/// What an entry of a map needs beside its key and value on the heap: its place in a node that is two thirds full, and what the heap
+/// keeps about two blocks.
+const ENTRY_BYTES: usize = 104;
 
 /// One table.
 #[derive(Debug)]
@@ -34,6 +43,8 @@ pub(super) struct SerialTable {
     pub(super) rows: Rows,
     /// By id − 1; dropped indexes leave a hole, so that ids are never used again.
     secondaries: Vec<Option<Secondary>>,
+    /// What its rows and entries need.
+    bytes: usize,
 }
 
 /// The words of each row, by its primary key.
@@ -49,13 +60,59 @@ pub(super) struct Secondary {
     pub(super) entries: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-impl Default for Tables {
-    fn default() -> Self {
-        Self { database: polychron_sync::new_number(), list: Vec::new() }
-    }
-}
-
 impl Tables {
+    /// No tables, and what they may need.
+    pub(super) fn new(limit: usize, used: Arc<AtomicUsize>) -> Self {
+        Self { database: polychron_sync::new_number(), list: Vec::new(), used, limit }
+    }
+
+    /// Notes that memory is needed from now on, or no more.
+    pub(super) fn count(&self, more: usize, less: usize) {
+        // Relaxed: who has the tables writes it, alone; others only look.
+        self.used.store(self.used.load(Ordering::Relaxed) + more - less, Ordering::Relaxed);
+    }
+
+    /// Refuses `requested` more bytes, which are counted already, if they are too many.
+    pub(super) fn check_limit(&self, requested: usize) -> Result<(), Error> {
+        if self.used.load(Ordering::Relaxed) > self.limit { Err(Error::OutOfMemory { requested }) } else { Ok(()) }
+    }
+
+    /// Replaces a row ([`SerialTable::replace`]).
+    pub(super) fn replace(
+        &mut self,
+        table: TableId,
+        primary: &[u8],
+        new: Option<Box<[u64]>>,
+    ) -> Result<Option<Box<[u64]>>, Error> {
+        let table = self.get_mut(table)?;
+        let before = table.bytes;
+        let replaced = table.replace(primary, new);
+        let after = table.bytes;
+        self.count(after, before);
+        replaced
+    }
+
+    /// Adds an index to a table ([`SerialTable::create_index`]), if there is memory for it.
+    pub(super) fn create_index(&mut self, table: TableId, index: IndexDefinition) -> Result<IndexId, Error> {
+        let entry = self.get_mut(table)?;
+        let before = entry.bytes;
+        let index = entry.create_index(index)?;
+        let after = entry.bytes;
+        self.count(after, before);
+        self.check_limit(after - before).inspect_err(|_| drop(self.drop_index(table, index)))?;
+        Ok(index)
+    }
+
+    /// Drops an index of a table.
+    pub(super) fn drop_index(&mut self, table: TableId, index: IndexId) -> Result<(), Error> {
+        let entry = self.get_mut(table)?;
+        let before = entry.bytes;
+        entry.drop_index(index)?;
+        let after = entry.bytes;
+        self.count(after, before);
+        Ok(())
+    }
+
     /// Adds a table.
     pub(super) fn create(&mut self, definition: TableDefinition) -> Result<TableId, Error> {
         if self.find(&definition.name).is_some() {
@@ -80,7 +137,9 @@ impl Tables {
     pub(super) fn remove(&mut self, id: TableId) -> Result<(), Error> {
         let table = self.get(id)?;
         table.constraints.check_removal(&table.definition.name, id, |child| self.get(child).is_ok())?;
+        let bytes = table.bytes;
         self.list[id.position()] = None;
+        self.count(0, bytes);
         Ok(())
     }
 
@@ -119,10 +178,20 @@ impl Secondary {
         Ok(Self { kind, name, extractor, entries: BTreeMap::new() })
     }
 
+    /// What the entries need.
+    fn bytes(&self) -> usize {
+        self.entries.iter().map(|(key, primary)| entry_bytes(key, primary)).sum()
+    }
+
     /// The key of a row in this index, the primary key included where the index is not unique.
     fn key<'s>(&self, row: &[u64], scratch: &'s mut KeyScratch) -> Result<&'s [u8], Error> {
         self.extractor.extract(RowRef::from_words(row), scratch).map_err(Error::from)
     }
+}
+
+/// What an entry of a map needs: a row's, or one of a secondary index.
+fn entry_bytes<T>(key: &[u8], value: &[T]) -> usize {
+    ENTRY_BYTES + key.len() + size_of_val(value)
 }
 
 impl SerialTable {
@@ -132,7 +201,7 @@ impl SerialTable {
         let secondaries = positions.map(|position| Secondary::new(&definition, position).map(Some));
         let secondaries = secondaries.collect::<Result<_, _>>()?;
         let constraints = Constraints::default();
-        Ok(Self { id, definition: Arc::new(definition), layout, constraints, rows: Rows::new(), secondaries })
+        Ok(Self { id, definition: Arc::new(definition), layout, constraints, rows: Rows::new(), secondaries, bytes: 0 })
     }
 
     /// A secondary index.
@@ -157,6 +226,7 @@ impl SerialTable {
                 return Err(Error::Duplicate { table: self.id, index: id });
             }
         }
+        self.bytes += secondary.bytes();
         self.secondaries.push(Some(secondary));
         self.definition = Arc::new(definition);
         Ok(id)
@@ -164,8 +234,10 @@ impl SerialTable {
 
     /// Drops a secondary index.
     pub(super) fn drop_index(&mut self, index: IndexId) -> Result<(), Error> {
-        let name = self.secondary(index)?.name.clone();
+        let secondary = self.secondary(index)?;
+        let (name, bytes) = (secondary.name.clone(), secondary.bytes());
         self.constraints.check_index_removal(index)?;
+        self.bytes -= bytes;
         self.secondaries[index.position() - 1] = None;
         Arc::make_mut(&mut self.definition).indexes.retain(|other| other.name != name);
         Ok(())
@@ -194,14 +266,18 @@ impl SerialTable {
         for secondary in self.secondaries.iter_mut().flatten() {
             if let Some(old) = &old {
                 let key = secondary.key(old, &mut scratch)?;
-                secondary.entries.remove(key);
+                self.bytes -= secondary.entries.remove(key).map_or(0, |primary| entry_bytes(key, &primary));
             }
             if let Some(new) = &new {
                 let key = secondary.key(new, &mut scratch)?.to_vec();
-                secondary.entries.insert(key, primary.to_vec());
+                let bytes = entry_bytes(&key, primary);
+                let before = secondary.entries.insert(key, primary.to_vec());
+                self.bytes += if before.is_none() { bytes } else { 0 };
             }
         }
+        self.bytes -= old.as_ref().map_or(0, |old| entry_bytes(primary, old));
         if let Some(new) = new {
+            self.bytes += entry_bytes(primary, &new);
             self.rows.insert(primary.to_vec(), new);
         }
         Ok(old)

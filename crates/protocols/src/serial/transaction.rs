@@ -53,7 +53,7 @@ impl<'w> SerialTransaction<'w> {
         Self { database, buffers, counters, mode }
     }
 
-    fn tables(&self) -> &Tables {
+    pub(super) fn tables(&self) -> &Tables {
         self.buffers.tables.as_deref().expect("a running transaction has the tables")
     }
 
@@ -71,14 +71,17 @@ impl<'w> SerialTransaction<'w> {
         if bytes > MAX_ROW_BYTES {
             return Err(Error::RowTooLong { bytes, limit: MAX_ROW_BYTES });
         }
-        let entry = self.tables_mut().get_mut(table)?;
+        let entry = self.tables().get(table)?;
         if let Some(index) = entry.duplicate(key, row)?
             && !left_out(Step::RefuseDuplicates)
         {
             return Ok(Insertion::Duplicate(index));
         }
-        let before = entry.replace(key, Some(row.into()))?;
-        self.buffers.undo.push(Undo { table, key: key.to_vec(), before });
+        let before = self.tables_mut().replace(table, key, Some(row.into()))?;
+        let length = self.buffers.undo.len();
+        self.log(Undo { table, key: key.to_vec(), before });
+        // The write is the one that was logged last.
+        self.tables().check_limit(bytes).inspect_err(|_| self.undo_to(length))?;
         Ok(Insertion::Inserted)
     }
 }
@@ -148,8 +151,9 @@ impl Transaction for SerialTransaction<'_> {
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
         self.writable()?;
         let key = KeyBytes::new(key)?.as_slice().to_vec();
-        let Some(before) = self.tables_mut().get_mut(table)?.replace(&key, None)? else { return Ok(false) };
-        self.buffers.undo.push(Undo { table, key, before: Some(before) });
+        let Some(before) = self.tables_mut().replace(table, &key, None)? else { return Ok(false) };
+        // Never refused: it makes room.
+        self.log(Undo { table, key, before: Some(before) });
         Ok(true)
     }
 

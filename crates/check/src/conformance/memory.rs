@@ -1,0 +1,217 @@
+//! The memory limit: what rows of one size gave back serves rows of any other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use polychron_base::Error;
+use polychron_engine::{Interactive, Mode, Operations, Protocol, Stop, Table, Worker};
+
+use crate::Setup;
+use crate::party::Party;
+use crate::rows::Image;
+use crate::setup::{Tx, create, done, run};
+
+/// Rows in a deletion.
+const SLICE: u64 = 8;
+
+/// Bytes in a row: many in a page of the system's, few, such as just miss the size of a class of blocks, and more than a page.
+const SIZES: [usize; 5] = [40, 400, 3000, 3997, 16_000];
+
+/// A database with a limit, a table, and rows under the numbers below `rows`.
+struct Filling<P: Protocol<Worker: Interactive>> {
+    setup: Setup<P>,
+    database: Arc<P>,
+    table: Table<Image>,
+    worker: P::Worker,
+    rows: u64,
+}
+
+impl<P: Protocol<Worker: Interactive>> Filling<P> {
+    fn open(setup: &Setup<P>, limit: usize) -> Self {
+        let mut setup = setup.clone();
+        setup.common.memory.limit_bytes = Some(limit);
+        let database = setup.open();
+        let (table, worker) = (create::<P, Image>(&database), database.worker().unwrap());
+        Self { setup, database, table, worker, rows: 0 }
+    }
+
+    /// Lets everything be given back that can be.
+    fn settle(&mut self) {
+        for _ in 0..3 {
+            self.setup.pass(&self.database, 2);
+            self.worker.tidy_up();
+        }
+    }
+
+    /// Runs a transaction, a second time after a refusal, for what was given back meanwhile may be enough. Whether it committed.
+    fn run(&mut self, mut body: impl FnMut(&mut Tx<'_, P>, &Table<Image>) -> Result<(), Stop>) -> bool {
+        for is_last in [false, true] {
+            let table = &self.table;
+            match run(&mut self.worker, |t| body(t, table)) {
+                Ok(()) => return true,
+                Err(Error::OutOfMemory { .. }) if is_last => return false,
+                Err(Error::OutOfMemory { .. }) => self.settle(),
+                Err(other) => panic!("{other}"),
+            }
+        }
+        unreachable!("the second time is the last")
+    }
+
+    /// Inserts rows until one is refused. Answers how many there are.
+    fn fill(&mut self, bytes: usize) -> u64 {
+        let mut row = Image { id: self.rows, bytes: vec![7; bytes] };
+        while self.run(|t, table| t.insert(table, &row)) {
+            row.id += 1;
+            assert!(row.id < 1 << 20, "the limit does not bind");
+        }
+        self.rows = row.id;
+        self.rows
+    }
+
+    /// Inserts short rows and makes them grow, until one is refused. Answers how many have grown.
+    fn grow(&mut self, bytes: usize) -> u64 {
+        let grown = |t: &mut Tx<'_, P>, table: &Table<Image>, id, to: usize| {
+            t.update(table, id, |row| row.set_bytes(&vec![7; to]).unwrap()).map(drop)
+        };
+        loop {
+            let id = self.rows;
+            if !self.run(|t, table| t.insert(table, &Image { id, bytes: vec![7; 16] })) {
+                return id;
+            }
+            self.rows += 1;
+            for part in [4, 2, 1] {
+                if !self.run(|t, table| grown(t, table, id, bytes / part)) {
+                    return id;
+                }
+            }
+        }
+    }
+
+    /// Deletes all rows.
+    fn empty(&mut self) {
+        for first in (0..self.rows).step_by(SLICE as usize) {
+            let last = self.rows.min(first + SLICE);
+            let deleted = self.run(|t, table| (first..last).try_for_each(|id| t.delete(table, id).map(drop)));
+            assert!(deleted, "a deletion is refused");
+            (self.setup.tick)(&self.database);
+        }
+        self.rows = 0;
+        self.settle();
+    }
+}
+
+/// Asserts that about as many rows found room as in an empty database: four fifths, and one less where few do at all.
+fn about_as_many(got: u64, fresh: u64, what: &str) {
+    assert!((got + 1) * 5 >= fresh * 4, "{what}: {got} rows found room, and {fresh} do in an empty database");
+}
+
+/// Fills a database with rows of one size after the other, and asserts that each time about as many find room as in an empty one.
+fn one_after_the_other<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, limit: usize, sequences: &[&[usize]]) {
+    if !setup.measures_memory {
+        return;
+    }
+    let mut fresh = BTreeMap::new();
+    for sequence in sequences {
+        let mut filling = Filling::open(setup, limit);
+        for (number, &bytes) in sequence.iter().enumerate() {
+            let of_fresh = *fresh.entry(bytes).or_insert_with(|| Filling::open(setup, limit).fill(bytes));
+            about_as_many(filling.fill(bytes), of_fresh, &format!("{limit} bytes, {:?}", &sequence[..=number]));
+            filling.empty();
+        }
+    }
+}
+
+/// Each size after each other, where the limit is some hundred rows.
+pub fn sizes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    for first in SIZES {
+        let pairs: Vec<[usize; 2]> = SIZES.into_iter().map(|second| [first, second]).collect();
+        one_after_the_other(setup, 2 << 20, &pairs.iter().map(|pair| &pair[..]).collect::<Vec<_>>());
+    }
+}
+
+/// The same in very little memory, if the protocol's own needs leave two thirds of it to rows.
+pub fn sizes_in_little_memory<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.measures_memory {
+        return;
+    }
+    let sequences: [&[usize]; 4] = [&[400, 400, 40], &[40, 3000, 400], &[3000, 40, 3000], &[3997, 3000, 400]];
+    for limit in [64 << 10, 256 << 10] {
+        if Filling::open(setup, limit).fill(3000) * 3000 > limit as u64 * 2 / 3 {
+            one_after_the_other(setup, limit, &sequences);
+        }
+    }
+}
+
+/// Many sizes, one after the other.
+pub fn many_sizes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    one_after_the_other(setup, 4 << 20, &[&[3000, 400, 3997, 40, 16_000, 1000, 70_000, 3000, 300_000, 40]]);
+    one_after_the_other(setup, 16 << 20, &[&[3000, 3997, 16_000, 2000, 3000]]);
+}
+
+/// Rows that become longer step by step, after rows of other sizes.
+pub fn sizes_that_grow<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.measures_memory {
+        return;
+    }
+    let fresh = Filling::open(setup, 4 << 20).grow(3997);
+    let mut filling = Filling::open(setup, 4 << 20);
+    for bytes in SIZES {
+        filling.fill(bytes);
+        filling.empty();
+        about_as_many(filling.grow(3997), fresh, &format!("after {bytes} bytes"));
+        filling.empty();
+    }
+}
+
+/// What piled up behind a transaction up to the limit is collected when that has ended, though nothing can commit before it is.
+pub fn backlogs<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.measures_memory || !setup.interleaves {
+        return;
+    }
+    let mut filling = Filling::open(setup, 2 << 20);
+    let table = Table::<Image>::from_id(filling.table.id());
+    let write = |worker: &mut P::Worker, value| {
+        run(worker, |t| (0..10).try_for_each(|id| t.upsert(&table, &Image { id, bytes: vec![value; 400] })))
+    };
+    write(&mut filling.worker, 0).unwrap();
+    let mut reader = filling.database.worker().unwrap();
+    let mut party = Party::begin(&mut reader, Mode::ReadWrite);
+    party.step(|t: &mut Tx<'_, P>| t.get(&table, 99).map(|row| row.is_some())).unwrap();
+    let refused = (0..2000).find(|&number| {
+        (setup.tick)(&filling.database);
+        write(&mut filling.worker, number as u8).is_err()
+    });
+    party.commit();
+    let needed = (0..4).find(|_| {
+        setup.pass(&filling.database, 2);
+        write(&mut filling.worker, 1).is_ok()
+    });
+    assert!(needed.is_some(), "refused since round {refused:?}, and for ever");
+}
+
+/// Another session that has freed a lot, and works on, does not keep it to itself.
+pub fn blocks_of_another_session<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.measures_memory {
+        return;
+    }
+    const LIMIT: usize = 4 << 20;
+    let fresh = Filling::open(setup, LIMIT).fill(16_000);
+    let mut filling = Filling::open(setup, LIMIT);
+    let mut other = filling.database.worker().unwrap();
+    std::mem::swap(&mut filling.worker, &mut other);
+    for bytes in (40..2000).step_by(40) {
+        let first = filling.rows;
+        filling.rows += 20;
+        for id in first..filling.rows {
+            done(&mut filling.worker, |t| t.insert(&filling.table, &Image { id, bytes: vec![7; bytes] }));
+        }
+    }
+    filling.empty();
+    std::mem::swap(&mut filling.worker, &mut other);
+    let mut got = filling.fill(16_000);
+    done(&mut other, |t| t.scan(&filling.table, ..).count());
+    filling.setup.pass(&filling.database, 2);
+    done(&mut other, |t| t.scan(&filling.table, ..).count());
+    got = got.max(filling.fill(16_000));
+    about_as_many(got, fresh, "beside another session");
+}
