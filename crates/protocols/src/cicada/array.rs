@@ -4,8 +4,9 @@
 //! The first pages are small, so that a small table needs little; from 8192 records on a page holds as many and has up to 2 MiB.
 //!
 //! A page whose places are all free is given back when memory is short or the client does nothing ([`RecordArray::give_pages_back`]),
-//! and with the table. Places are free when no guard is left that could hold their records; the page waits for the guards once more,
-//! for the sake of those that looked at it ahead. Who goes along pages beyond one guard keeps all of them ([`Stretches`]).
+//! and with the table. Places are free when no guard is left that could hold their records, but garbage may still name them: pages stay
+//! while any garbage waits. A page waits for the guards once more, for the sake of those that looked at it ahead. Who goes along
+//! pages beyond one guard keeps all of them ([`Stretches`]).
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -183,7 +184,9 @@ impl RecordArray {
     }
 
     /// Gives pages back of which all places are free, if about an eighth of all places became free since that was tried last.
-    pub(super) fn give_pages_back(&self, guard: &Guard<'_>) {
+    /// `is_named`: whether garbage may name free places. A place is free when all who could make garbage of its record have put it where it
+    /// waits, so what is asked when the places were taken holds of all garbage of theirs.
+    pub(super) fn give_pages_back(&self, is_named: &dyn Fn() -> bool, guard: &Guard<'_>) {
         let free: usize = self.free.iter().map(|stripe| stripe.lock().len()).sum();
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         let made: usize = pages.iter().map(|page| page.made).sum();
@@ -195,6 +198,10 @@ impl RecordArray {
         }
         // Who needs a place meanwhile waits for the lock.
         let mut places: Vec<Record> = self.free.iter().flat_map(|stripe| std::mem::take(&mut *stripe.lock())).collect();
+        if is_named() {
+            self.free[0].lock().append(&mut places);
+            return;
+        }
         pages.sort_unstable_by_key(|page| page.memory);
         let page_of = |pages: &[Page], record: &Record| {
             let behind = pages.partition_point(|page| page.memory.addr().get() as u64 <= record.address());

@@ -82,6 +82,14 @@ impl Bins {
         &self.bins[slot]
     }
 
+    /// Whether nothing waits in any bin, and nobody works on one.
+    pub(super) fn are_empty(&self) -> bool {
+        self.bins.iter().all(|bin| {
+            let reclaimer = bin.reclaimer.try_lock();
+            reclaimer.is_some_and(|reclaimer| reclaimer.is_empty() && bin.fresh.lock().is_empty())
+        })
+    }
+
     /// Works on one bin after the other, from the one where the last call ended, until `work` answers `false`. With `all`, on those
     /// that are served, too.
     pub(super) fn go_round(&self, all: bool, mut work: impl FnMut(&mut Reclaimer) -> bool) {

@@ -149,10 +149,10 @@ impl Store {
     }
 
     /// Gives back the memory of places that serve nobody.
-    pub(super) fn give_pages_back(&self, guard: &Guard<'_>) {
-        self.records.give_pages_back(guard);
+    pub(super) fn give_pages_back(&self, is_named: &dyn Fn() -> bool, guard: &Guard<'_>) {
+        self.records.give_pages_back(is_named, guard);
         if let Some(versioned) = &self.versioned {
-            versioned.nodes.give_pages_back(guard);
+            versioned.nodes.give_pages_back(is_named, guard);
         }
     }
 

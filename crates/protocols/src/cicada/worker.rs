@@ -365,8 +365,10 @@ pub(super) fn collect_all<R: Redo>(shared: &Shared<R>, all: bool, moments: &mut 
         reclaimer.tell(&shared.clocks, site.worker);
         true
     });
-    for table in site.tables.iter().flatten() {
-        std::iter::once(&table.primary).chain(table.secondaries()).for_each(|store| store.give_pages_back(site.guard));
+    let is_named = || !shared.bins.are_empty();
+    for table in site.tables.iter().flatten().filter(|_| !is_named()) {
+        let stores = std::iter::once(&table.primary).chain(table.secondaries());
+        stores.for_each(|store| store.give_pages_back(&is_named, site.guard));
     }
 }
 
