@@ -29,9 +29,10 @@ use polychron_index::Inserted;
 use polychron_sync::Backoff;
 
 use super::counts::Stage;
+use super::marks::Queued;
 use super::options::Consistency;
 use super::reclaim::{Entry, Garbage};
-use super::record::{Link, Queued, Record, Status, Version, search};
+use super::record::{Link, Record, Status, Version, search};
 use super::sets::{Fresh, Kind, Sets, Target, Write};
 use super::steps::{Point, Step};
 use super::table::Store;
@@ -490,7 +491,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             version.end(if deleted { Status::Deleted } else { Status::Committed });
             pass(Point::Ended);
             let kind = if deleted { Queued::Leaving } else { Queued::Versions };
-            if (deleted || version.next().link() != Link::End) && record.note_queued(kind) {
+            if (deleted || version.next().link() != Link::End) && record.marks().note_queued(kind) {
                 let entry = if deleted { self.entry_of_deleted(write) } else { Entry::Stays };
                 self.state.garbage.push_back(Garbage { place: write.place, record, wts, entry });
             }
@@ -546,7 +547,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 Target::Key => Entry::Key(OwnedKey::new(self.state.sets.writes.key(write))),
                 Target::Record(_) => Entry::Stays,
             };
-            if record.note_queued(entry.kind()) {
+            if record.marks().note_queued(entry.kind()) {
                 self.state.garbage.push_back(Garbage { place: write.place, record, wts, entry });
             }
         }

@@ -26,6 +26,7 @@ mod displaced;
 mod fill;
 mod find;
 mod log;
+mod marks;
 #[cfg(all(test, loom))]
 mod model;
 mod options;

@@ -25,7 +25,8 @@ use polychron_memory::Guard;
 use polychron_sync::atomic::{Ordering, fence};
 
 use super::clocks::Clocks;
-use super::record::{Link, Queued, Record, Status, Version};
+use super::marks::Queued;
+use super::record::{Link, Record, Status, Version};
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
@@ -195,8 +196,10 @@ impl Reclaimer {
             let (record, kind) = (garbage.record, garbage.entry.kind());
             match self.collect(&garbage, waited, site) {
                 Outcome::Later if waited => self.held.push_back(garbage),
-                Outcome::Later if record.note_queued(kind) => again.push(garbage),
-                Outcome::For(wts) if record.note_queued(kind) => self.garbage.push_back(Garbage { wts, ..garbage }),
+                Outcome::Later if record.marks().note_queued(kind) => again.push(garbage),
+                Outcome::For(wts) if record.marks().note_queued(kind) => {
+                    self.garbage.push_back(Garbage { wts, ..garbage })
+                }
                 // There is another item of the record.
                 Outcome::Later => {}
                 Outcome::Done | Outcome::For(_) => {
@@ -219,7 +222,7 @@ impl Reclaimer {
     /// Answers how many: they must be collected, or be marked again.
     fn take_marks(&mut self, limit: usize, site: &Site<'_>) -> usize {
         let due = self.garbage.iter().take(limit.min(MARKS_AT_ONCE)).take_while(|garbage| site.is_past(garbage.wts));
-        let marked = due.map(|garbage| garbage.record.clear_queued(garbage.entry.kind())).count();
+        let marked = due.map(|garbage| garbage.record.marks().clear_queued(garbage.entry.kind())).count();
         if marked > 0 {
             // SeqCst: the barrier between the marks and the looks at the lists; pairs with the load in `note_queued`.
             fence(Ordering::SeqCst);
@@ -292,10 +295,10 @@ impl Reclaimer {
         site: &Site<'_>,
         leaving: Leaving<K>,
     ) {
-        record.latch();
+        record.marks().latch();
         // What stays now is renewed as soon as it is old, and what is queued stays queued.
         let _ = self.clean(record, store, site, leaving);
-        record.unlatch();
+        record.marks().unlatch();
     }
 
     fn collect_key<K: EncodedKey>(&mut self, work: Work<'_>, site: &Site<'_>, key: K) -> Outcome {
@@ -307,17 +310,17 @@ impl Reclaimer {
 
     fn collect_latched<K: EncodedKey>(&mut self, work: Work<'_>, site: &Site<'_>, leaving: Leaving<K>) -> Outcome {
         let Work { record, store, waited } = work;
-        if !record.try_latch() {
+        if !record.marks().try_latch() {
             return Outcome::Later;
         }
         if let Some(kind) = waited {
-            record.clear_waiting(kind);
+            record.marks().clear_waiting(kind);
         }
         let outcome = self.clean(record, store, site, leaving);
         if let (Outcome::Later, Some(kind)) = (outcome, waited) {
-            record.note_waiting(kind);
+            record.marks().note_waiting(kind);
         }
-        record.unlatch();
+        record.marks().unlatch();
         outcome
     }
 

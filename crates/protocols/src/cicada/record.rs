@@ -27,6 +27,7 @@ use polychron_schema::RowRef;
 use polychron_sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use polychron_sync::{Backoff, MODELLED};
 
+use super::marks::Marks;
 use super::steps::Step;
 use super::timestamp::Timestamp;
 
@@ -70,23 +71,8 @@ struct VersionHeader {
     next: AtomicPtr<VersionHeader>,
     words: AtomicU32,
     status: AtomicU8,
-    latch: AtomicU8,
-    /// Whether an item of the record is queued for collection, by what the item is.
-    queued: [AtomicU8; 2],
+    marks: Marks,
 }
-
-/// What an item of a record waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Queued {
-    /// Versions of a record that stays.
-    Versions = 0,
-    /// The record may have to leave the index, too.
-    Leaving = 1,
-}
-
-/// The latch's word: held, and for each kind whether an item waits for the oldest reader.
-const LATCHED: u8 = 1;
-const WAITING: [u8; 2] = [2, 4];
 
 /// A record's head; the row of its version follows.
 #[repr(C)]
@@ -222,8 +208,7 @@ impl Version {
             next: AtomicPtr::new(ptr::null_mut()),
             words: AtomicU32::new(words as u32),
             status: AtomicU8::new(Status::Pending as u8),
-            latch: AtomicU8::new(0),
-            queued: Default::default(),
+            marks: Marks::default(),
         };
         // SAFETY: the block is large enough, aligned to 16, and nobody else's.
         unsafe { version.write(header) };
@@ -364,8 +349,7 @@ impl Record {
             next: AtomicPtr::new(ptr::null_mut()),
             words: AtomicU32::new(0),
             status: AtomicU8::new(Status::Unused as u8),
-            latch: AtomicU8::new(0),
-            queued: Default::default(),
+            marks: Marks::default(),
         };
         // SAFETY: the caller promises room and to be alone; pages are aligned to 64.
         unsafe { record.0.write(Head { latest: AtomicPtr::new(ptr::null_mut()), version }) };
@@ -407,6 +391,12 @@ impl Record {
     fn head<'r>(self) -> &'r Head {
         // SAFETY: records lie in pages that are given back only with their table, which outlives its transactions.
         unsafe { self.0.as_ref() }
+    }
+
+    /// What is known of collecting it.
+    #[inline]
+    pub(super) fn marks<'r>(self) -> &'r Marks {
+        &self.head().version.marks
     }
 
     /// The place before the latest version.
@@ -488,75 +478,8 @@ impl Record {
     pub(super) unsafe fn reset(self) {
         let head = self.head();
         head.latest.store(ptr::null_mut(), Ordering::Relaxed);
-        // Items of the key before may still be queued. They find that the record is another one, and what they take away of these marks makes an
-        // item too many, never one too few.
-        head.version.queued.iter().for_each(|queued| queued.store(0, Ordering::Relaxed));
-        // Whoever has come for such an item may have the latch.
-        self.latch();
-        head.version.latch.store(LATCHED, Ordering::Relaxed);
-        self.unlatch();
+        head.version.marks.reset();
         self.inline().end(Status::Unused);
-    }
-
-    /// Marks that an item of the record is about to be queued. `false`: one is queued that will see to it. The caller has ended its version.
-    #[inline]
-    pub(super) fn note_queued(self, kind: Queued) -> bool {
-        let queued = &self.head().version.queued;
-        // SeqCst: comes behind the installation of the version in the one order of all, and pairs with the collector's barrier between
-        // `clear_queued` and its look at the list. Either that comes later, and the collector finds the version, or this finds the mark gone.
-        let is_queued = |kind: Queued| queued[kind as usize].load(Ordering::SeqCst) != 0;
-        if is_queued(Queued::Leaving) || kind == Queued::Versions && is_queued(kind) {
-            return false;
-        }
-        // Relaxed, and no exchange: of two that come at once both queue an item.
-        queued[kind as usize].store(1, Ordering::Relaxed);
-        true
-    }
-
-    /// Takes the mark away. The collector passes a barrier before it looks at the list.
-    #[inline]
-    pub(super) fn clear_queued(self, kind: Queued) {
-        // Relaxed: the caller's fence comes behind it.
-        self.head().version.queued[kind as usize].store(0, Ordering::Relaxed);
-    }
-
-    /// Takes the collection latch if it is free.
-    #[inline]
-    pub(super) fn try_latch(self) -> bool {
-        let latch = &self.head().version.latch;
-        let now = latch.load(Ordering::Relaxed);
-        // Acquire: pairs with the release in `unlatch`.
-        now & LATCHED == 0 && latch.compare_exchange(now, now | LATCHED, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    }
-
-    /// Waits for the latch. Whoever has it asks nobody.
-    pub(super) fn latch(self) {
-        let mut backoff = Backoff::new();
-        while !self.try_latch() {
-            backoff.wait();
-        }
-    }
-
-    /// Gives it back.
-    #[inline]
-    pub(super) fn unlatch(self) {
-        let latch = &self.head().version.latch;
-        // Release: pairs with the acquire in `try_latch`. Whoever has the latch is the only one to change the word.
-        latch.store(latch.load(Ordering::Relaxed) & !LATCHED, Ordering::Release);
-    }
-
-    /// Marks that an item waits for the oldest reader; `false`: one does already. The caller has the latch.
-    pub(super) fn note_waiting(self, kind: Queued) -> bool {
-        let (latch, bit) = (&self.head().version.latch, WAITING[kind as usize]);
-        let now = latch.load(Ordering::Relaxed);
-        latch.store(now | bit, Ordering::Relaxed);
-        now & bit == 0
-    }
-
-    /// Takes that mark away. The caller has the latch.
-    pub(super) fn clear_waiting(self, kind: Queued) {
-        let latch = &self.head().version.latch;
-        latch.store(latch.load(Ordering::Relaxed) & !WAITING[kind as usize], Ordering::Relaxed);
     }
 }
 

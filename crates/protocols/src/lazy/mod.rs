@@ -22,9 +22,6 @@ mod steps;
 mod transaction;
 mod worker;
 
-#[cfg(test)]
-mod tests;
-
 pub use moment::{AtCommit, AtOnce, Moment};
 pub use protocol::Lazy;
 #[doc(hidden)]

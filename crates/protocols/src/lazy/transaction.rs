@@ -97,6 +97,14 @@ impl<B: Beneath> LazyTransaction<'_, B> {
     }
 }
 
+#[cfg(test)]
+impl<B: Beneath> LazyTransaction<'_, B> {
+    /// Rows, writes and nodes that were passed.
+    pub(crate) fn steps(&self) -> usize {
+        self.arena.steps.get()
+    }
+}
+
 impl<B: Beneath> Commit for LazyTransaction<'_, B> {
     fn commit(mut self) -> Result<(), Stop> {
         if let Err(stop) = self.finish() {

@@ -1,11 +1,11 @@
-//! What only this protocol promises: what is open of a transaction is found, read and written in a number of steps that grows with it and
+//! What only the layer of futures promises, over a protocol: what is open of a transaction is found, read and written in a number of steps that grows with it and
 //! not with its square.
 
 use polychron_engine::{
     Common, Futures, Interactive, Mode, Operations, Protocol, Row, Savepoint, Stop, Table, Transaction,
 };
 
-use super::{AtCommit, Lazy, LazyTransaction};
+use crate::lazy::{AtCommit, Lazy, LazyTransaction};
 use crate::maflingo::Maflingo;
 
 #[derive(polychron_schema::Row, Clone, Copy, Debug, PartialEq)]
@@ -34,8 +34,9 @@ fn steps(rows: u64, mut of_row: impl FnMut(&mut Tx<'_>, &Table<Stock>, u64) -> R
     for id in 0..rows {
         of_row(&mut transaction, &stock, id).unwrap();
     }
-    transaction.with_nodes(Tx::settle).unwrap();
-    transaction.arena.steps.take()
+    // It settles all that is open.
+    let _ = transaction.savepoint();
+    transaction.steps()
 }
 
 /// Twice as many rows take twice as many steps, and a few.
