@@ -36,12 +36,12 @@ const WORKLOADS: &[(&str, &str)] = &[
 ];
 
 /// The names of the workloads.
-pub(crate) fn workload_names() -> Vec<&'static str> {
+pub fn workload_names() -> Vec<&'static str> {
     WORKLOADS.iter().map(|&(name, _)| name).collect()
 }
 
 /// Why a benchmark was not run, or came to no end.
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// Bad input, found before anything was loaded.
     Input(String),
     /// A failure while loading, running or reporting.
@@ -49,7 +49,7 @@ pub(crate) enum Refusal {
 }
 
 /// Runs the command.
-pub(crate) fn run(bench: Bench) -> u8 {
+pub fn run(bench: Bench) -> u8 {
     let outcome = match bench.workload {
         WorkloadCommand::List => {
             say(format_args!("{}\n{}", list_workloads(), list_protocols()));
@@ -75,7 +75,7 @@ pub(crate) fn run(bench: Bench) -> u8 {
 
 impl Refusal {
     /// Its line.
-    pub(crate) fn line(self) -> String {
+    pub fn line(self) -> String {
         let (Self::Input(line) | Self::Failure(line)) = self;
         line
     }
@@ -100,13 +100,19 @@ fn list_protocols() -> String {
 }
 
 /// The run, once the protocol's name has become a type.
-pub(crate) struct Run<'a, W: Workload> {
-    pub(crate) options: &'a W::Options,
-    pub(crate) settings: &'a Settings,
-    pub(crate) protocol_options: &'a [String],
-    pub(crate) shared: Shared,
-    pub(crate) stop: &'a AtomicBool,
-    pub(crate) observer: &'a dyn Observer,
+pub struct Run<'a, W: Workload> {
+    /// The workload's options.
+    pub options: &'a W::Options,
+    /// How to run.
+    pub settings: &'a Settings,
+    /// The protocol's own options, as given.
+    pub protocol_options: &'a [String],
+    /// The options that all protocols have.
+    pub shared: Shared,
+    /// Ends the run early.
+    pub stop: &'a AtomicBool,
+    /// Watches it.
+    pub observer: &'a dyn Observer,
 }
 
 impl<W: Workload> ProtocolVisitor for Run<'_, W> {
@@ -209,7 +215,7 @@ fn settings(common: &Common) -> Result<Settings, String> {
         rate: common.rate,
         pin: common.pin,
         prefault_bytes: common.prefault.saturating_mul(1 << 20),
-        commit: env!("POLYCHRON_COMMIT").to_owned(),
+        commit: crate::COMMIT.to_owned(),
     })
 }
 

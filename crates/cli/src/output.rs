@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 static FAILURE: OnceLock<String> = OnceLock::new();
 
 /// Writes lines to the standard output.
-pub(crate) fn say(text: impl Display) {
+pub fn say(text: impl Display) {
     let mut out = stdout().lock();
     if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush())
         && error.kind() != ErrorKind::BrokenPipe
@@ -23,12 +23,12 @@ pub(crate) fn say(text: impl Display) {
 }
 
 /// Writes a line to the standard error; when that fails there is nobody left to tell.
-pub(crate) fn tell(line: impl Display) {
+pub fn tell(line: impl Display) {
     let _ = writeln!(stderr().lock(), "{line}");
 }
 
 /// The exit code, once all is written: a success of which nothing could be said is none.
-pub(crate) fn exit_code(code: u8) -> u8 {
+pub fn exit_code(code: u8) -> u8 {
     match FAILURE.get() {
         Some(why) => {
             tell(format_args!("error: the standard output could not be written: {why}"));
@@ -39,7 +39,7 @@ pub(crate) fn exit_code(code: u8) -> u8 {
 }
 
 /// A file to be written in the end. Opened beforehand, so that nobody waits for a result that cannot be written.
-pub(crate) struct Pending {
+pub struct Pending {
     path: PathBuf,
     file: File,
     /// The file beside it that takes its place; none where it is no ordinary file.
@@ -48,7 +48,7 @@ pub(crate) struct Pending {
 
 impl Pending {
     /// Opens what will become the file of this path.
-    pub(crate) fn open(option: &str, path: &Path) -> Result<Self, String> {
+    pub fn open(option: &str, path: &Path) -> Result<Self, String> {
         let refusal = |error| format!("{option} {}: {error}", path.display());
         let itself = || OpenOptions::new().write(true).open(path);
         let known = fs::metadata(path).ok();
@@ -67,7 +67,7 @@ impl Pending {
     }
 
     /// Writes it.
-    pub(crate) fn write(mut self, text: &[u8]) -> Result<(), String> {
+    pub fn write(mut self, text: &[u8]) -> Result<(), String> {
         if self.beside.is_none() {
             // No ordinary file has a length; an ordinary one loses what it had.
             let _ = self.file.set_len(0);

@@ -6,7 +6,7 @@ use polychron_workloads::run::{Latencies, Report, Staleness};
 use serde_json::Value;
 
 /// A number with its thousands set apart.
-pub(crate) fn thousands(number: u64) -> String {
+pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (position, digit) in digits.chars().enumerate() {
@@ -18,7 +18,8 @@ pub(crate) fn thousands(number: u64) -> String {
     text
 }
 
-pub(crate) fn mebibytes(bytes: u64) -> String {
+/// Bytes in MiB.
+pub fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", thousands(bytes >> 20))
 }
 
@@ -30,7 +31,7 @@ fn table() -> Table {
 }
 
 /// Two columns of text.
-pub(crate) fn two_columns<'t>(header: [&str; 2], rows: impl IntoIterator<Item = (&'t str, &'t str)>) -> String {
+pub fn two_columns<'t>(header: [&str; 2], rows: impl IntoIterator<Item = (&'t str, &'t str)>) -> String {
     let mut table = table();
     table.set_header(header);
     for (left, right) in rows {
@@ -40,7 +41,7 @@ pub(crate) fn two_columns<'t>(header: [&str; 2], rows: impl IntoIterator<Item = 
 }
 
 /// Columns of text, the numbers in all but the first and the last.
-pub(crate) fn columns<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
+pub fn columns<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
     let mut table = table();
     table.set_header(header);
     for row in rows {
@@ -55,7 +56,7 @@ pub(crate) fn columns<const N: usize>(header: [&str; N], rows: &[[String; N]]) -
 }
 
 /// The report as text, the verdict in its last line.
-pub(crate) fn render(report: &Report) -> String {
+pub fn render(report: &Report) -> String {
     let mut rows: Vec<(String, String)> = Vec::new();
     let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
     let interrupted = if report.interrupted { ", ended early" } else { "" };

@@ -1,8 +1,7 @@
-//! What the program writes where nobody reads, no room is left, or the system asks it to end.
+//! What the program writes where nobody reads, or no room is left.
 
 use std::fs::File;
-use std::io::Read;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 fn polychron(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polychron"));
@@ -12,9 +11,6 @@ fn polychron(arguments: &[&str]) -> Command {
 
 const SHORT: &[&str] =
     &["bench", "increment", "--records", "50", "--threads", "1", "--seconds", "0.05", "--warmup", "0"];
-const CHECK: &[&str] = &["check", "--protocol", "serial", "--threads", "2", "--seconds", "0.05"];
-const FIGURES: &[&str] =
-    &["figures", "cicada", "--quick", "--records", "200", "--scale", "tiny", "--figure", "8", "--threads", "1"];
 
 fn full() -> Option<Stdio> {
     // Not every system has a file that is always full.
@@ -27,7 +23,7 @@ fn code_and_error(output: &Output) -> (Option<i32>, String) {
 
 #[test]
 fn a_full_output_is_told_in_one_line() {
-    for arguments in [SHORT, CHECK, &["bench", "list"][..]] {
+    for arguments in [SHORT, &["bench", "list"][..]] {
         let Some(full) = full() else { return };
         let (code, told) = code_and_error(&polychron(arguments).stdout(full).output().unwrap());
         assert_eq!(code, Some(1), "{arguments:?}: {told}");
@@ -48,7 +44,7 @@ fn nobody_hears_of_a_full_error_output() {
 /// As `| head` does: it reads a little, or nothing, and goes.
 #[test]
 fn a_reader_that_goes_ends_nothing() {
-    for arguments in [SHORT, CHECK, &["bench", "list"][..]] {
+    for arguments in [SHORT, &["bench", "list"][..]] {
         let mut child = polychron(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
         let (code, told) = code_and_error(&child.wait_with_output().unwrap());
@@ -68,38 +64,6 @@ fn too_many_procedures_at_a_time_are_refused() {
             assert_eq!(told, format!("error: {option} is {count}; on 1 threads it is 10000000 at most\n"));
         }
     }
-}
-
-/// Asks a program to end as the system does.
-fn terminate(child: &Child) {
-    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
-    assert!(sent.is_ok_and(|status| status.success()));
-}
-
-/// Waits until the program has said something: by then it listens.
-fn heard(child: &mut Child) {
-    let mut byte = [0];
-    child.stderr.as_mut().unwrap().read_exact(&mut byte).unwrap();
-}
-
-/// Whenever the end comes, a file is as it was or whole, and nothing else is left in its folder.
-#[test]
-fn figures_that_are_ended_leave_whole_files() {
-    let directory = tempfile::tempdir().unwrap();
-    let (page, data) = (directory.path().join("page.html"), directory.path().join("page.json"));
-    std::fs::write(&page, "an earlier page").unwrap();
-    let output = page.to_str().unwrap();
-    let arguments = [FIGURES, &["--seconds", "600", "--output", output]].concat();
-    let mut child = polychron(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    heard(&mut child);
-    assert_eq!(std::fs::read_to_string(&page).unwrap(), "an earlier page");
-    assert!(!data.exists());
-    terminate(&child);
-    let (code, told) = code_and_error(&child.wait_with_output().unwrap());
-    assert_eq!(code, Some(0), "it ends as by Ctrl-C: {told}");
-    assert!(std::fs::read_to_string(&page).unwrap().contains("<html"));
-    assert!(serde_json::from_slice::<serde_json::Value>(&std::fs::read(&data).unwrap()).is_ok());
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
 }
 
 /// What is refused leaves no file.

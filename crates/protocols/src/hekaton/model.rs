@@ -1,7 +1,7 @@
 //! Every interleaving of two threads in Hekaton's words, under loom: what becomes of a transaction against who depends on it, stamps against
 //! readers, and collection against who begins to read.
 //!
-//! That of two transactions which write what the other reads one fails is validation, which shuttle explores (`crates/check`).
+//! That of two transactions which write what the other reads one fails is validation, which shuttle explores (`lab/check`).
 
 use std::sync::Arc;
 

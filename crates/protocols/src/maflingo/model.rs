@@ -2,7 +2,7 @@
 //! against writers in place, latches against each other, and tombstones that are claimed and unlinked.
 //!
 //! That of two transactions which write what the other reads one sees the other's latch rests on the one order of
-//! sequentially consistent operations, which loom does not model; shuttle explores it (`crates/check`).
+//! sequentially consistent operations, which loom does not model; shuttle explores it (`lab/check`).
 
 use polychron_memory::Guard;
 use polychron_schema::RowBuffer;

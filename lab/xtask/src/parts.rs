@@ -248,7 +248,7 @@ fn fuzz(share: &Share) -> Outcome {
 fn check(share: &Share) -> Outcome {
     let log = fresh_log(&share.folder, "check");
     let mut command = cargo(&[]);
-    command.args(["run", "--quiet", "--release", "-p", "polychron-cli", "--", "check"]);
+    command.args(["run", "--quiet", "--release", "-p", "polychron-lab", "--", "check"]);
     command.args(["--minutes", &share.seconds.div_ceil(60).to_string(), "--seed", &share.seed.to_string()]);
     outcome(run(&mut command, &log), log, |log| format!("histories are told of in {}", log.display()))
 }

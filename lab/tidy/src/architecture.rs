@@ -112,6 +112,25 @@ pub fn unsafe_code(sources: &[Source], allowed: &[&str]) -> Vec<Finding> {
     findings
 }
 
+/// Manifests under `crates/` that name a package of `lab/`, for tests too.
+pub fn laboratory(sources: &[Source]) -> Vec<Finding> {
+    let manifests = || sources.iter().filter(|source| source.path.ends_with("/Cargo.toml"));
+    let package =
+        |source: &Source| source.text.lines().find_map(|line| line.strip_prefix("name = ").map(str::to_owned));
+    let lab: Vec<String> = manifests().filter(|source| source.path.starts_with("lab/")).filter_map(package).collect();
+    let lab: Vec<&str> = lab.iter().map(|name| name.trim_matches('"')).collect();
+    let mut findings = Vec::new();
+    for source in manifests().filter(|source| source.path.starts_with("crates/")) {
+        for (index, line) in source.text.lines().enumerate() {
+            let words = line.split(|character: char| !character.is_alphanumeric() && character != '-');
+            if let Some(name) = words.into_iter().find(|word| lab.contains(word)) {
+                findings.push(Finding::new(source, index + 1, format!("{name} is of the laboratory")));
+            }
+        }
+    }
+    findings
+}
+
 /// Dependencies among the workspace's crates that `allowed`, a list of folders and what each may depend on, does not
 /// have. Dependencies of tests alone are free.
 pub fn dependencies(sources: &[Source], allowed: &[(&str, &[&str])]) -> Vec<Finding> {
@@ -215,6 +234,17 @@ mod tests {
             Source::new("crates/sql/src/a.rs", "// unsafe\n#![deny(unsafe_op_in_unsafe_fn)]"),
         ];
         assert_eq!(unsafe_code(&fine, &["sync"]), []);
+    }
+
+    #[test]
+    fn the_laboratory_is_for_the_laboratory_alone() {
+        let lab = Source::new("lab/check/Cargo.toml", "[package]\nname = \"polychron-check\"\n");
+        let other = Source::new("lab/cli/Cargo.toml", "[dependencies]\npolychron-check = { workspace = true }\n");
+        assert_eq!(laboratory(&[lab.clone(), other]), []);
+        for section in ["dependencies", "dev-dependencies"] {
+            let text = format!("[{section}]\npolychron-check = {{ workspace = true }}\n");
+            assert_eq!(laboratory(&[lab.clone(), Source::new("crates/base/Cargo.toml", &text)]).len(), 1);
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `polychron check`.
+//! `polychron-lab check`.
 
 use polychron::{PROTOCOLS, Protocol, any_protocol};
 use polychron_base::clock::{Clock, SystemClock};
@@ -8,10 +8,11 @@ use polychron_engine::any::AnyProtocol;
 use polychron_engine::{Common, Isolation};
 use polychron_sync::atomic::Ordering;
 
-use crate::arguments::{Check, knobs};
-use crate::interrupt;
-use crate::output::{say, tell};
-use crate::report::{columns, thousands};
+use crate::arguments::Check;
+use polychron_cli::arguments::knobs;
+use polychron_cli::interrupt;
+use polychron_cli::output::{say, tell};
+use polychron_cli::report::{columns, thousands};
 
 /// Transactions of all threads in one round: enough to collide, few enough for the memory of a laptop.
 const ROUND: usize = 2000;
@@ -138,7 +139,8 @@ fn check_protocols(given: &Check) -> Result<Finding, String> {
         if let Some((seed, explanation)) = &outcomes.anomaly {
             let strict = if given.strict { " --strict" } else { "" };
             let options: String = given.protocol_option.iter().map(|it| format!(" --protocol-option {it}")).collect();
-            let again = format!("polychron check --protocol {name}{options} --seed {seed} --threads {threads}{strict}");
+            let again =
+                format!("polychron-lab check --protocol {name}{options} --seed {seed} --threads {threads}{strict}");
             say(format_args!("{name}: {explanation}\nThe same transactions run again with: {again}\n"));
         }
         if interrupt::STOP.load(Ordering::Relaxed) {

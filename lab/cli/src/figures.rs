@@ -1,4 +1,4 @@
-//! `polychron figures`.
+//! `polychron-lab figures`.
 
 use std::path::PathBuf;
 
@@ -17,12 +17,13 @@ use polychron_workloads::tatp::Tatp;
 use polychron_workloads::tpcc::Tpcc;
 use polychron_workloads::ycsb::Ycsb;
 
-use crate::arguments::{Figures, protocol_options};
-use crate::bench::{Refusal, Run};
-use crate::interrupt;
-use crate::output::{Pending, say, tell};
+use crate::arguments::Figures;
+use polychron_cli::arguments::protocol_options;
+use polychron_cli::bench::{Refusal, Run};
+use polychron_cli::interrupt;
+use polychron_cli::output::{Pending, say, tell};
 
-/// Runs protocols by their names in the list, as `polychron bench` does.
+/// Runs protocols by their names in the list, as `bench` does.
 struct Listed;
 
 /// A look at a protocol's options.
@@ -155,7 +156,7 @@ fn settings(given: &Figures, paper: &Paper) -> Result<Settings, String> {
         records,
         seed: given.seed,
         scale: given.scale.unwrap_or(base.scale),
-        commit: env!("POLYCHRON_COMMIT").to_owned(),
+        commit: polychron_cli::COMMIT.to_owned(),
         ..base
     })
 }

@@ -35,8 +35,8 @@ pub(crate) fn missing_fuzzer() -> Option<String> {
 
 /// Whether the command line can check histories.
 pub(crate) fn missing_check() -> Option<String> {
-    let there = works(cargo(&[]).args(["run", "--quiet", "--release", "-p", "polychron-cli", "--", "check", "--help"]));
-    (!there).then(|| "there is no command `polychron check`".to_owned())
+    let there = works(cargo(&[]).args(["run", "--quiet", "--release", "-p", "polychron-lab", "--", "check", "--help"]));
+    (!there).then(|| "there is no command `polychron-lab check`".to_owned())
 }
 
 /// The machine's target triple, as the compiler calls it; empty when the compiler does not say.

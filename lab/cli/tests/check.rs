@@ -1,11 +1,14 @@
-//! `polychron check` as a user meets it.
+//! `polychron-lab check` as a user meets it.
 
 use std::process::{Command, Output};
 
 use polychron::{Isolation, PROTOCOLS};
 
 fn polychron(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_polychron")).args(arguments).output().expect("the binary was built for this test")
+    Command::new(env!("CARGO_BIN_EXE_polychron-lab"))
+        .args(arguments)
+        .output()
+        .expect("the binary was built for this test")
 }
 
 fn text(output: &Output) -> (String, String) {
@@ -64,7 +67,7 @@ fn anomalies_end_with_code_1_and_a_seed() {
     let output = polychron(&["check", "--protocol", "key-value", "--seconds", "30", "--threads", "3"]);
     let (out, err) = text(&output);
     assert_eq!(output.status.code(), Some(1), "{out}{err}");
-    assert!(out.contains("polychron check --protocol key-value --seed "), "{out}");
+    assert!(out.contains("polychron-lab check --protocol key-value --seed "), "{out}");
     assert!((1..=3).any(|thread| out.contains(&format!("T{thread}."))), "the transactions are named: {out}");
 }
 
@@ -119,7 +122,7 @@ fn an_interrupt_ends_the_run_and_reports() {
     use std::io::{BufRead, BufReader, Read};
     use std::process::Stdio;
 
-    let mut child = Command::new(env!("CARGO_BIN_EXE_polychron"))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_polychron-lab"))
         .args(["check", "--protocol", "serial", "--minutes", "10", "--threads", "2"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

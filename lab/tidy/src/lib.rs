@@ -41,9 +41,15 @@ impl Source {
         self.path.contains("/examples/") || self.path.contains("/benches/")
     }
 
-    /// The folder under `crates/` that the file is in.
+    /// The folder of the crate that the file is in: under `crates/`, or under `lab/` with that before it.
     pub fn crate_folder(&self) -> Option<&str> {
-        self.path.strip_prefix("crates/")?.split('/').next()
+        let (root, rest) = self.path.split_once('/')?;
+        let (folder, _) = rest.split_once('/')?;
+        match root {
+            "crates" => Some(folder),
+            "lab" => Some(&self.path[.."lab/".len() + folder.len()]),
+            _ => None,
+        }
     }
 }
 

@@ -47,7 +47,7 @@ fn resolve(folder: &str, path: &str) -> Option<String> {
 pub fn manifests(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let workspace = sources.iter().find(|source| source.path == "Cargo.toml");
-    for source in sources.iter().filter(|source| source.path.starts_with("crates/") && is_manifest(source)) {
+    for source in sources.iter().filter(|source| source.crate_folder().is_some() && is_manifest(source)) {
         let lines: Vec<&str> = source.text.lines().map(str::trim).collect();
         let described = lines.iter().any(|line| {
             line.strip_prefix("description").is_some_and(|rest| !rest.trim_matches([' ', '=', '"']).is_empty())
@@ -61,7 +61,8 @@ pub fn manifests(sources: &[Source]) -> Vec<Finding> {
         }
         let folder = source.path.trim_end_matches("/Cargo.toml");
         let is_member = |workspace: &Source| {
-            workspace.text.contains(&format!("\"{folder}\"")) || workspace.text.contains("\"crates/*\"")
+            let all = folder.split_once('/').map_or_else(String::new, |(root, _)| format!("\"{root}/*\""));
+            workspace.text.contains(&format!("\"{folder}\"")) || workspace.text.contains(&all)
         };
         if !workspace.is_some_and(is_member) {
             findings.push(Finding::new(source, 0, "the crate is not a member of the workspace"));
@@ -164,7 +165,7 @@ mod tests {
         for text in ["see /home/me/x", "\"/home/me\"", "a = `/home/me`"] {
             assert_eq!(machine_paths(&[Source::new("docs/a.md", text)], &prefixes, &[]).len(), 1, "{text}");
         }
-        let fine = [Source::new("docs/a.md", "https://x.y/home/page"), Source::new("crates/tidy/a.rs", "/home/me")];
-        assert_eq!(machine_paths(&fine, &prefixes, &["crates/tidy/"]), []);
+        let fine = [Source::new("docs/a.md", "https://x.y/home/page"), Source::new("lab/tidy/a.rs", "/home/me")];
+        assert_eq!(machine_paths(&fine, &prefixes, &["lab/tidy/"]), []);
     }
 }

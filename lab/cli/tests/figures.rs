@@ -1,4 +1,4 @@
-//! `polychron figures` as a user meets it.
+//! `polychron-lab figures` as a user meets it.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -13,7 +13,10 @@ fn tiny<'a>(paper: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 fn polychron(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_polychron")).args(arguments).output().expect("the binary was built for this test")
+    Command::new(env!("CARGO_BIN_EXE_polychron-lab"))
+        .args(arguments)
+        .output()
+        .expect("the binary was built for this test")
 }
 
 fn data(path: &Path) -> Value {
@@ -165,7 +168,7 @@ fn an_interrupt_ends_the_measuring_and_writes() {
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("page.html");
     let arguments = tiny("cicada", &["--seconds", "600", "--figure", "6a", "--output", page.to_str().unwrap()]);
-    let mut child = Command::new(env!("CARGO_BIN_EXE_polychron"))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_polychron-lab"))
         .args(arguments)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

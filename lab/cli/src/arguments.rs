@@ -1,0 +1,119 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use polychron_cli::arguments::Bench;
+use polychron_workloads::tpcc::Scale;
+
+/// What measures and proves Polychron: the figures of the papers, histories that are checked, and benchmarks
+#[derive(Debug, Parser)]
+#[command(name = "polychron-lab", version, about)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Load a workload, run it, and report throughput, latencies and consistency
+    Bench(Bench),
+    /// Run random transactions that collide, record them, and check that they have a serial order
+    Check(Check),
+    /// Measure the figures of a paper on this machine, and write them as a page of HTML
+    Figures(Figures),
+}
+
+/// Options of `polychron-lab figures`.
+#[derive(Debug, Args)]
+pub(crate) struct Figures {
+    /// The paper
+    pub(crate) paper: String,
+
+    /// Small tables and short runs: a few minutes in all
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Draw only this figure; may be given several times
+    #[arg(long)]
+    pub(crate) figure: Vec<String>,
+
+    /// The page's file [default: figures-PAPER.html]
+    #[arg(long)]
+    pub(crate) output: Option<PathBuf>,
+
+    /// The file of the figures' data [default: as the page's, with the ending .json]
+    #[arg(long)]
+    pub(crate) json: Option<PathBuf>,
+
+    /// The most threads [default: one for each core]
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+
+    /// Seconds that each run of a point measures [default: 2, or 0.2 with --quick]
+    #[arg(long, allow_negative_numbers = true)]
+    pub(crate) seconds: Option<f64>,
+
+    /// Runs of each point, of which the median counts [default: 5, or 3 with --quick]
+    #[arg(long)]
+    pub(crate) repeat: Option<usize>,
+
+    /// Rows of the tables that are not TPC-C's [default: as in the paper, or 200000 with --quick]
+    #[arg(long)]
+    pub(crate) records: Option<u64>,
+
+    /// Seed of all inputs
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Cardinalities of TPC-C: `standard`, or `tiny` for tests
+    #[arg(long, hide = true)]
+    pub(crate) scale: Option<Scale>,
+}
+
+/// Options of `polychron-lab check`.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Concurrency-control protocol [default: each that promises a serial order]
+    #[arg(long, conflicts_with = "history")]
+    pub(crate) protocol: Option<String>,
+
+    /// Minutes that it takes, for all protocols together
+    #[arg(long, allow_negative_numbers = true, conflicts_with_all = ["seconds", "history"])]
+    pub(crate) minutes: Option<f64>,
+
+    /// The same in seconds [default: 10]
+    #[arg(long, allow_negative_numbers = true, conflicts_with = "history")]
+    pub(crate) seconds: Option<f64>,
+
+    /// Seed of the first round; the second round has the next, and so on
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Threads that execute transactions [default: one for each core, at least 2]
+    #[arg(long, conflicts_with = "history")]
+    pub(crate) threads: Option<usize>,
+
+    /// An option of the protocol itself, such as indexes=multi-version; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", requires = "protocol")]
+    pub(crate) protocol_option: Vec<String>,
+
+    /// The serial order must agree with real time, snapshots aside
+    #[arg(long)]
+    pub(crate) strict: bool,
+
+    /// Check the history in this file instead, a line of JSON for each transaction; see docs/checker.md
+    #[arg(long)]
+    pub(crate) history: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_fit_together() {
+        Arguments::command().debug_assert();
+    }
+}

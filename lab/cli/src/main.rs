@@ -1,0 +1,29 @@
+//! The `polychron-lab` binary: what measures and proves the product.
+
+mod arguments;
+mod check;
+mod figures;
+
+use std::process::ExitCode;
+
+use polychron_cli::arguments::parse;
+use polychron_cli::{bench, output};
+
+use arguments::{Arguments, Command};
+
+/// As in the `polychron` binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let arguments: Arguments = match parse() {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
+    let code = match arguments.command {
+        Command::Bench(bench) => bench::run(bench),
+        Command::Check(given) => check::run(&given),
+        Command::Figures(given) => figures::run(&given),
+    };
+    ExitCode::from(output::exit_code(code))
+}
