@@ -154,7 +154,7 @@ fn dependencies_point_one_way() {
 
 #[test]
 fn the_product_does_not_know_the_laboratory() {
-    check(|sources| architecture::laboratory(sources));
+    check(architecture::laboratory);
 }
 
 #[test]
