@@ -261,6 +261,9 @@ pub enum Error {
     /// The options of a database contradict each other, or the system cannot do what they ask.
     #[error("{0}")]
     Options(String),
+    /// The transaction was to be undone to a savepoint that is not its own, or behind which it was undone already. Nothing was undone.
+    #[error("the savepoint is void: it was undone, or it is of another transaction")]
+    VoidSavepoint,
     /// A write inside a read-only snapshot.
     #[error("a snapshot cannot write")]
     ReadOnly,

@@ -28,7 +28,13 @@ macro_rules! id {
 
 /// A table of one database. Ids are not used again after a table is dropped, and no two databases of a process have the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TableId([u16; 3]);
+#[repr(C, packed(2))]
+pub struct TableId {
+    /// The upper bits of the database's number.
+    database: u16,
+    /// The lower ones, and the position.
+    position: u32,
+}
 
 // With an index it takes one word: read and write sets, versions and garbage remember both.
 const _: () = assert!(size_of::<(TableId, IndexId)>() == 8);
@@ -45,19 +51,19 @@ impl TableId {
     #[inline]
     pub const fn new(database: u32, position: u32) -> Self {
         debug_assert!((position as usize) < Self::POSITIONS);
-        Self([(database >> 8) as u16, (database << 8) as u16 | (position >> 16) as u16 & 0xFF, position as u16])
+        Self { database: (database >> 8) as u16, position: database << Self::BITS | position }
     }
 
     /// The number of the database whose table it is.
     #[inline]
     pub const fn database(self) -> u32 {
-        (self.0[0] as u32) << 8 | (self.0[1] >> 8) as u32
+        (self.database as u32) << 8 | self.position >> Self::BITS
     }
 
     /// The id as a position in the database's list of tables.
     #[inline]
     pub const fn position(self) -> usize {
-        (self.0[1] as usize & 0xFF) << 16 | self.0[2] as usize
+        self.position as usize & (Self::POSITIONS - 1)
     }
 }
 

@@ -27,6 +27,7 @@ use crate::Setup;
 use crate::conformance::differential::apply;
 use crate::model::{Answer, Model, Operation, Trace, explained, story};
 use crate::rows::{Person, person};
+use crate::savepoints::Savepoints;
 use crate::setup;
 
 /// How many keys there are; few, so that everything meets.
@@ -204,7 +205,7 @@ impl Procedure for Script {
 
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
         Self::taken(&self.trace);
-        let mut savepoints = Vec::new();
+        let mut savepoints = Savepoints::default();
         for operation in &self.plan.operations {
             let answer = apply(transaction, &self.table, operation, &mut savepoints)?;
             self.note(operation, answer);

@@ -16,7 +16,9 @@ mod model;
 mod party;
 mod rows;
 mod samples;
+mod savepoints;
 mod setup;
 mod watch;
 
+pub use savepoints::Savepoints;
 pub use setup::Setup;

@@ -28,6 +28,8 @@ pub struct Setup<P: Protocol> {
     /// Whether two transactions can be open at the same time in one thread. Where they cannot, tests that need it pass
     /// without having shown anything.
     pub interleaves: bool,
+    /// Whether a snapshot can be open in one thread beside transactions, even where two transactions cannot.
+    pub snapshots_interleave: bool,
     /// Whether [`polychron_engine::Statistics::memory`] tells what rows need.
     pub measures_memory: bool,
     /// Whether a worker's maintenance goes by a clock, which stands still in tests, and not by [`Setup::tick`].
@@ -79,6 +81,7 @@ impl<P: Protocol> Setup<P> {
             isolation: P::ISOLATION,
             tick: Arc::new(tick),
             interleaves: true,
+            snapshots_interleave: true,
             measures_memory: true,
             maintains_by_clock: false,
             kept_places_bytes: 0,
@@ -89,7 +92,7 @@ impl<P: Protocol> Setup<P> {
 
     /// The same for a protocol that runs one transaction at a time, or does not use the engine's memory for rows.
     pub fn alone(self) -> Self {
-        Self { interleaves: false, measures_memory: false, ..self }
+        Self { interleaves: false, snapshots_interleave: false, measures_memory: false, ..self }
     }
 
     /// The same test of the same protocol behind virtual calls: what it runs is compiled once, and not once for each protocol.
@@ -105,6 +108,7 @@ impl<P: Protocol> Setup<P> {
             isolation: self.isolation,
             tick: Arc::new(move |any| tick(any.database().expect("the options open this protocol"))),
             interleaves: self.interleaves,
+            snapshots_interleave: self.snapshots_interleave,
             measures_memory: self.measures_memory,
             maintains_by_clock: self.maintains_by_clock,
             kept_places_bytes: self.kept_places_bytes,

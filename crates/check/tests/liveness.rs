@@ -24,7 +24,7 @@ const END: &str = "\n<!-- The end of the table. -->";
 
 fn columns() -> Vec<Setup<AnyProtocol>> {
     let mut partitioned_store = by_epochs::<PartitionedStore>();
-    partitioned_store.interleaves = false;
+    (partitioned_store.interleaves, partitioned_store.snapshots_interleave) = (false, false);
     vec![
         still_cicada().erased(),
         still_multi_version().erased(),

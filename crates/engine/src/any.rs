@@ -17,8 +17,8 @@ use polychron_schema::Value;
 use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Scalar, Scope};
 use crate::{
     Abort, Access, Aggregate, ColumnBatch, Commit, Common, Constraints, Counters, Declare, Error, Figure,
-    IndexDefinition, IndexId, Insertion, Interactive, Mode, Procedure, Projection, Protocol, RowMut, RowRef, Savepoint,
-    Scan, Statistics, Stop, TableDefinition, TableId, Transaction, Versions, Worker, options,
+    IndexDefinition, IndexId, Insertion, Interactive, Mode, Procedure, Projection, Protocol, RowMut, RowRef,
+    Savepoints, Scan, Statistics, Stop, TableDefinition, TableId, Transaction, Versions, Worker, options,
 };
 
 mod object;
@@ -396,12 +396,16 @@ impl<B: Reach> Transaction for Erased<B> {
         self.0.operate().resolve_future(future)
     }
 
-    fn savepoint(&mut self) -> Savepoint {
-        self.0.operate().savepoint()
+    fn mark(&mut self) -> Result<usize, Stop> {
+        self.0.operate().mark()
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
-        self.0.operate().roll_back_to(savepoint)
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+        self.0.operate().undo_unchecked(position)
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        self.0.operate().savepoints()
     }
 
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {

@@ -18,7 +18,7 @@ use polychron_schema::{
 };
 
 use crate::checked::RowRules;
-use crate::{Insertion, Savepoint, Scan, Transaction, drive};
+use crate::{Insertion, Scan, Transaction, drive};
 
 /// A foreign key between two tables of a database.
 #[derive(Debug)]
@@ -211,11 +211,11 @@ fn write_row<T: Transaction + ?Sized>(
     row: RowRef<'_>,
     write: impl FnOnce(&mut T) -> Result<Insertion, Stop>,
 ) -> Result<Insertion, Stop> {
-    let savepoint = before(transaction, !transaction.constraints(table)?.parents.is_empty());
+    let mark = before(transaction, !transaction.constraints(table)?.parents.is_empty())?;
     let outcome = write(transaction);
-    match savepoint {
+    match mark {
         None => outcome,
-        Some(savepoint) => check_new_row(transaction, table, row, outcome, savepoint),
+        Some(mark) => check_new_row(transaction, table, row, outcome, mark),
     }
 }
 
@@ -231,15 +231,15 @@ pub fn update_row<T: Transaction + ?Sized, K: EncodedKey>(
     projection: &Projection,
     change: impl FnOnce(&mut RowMut<'_>),
 ) -> Result<bool, Stop> {
-    let savepoint = before(transaction, !transaction.constraints(table)?.parents.is_empty());
+    let mark = before(transaction, !transaction.constraints(table)?.parents.is_empty())?;
     let mut changed = ColumnSet::EMPTY;
     let outcome = transaction.update_unchecked(table, key, projection, |row| {
         change(row);
         changed = row.changes().columns();
     });
-    match savepoint {
+    match mark {
         None => outcome,
-        Some(savepoint) => check_changed_row(transaction, (table, key), changed, outcome, savepoint),
+        Some(mark) => check_changed_row(transaction, (table, key), changed, outcome, mark),
     }
 }
 
@@ -253,11 +253,11 @@ pub fn delete_row<T: Transaction + ?Sized, K: EncodedKey>(
     table: TableId,
     key: K,
 ) -> Result<bool, Stop> {
-    let savepoint = before(transaction, !transaction.constraints(table)?.children.is_empty());
+    let mark = before(transaction, !transaction.constraints(table)?.children.is_empty())?;
     let outcome = transaction.delete_unchecked(table, key);
-    match savepoint {
+    match mark {
         None => outcome,
-        Some(savepoint) => check_deleted_row(transaction, (table, key), outcome, savepoint),
+        Some(mark) => check_deleted_row(transaction, (table, key), outcome, mark),
     }
 }
 
@@ -272,8 +272,8 @@ pub(crate) fn concerns<T: Transaction + ?Sized>(
 }
 
 #[inline]
-fn before<T: Transaction + ?Sized>(transaction: &mut T, is_checked: bool) -> Option<Savepoint> {
-    is_checked.then(|| transaction.savepoint())
+fn before<T: Transaction + ?Sized>(transaction: &mut T, is_checked: bool) -> Result<Option<usize>, Stop> {
+    is_checked.then(|| transaction.mark()).transpose()
 }
 
 #[cold]
@@ -282,12 +282,12 @@ fn check_new_row<T: Transaction + ?Sized>(
     table: TableId,
     row: RowRef<'_>,
     outcome: Result<Insertion, Stop>,
-    savepoint: Savepoint,
+    mark: usize,
 ) -> Result<Insertion, Stop> {
     let insertion = outcome?;
     if insertion == Insertion::Inserted {
         let checked = check_parents(transaction, table, ColumnSet::ALL, row);
-        undo_refused(transaction, savepoint, checked)?;
+        undo_refused(transaction, mark, checked)?;
     }
     Ok(insertion)
 }
@@ -298,13 +298,13 @@ fn check_changed_row<T: Transaction + ?Sized, K: EncodedKey>(
     (table, key): (TableId, K),
     changed: ColumnSet,
     outcome: Result<bool, Stop>,
-    savepoint: Savepoint,
+    mark: usize,
 ) -> Result<bool, Stop> {
     if !outcome? {
         return Ok(false);
     }
     let checked = check_present_row(transaction, (table, key), changed);
-    undo_refused(transaction, savepoint, checked)?;
+    undo_refused(transaction, mark, checked)?;
     Ok(true)
 }
 
@@ -328,7 +328,7 @@ fn check_deleted_row<T: Transaction + ?Sized, K: EncodedKey>(
     transaction: &mut T,
     (table, key): (TableId, K),
     outcome: Result<bool, Stop>,
-    savepoint: Savepoint,
+    mark: usize,
 ) -> Result<bool, Stop> {
     if !outcome? {
         return Ok(false);
@@ -336,7 +336,7 @@ fn check_deleted_row<T: Transaction + ?Sized, K: EncodedKey>(
     let mut bytes = [0; MAX_KEY_BYTES];
     let length = key.write_to(&mut bytes);
     let checked = check_children(transaction, table, &bytes[..length]);
-    undo_refused(transaction, savepoint, checked)?;
+    undo_refused(transaction, mark, checked)?;
     Ok(true)
 }
 
@@ -345,13 +345,13 @@ fn check_deleted_row<T: Transaction + ?Sized, K: EncodedKey>(
 /// and the write stays.
 fn undo_refused<T: Transaction + ?Sized>(
     transaction: &mut T,
-    savepoint: Savepoint,
+    mark: usize,
     checked: Result<(), Stop>,
 ) -> Result<(), Stop> {
     if let Err(stop) = &checked
         && !stop.is_conflict()
     {
-        match transaction.roll_back_to(savepoint).map_err(Stop::into_parts) {
+        match transaction.undo_unchecked(mark).map_err(Stop::into_parts) {
             Ok(()) | Err(Stopped::Failed(Error::Unsupported { .. })) => {}
             Err(Stopped::Conflict) => return Err(Stop::conflict()),
             Err(Stopped::Failed(failed)) => drive::end(failed),

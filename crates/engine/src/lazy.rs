@@ -108,20 +108,34 @@ impl Program {
         expression.evaluate(|place| values[place as usize].ok_or(FutureError::Foreign)).ok()
     }
 
-    /// Marks what the nodes depend on that are marked, from the `first` one on and as far as they have no value.
-    pub fn mark_wanted(&self, wanted: &mut [bool], values: &[Option<Scalar>], first: usize) {
-        for place in (first..wanted.len()).rev() {
-            if !wanted[place] || values[place].is_some() {
-                continue;
+    /// Gathers a node and what it depends on, as far as it has no value, from the `first` one on and earlier ones first. Takes as
+    /// many steps as there are such nodes and operands of theirs.
+    pub fn gather(&self, needed: &mut Needed, values: &[Option<Scalar>], first: usize, top: u32) {
+        let Needed { places, marks } = needed;
+        places.clear();
+        if marks.len() < self.nodes.len() {
+            marks.resize(self.nodes.len(), false);
+        }
+        let mut add = |places: &mut Vec<u32>, place: u32| {
+            let at = place as usize;
+            if at >= first && values[at].is_none() && !std::mem::replace(&mut marks[at], true) {
+                places.push(place);
             }
-            if let Node::Expression(mut expression) = self.nodes[place] {
+        };
+        add(places, top);
+        let mut looked_at = 0;
+        while let Some(&place) = places.get(looked_at) {
+            looked_at += 1;
+            if let Node::Expression(mut expression) = self.nodes[place as usize] {
                 each_operand(&mut expression, |operand| {
                     if let Operand::Pending(place) = operand {
-                        wanted[*place as usize] = true;
+                        add(places, *place);
                     }
                 });
             }
         }
+        places.sort_unstable();
+        places.iter().for_each(|&place| marks[place as usize] = false);
     }
 
     /// Why an expression has no value: the first computation on the way to it that fails.
@@ -144,6 +158,15 @@ impl Program {
             }
         }
     }
+}
+
+/// What a node depends on, and room to find that out.
+#[derive(Debug, Default)]
+pub struct Needed {
+    /// The nodes, earlier ones first.
+    pub places: Vec<u32>,
+    /// Whether a node is among them; none between two calls.
+    marks: Vec<bool>,
 }
 
 /// A program with what its nodes have come to so far: what a transaction that leaves futures open has on its bench.
@@ -220,31 +243,25 @@ pub struct Condition {
     root: Option<Operand>,
     /// What it was told to be.
     pub truth: bool,
-    /// Which of the arena's nodes it depends on.
-    wanted: Vec<bool>,
-    /// Where each of the arena's nodes has come.
+    /// Where each of the arena's nodes has come that it depends on.
     places: Vec<u32>,
     /// Where its rows were in the arena.
     origins: Vec<u32>,
 }
 
 impl Condition {
-    /// Cuts out of an arena what `root` depends on. Nodes that have a value are replaced by it.
-    pub fn cut(&mut self, arena: &Program, values: &[Option<Scalar>], root: Operand) {
+    /// Cuts out of an arena what `root` depends on, which was gathered. Nodes that have a value are replaced by it.
+    pub fn cut(&mut self, arena: &Program, values: &[Option<Scalar>], root: Operand, needed: &Needed) {
         self.program.clear();
-        self.places.clear();
         self.origins.clear();
         self.root = Some(root);
-        let Operand::Pending(top) = root else { return };
-        self.wanted.clear();
-        self.wanted.resize(top as usize + 1, false);
-        self.wanted[top as usize] = true;
-        arena.mark_wanted(&mut self.wanted, values, 0);
-        self.places.resize(top as usize + 1, 0);
-        for place in 0..=top as usize {
-            if !self.wanted[place] || values[place].is_some() {
-                continue;
-            }
+        if matches!(root, Operand::Known(_)) {
+            return;
+        }
+        if self.places.len() < values.len() {
+            self.places.resize(values.len(), 0);
+        }
+        for place in needed.places.iter().map(|&place| place as usize) {
             let moved = match arena.nodes[place] {
                 Node::Column(source) => {
                     let row = self.moved_row(arena, source.row);

@@ -23,9 +23,11 @@ mod handle;
 pub mod lazy;
 #[doc(hidden)]
 pub mod mutations;
+pub mod nested;
 pub mod options;
 mod procedure;
 pub mod redo;
+mod savepoint;
 pub mod scan;
 mod single;
 pub mod statistics;
@@ -51,6 +53,7 @@ pub use foreign_keys::Constraints;
 pub use futures::{Becomes, Future, FutureValue, Futures};
 pub use options::Common;
 pub use procedure::{Access, Declare, Procedure};
+pub use savepoint::{Savepoint, Savepoints};
 pub use scan::{Direction, Restriction, Scan};
 pub use statistics::{Counters, Figure, FigureValue, Statistics, Versions};
 pub use submission::Submission;
@@ -299,13 +302,6 @@ pub enum Insertion {
     Duplicate(IndexId),
 }
 
-/// A place inside a transaction to which it can be undone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Savepoint {
-    /// A position that means something to the protocol.
-    pub position: usize,
-}
-
 /// A running transaction, as procedures see it: rows are bytes in the schema's layout, keys are encoded.
 ///
 /// Typed access is added by [`Operations`]. A transaction reads its own writes everywhere. An `Err` that is a conflict
@@ -519,11 +515,41 @@ pub trait Transaction {
         }
     }
 
-    /// Marks a place to which [`Transaction::roll_back_to`] can return.
-    fn savepoint(&mut self) -> Savepoint;
+    /// Marks a place to which [`Transaction::roll_back_to`] can return. Where something that was left open before fails, or the transaction
+    /// conflicts, there is no such place: the savepoint is void, and a return to it tells why.
+    fn savepoint(&mut self) -> Savepoint {
+        let position = self.mark();
+        self.savepoints().set(position)
+    }
 
-    /// Undoes all writes since `savepoint`; reads stay protected. Savepoints set later are void.
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop>;
+    /// Undoes all writes since `savepoint`; reads stay protected. The savepoint stays valid, and those set later are void.
+    ///
+    /// # Errors
+    /// [`Error::VoidSavepoint`], and nothing is undone.
+    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+        let Some(position) = self.savepoints().position_of(savepoint) else {
+            // What keeps the transaction from going on comes first.
+            self.savepoints().take_refused()?;
+            self.mark()?;
+            return Err(Error::VoidSavepoint.into());
+        };
+        self.undo_unchecked(position)?;
+        self.savepoints().undone_to(savepoint);
+        Ok(())
+    }
+
+    /// How far the transaction has come: a position that means something to the protocol, and never goes down but by
+    /// [`Transaction::undo_unchecked`].
+    #[doc(hidden)]
+    fn mark(&mut self) -> Result<usize, Stop>;
+
+    /// Undoes all writes since [`Transaction::mark`] told this position, or nothing when it fails. No earlier position was undone to since.
+    #[doc(hidden)]
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop>;
+
+    /// The savepoints of this transaction.
+    #[doc(hidden)]
+    fn savepoints(&mut self) -> &mut Savepoints;
 
     /// Starts bringing the row of `key` into the caches, and may remember where it is. Protects nothing.
     #[inline]

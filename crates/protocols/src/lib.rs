@@ -7,6 +7,8 @@ pub mod hekaton;
 pub mod hyper;
 pub mod key_value;
 pub mod lazy;
+#[cfg(test)]
+mod lazy_tests;
 pub mod locking;
 pub mod maflingo;
 #[cfg(all(test, loom))]

@@ -13,7 +13,7 @@ use polychron_engine::lazy::{Node, Nodes, Source};
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Aggregate, ColumnBatch, Commit, Common, Direction, Futures, Insertion, Interactive, Mode, Operations, Projection,
-    Protocol, Restriction, RowMut, RowRef, Savepoint, Scan, Table, TableDefinition, Transaction, Worker, drive,
+    Protocol, Restriction, RowMut, RowRef, Savepoints, Scan, Table, TableDefinition, Transaction, Worker, drive,
 };
 use polychron_protocols::{cicada::Cicada, maflingo::Maflingo, serial::Serial};
 use polychron_schema::{Decimal, Key, KeyScratch, Row, Value, ValueRef};
@@ -392,12 +392,16 @@ impl<T: Transaction> Transaction for Lazy<'_, T> {
         self.inner.scan_unchecked(scan, visitor)
     }
 
-    fn savepoint(&mut self) -> Savepoint {
-        self.inner.savepoint()
+    fn mark(&mut self) -> Result<usize, Stop> {
+        self.inner.mark()
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
-        self.inner.roll_back_to(savepoint)
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+        self.inner.undo_unchecked(position)
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        self.inner.savepoints()
     }
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {

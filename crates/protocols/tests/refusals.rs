@@ -6,7 +6,7 @@ use std::sync::Arc;
 use polychron_base::key::EncodedKey;
 use polychron_engine::{
     Commit, Common, Constraints, Error, Insertion, Interactive, Mode, Operations, Projection, Protocol, Row, RowMut,
-    RowRef, Savepoint, Scan, Stop, Table, TableDefinition, TableId, Transaction, drive,
+    RowRef, Savepoints, Scan, Stop, Table, TableDefinition, TableId, Transaction, drive,
 };
 use polychron_protocols::serial::Serial;
 
@@ -90,13 +90,17 @@ impl<T: Commit> Transaction for Flawed<'_, T> {
         self.inner.scan_unchecked(scan, visitor)
     }
 
-    fn savepoint(&mut self) -> Savepoint {
-        self.inner.savepoint()
+    fn mark(&mut self) -> Result<usize, Stop> {
+        self.inner.mark()
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
         self.check(self.failing.undo)?;
-        self.inner.roll_back_to(savepoint)
+        self.inner.undo_unchecked(position)
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        self.inner.savepoints()
     }
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {

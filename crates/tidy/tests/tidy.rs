@@ -28,6 +28,8 @@ const NAMING: &[&str] = &[
     "crates/check/",
     "crates/polychron/",
     "crates/cli/tests/",
+    // Tests of a layer need something beneath it.
+    "crates/protocols/src/lazy_tests.rs",
     // What it is called with a layer over it.
     "crates/protocols/src/maflingo/beneath.rs",
     // A paper's figures go by its name, and compare protocols.

@@ -11,6 +11,7 @@ use super::differential::apply;
 use crate::Setup;
 use crate::model::{Answer, Model, Operation};
 use crate::rows::{Cell, Person};
+use crate::savepoints::Savepoints;
 use crate::setup::{all, create, done, persons};
 
 const KEYS: u64 = 10;
@@ -34,7 +35,7 @@ impl Procedure for Scripted {
     type Output = Vec<Answer>;
 
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Vec<Answer>, Stop> {
-        let mut savepoints = Vec::new();
+        let mut savepoints = Savepoints::default();
         self.operations.iter().map(|operation| apply(transaction, &self.table, operation, &mut savepoints)).collect()
     }
 

@@ -24,6 +24,7 @@ enum Deed {
     Read,
     Update,
     Insert,
+    Upsert,
     Delete,
     Scan,
 }
@@ -31,11 +32,14 @@ enum Deed {
 const DEEDS: [Deed; 5] = [Deed::Read, Deed::Update, Deed::Insert, Deed::Delete, Deed::Scan];
 
 impl Deed {
+    const WITH_UPSERTS: [Self; 6] = [Self::Read, Self::Update, Self::Insert, Self::Upsert, Self::Delete, Self::Scan];
+
     fn act<T: Transaction>(self, transaction: &mut T, table: &Table<Item>, id: u64) -> Result<(), Stop> {
         match self {
             Self::Read => value(transaction, table, id).map(drop),
             Self::Update => transaction.update(table, id, |row| row.set_value(row.value() + 1)).map(drop),
             Self::Insert => transaction.try_insert(table, &Item { id, value: 10 }).map(drop::<Insertion>),
+            Self::Upsert => transaction.upsert(table, &Item { id, value: 20 }),
             Self::Delete => transaction.delete(table, id).map(drop),
             Self::Scan => transaction.scan(table, id..id + 10).count().map(drop),
         }
@@ -47,6 +51,7 @@ impl Deed {
             Self::Read | Self::Scan => row,
             Self::Update => row.map(|value| value + 1),
             Self::Insert => row.or(Some(10)),
+            Self::Upsert => Some(20),
             Self::Delete => None,
         }
     }
@@ -186,6 +191,75 @@ pub fn nested_procedures<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             let end = done(&mut database.worker().unwrap(), |t| value(t, &table, 0));
             assert_eq!(end, Some(expected), "{:?} inside of {outer:?}", inner.deed);
         }
+    });
+}
+
+/// Attempts after which a transaction must have learnt that it is its own thread that stands in its way.
+const MOST_OF_ITS_OWN: u64 = 100;
+
+/// A transaction inside of which another one commits each time, which may be why it conflicts each time: it commits, or learns that in few
+/// attempts.
+pub fn doomed_by_their_own_thread<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let mut setup = setup.clone();
+    setup.common.retry.attempts = MOST_OF_ITS_OWN;
+    watched(move |place| {
+        for outer in Deed::WITH_UPSERTS {
+            let (database, table) = rows_for(&setup, &[]);
+            let (mut first, mut second) = (database.worker().unwrap(), database.worker().unwrap());
+            for inner in Deed::WITH_UPSERTS {
+                for late in [false, true] {
+                    place.at(format!("{inner:?} inside of {outer:?}, late: {late}"));
+                    // Both find what they look for.
+                    let set = |t: &mut Tx<'_, P>| match outer.before().or(inner.before()) {
+                        Some(value) => t.upsert(&table, &Item { id: 0, value }),
+                        None => t.delete(&table, 0).map(drop),
+                    };
+                    run(&mut first, set).unwrap();
+                    let outcome = run(&mut first, |t| {
+                        if late {
+                            // The outer one is under way before the inner one begins, and meets its row afterwards.
+                            value(t, &table, 100)?;
+                        } else {
+                            outer.act(t, &table, 0)?;
+                        }
+                        match run(&mut second, |t| inner.act(t, &table, 0)) {
+                            // It is in the way of the inner one.
+                            Ok(()) | Err(Error::WaitsForItself { .. } | Error::Unsupported { .. }) => {}
+                            Err(error) => panic!("{inner:?} inside of {outer:?}: {error}"),
+                        }
+                        outer.act(t, &table, 0)
+                    });
+                    let ended = matches!(outcome, Ok(()) | Err(Error::WaitsForItself { .. }));
+                    assert!(ended, "{inner:?} inside of {outer:?}, late: {late}: {outcome:?}");
+                }
+            }
+        }
+    });
+}
+
+/// Conflicts with another thread are no wait for its own, however many there are in a row, and although something commits inside of each attempt.
+pub fn doomed_by_other_threads<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let setup = bounded(setup);
+    watched(move |place| {
+        let (database, table) = items(&setup, &[(0, 0), (10, 0)]);
+        let add = |t: &mut Tx<'_, P>, id| t.update(&table, id, |row| row.set_value(row.value() + 1)).map(drop);
+        let [mut outer, mut inner, mut beside] = [(); 3].map(|()| database.worker().unwrap());
+        let (wanted, mut attempts) = (100, 0);
+        let outcome = run(&mut outer, |t| {
+            attempts += 1;
+            place.at(format!("attempt {attempts}"));
+            value(t, &table, 0)?;
+            run(&mut inner, |t| add(t, 10)).expect("nobody is in its way");
+            if attempts <= wanted {
+                let update = || run(&mut beside, |t| add(t, 0)).expect("a read is not in its way");
+                std::thread::scope(|scope| scope.spawn(update).join()).expect("no panic");
+            }
+            add(t, 0)
+        });
+        assert!(outcome.is_ok(), "after {attempts} attempts: {outcome:?}");
+        assert_eq!(attempts, wanted + 1);
+        drop(outer);
+        assert_eq!(done(&mut inner, |t| Ok((value(t, &table, 0)?, value(t, &table, 10)?))), (Some(101), Some(101)));
     });
 }
 

@@ -12,7 +12,7 @@ use polychron_engine::aggregate::AggregateError;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Aggregate, ColumnBatch, Direction, Error, Futures, Insertion, Interactive, Isolation, Mode, Operations, Protocol,
-    Restriction, Savepoint, Scan, Stop, Table, Transaction, Worker,
+    Restriction, Scan, Stop, Table, Transaction, Worker,
 };
 use polychron_schema::{Row, Value};
 
@@ -20,6 +20,7 @@ use crate::Setup;
 use crate::model::{Answer, Model, Numbers, Operation, Trace, explained, story};
 use crate::party::Party;
 use crate::rows::{Person, person};
+use crate::savepoints::Savepoints;
 use crate::setup::{Tx, all, begin, persons, snapshot};
 
 /// Does what `operation` says; violations of unique indexes are answers.
@@ -27,7 +28,7 @@ pub(crate) fn apply<T: Transaction>(
     t: &mut T,
     table: &Table<Person>,
     operation: &Operation,
-    savepoints: &mut Vec<Savepoint>,
+    savepoints: &mut Savepoints,
 ) -> Result<Answer, Stop> {
     let flag = |outcome: Result<bool, Stop>| match outcome.map_err(Stop::into_parts) {
         Ok(found) => Ok(Answer::Flag(found)),
@@ -73,9 +74,12 @@ pub(crate) fn apply<T: Transaction>(
             Answer::Flag(true)
         }
         Operation::RollBackTo(position) => {
-            if *position < savepoints.len() {
-                t.roll_back_to(savepoints[*position])?;
-                savepoints.truncate(*position + 1);
+            match savepoints.get(*position) {
+                Some(savepoint) => {
+                    t.roll_back_to(savepoint)?;
+                    savepoints.undone_to(*position);
+                }
+                None => savepoints.try_void(t, *position)?,
             }
             Answer::Flag(true)
         }
@@ -108,7 +112,7 @@ fn apply_question<T: Transaction>(t: &mut T, table: &Table<Person>, operation: &
         }
         Operation::Tried(operation) => {
             let savepoint = t.savepoint();
-            let answer = apply(t, table, operation, &mut Vec::new())?;
+            let answer = apply(t, table, operation, &mut Savepoints::default())?;
             t.roll_back_to(savepoint)?;
             answer
         }
@@ -239,10 +243,11 @@ pub fn one_by_one<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         let mut random = Random::stream(11, seed);
         let (database, table) = persons(setup, &[]);
         let mut worker = database.worker().unwrap();
-        let mut model = Model::default();
+        let (mut model, mut savepoints) = (Model::default(), Savepoints::default());
         for round in 0..120 {
             let mut party = begin(&mut worker);
-            let (mut trial, mut savepoints) = (model.clone(), Vec::new());
+            let mut trial = model.clone();
+            savepoints.ended();
             for _ in 0..random.range_inclusive(1, 14) {
                 let operation = Operation::draw_of_questions(&mut random, 12);
                 let expected = trial.apply(&operation);
@@ -282,7 +287,7 @@ fn interleave<P: Protocol<Worker: Interactive>>(
     let mut traces: Vec<Trace> = vec![Vec::new(); count];
     let mut committed = vec![false; count];
     let mut parties: Vec<Option<Party<Tx<'_, P>>>> = workers.iter_mut().map(|worker| Some(begin(worker))).collect();
-    let mut savepoints: Vec<Vec<Savepoint>> = vec![Vec::new(); count];
+    let mut savepoints = vec![Savepoints::default(); count];
     let mut left: Vec<u64> = (0..count).map(|_| random.range_inclusive(1, 6)).collect();
     while parties.iter().any(Option::is_some) {
         let turn = random.below(count as u64) as usize;
@@ -372,7 +377,7 @@ pub fn snapshots_are_past_states<P: Protocol<Worker: Interactive>>(setup: &Setup
         for _ in 0..250 {
             let operations: Vec<_> = (0..4).map(|_| Operation::draw_of_columns(&mut random, 10)).collect();
             let mut party = begin(&mut writer);
-            let mut savepoints = Vec::new();
+            let mut savepoints = Savepoints::default();
             for operation in &operations {
                 party.step(|t| apply(t, &table, operation, &mut savepoints));
                 model.apply(operation);

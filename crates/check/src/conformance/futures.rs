@@ -5,16 +5,18 @@
 use std::sync::Arc;
 
 use polychron_base::Error;
+use polychron_base::error::Stopped;
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_engine::futures::FutureError;
-use polychron_engine::{Futures, Interactive, Isolation, Operations, Protocol, Savepoint, Stop, Table, Transaction};
+use polychron_engine::{Futures, Interactive, Isolation, Operations, Protocol, Stop, Table, Transaction};
 use polychron_sync::thread;
 
 use super::differential::{apply, find_anomaly_of_futures};
 use crate::Setup;
 use crate::model::{Model, Operation};
 use crate::rows::{Item, person, value};
+use crate::savepoints::Savepoints;
 use crate::setup::{all, begin, done, items, persons, run};
 
 /// Transactions one after the other: every answer and every end is the model's.
@@ -24,10 +26,11 @@ pub fn one_by_one<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         let rows: Vec<_> = (0..3).map(|id| person(id, 1, id as u32)).collect();
         let (database, table) = persons(setup, &rows);
         let mut worker = database.worker().unwrap();
-        let mut model = Model::of(rows);
+        let (mut model, mut savepoints) = (Model::of(rows), Savepoints::default());
         for round in 0..scaled(100, 10) {
             let mut party = begin(&mut worker);
-            let (mut trial, mut savepoints) = (model.clone(), Vec::<Savepoint>::new());
+            let mut trial = model.clone();
+            savepoints.ended();
             for _ in 0..random.range_inclusive(1, 10) {
                 let mut operation = Operation::draw_of_futures(&mut random, 3);
                 // A wrong assumption would make it conflict.
@@ -248,4 +251,33 @@ pub fn beside_ordinary_operations<P: Protocol<Worker: Interactive>>(setup: &Setu
         t.roll_back_to(savepoint)
     });
     assert!(matches!(outcome, Err(Error::Procedure(_))), "{outcome:?}");
+}
+
+/// What was left open behind a savepoint is forgotten with it, also when it could not be settled meanwhile.
+pub fn failures_behind_savepoints<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, table) = items(setup, &[(1, 10), (2, 20)]);
+    let mut worker = database.worker().unwrap();
+    for way in 0..4 {
+        done(&mut worker, |t| {
+            let first = t.savepoint();
+            t.set_future(&table, 1, Item::VALUE, 11)?;
+            // At once where nothing is left open, and later elsewhere.
+            let missing = t.set_future(&table, 9, Item::VALUE, 99);
+            t.set_future(&table, 2, Item::VALUE, 21)?;
+            let void = match way {
+                0 => Some(t.savepoint()),
+                1 => t.get(&table, 9).map(|_| None).unwrap_or_default(),
+                2 => t.scan(&table, ..).count().map(|_| None).unwrap_or_default(),
+                _ => None,
+            };
+            if missing.is_ok() && way == 0 {
+                let told = t.roll_back_to(void.expect("it was set just now"));
+                assert!(matches!(told.map_err(Stop::into_parts), Err(Stopped::Failed(Error::Procedure(_)))));
+            }
+            t.roll_back_to(first)?;
+            assert_eq!((value(t, &table, 1)?, value(t, &table, 2)?), (Some(10), Some(20)));
+            Ok(())
+        });
+        assert_eq!(all(&mut worker, &table), [Item { id: 1, value: 10 }, Item { id: 2, value: 20 }], "way {way}");
+    }
 }

@@ -32,10 +32,10 @@ pub fn missing(protocol: &str, behaviour: &str) -> Option<&'static Missing> {
 /// design, and where memory is not the engine's nobody counts it.
 pub fn makes_sense<P: Protocol>(setup: &Setup<P>, behaviour: &str) -> bool {
     match behaviour.strip_prefix("liveness::") {
-        None => true,
+        None => behaviour != "clients::doomed_by_other_threads" || setup.interleaves && !setup.snapshots_lock,
         Some("garbage_of_an_idle_session") => setup.measures_memory,
         Some("own_commits_beside_a_writer" | "fresh_beside_a_writer") => setup.interleaves && !setup.snapshots_lock,
-        Some(name) if name.ends_with("_beside_a_snapshot") => setup.interleaves && !setup.snapshots_lock,
+        Some(name) if name.ends_with("_beside_a_snapshot") => setup.snapshots_interleave && !setup.snapshots_lock,
         Some(name) if name.ends_with("_beside_a_writer") => setup.interleaves,
         Some(_) => true,
     }
@@ -45,6 +45,8 @@ pub fn makes_sense<P: Protocol>(setup: &Setup<P>, behaviour: &str) -> bool {
 pub const BEHAVIOURS: &[&str] = &[
     "clients::nested_transactions",
     "clients::nested_procedures",
+    "clients::doomed_by_their_own_thread",
+    "clients::doomed_by_other_threads",
     "clients::new_index_inside_of_a_transaction",
     "clients::leaked_transactions",
     "clients::leaked_transactions_of_workers_that_leave",
@@ -74,11 +76,6 @@ pub const BEHAVIOURS: &[&str] = &[
 /// All that is known to be missing.
 pub const MISSING: &[Missing] = &[
     Missing {
-        behaviour: "liveness::fresh_beside_a_writer",
-        protocols: &["cicada", "cicada, multi-version", "lazy-cicada"],
-        what: "an open transaction holds back what snapshots see",
-    },
-    Missing {
         behaviour: "liveness::hot_row_beside_a_snapshot",
         protocols: &["hekaton", "snapshot-isolation"],
         what: "what is retired waits until the idle client looks again or ends",
@@ -100,12 +97,18 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::queue_beside_a_writer",
-        protocols: &["maflingo", "global-tid", "lazy-occ", "occ"],
-        what: "keys that came and went stay in the index, and are passed over by each scan, while anything is open",
-    },
-    Missing {
-        behaviour: "liveness::queue_beside_a_writer",
-        protocols: &["hekaton", "snapshot-isolation", "locking", "locking-no-wait", "locking-wound-wait", "lazy-2pl"],
+        protocols: &[
+            "maflingo",
+            "global-tid",
+            "lazy-occ",
+            "occ",
+            "hekaton",
+            "snapshot-isolation",
+            "locking",
+            "locking-no-wait",
+            "locking-wound-wait",
+            "lazy-2pl",
+        ],
         what: "what is retired waits until the idle client looks again or ends",
     },
     Missing {

@@ -231,7 +231,11 @@ fn progress<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, idle: Idle, work
                 let later = others.used();
                 // What can still be seen are the rows as they were; what came after that and went again nobody can see.
                 let most = first + first.saturating_sub(before) + SLACK + kept;
-                assert!(!counted || later <= most, "{before} bytes before, {first} beside {idle:?}, and later {later}");
+                let retired = others.database.statistics().memory.map_or(0, |memory| memory.retired_bytes);
+                assert!(
+                    !counted || later <= most,
+                    "{before} bytes before, {first} beside {idle:?}, and later {later}, of which {retired} are retired"
+                );
             }
             Stage::End => {
                 let after = others.used();

@@ -49,7 +49,9 @@ macro_rules! conformance {
                 hash_entries, hash_look_up, definitions);
             $crate::conformance!(@group $setup, ranges: of_entries, refused);
             $crate::conformance!(@group $setup, batches: declared_keys, hashed_keys);
-            $crate::conformance!(@group $setup, savepoints: undo_writes, nest, void_ones_undo_nothing, undo_entries, undo_everything);
+            $crate::conformance!(@group $setup, savepoints: undo_writes, nest, undone_ones_are_void,
+                those_of_earlier_transactions_are_void, those_of_others_are_void, those_of_other_procedures_are_void,
+                undo_entries, undo_everything);
             $crate::conformance!(@group $setup, bytes: wrong_keys, wrong_rows, wrong_updates, columns_that_are_not_there);
             $crate::conformance!(@group $setup, handles: of_another_database, of_a_dropped_table, of_indexes);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, values, workers,
@@ -74,7 +76,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, submissions: of_many_types, polled_by_tasks, given_up, under_way_at_the_end,
                 held_up, in_batches, from_their_own_threads, with_wild_answers, beyond_memory);
             $crate::conformance!(@group $setup, futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
-                long_chains, assumptions, beside_ordinary_operations);
+                long_chains, assumptions, beside_ordinary_operations, failures_behind_savepoints);
             $crate::conformance!(@group $setup, future_rows: keys, refusals, deleted_rows, numbers, choices, foreign);
             $crate::conformance!(@group $setup, anomalies: g0_dirty_write, g1a_aborted_read, g1b_intermediate_read,
                 g1c_circular_information_flow, otv_observed_transaction_vanishes, pmp_predicate_many_preceders,
@@ -95,7 +97,7 @@ macro_rules! conformance {
     };
     // How the protocol stands clients as they are.
     (@clients $setup:expr) => {
-        $crate::conformance!(@group $setup, clients: nested_transactions, nested_procedures,
+        $crate::conformance!(@group $setup, clients: nested_transactions, nested_procedures, doomed_by_their_own_thread, doomed_by_other_threads,
             new_index_inside_of_a_transaction, leaked_transactions, leaked_transactions_of_workers_that_leave,
             leaked_transactions_before_failures, threads_that_end, work_at_the_end_of_a_thread, conflicts_of_their_own, more_threads_than_slots);
         $crate::conformance!(@group $setup, liveness: updates_beside_a_snapshot, queue_beside_a_snapshot,

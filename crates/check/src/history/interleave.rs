@@ -7,14 +7,14 @@ use std::sync::Arc;
 use polychron_base::Error;
 use polychron_base::error::Stopped;
 use polychron_base::random::Random;
-use polychron_engine::{Commit, Interactive, Protocol, Savepoint, Stop, Table, Worker};
+use polychron_engine::{Commit, Interactive, Protocol, Stop, Table, Worker};
 use polychron_schema::{IndexKind, Row};
 
 use super::script::{Ending, Pair};
 use super::{History, Leeway, Log, Mix, Outcome, Owner, Recorded, Script, Sequence, Tracked};
-use crate::Setup;
 use crate::checker::{self, Explanation, Verdict};
 use crate::setup::Tx;
+use crate::{Savepoints, Setup};
 
 /// Transactions that are open at once.
 const PARTIES: usize = 5;
@@ -120,7 +120,7 @@ fn record<P: Protocol<Worker: Interactive>>(
 /// One of the transactions of a wave.
 enum Party<'w, P: Protocol<Worker: Interactive>> {
     Waiting(&'w mut P::Worker),
-    Running(Tx<'w, P>, usize, Vec<Savepoint>),
+    Running(Tx<'w, P>, usize, Savepoints),
     Done,
 }
 
@@ -146,7 +146,7 @@ fn wave<P: Protocol<Worker: Interactive>>(
                 log.call(snapshot, u32::from(snapshot && leeway.stale_snapshots));
                 let transaction = worker.begin(script.mode).expect("a transaction can begin");
                 log.begin();
-                Party::Running(transaction, 0, Vec::new())
+                Party::Running(transaction, 0, Savepoints::default())
             }
             Party::Running(transaction, at, savepoints) => {
                 take_turn::<P>((script, tables, leeway), log, transaction, at, savepoints)
@@ -170,7 +170,7 @@ fn take_turn<'w, P: Protocol<Worker: Interactive>>(
     log: &mut Log,
     mut transaction: Tx<'w, P>,
     at: usize,
-    mut savepoints: Vec<Savepoint>,
+    mut savepoints: Savepoints,
 ) -> Party<'w, P> {
     let rolled_back = |transaction: Tx<'w, P>| match transaction.roll_back() {
         true => Outcome::RolledBack,

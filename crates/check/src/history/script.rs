@@ -5,8 +5,7 @@ use std::sync::{Arc, PoisonError};
 use polychron_base::random::Random;
 use polychron_engine::futures::FutureError;
 use polychron_engine::{
-    Access, Aggregate, Declare, Error, Insertion, Mode, Operations, Procedure, Restriction, Savepoint, Stop, Table,
-    Transaction,
+    Access, Aggregate, Declare, Error, Insertion, Mode, Operations, Procedure, Restriction, Stop, Table, Transaction,
 };
 use polychron_schema::{Key, KeyScratch};
 use polychron_sync::Mutex;
@@ -15,6 +14,7 @@ use super::questions::{FIRST_MARKED, Question, Shape};
 use super::recorded::{Change, Columns, Extent, Flaw, OWNER};
 use super::rows::{MARKS, Owner, values_of};
 use super::{Leeway, Log, Recorded, Tracked};
+use crate::Savepoints;
 use crate::samples::{disguised, draw_comparison};
 
 /// What scripts are drawn from.
@@ -121,7 +121,7 @@ pub enum Step {
     Delete { hash: bool, id: u64 },
     /// Sets a savepoint.
     Savepoint,
-    /// Returns to one that was set, if it was.
+    /// Returns to the one of this number; where there is none, to one that is void, in vain.
     RollBackTo(usize),
 }
 
@@ -229,7 +229,7 @@ impl Script {
         number: usize,
         recorded: &mut Recorded<'_, T>,
         tables: &Pair,
-        savepoints: &mut Vec<Savepoint>,
+        savepoints: &mut Savepoints,
     ) -> Result<(), Stop> {
         Self::take(&self.steps[number], recorded, tables, savepoints)
     }
@@ -238,7 +238,7 @@ impl Script {
         step: &Step,
         recorded: &mut Recorded<'_, T>,
         tables: &Pair,
-        savepoints: &mut Vec<Savepoint>,
+        savepoints: &mut Savepoints,
     ) -> Result<(), Stop> {
         let table = |hash: &bool| if *hash { &tables.hash } else { &tables.ordered };
         match step {
@@ -261,8 +261,8 @@ impl Script {
                 Self::take(step, recorded, tables, savepoints)?;
                 // It may have been a return to an earlier one, which ended this one.
                 match savepoints.get(number) {
-                    Some(&savepoint) => {
-                        savepoints.truncate(number + 1);
+                    Some(savepoint) => {
+                        savepoints.undone_to(number);
                         recorded.roll_back_to(savepoint, number)
                     }
                     None => Ok(()),
@@ -280,12 +280,12 @@ impl Script {
                 Ok(())
             }
             Step::RollBackTo(number) => match savepoints.get(*number) {
-                Some(&savepoint) => {
+                Some(savepoint) => {
                     recorded.roll_back_to(savepoint, *number)?;
-                    savepoints.truncate(number + 1);
+                    savepoints.undone_to(*number);
                     Ok(())
                 }
-                None => Ok(()),
+                None => savepoints.try_void(recorded.transaction, *number),
             },
         }
     }
@@ -465,7 +465,7 @@ impl Procedure for Scripted<'_> {
 
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
         self.log.begin();
-        let mut savepoints = Vec::new();
+        let mut savepoints = Savepoints::default();
         for number in 0..self.script.steps.len() {
             let mut recorded = Recorded::new(transaction, self.log);
             let answer = self.script.step(number, &mut recorded, self.tables, &mut savepoints);

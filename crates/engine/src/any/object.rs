@@ -12,7 +12,7 @@ use super::{Erased, Naming};
 use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Resolved, Scalar, Scope};
 use crate::{
     Abort, Access, Aggregate, ColumnBatch, Commit, Constraints, Counters, Declare, Error, Figure, IndexDefinition,
-    IndexId, Insertion, Interactive, Mode, Procedure, Projection, Protocol, RowMut, RowRef, Savepoint, Scan,
+    IndexId, Insertion, Interactive, Mode, Procedure, Projection, Protocol, RowMut, RowRef, Savepoints, Scan,
     Statistics, Stop, TableDefinition, TableId, Transaction, Versions, Worker, options,
 };
 
@@ -466,8 +466,9 @@ operate! {
     fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Stop>;
     fn insert_futures(&mut self, table: TableId, key: &OpenKey, row: RowRef<'_>, columns: &Assigned) -> Result<(), Stop>;
     fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop>;
-    fn savepoint(&mut self) -> Savepoint;
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop>;
+    fn mark(&mut self) -> Result<usize, Stop>;
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop>;
+    fn savepoints(&mut self) -> &mut Savepoints;
     fn prefetch_row(&mut self, table: TableId, key: &[u8]);
     fn protect_reads(&mut self, protect: bool);
 }

@@ -50,7 +50,8 @@ impl BohmWorker {
     /// borrowed the worker.
     #[inline]
     pub(super) fn end_leaked(&mut self) {
-        if !self.is_under_way && (self.driven.is_some() || self.hand.local.is_pinned()) {
+        let has_snapshot = || self.shared.snapshots.is_open(self.hand.local.worker_id().position());
+        if !self.is_under_way && (self.driven.is_some() || self.hand.local.is_pinned() || has_snapshot()) {
             self.end_leaked_now();
         }
     }

@@ -3,8 +3,8 @@
 use polychron_base::Stop;
 use polychron_engine::mutations::left_out;
 
+use super::collection::Deleted;
 use super::execution::Outcome;
-use super::plan::Deleted;
 use super::planned::{Put, Ran, Want};
 use super::steps::Step;
 use super::transaction::{BohmTransaction, Position};
@@ -12,7 +12,7 @@ use super::transaction::{BohmTransaction, Position};
 impl BohmTransaction<'_> {
     /// Ends the run of a planned transaction: fills its placeholders with what it put, or passes on what was there.
     pub(super) fn end(&mut self, ran: Ran) -> Outcome {
-        if self.doomed && !self.again {
+        if self.doomed && !self.again && self.lost.is_none() {
             return self.leave();
         }
         debug_assert!(ran != Ran::Conflict || self.doomed, "only who was told of a conflict passes one on");

@@ -8,6 +8,8 @@
 //! ```
 
 mod by_hand;
+mod collection;
+mod dropped;
 mod ending;
 mod execution;
 mod executors;
@@ -25,6 +27,8 @@ mod reading;
 mod rows;
 mod scan;
 mod sleeping;
+#[cfg(test)]
+mod snapshot_tests;
 mod steps;
 mod table;
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! Concurrency control (§3.2): for each key that a transaction will write a placeholder, on top of the one before; for each key that it
-//! will read the version to read. And collection (§3.3.2): what was superseded in a batch goes when that batch is finished.
+//! will read the version to read.
 //!
 //! The keys are divided by their hash into partitions. One thread at a time plans for a partition, batch by batch, so that nothing here
 //! needs to be coordinated with anybody but those who read chains and indexes.
@@ -9,18 +9,16 @@ use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::Error;
-use polychron_base::key::EncodedKey;
-use polychron_engine::mutations::left_out;
 use polychron_engine::stores::OwnedKey;
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_sync::{Mutex, SpinLatch};
 
+use super::collection::{Deleted, Garbage, Readers, Superseded, owned_key, store_of_entry};
 use super::moment::Moment;
 use super::pipeline::RING;
 use super::planned::{Entry, Parcel, Want};
 use super::protocol::Shared;
-use super::steps::Step;
 use super::table::{BohmStore, Front};
 use super::version::{Chain, Head, Version};
 
@@ -49,12 +47,9 @@ pub(super) struct Partition {
 struct Plan {
     /// The last batch that was planned.
     planned: u64,
-    superseded: VecDeque<Superseded>,
-    deleted: VecDeque<Deleted>,
+    garbage: Garbage,
     /// Fronts of this partition that have a list of intents.
     fronts: VecDeque<KnownFront>,
-    /// Stores that nothing here needs any more.
-    unused: Vec<Arc<BohmStore>>,
 }
 
 /// A front that has a list of intents.
@@ -73,72 +68,6 @@ unsafe impl Send for KnownFront {}
 struct Inbox {
     superseded: Vec<Superseded>,
     deleted: Vec<Deleted>,
-}
-
-/// A version that no transaction wants which comes after a batch.
-#[derive(Debug)]
-pub(super) struct Superseded {
-    pub(super) version: Version,
-    /// The batch of the version above.
-    pub(super) batch: u64,
-    pub(super) readers: Readers,
-}
-
-/// How readers may still come to a superseded version when all transactions that want it are over.
-#[derive(Debug)]
-pub(super) enum Readers {
-    /// They do not.
-    None,
-    /// By its chain, which has left its index: a snapshot may have found it there before, and what it reads is what is there since.
-    Guards,
-    /// They walk further down than to what they want: from the version above, which then ends the list.
-    Below(Version),
-}
-
-// SAFETY: whoever has it is the one who gives the version back.
-unsafe impl Send for Superseded {}
-
-/// A key whose newest version says that it is absent.
-#[derive(Debug)]
-pub(super) struct Deleted {
-    store: Arc<BohmStore>,
-    key: OwnedKey,
-    chain: Chain,
-    version: Version,
-    batch: u64,
-}
-
-// SAFETY: as above.
-unsafe impl Send for Deleted {}
-
-impl Deleted {
-    /// The key of an entry whose version has just become absent.
-    ///
-    /// # Safety
-    /// The client's guard, which keeps the entry's store, is alive.
-    pub(super) unsafe fn new(entry: &Entry, chain: Chain, version: Version) -> Self {
-        // SAFETY: the caller says so.
-        let store = unsafe { store_of_entry(entry) };
-        Self { store, key: owned_key(entry), chain, version, batch: version.begin().batch() }
-    }
-}
-
-/// The store of an entry, to be kept.
-///
-/// # Safety
-/// The client's guard, which keeps the entry's store, is alive.
-unsafe fn store_of_entry(entry: &Entry) -> Arc<BohmStore> {
-    // SAFETY: stores lie in `Arc`s, and the caller says that this one is alive.
-    unsafe {
-        Arc::increment_strong_count(entry.store);
-        Arc::from_raw(entry.store)
-    }
-}
-
-fn owned_key(entry: &Entry) -> OwnedKey {
-    let mut bytes = vec![0; entry.key().len()];
-    entry.key().write_to(&mut bytes);
-    OwnedKey::new(&bytes)
 }
 
 impl Partition {
@@ -161,8 +90,8 @@ impl Partition {
         if batch > shared.pipeline.sequenced() {
             return false;
         }
-        self.collect(&mut plan, FRONTS_STAY, shared, guard);
-        plan.unused.clear();
+        self.collect(&mut plan, false, FRONTS_STAY, shared, guard);
+        plan.garbage.unused.clear();
         for member in shared.pipeline.parcels(batch) {
             let planner =
                 Planner { parcel: &member.parcel, first: member.first, batch, partition: number, shared, guard };
@@ -173,6 +102,12 @@ impl Partition {
         true
     }
 
+    /// What there is to collect, for tests.
+    #[cfg(test)]
+    pub(super) fn garbage<O>(&self, look: impl FnOnce(&Garbage) -> O) -> O {
+        look(&self.plan.lock().garbage)
+    }
+
     /// Gives back what can be given back, when no batch is there to be planned either. Answers stores that may go with it: the last user
     /// of one asks the keeper, who may be busy with the guard.
     #[must_use]
@@ -180,44 +115,28 @@ impl Partition {
         if let Some(mut plan) = self.plan.try_lock() {
             // A batch that is under way may have been told of versions before the last one of a front was put.
             let age = if shared.pipeline.is_idle() { 0 } else { FRONTS_STAY };
-            self.collect(&mut plan, age, shared, guard);
-            return std::mem::take(&mut plan.unused);
+            self.collect(&mut plan, true, age, shared, guard);
+            return std::mem::take(&mut plan.garbage.unused);
         }
         Vec::new()
     }
 
-    fn collect(&self, plan: &mut Plan, age: u64, shared: &Shared, guard: &Guard<'_>) {
+    fn collect(&self, plan: &mut Plan, all: bool, age: u64, shared: &Shared, guard: &Guard<'_>) {
         // Acquire: pairs with the release of who left something.
         if self.has_mail.swap(false, Ordering::Acquire) {
             let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-            plan.superseded.extend(inbox.superseded.drain(..));
-            plan.deleted.extend(inbox.deleted.drain(..));
+            plan.garbage.superseded.extend(inbox.superseded.drain(..));
+            plan.garbage.deleted.extend(inbox.deleted.drain(..));
         }
-        if plan.superseded.is_empty() && plan.deleted.is_empty() && plan.fronts.is_empty() {
+        if plan.garbage.is_empty() && plan.fronts.is_empty() {
             return;
         }
-        let watermark = if left_out(Step::AwaitReaders) { u64::MAX } else { shared.watermark() };
-        while let Some(old) = plan.superseded.pop_front_if(|old| old.batch <= watermark) {
-            // SAFETY: every transaction that could want the version, or come past it, is in a batch that is finished; no
-            // snapshot is older. Who still looks at it has found it under a guard.
-            unsafe {
-                match old.readers {
-                    Readers::None => old.version.free(guard),
-                    Readers::Guards => old.version.retire(guard),
-                    Readers::Below(above) => {
-                        above.forget_previous();
-                        old.version.retire(guard);
-                    }
-                }
-            }
-        }
-        while let Some(deleted) = plan.deleted.pop_front_if(|deleted| deleted.batch <= watermark) {
-            take_out(deleted, plan, guard);
-        }
+        shared.look_at_snapshots(&mut plan.garbage.horizon);
+        plan.garbage.collect(all, plan.planned, guard);
         let fronts = plan.fronts.len();
         for _ in 0..fronts.min(FRONTS_AT_ONCE + fronts / PART_OF_FRONTS) {
             let front = plan.fronts.pop_front().expect("there are so many");
-            if let Some(front) = forget_front(front, age, watermark, plan, guard) {
+            if let Some(front) = forget_front(front, age, plan, guard) {
                 plan.fronts.push_back(front);
             }
         }
@@ -225,9 +144,9 @@ impl Partition {
 }
 
 /// Takes a front's list out whose last intent lies so many batches back; answers the front if it stays.
-fn forget_front(front: KnownFront, age: u64, watermark: u64, plan: &mut Plan, guard: &Guard<'_>) -> Option<KnownFront> {
+fn forget_front(front: KnownFront, age: u64, plan: &mut Plan, guard: &Guard<'_>) -> Option<KnownFront> {
     let last = front.list.head().newest()?;
-    if last.begin().batch() + age > watermark || !front.list.head().close(last) {
+    if last.begin().batch() + age > plan.garbage.horizon.finished || !front.list.head().close(last) {
         return Some(front);
     }
     let KnownFront { store, front, list } = front;
@@ -235,30 +154,12 @@ fn forget_front(front: KnownFront, age: u64, watermark: u64, plan: &mut Plan, gu
         OwnedKey::Short(key) => store.fronts.remove(*key, list, guard),
         OwnedKey::Long(key) => store.fronts.remove(&**key, list, guard),
     }
-    plan.unused.push(store);
+    plan.garbage.unused.push(store);
     // SAFETY: the index does not lead there any more.
     unsafe { list.retire(guard) };
-    plan.superseded.push_back(Superseded { version: last, batch: plan.planned, readers: Readers::Guards });
+    let old = Superseded { version: last, batch: plan.planned, readers: Readers::Guards };
+    plan.garbage.superseded.push_back(old);
     None
-}
-
-/// Takes a key out of its index whose newest version says that it is absent, and that all can see.
-fn take_out(deleted: Deleted, plan: &mut Plan, guard: &Guard<'_>) {
-    let Deleted { store, key, chain, version, .. } = deleted;
-    if !chain.head().close(version) {
-        plan.unused.push(store);
-        return;
-    }
-    let removed = match &key {
-        OwnedKey::Short(key) => store.index().remove(*key, chain.handle(), guard),
-        OwnedKey::Long(key) => store.index().remove(&**key, chain.handle(), guard),
-    };
-    debug_assert!(removed, "who closes a chain takes it out");
-    plan.unused.push(store);
-    // SAFETY: the index does not lead there any more.
-    unsafe { chain.retire(guard) };
-    // Transactions that were planned may have been told to read it.
-    plan.superseded.push_back(Superseded { version, batch: plan.planned, readers: Readers::Guards });
 }
 
 /// Plans the transactions of a parcel.
@@ -322,7 +223,7 @@ impl Planner<'_> {
 
     #[inline]
     fn plan_entry(&self, position: usize, plan: &mut Plan) {
-        let superseded = &mut plan.superseded;
+        let superseded = &mut plan.garbage.superseded;
         let Some(entry) = self.entry(position) else { return };
         let planned = match entry.want {
             // Nobody but this thread puts versions on top of the chain, in the order of the log: the newest is the one to read.
@@ -376,7 +277,8 @@ impl Planner<'_> {
             Ok(below) => {
                 entry.version.set(Some(version));
                 if let Some(below) = below {
-                    superseded.push_back(Superseded { version: below, batch: self.batch, readers: Readers::None });
+                    let readers = Readers::Snapshots(version);
+                    superseded.push_back(Superseded { version: below, batch: self.batch, readers });
                 }
                 Ok(())
             }
@@ -393,10 +295,10 @@ impl Planner<'_> {
         let fronts = unsafe { &(*entry.store).fronts };
         let front = Front::of(entry.key());
         if let Some(list) = fronts.find(front, self.guard) {
-            return self.put_intent(entry, list.head(), &mut plan.superseded);
+            return self.put_intent(entry, list.head(), &mut plan.garbage.superseded);
         }
         let list = fronts.make(front, self.guard)?;
-        if let Err(error) = self.put_intent(entry, list.head(), &mut plan.superseded) {
+        if let Err(error) = self.put_intent(entry, list.head(), &mut plan.garbage.superseded) {
             // A list without intents would never be taken out.
             fronts.remove(front, list, self.guard);
             // SAFETY: the index does not lead there any more.

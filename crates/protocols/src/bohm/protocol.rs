@@ -3,8 +3,9 @@
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::catalog::Catalog;
+use polychron_engine::catalog::{self, Catalog};
 use polychron_engine::futures::Attempt;
+use polychron_engine::mutations::left_out;
 use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
 use polychron_engine::{Common, Figure, FigureValue, IndexDefinition, Protocol, Statistics, TableDefinition};
@@ -13,6 +14,8 @@ use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence
 use polychron_sync::thread::{self, JoinHandle};
 use polychron_sync::{CachePadded, Mutex, publish};
 
+use super::collection::Horizon;
+use super::dropped::Dropped;
 use super::execution::{Hand, LAST};
 use super::executors::Executors;
 use super::leftovers::Leftovers;
@@ -21,6 +24,7 @@ use super::pipeline::Pipeline;
 use super::plan::Partition;
 use super::planned::Parcels;
 use super::sleeping::{Nap, Sleepers};
+use super::steps::Step;
 use super::table::{BohmStore, BohmTable};
 use super::version::Head;
 use super::worker::BohmWorker;
@@ -41,6 +45,8 @@ pub(super) struct Shared {
     pub(super) everything: Head,
     pub(super) parcels: Parcels,
     pub(super) snapshots: Snapshots,
+    /// Stores of tables and indexes that are there no more.
+    pub(super) dropped: Dropped,
     /// Held while an index is filled.
     filling: Mutex<()>,
     /// Chunks that nobody stands by.
@@ -99,18 +105,29 @@ impl Snapshots {
         }
     }
 
-    /// Up to which batch what was superseded may be given back.
+    /// Whether the worker has a snapshot open, for that worker.
+    #[inline]
+    pub(super) fn is_open(&self, worker: usize) -> bool {
+        self.batches[worker].load(Ordering::Relaxed) > 0
+    }
+
+    /// Up to which batch what was superseded is seen by no snapshot.
     pub(super) fn watermark(&self, finished: u64) -> u64 {
+        self.older_than(finished).fold(finished, u64::min)
+    }
+
+    /// The open snapshots that are older than a finished batch. One that is not among them, or is opened later, is of that batch or of a later
+    /// one.
+    pub(super) fn older_than(&self, finished: u64) -> impl Iterator<Item = u64> {
         // Release: pairs with the acquire in `open`, which then finds this batch finished.
         polychron_sync::raise(&self.collected, finished, Ordering::Release);
         // SeqCst: pairs with the barrier in `open`.
         fence(Ordering::SeqCst);
         // Acquire, here and below: pairs with the releases in `close`; what a snapshot read was read before it is given back.
-        if self.open.load(Ordering::Acquire) == 0 {
-            return finished;
-        }
-        let batches = self.batches.iter().filter_map(|batch| batch.load(Ordering::Acquire).checked_sub(1));
-        batches.fold(finished, u64::min)
+        let any = self.open.load(Ordering::Acquire) > 0;
+        let batches = if any { &*self.batches } else { &[] };
+        let batches = batches.iter().filter_map(|batch| batch.load(Ordering::Acquire).checked_sub(1));
+        batches.filter(move |&batch| batch < finished)
     }
 }
 
@@ -204,9 +221,16 @@ impl Shared {
         });
     }
 
-    /// Up to which batch what was superseded may be given back.
-    pub(super) fn watermark(&self) -> u64 {
-        self.snapshots.watermark(self.pipeline.finished())
+    /// Finds out what may be given back.
+    pub(super) fn look_at_snapshots(&self, horizon: &mut Horizon) {
+        horizon.finished = self.pipeline.finished();
+        horizon.open.clear();
+        horizon.open.extend(self.snapshots.older_than(horizon.finished));
+        horizon.open.sort_unstable();
+        horizon.open.dedup();
+        if left_out(Step::AwaitReaders) {
+            (horizon.finished, horizon.open) = (u64::MAX, Vec::new());
+        }
     }
 
     /// The partition that keys of this hash belong to.
@@ -219,8 +243,20 @@ impl Shared {
         self.options.execution_threads == 0
     }
 
+    /// Gives back what was dropped: the lists of tables go first, and then the stores.
     fn give_back(&self) {
-        self.keeper.give_back(&self.catalog, self.memory.epochs(), || _ = self.memory.epochs().advance());
+        let give_back =
+            || self.keeper.give_back(&self.catalog, self.memory.epochs(), || _ = self.memory.epochs().advance());
+        give_back();
+        if self.dropped.let_go(self) {
+            give_back();
+        }
+    }
+
+    /// Lets go what was dropped and nobody needs any more.
+    pub(super) fn tidy_up(&self) {
+        self.dropped.let_go(self);
+        self.keeper.tidy_up(&self.catalog, self.memory.epochs());
     }
 }
 
@@ -240,7 +276,7 @@ impl Bohm {
             shared.partitions.iter().flat_map(|partition| partition.tidy_up(shared, guard)).collect()
         });
         drop(unused);
-        shared.keeper.tidy_up(&shared.catalog, shared.memory.epochs());
+        shared.tidy_up();
     }
 
     fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<BohmStore, Error> {
@@ -308,6 +344,7 @@ impl Protocol for Bohm {
             executors: Executors::default(),
             partitions: (0..partitions).map(|_| CachePadded::default()).collect(),
             snapshots: Snapshots::new(workers),
+            dropped: Dropped::default(),
             memory,
             options,
             common,
@@ -343,7 +380,10 @@ impl Protocol for Bohm {
     }
 
     fn drop_table(&self, table: TableId) -> Result<(), Error> {
-        drop(self.shared.catalog.remove(table)?);
+        let removed = self.shared.catalog.remove(table)?;
+        let stores = std::iter::once(&removed.primary).chain(removed.secondaries());
+        stores.for_each(|store| self.shared.dropped.keep(Arc::clone(store)));
+        drop(removed);
         self.shared.give_back();
         Ok(())
     }
@@ -370,7 +410,12 @@ impl Protocol for Bohm {
     }
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
+        let store = {
+            let (_, tables) = self.shared.catalog.snapshot();
+            Arc::clone(catalog::get(&tables, table)?.store(index)?)
+        };
         StoreTable::remove_index(&self.shared.catalog, table, index)?;
+        self.shared.dropped.keep(store);
         self.shared.give_back();
         Ok(())
     }

@@ -44,6 +44,7 @@ impl BohmTransaction<'_> {
         let mut outcome = Ok(ControlFlow::Continue(()));
         while matches!(outcome, Ok(ControlFlow::Continue(()))) && batch.fill(index, scan, &self.guard) {
             outcome = self.visit_batch(&batch, table, store, &mut visit);
+            self.renew();
         }
         self.state.buffers.batch = batch;
         outcome.map(drop)

@@ -156,10 +156,12 @@ fn absent_versions_outlive_who_found_their_chains() {
     assert!(writer.execute(&mut Last(items)).unwrap());
     let mut reader = Hand::new(&database.shared).unwrap();
     let number = reader.local.worker_id().position();
-    let snapshot = BohmTransaction::snapshot(&database.shared, &mut reader.state, &reader.local, number);
+    let mut snapshot = BohmTransaction::snapshot(&database.shared, &mut reader.state, &reader.local, number);
     let mut scratch = KeyScratch::new();
     let key = 1_u64.encode(&mut scratch);
     let store = Arc::clone(&snapshot.table(items.id()).unwrap().primary);
+    // As within an operation.
+    snapshot.wake();
     let absent =
         store.find(key, &snapshot.guard).and_then(|chain| chain.head().newest()).expect("the index leads to it");
     // The first time takes it out, the second time gives the version back.

@@ -8,9 +8,9 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{Hints, check_key, check_row};
-use polychron_engine::{Constraints, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_engine::{Constraints, Insertion, Projection, Savepoints, Scan, TableDefinition, Transaction};
 use polychron_index::AnyIndex;
-use polychron_memory::{Guard, Local};
+use polychron_memory::{Guard, Local, Snapshot};
 use polychron_schema::{RowMut, RowRef};
 use polychron_sync::atomic::Ordering;
 
@@ -38,6 +38,8 @@ pub struct BohmTransaction<'t> {
     pub(super) state: &'t mut HandState,
     pub(super) local: &'t Local,
     pub(super) guard: Guard<'t>,
+    /// Of a snapshot: what keeps its tables while its guard rests.
+    kept: Option<Snapshot<'t>>,
     /// `None`: a snapshot.
     pub(super) planned: Option<&'t Planned>,
     pub(super) parcel: Option<&'t Parcel>,
@@ -51,6 +53,8 @@ pub struct BohmTransaction<'t> {
     pub(super) is_guessing: bool,
     /// The first key that it wanted to write without having named it; it cannot commit any more.
     pub(super) undeclared: Option<(TableId, KeyPreview)>,
+    /// The bytes that it could not have to go back to a savepoint; it can neither go on nor commit.
+    pub(super) lost: Option<usize>,
     /// Earlier transactions may be under way. A snapshot of finished batches only has none before it.
     pub(super) awaits: bool,
     /// Who drives it.
@@ -77,6 +81,7 @@ pub(super) struct EntryRights {
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     pub(super) undo: Vec<Undo>,
+    savepoints: Savepoints,
     /// The entries of a transaction that has many, as far as they were looked at.
     known: ByKey,
     /// The same by their versions.
@@ -94,6 +99,7 @@ pub(super) struct Scratch {
 impl Scratch {
     pub(super) fn clear(&mut self) {
         self.undo.clear();
+        self.savepoints.clear();
         self.known.clear();
         self.versions.clear();
         self.rights.clear();
@@ -132,17 +138,22 @@ impl<'t> BohmTransaction<'t> {
         let is_stale = shared.options.stale_snapshots || shared.is_inside();
         let at_least = if is_stale { 0 } else { shared.acknowledged() };
         let batch = shared.snapshots.open(worker, &shared.pipeline, at_least);
+        // Before the list of tables is looked at, so that it stays while the guard rests.
+        let kept = local.begin_snapshot();
         let mut transaction = Self::new(shared, state, local, Moment::end_of(batch));
         transaction.driven = Driven::Snapshot(worker);
+        transaction.kept = Some(kept);
         transaction.awaits = batch > shared.pipeline.finished();
         let begun = transaction.begin();
         debug_assert!(begun.is_ok(), "a snapshot waits as long as it takes");
+        transaction.rest();
         transaction
     }
 
     pub(super) fn new(shared: &'t Shared, state: &'t mut HandState, local: &'t Local, moment: Moment) -> Self {
         let guard = local.pin();
-        // SAFETY: the transaction holds the guard, and never renews it. Who executes it for another one holds an older one.
+        // SAFETY: the transaction holds the guard, and renews it only if it has a snapshot open since before. Who executes it for another one
+        // holds an older one.
         unsafe { state.tables.renew(&shared.catalog) };
         let scratch = state.scratches.pop().unwrap_or_default();
         Self {
@@ -150,6 +161,7 @@ impl<'t> BohmTransaction<'t> {
             state,
             local,
             guard,
+            kept: None,
             planned: None,
             parcel: None,
             moment,
@@ -157,6 +169,7 @@ impl<'t> BohmTransaction<'t> {
             again: false,
             is_guessing: false,
             undeclared: None,
+            lost: None,
             awaits: false,
             driven: Driven::ByThePipeline,
             is_saving: false,
@@ -202,13 +215,39 @@ impl<'t> BohmTransaction<'t> {
     #[inline]
     pub(super) fn table(&self, id: TableId) -> Result<&'t BohmTable, Error> {
         let table = polychron_engine::catalog::get(&self.state.tables, id)?;
-        // SAFETY: lists of tables stay for the guard's time, which is longer than the transaction's.
+        // SAFETY: lists of tables stay for the guard's time, which is longer than the transaction's, or while a snapshot is open.
         Ok(unsafe { &*Arc::as_ptr(table) })
     }
 
     #[inline]
     pub(super) fn step(&self) -> Result<(), Stop> {
         if self.doomed { Err(Stop::conflict()) } else { Ok(()) }
+    }
+
+    /// Called at the start of every operation that a snapshot can do: it comes back into an epoch.
+    #[inline]
+    pub(super) fn wake(&mut self) {
+        if self.kept.is_some() {
+            self.guard.resume();
+            self.awaits = self.awaits && self.moment.batch() > self.shared.pipeline.finished();
+        }
+    }
+
+    /// Called at the end: a snapshot is in no epoch between two operations, so one whose client does nothing holds back nothing but the versions
+    /// that it sees.
+    #[inline]
+    pub(super) fn rest(&mut self) {
+        if self.kept.is_some() {
+            self.guard.rest();
+        }
+    }
+
+    /// Between the parts of a long operation: a snapshot goes over to the present epoch. What it has found in the last one it does not look at again.
+    #[inline]
+    pub(super) fn renew(&mut self) {
+        if self.kept.is_some() {
+            self.guard.refresh();
+        }
     }
 
     /// Ends the run: the transaction is executed again later.
@@ -223,6 +262,21 @@ impl<'t> BohmTransaction<'t> {
     pub(super) fn refuse_undeclared(&mut self, table: TableId, key: KeyPreview) -> Stop {
         let (table, key) = *self.undeclared.get_or_insert((table, key));
         Error::Undeclared { table, key }.into()
+    }
+
+    /// Refuses the transaction, which has lost what it put before a savepoint, and shows nothing of it any more.
+    #[cold]
+    pub(super) fn lose(&mut self, requested: usize) -> Stop {
+        (self.doomed, self.lost) = (true, Some(requested));
+        Error::OutOfMemory { requested }.into()
+    }
+
+    /// Why it cannot commit, whatever its procedure answers.
+    pub(super) fn failure(&self) -> Option<Error> {
+        if let Some(requested) = self.lost {
+            return Some(Error::OutOfMemory { requested });
+        }
+        self.undeclared.map(|(table, key)| Error::Undeclared { table, key })
     }
 
     /// Ends the run: the transaction is planned again by its client.
@@ -353,9 +407,12 @@ impl Transaction for BohmTransaction<'_> {
         _projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Stop> {
         let table = self.table(table)?;
-        let found = self.see(&table.primary, key)?;
-        // SAFETY: the version has a row, and the transaction, which might put another one into its own, is borrowed.
-        Ok(found.map(|version| RowRef::from_words(unsafe { version.words() })))
+        self.wake();
+        let found = self.see(&table.primary, key);
+        self.rest();
+        // SAFETY: the version has a row, and the transaction, which might put another one into its own, is borrowed. What a snapshot sees
+        // stays until it is over.
+        Ok(found?.map(|version| RowRef::from_words(unsafe { version.words() })))
     }
 
     #[inline]
@@ -429,7 +486,10 @@ impl Transaction for BohmTransaction<'_> {
     ) -> Result<(), Stop> {
         self.step()?;
         let table = self.table(scan.table)?;
-        self.visit_rows(scan, table, visitor)
+        self.wake();
+        let outcome = self.visit_rows(scan, table, visitor);
+        self.rest();
+        outcome
     }
 
     #[inline]
@@ -438,20 +498,27 @@ impl Transaction for BohmTransaction<'_> {
         self.again || self.is_guessing && !self.doomed
     }
 
-    fn savepoint(&mut self) -> Savepoint {
+    fn mark(&mut self) -> Result<usize, Stop> {
+        self.step()?;
         self.is_saving = true;
-        Savepoint { position: self.scratch.undo.len() }
+        Ok(self.scratch.undo.len())
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
         self.step()?;
-        self.undo_to(savepoint.position)
+        self.undo_to(position)
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        &mut self.scratch.savepoints
     }
 
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         let Ok(table) = self.table(table) else { return };
+        // A snapshot would enter an epoch for it.
         if self.scratch.hints.ask(table.id, key)
+            && self.kept.is_none()
             && let AnyIndex::Hash(index) = table.primary.index()
         {
             index.prefetch(key, &self.guard);

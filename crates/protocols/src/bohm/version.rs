@@ -37,6 +37,8 @@ const ABSENT: u64 = 2;
 const LENT_ROW: u64 = 3;
 /// The state of an intent whose transaction, and those of all intents below it, are complete.
 const ALL_COMPLETE: u64 = 4;
+/// Which of these it is; none of them where it is a transaction. The rest is the version above, of one that collection has looked at.
+const KIND: u64 = 7;
 /// The head of a chain that is being taken out of its index.
 const CLOSED: u64 = 1;
 
@@ -119,14 +121,65 @@ impl Version {
     #[inline]
     pub(super) fn state(self) -> State {
         // Acquire: pairs with the release in `finish`, so that the row is there.
-        match self.header().state.load(Ordering::Acquire) {
+        let state = self.header().state.load(Ordering::Acquire);
+        match state & KIND {
             ROW | LENT_ROW => State::Row,
-            ABSENT | ALL_COMPLETE => State::Absent,
-            producer => {
-                let producer = std::ptr::with_exposed_provenance_mut(producer as usize);
+            0 => {
+                let producer = std::ptr::with_exposed_provenance_mut(state as usize);
                 State::Pending(NonNull::new(producer).expect("a version has a producer"))
             }
+            _ => State::Absent,
         }
+    }
+
+    /// The version above, where collection has said which one that is ([`Self::settle`]).
+    #[inline]
+    pub(super) fn above(self) -> Option<Self> {
+        let state = self.header().state.load(Ordering::Relaxed);
+        // A transaction is not a version, and its address is no kind.
+        if state & KIND == 0 { None } else { Self::from_address(state & !KIND) }
+    }
+
+    /// Whether collection has looked at the version, and left it for a snapshot.
+    #[inline]
+    pub(super) fn is_settled(self) -> bool {
+        self.above().is_some()
+    }
+
+    /// Leaves the version for a snapshot. From now on it is known which one is above, until one of the two is gone. The caller collects its chain,
+    /// and the batch of the version above is finished, so nobody else changes the state any more.
+    pub(super) fn settle(self, above: Self) {
+        let state = &self.header().state;
+        let kind = state.load(Ordering::Relaxed) & KIND;
+        // Release: pairs with the acquire in `state`: the row was there before.
+        state.store(above.address() | kind, Ordering::Release);
+    }
+
+    /// Takes the version out from between the one above and the one below, which is settled. Who is at it finds its way on. The caller collects
+    /// its chain, and gives the version back.
+    pub(super) fn unlink(self, above: Self, below: Option<Self>) {
+        if let Some(below) = below {
+            // A row that was taken over from below goes back there.
+            // SAFETY: the transactions of both are complete.
+            let goes_back = unsafe { below.has_lent_to(self) };
+            if goes_back {
+                self.header().state.store(LENT_ROW, Ordering::Release);
+                below.header().state.store(ROW, Ordering::Release);
+            }
+            below.settle(above);
+        }
+        // Release: pairs with the acquire in `previous`.
+        above.header().previous.store(below.map_or(0, Self::address), Ordering::Release);
+    }
+
+    /// Whether the row lies in a block that the version above has taken over, and has.
+    ///
+    /// # Safety
+    /// Nobody puts a row into either.
+    unsafe fn has_lent_to(self, above: Self) -> bool {
+        let is_lent = self.header().state.load(Ordering::Relaxed) & KIND == LENT_ROW;
+        // SAFETY: the caller says so; a version whose row was taken over has one in a block.
+        is_lent && unsafe { above.has_block() && above.start() == self.start() }
     }
 
     /// Makes known what the version holds: the row that was put, or that the key is absent.
@@ -259,7 +312,7 @@ impl Version {
     unsafe fn has_block(self) -> bool {
         // SAFETY: the caller says so.
         let len = unsafe { *self.header().len.get() };
-        len > self.header().capacity && self.header().state.load(Ordering::Acquire) != LENT_ROW
+        len > self.header().capacity && self.header().state.load(Ordering::Acquire) & KIND != LENT_ROW
     }
 
     /// Makes room for a row of `count` words where it has none, and gives back the room it had elsewhere.
@@ -384,9 +437,9 @@ impl Head {
         }
     }
 
-    /// Puts a version where it belongs, perhaps below others; answers which version is now superseded, and since when. Below the
+    /// Puts a version where it belongs, perhaps below others; answers which version is now superseded, and by which one. Below the
     /// newest one only the thread that executes the latest transaction of those that may write here unplanned does so, and it is alone.
-    pub(super) fn insert(&self, version: Version) -> Result<Option<(Version, Moment)>, Closed> {
+    pub(super) fn insert(&self, version: Version) -> Result<Option<(Version, Version)>, Closed> {
         let begin = version.begin();
         loop {
             let newest = self.0.load(Ordering::Acquire);
@@ -405,14 +458,14 @@ impl Head {
                 Some(above) => {
                     // Release: pairs with the acquire in `previous`.
                     above.header().previous.store(version.address(), Ordering::Release);
-                    return Ok(Some((version, above.begin())));
+                    return Ok(Some((version, above)));
                 }
                 None => {
                     // Release: pairs with the acquire in `newest`.
                     let exchanged =
                         self.0.compare_exchange(newest, version.address(), Ordering::AcqRel, Ordering::Relaxed);
                     if exchanged.is_ok() {
-                        return Ok(below.map(|below| (below, begin)));
+                        return Ok(below.map(|below| (below, version)));
                     }
                 }
             }

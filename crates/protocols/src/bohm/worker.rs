@@ -77,11 +77,12 @@ fn attempt<O>(
     // The transaction discards what a procedure put that panics, so nothing half done can be observed.
     match catch_unwind(AssertUnwindSafe(|| body(transaction))) {
         // A procedure may take the refusal of a write for an answer, but it would commit without that write.
-        Ok(_) if let Some((table, key)) = transaction.undeclared => {
-            (Ran::RollBack, Some(Err(Error::Undeclared { table, key })))
-        }
+        Ok(_) if let Some(failure) = transaction.failure() => (Ran::RollBack, Some(Err(failure))),
         Ok(Ok(output)) => (Ran::Commit, Some(Ok(output))),
         Ok(Err(stop)) => match stop.into_parts() {
+            Stopped::Conflict if let Some(requested) = transaction.lost => {
+                (Ran::RollBack, Some(Err(Error::OutOfMemory { requested })))
+            }
             Stopped::Conflict if transaction.doomed => (Ran::Conflict, None),
             Stopped::Conflict => (Ran::RollBack, Some(Err(Error::UnknownConflict))),
             Stopped::Failed(error) => (Ran::RollBack, Some(Err(error))),
@@ -582,7 +583,7 @@ impl Worker for BohmWorker {
             shared.partitions.iter().for_each(|partition| drop(partition.tidy_up(shared, &guard)));
         }
         self.hand.local.collect();
-        shared.keeper.tidy_up(&shared.catalog, shared.memory.epochs());
+        shared.tidy_up();
     }
 }
 

@@ -10,7 +10,7 @@ use polychron_engine::Insertion;
 use polychron_engine::mutations::left_out;
 use polychron_sync::Backoff;
 
-use super::plan::{Readers, Superseded};
+use super::collection::{Readers, Superseded};
 use super::planned::{Entry, Put, Want};
 use super::steps::Step;
 use super::table::{BohmStore, Front};
@@ -72,8 +72,9 @@ impl BohmTransaction<'_> {
             };
             if let Ok(superseded) = chain.head().insert(version) {
                 entry.chain.set(Some(chain));
-                if let Some((version, since)) = superseded {
-                    partition.leave_superseded(Superseded { version, batch: since.batch(), readers: Readers::None });
+                if let Some((version, above)) = superseded {
+                    let (batch, readers) = (above.begin().batch(), Readers::Snapshots(above));
+                    partition.leave_superseded(Superseded { version, batch, readers });
                 }
                 return Ok(());
             }
@@ -203,8 +204,8 @@ impl BohmTransaction<'_> {
             if let (Some(row), Some(version)) = (row, entry.version.get()) {
                 // SAFETY: as in `put`.
                 let restored = self.guard.with_reserve(|guard| unsafe { version.put(&row, guard) });
-                if restored.is_err() {
-                    return Err(self.plan_again());
+                if let Err(Error::OutOfMemory { requested }) = restored {
+                    return Err(self.lose(requested));
                 }
             }
         }

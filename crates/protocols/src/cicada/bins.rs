@@ -5,6 +5,8 @@
 //! part in each round. So what an idle worker, or one that has gone, leaves behind is everybody's, and no backlog is ever
 //! moved from one to another.
 
+use std::collections::VecDeque;
+
 use polychron_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use polychron_sync::{CachePadded, SpinGuard, SpinLatch};
 
@@ -17,7 +19,7 @@ const LEFT_TO_ITS_WORKER: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct Bin {
     /// What transactions have put in, behind a latch that is held for moments.
-    fresh: SpinLatch<Vec<Garbage>>,
+    fresh: SpinLatch<VecDeque<Garbage>>,
     /// What is worked off, behind a latch that nobody waits for.
     reclaimer: SpinLatch<Reclaimer>,
     /// Whether its worker has been here since the background came by.
@@ -35,7 +37,7 @@ pub(super) struct Bins {
 impl Bin {
     /// Puts items in.
     #[inline]
-    pub(super) fn put(&self, garbage: &mut Vec<Garbage>) {
+    pub(super) fn put(&self, garbage: &mut VecDeque<Garbage>) {
         self.fresh.lock().append(garbage);
         self.note_served();
     }
@@ -51,7 +53,7 @@ impl Bin {
     /// What is to be worked off, unless somebody else is at it.
     pub(super) fn open(&self) -> Option<SpinGuard<'_, Reclaimer>> {
         let mut reclaimer = self.reclaimer.try_lock()?;
-        reclaimer.garbage.extend(self.fresh.lock().drain(..));
+        reclaimer.garbage.append(&mut self.fresh.lock());
         Some(reclaimer)
     }
 

@@ -20,8 +20,7 @@
 //! what runs in the background: a tombstone that was closed meanwhile was read as absent and still is, and a key whose record
 //! was closed gets a new one.
 
-use polychron_base::error::KeyPreview;
-use polychron_base::{Abort, Error, Reason, Stop};
+use polychron_base::{Error, Reason, Stop};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{OwnedKey, Place};
@@ -29,12 +28,14 @@ use polychron_index::Inserted;
 use polychron_sync::Backoff;
 
 use super::counts::Stage;
+use super::marks::Queued;
 use super::options::Consistency;
 use super::reclaim::{Entry, Garbage};
-use super::record::{Link, Queued, Record, Status, Version, search};
+use super::record::{Link, Record, Status, Version, search};
 use super::sets::{Fresh, Kind, Sets, Target, Write};
 use super::steps::{Point, Step};
 use super::table::Store;
+use super::timestamp::Timestamp;
 use super::transaction::CicadaTransaction;
 use super::worker::State;
 
@@ -56,7 +57,8 @@ enum Linked {
     Done,
     /// The record is closed.
     Closed,
-    Conflict(Reason),
+    /// With the other one that stands at this moment.
+    Conflict(Reason, Timestamp),
 }
 
 /// Whether the write is the insertion of a key that must have no row.
@@ -266,9 +268,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     self.discard(record, version);
                     return Err(self.conflict(Reason::StaleRead, write.place, None));
                 }
-                Linked::Conflict(reason) => {
+                Linked::Conflict(reason, other) => {
                     self.discard(record, version);
-                    return Err(self.conflict(reason, write.place, None));
+                    return Err(self.conflict_with(other, reason, write.place, None));
                 }
             }
         }
@@ -361,7 +363,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 match place.link() {
                     Link::To(other) if other.wts().is_after(timestamp) && !left_out(Step::InstallInOrder) => {
                         if latest_only && other.status() != Status::Aborted {
-                            return Linked::Conflict(Reason::WrittenLater);
+                            return Linked::Conflict(Reason::WrittenLater, other.wts());
                         }
                         place = other.next();
                     }
@@ -370,8 +372,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     Link::Closed => return Linked::Closed,
                 }
             };
-            if let Some(reason) = below.and_then(|below| self.refuse_early(below, write)) {
-                return Linked::Conflict(reason);
+            if let Some((reason, other)) = below.and_then(|below| self.refuse_early(below, write)) {
+                return Linked::Conflict(reason, other);
             }
             pass(Point::Linking);
             if place.install(below, version) {
@@ -388,10 +390,12 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Why a version cannot be installed above `below`, as far as one look tells.
     #[inline]
-    fn refuse_early(&self, below: Version, write: &Write) -> Option<Reason> {
+    fn refuse_early(&self, below: Version, write: &Write) -> Option<(Reason, Timestamp)> {
         match below.status() {
-            Status::Committed if refuses_rows(write) => Some(Reason::InsertedFirst),
-            Status::Committed | Status::Deleted => below.rts().is_after(self.timestamp).then_some(Reason::ReadLater),
+            Status::Committed if refuses_rows(write) => Some((Reason::InsertedFirst, below.wts())),
+            Status::Committed | Status::Deleted => {
+                Some((Reason::ReadLater, below.rts())).filter(|(_, rts)| rts.is_after(self.timestamp))
+            }
             _ => None,
         }
     }
@@ -426,9 +430,13 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             // A record that was closed meanwhile and showed no row shows none.
             let tolerated = seen.closed && !read.is_row && !left_out(Step::TolerateClosed);
             if seen.version != read.version && !tolerated {
-                return Err(match read.is_node {
-                    true => self.conflict(Reason::Phantom, read.place, None),
-                    false => self.conflict(Reason::StaleRead, read.place, read.version),
+                let (reason, version) = match read.is_node {
+                    true => (Reason::Phantom, None),
+                    false => (Reason::StaleRead, read.version),
+                };
+                return Err(match seen.version {
+                    Some(other) => self.conflict_with(other.wts(), reason, read.place, version),
+                    None => self.conflict(reason, read.place, version),
                 });
             }
             self.state.sets.reads[at].later = seen.later;
@@ -464,7 +472,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 && below.rts().is_after(timestamp)
                 && !left_out(Step::RefuseReadLater)
             {
-                return Err(self.conflict(Reason::ReadLater, write.place, Some(below).filter(|_| !write.is_node)));
+                let version = Some(below).filter(|_| !write.is_node);
+                return Err(self.conflict_with(below.rts(), Reason::ReadLater, write.place, version));
             }
             if !below.is_row && write.kind == Kind::Put && !self.admits(&write)? {
                 return Err(self.conflict(Reason::ReadLater, write.place, None));
@@ -490,9 +499,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             version.end(if deleted { Status::Deleted } else { Status::Committed });
             pass(Point::Ended);
             let kind = if deleted { Queued::Leaving } else { Queued::Versions };
-            if (deleted || version.next().link() != Link::End) && record.note_queued(kind) {
+            if (deleted || version.next().link() != Link::End) && record.marks().note_queued(kind) {
                 let entry = if deleted { self.entry_of_deleted(write) } else { Entry::Stays };
-                self.state.garbage.push(Garbage { place: write.place, record, wts, entry });
+                self.state.garbage.push_back(Garbage { place: write.place, record, wts, entry });
             }
         }
         self.state.buffers.pending.clear();
@@ -546,8 +555,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 Target::Key => Entry::Key(OwnedKey::new(self.state.sets.writes.key(write))),
                 Target::Record(_) => Entry::Stays,
             };
-            if record.note_queued(entry.kind()) {
-                self.state.garbage.push(Garbage { place: write.place, record, wts, entry });
+            if record.marks().note_queued(entry.kind()) {
+                self.state.garbage.push_back(Garbage { place: write.place, record, wts, entry });
             }
         }
         self.state.buffers.pending.clear();
@@ -572,26 +581,5 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             }
             Consistency::External => clocks.await_horizon(self.timestamp),
         }
-    }
-
-    /// Keeps why the transaction conflicts. The key is taken from a version where it has a row.
-    #[cold]
-    pub(super) fn conflict(&mut self, reason: Reason, place: Place, version: Option<Version>) -> Stop {
-        let key = version.and_then(|version| self.key_of(place, version));
-        self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
-        self.state.commits_in_row = 0;
-        self.shared.clocks.boost(&mut self.state.clock, self.state.worker);
-        self.shared.clocks.counts(self.state.worker).abort(self.state.stage);
-        self.doomed = !left_out(Step::StayDoomed);
-        Stop::conflict()
-    }
-
-    fn key_of(&self, place: Place, version: Version) -> Option<KeyPreview> {
-        if version.status() != Status::Committed {
-            return None;
-        }
-        let table = self.state.tables.get(place.table.position())?.as_deref()?;
-        // SAFETY: the version was visible to this transaction, which still runs.
-        self.key_in(table, place.index, unsafe { version.row() })
     }
 }

@@ -21,11 +21,13 @@ mod beneath;
 mod bins;
 mod clocks;
 mod commit;
+mod conflict;
 mod counts;
 mod displaced;
 mod fill;
 mod find;
 mod log;
+mod marks;
 #[cfg(all(test, loom))]
 mod model;
 mod options;

@@ -52,7 +52,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 continue;
             }
             // Nothing is lost where the clocks do not admit another transaction.
-            let begun = self.shared.clocks.begin(self.state.worker, &mut self.state.clock);
+            let begun = self.shared.clocks.begin_standing(self.state.worker, &mut self.state.clock);
             let Some(timestamp) = begun else { continue };
             (self.doomed, self.ended, self.timestamp) = (false, false, timestamp);
             let again = self.rewrite(place, record, version, is_node, None::<&[u8]>);

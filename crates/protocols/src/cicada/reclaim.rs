@@ -22,17 +22,19 @@ use polychron_base::key::EncodedKey;
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{OwnedKey, Place};
 use polychron_memory::Guard;
-use polychron_sync::Backoff;
 use polychron_sync::atomic::{Ordering, fence};
 
 use super::clocks::Clocks;
-use super::record::{Link, Queued, Record, Status, Version};
+use super::marks::Queued;
+use super::record::{Link, Record, Status, Version};
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
 
 /// Items that wait for the oldest reader and are looked at in vain, in one go.
 const LOOKED_AT_IN_VAIN: usize = 32;
+/// Items whose marks are taken away behind one barrier.
+const MARKS_AT_ONCE: usize = 16;
 
 /// A record that has garbage.
 #[derive(Debug)]
@@ -135,12 +137,12 @@ enum Outcome {
     For(Timestamp),
 }
 
-/// A record that is collected, for an item of this kind that may have waited for the oldest reader.
+/// A record that is collected, and of which kind the item was if it has waited for the oldest reader.
 #[derive(Clone, Copy)]
 struct Work<'s> {
     record: Record,
     store: &'s Store,
-    queued: Option<(Queued, bool)>,
+    waited: Option<Queued>,
 }
 
 /// Whether a record leaves its index when it is found to be deleted, and how.
@@ -181,21 +183,26 @@ impl Reclaimer {
             return 0;
         }
         let mut again = Vec::new();
-        let mut done = 0;
+        let (mut done, mut marked) = (0, 0);
         while done < limit {
-            let (garbage, waited) = match self.next_held(site) {
-                Some(garbage) => (garbage, true),
-                None => match self.garbage.pop_front_if(|garbage| site.is_past(garbage.wts)) {
-                    Some(garbage) => (garbage, false),
-                    None => break,
-                },
-            };
+            let held = if marked == 0 { self.next_held(site) } else { None };
+            let waited = held.is_some();
+            if !waited && marked == 0 {
+                marked = self.take_marks(limit - done, site);
+            }
+            let Some(garbage) = held.or_else(|| self.garbage.pop_front_if(|_| marked > 0)) else { break };
+            marked -= usize::from(!waited);
             done += 1;
+            let (record, kind) = (garbage.record, garbage.entry.kind());
             match self.collect(&garbage, waited, site) {
                 Outcome::Later if waited => self.held.push_back(garbage),
-                Outcome::Later => again.push(garbage),
-                Outcome::For(wts) => self.garbage.push_back(Garbage { wts, ..garbage }),
-                Outcome::Done => {
+                Outcome::Later if record.marks().note_queued(kind) => again.push(garbage),
+                Outcome::For(wts) if record.marks().note_queued(kind) => {
+                    self.garbage.push_back(Garbage { wts, ..garbage })
+                }
+                // There is another item of the record.
+                Outcome::Later => {}
+                Outcome::Done | Outcome::For(_) => {
                     let waited = site.min_rts.0.wrapping_sub(garbage.wts.0);
                     self.collected.records += 1;
                     self.collected.waited += u128::from(waited);
@@ -203,11 +210,24 @@ impl Reclaimer {
                 }
             }
         }
+        debug_assert_eq!(marked, 0, "what lost its mark is looked at");
         self.garbage.extend(again);
         if !self.graves.is_empty() {
             self.see_to_graves(site);
         }
         done
+    }
+
+    /// Takes away the marks of the next items whose time has come, up to `limit` and a few at a time, behind one barrier for all of them.
+    /// Answers how many: they must be collected, or be marked again.
+    fn take_marks(&mut self, limit: usize, site: &Site<'_>) -> usize {
+        let due = self.garbage.iter().take(limit.min(MARKS_AT_ONCE)).take_while(|garbage| site.is_past(garbage.wts));
+        let marked = due.map(|garbage| garbage.record.marks().clear_queued(garbage.entry.kind())).count();
+        if marked > 0 {
+            // SeqCst: the barrier between the marks and the looks at the lists; pairs with the load in `note_queued`.
+            fence(Ordering::SeqCst);
+        }
+        marked
     }
 
     /// Takes an item that has waited for the oldest reader, if its time has come. They are in no order, so all are looked at when the horizon has
@@ -245,7 +265,7 @@ impl Reclaimer {
     fn collect(&mut self, garbage: &Garbage, waited: bool, site: &Site<'_>) -> Outcome {
         let Some(store) = site.store(garbage.place) else { return Outcome::Done };
         let (record, kind) = (garbage.record, garbage.entry.kind());
-        let work = Work { record, store, queued: Some((kind, waited)) };
+        let work = Work { record, store, waited: waited.then_some(kind) };
         match &garbage.entry {
             Entry::Stays => self.collect_latched(work, site, Leaving::No::<&[u8]>),
             Entry::Unlinked { is_node } => {
@@ -275,13 +295,10 @@ impl Reclaimer {
         site: &Site<'_>,
         leaving: Leaving<K>,
     ) {
-        let mut backoff = Backoff::new();
-        while !record.try_latch() {
-            backoff.wait();
-        }
+        record.marks().latch();
         // What stays now is renewed as soon as it is old, and what is queued stays queued.
         let _ = self.clean(record, store, site, leaving);
-        record.unlatch();
+        record.marks().unlatch();
     }
 
     fn collect_key<K: EncodedKey>(&mut self, work: Work<'_>, site: &Site<'_>, key: K) -> Outcome {
@@ -292,23 +309,18 @@ impl Reclaimer {
     }
 
     fn collect_latched<K: EncodedKey>(&mut self, work: Work<'_>, site: &Site<'_>, leaving: Leaving<K>) -> Outcome {
-        let Work { record, store, queued } = work;
-        if !record.try_latch() {
+        let Work { record, store, waited } = work;
+        if !record.marks().try_latch() {
             return Outcome::Later;
         }
-        match queued {
-            Some((kind, true)) => record.clear_waiting(kind),
-            Some((kind, false)) => record.clear_queued(kind),
-            None => {}
+        if let Some(kind) = waited {
+            record.marks().clear_waiting(kind);
         }
-        let mut outcome = self.clean(record, store, site, leaving);
-        match (outcome, queued) {
-            (Outcome::For(_), Some((kind, _))) if !record.note_queued(kind) => outcome = Outcome::Done,
-            (Outcome::Later, Some((kind, true))) => _ = record.note_waiting(kind),
-            (Outcome::Later, Some((kind, false))) => _ = record.note_queued(kind),
-            _ => {}
+        let outcome = self.clean(record, store, site, leaving);
+        if let (Outcome::Later, Some(kind)) = (outcome, waited) {
+            record.marks().note_waiting(kind);
         }
-        record.unlatch();
+        record.marks().unlatch();
         outcome
     }
 

@@ -27,6 +27,7 @@ use polychron_schema::RowRef;
 use polychron_sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use polychron_sync::{Backoff, MODELLED};
 
+use super::marks::Marks;
 use super::steps::Step;
 use super::timestamp::Timestamp;
 
@@ -70,23 +71,8 @@ struct VersionHeader {
     next: AtomicPtr<VersionHeader>,
     words: AtomicU32,
     status: AtomicU8,
-    latch: AtomicU8,
-    /// Whether an item of the record is queued for collection, by what the item is.
-    queued: [AtomicU8; 2],
+    marks: Marks,
 }
-
-/// What an item of a record waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Queued {
-    /// Versions of a record that stays.
-    Versions = 0,
-    /// The record may have to leave the index, too.
-    Leaving = 1,
-}
-
-/// The latch's word: held, and for each kind whether an item waits for the oldest reader.
-const LATCHED: u8 = 1;
-const WAITING: [u8; 2] = [2, 4];
 
 /// A record's head; the row of its version follows.
 #[repr(C)]
@@ -222,8 +208,7 @@ impl Version {
             next: AtomicPtr::new(ptr::null_mut()),
             words: AtomicU32::new(words as u32),
             status: AtomicU8::new(Status::Pending as u8),
-            latch: AtomicU8::new(0),
-            queued: Default::default(),
+            marks: Marks::default(),
         };
         // SAFETY: the block is large enough, aligned to 16, and nobody else's.
         unsafe { version.write(header) };
@@ -364,8 +349,7 @@ impl Record {
             next: AtomicPtr::new(ptr::null_mut()),
             words: AtomicU32::new(0),
             status: AtomicU8::new(Status::Unused as u8),
-            latch: AtomicU8::new(0),
-            queued: Default::default(),
+            marks: Marks::default(),
         };
         // SAFETY: the caller promises room and to be alone; pages are aligned to 64.
         unsafe { record.0.write(Head { latest: AtomicPtr::new(ptr::null_mut()), version }) };
@@ -407,6 +391,12 @@ impl Record {
     fn head<'r>(self) -> &'r Head {
         // SAFETY: records lie in pages that are given back only with their table, which outlives its transactions.
         unsafe { self.0.as_ref() }
+    }
+
+    /// What is known of collecting it.
+    #[inline]
+    pub(super) fn marks<'r>(self) -> &'r Marks {
+        &self.head().version.marks
     }
 
     /// The place before the latest version.
@@ -488,59 +478,8 @@ impl Record {
     pub(super) unsafe fn reset(self) {
         let head = self.head();
         head.latest.store(ptr::null_mut(), Ordering::Relaxed);
-        // Items of the key before may still be queued. They find that the record is another one, and what they take away of these marks makes an
-        // item too many, never one too few.
-        head.version.queued.iter().for_each(|queued| queued.store(0, Ordering::Relaxed));
-        // Whoever has come for such an item may hold the latch.
-        head.version.latch.fetch_and(LATCHED, Ordering::Relaxed);
+        head.version.marks.reset();
         self.inline().end(Status::Unused);
-    }
-
-    /// Marks that an item of the record is about to be queued. `false`: one is queued that will see to it. The caller has ended its version.
-    #[inline]
-    pub(super) fn note_queued(self, kind: Queued) -> bool {
-        let queued = &self.head().version.queued;
-        // SeqCst: comes behind the installation of the version in the one order of all, and pairs with the exchange in `clear_queued`. Either
-        // that comes later, and the collector finds the version, or this finds the mark gone.
-        let is_queued = |kind: Queued| queued[kind as usize].load(Ordering::SeqCst) != 0;
-        if is_queued(Queued::Leaving) || kind == Queued::Versions && is_queued(kind) {
-            return false;
-        }
-        // Relaxed, and no exchange: of two that come at once both queue an item.
-        queued[kind as usize].store(1, Ordering::Relaxed);
-        true
-    }
-
-    /// Takes the mark away, before the collector looks at the list.
-    pub(super) fn clear_queued(self, kind: Queued) {
-        // SeqCst: pairs with the load in `note_queued`, and comes before the collector's look at the list in the one order of all.
-        self.head().version.queued[kind as usize].swap(0, Ordering::SeqCst);
-    }
-
-    /// Takes the collection latch if it is free.
-    pub(super) fn try_latch(self) -> bool {
-        let latch = &self.head().version.latch;
-        let now = latch.load(Ordering::Relaxed);
-        // Acquire: pairs with the release in `unlatch`.
-        now & LATCHED == 0 && latch.compare_exchange(now, now | LATCHED, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    }
-
-    /// Gives it back.
-    pub(super) fn unlatch(self) {
-        let latch = &self.head().version.latch;
-        // Release: pairs with the acquire in `try_latch`.
-        latch.fetch_and(!LATCHED, Ordering::Release);
-    }
-
-    /// Marks that an item waits for the oldest reader; `false`: one does already. The caller holds the latch.
-    pub(super) fn note_waiting(self, kind: Queued) -> bool {
-        let bit = WAITING[kind as usize];
-        self.head().version.latch.fetch_or(bit, Ordering::Relaxed) & bit == 0
-    }
-
-    /// Takes that mark away. The caller holds the latch.
-    pub(super) fn clear_waiting(self, kind: Queued) {
-        self.head().version.latch.fetch_and(!WAITING[kind as usize], Ordering::Relaxed);
     }
 }
 

@@ -8,9 +8,11 @@
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::OwnedKey;
 use polychron_memory::Guard;
+use polychron_sync::atomic::{Ordering, fence};
 
+use super::marks::Queued;
 use super::reclaim::{Entry, Garbage, Reclaimer, Site, free_all};
-use super::record::{Link, Queued, Record, Status, Version};
+use super::record::{Link, Record, Status, Version};
 use super::steps::Step;
 use super::table::Store;
 use super::timestamp::Timestamp;
@@ -75,17 +77,19 @@ impl Reclaimer {
     fn thin_item(&mut self, garbage: Garbage, moments: Moments<'_>, site: &Site<'_>) -> Option<Garbage> {
         let store = site.store(garbage.place)?;
         let (record, kind) = (garbage.record, garbage.entry.kind());
-        if !record.try_latch() {
+        if !record.marks().try_latch() {
             return Some(garbage);
         }
-        record.clear_queued(kind);
+        record.marks().clear_queued(kind);
+        // SeqCst: as in `take_marks`.
+        fence(Ordering::SeqCst);
         let again = match self.forget(&garbage, store, moments, site) {
             Forgetting::Done => None,
-            Forgetting::Later => record.note_queued(kind).then_some(garbage),
+            Forgetting::Later => record.marks().note_queued(kind).then_some(garbage),
             Forgetting::Not => {
                 let Thinned { unsettled, kept_until } = self.thin_latched(record, store, moments, site);
                 match (unsettled, kept_until, kind) {
-                    (Some(wts), ..) => record.note_queued(kind).then_some(Garbage { wts, ..garbage }),
+                    (Some(wts), ..) => record.marks().note_queued(kind).then_some(Garbage { wts, ..garbage }),
                     (None, None, Queued::Versions) => None,
                     (None, kept_until, _) => {
                         let wts = kept_until.unwrap_or(garbage.wts);
@@ -97,7 +101,7 @@ impl Reclaimer {
                         {
                             store.displace(key, record, latest, site.guard);
                         }
-                        if record.note_waiting(kind) {
+                        if record.marks().note_waiting(kind) {
                             self.held.push_back(Garbage { wts, ..garbage });
                         }
                         None
@@ -105,7 +109,7 @@ impl Reclaimer {
                 }
             }
         };
-        record.unlatch();
+        record.marks().unlatch();
         again
     }
 

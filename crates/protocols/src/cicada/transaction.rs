@@ -11,7 +11,7 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place, check_key};
 use polychron_engine::{
-    Commit, Constraints, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction,
+    Commit, Constraints, Insertion, Mode, Projection, Savepoints, Scan, TableDefinition, Transaction,
 };
 use polychron_index::AnyIndex;
 use polychron_memory::Guard;
@@ -200,10 +200,12 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         let (Target::Record(record), Source::Version(version)) = (target, source) else { return Ok(()) };
         let options = &self.shared.options;
         if version.rts().is_after(self.timestamp) && !self.is_overtaken() {
-            return Err(self.conflict(Reason::ReadLater, place, Some(version)));
+            return Err(self.conflict_with(version.rts(), Reason::ReadLater, place, Some(version)));
         }
-        if options.write_latest_only && self.is_superseded(record) {
-            return Err(self.conflict(Reason::WrittenLater, place, Some(version)));
+        if options.write_latest_only
+            && let Some(other) = self.superseded_by(record)
+        {
+            return Err(self.conflict_with(other, Reason::WrittenLater, place, Some(version)));
         }
         Ok(())
     }
@@ -214,20 +216,20 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         self.shared.clocks.is_overtaken(self.state.worker, self.timestamp)
     }
 
-    /// Whether a version later than this transaction is there or may come to be.
+    /// When a version later than this transaction is there or may come to be.
     #[inline]
-    fn is_superseded(&self, record: Record) -> bool {
+    fn superseded_by(&self, record: Record) -> Option<Timestamp> {
         let mut place = record.latest();
         while let Link::To(version) = place.link() {
             if !version.wts().is_after(self.timestamp) {
-                return false;
+                return None;
             }
             if version.status() != Status::Aborted {
-                return true;
+                return Some(version.wts());
             }
             place = version.next();
         }
-        false
+        None
     }
 
     /// Inserts an entry whose key is absent. `false`: the key has a row.
@@ -320,6 +322,7 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
             if !self.state.sets.writes.is_empty() {
                 self.state.last_commit = Some(self.state.clock.adjusted);
             }
+            self.note_commit();
         }
         self.end();
         if !self.snapshot {
@@ -446,16 +449,20 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
         scanned
     }
 
-    fn savepoint(&mut self) -> Savepoint {
-        Savepoint { position: self.state.sets.writes.set_floor() }
+    fn mark(&mut self) -> Result<usize, Stop> {
+        if self.doomed { Err(Stop::conflict()) } else { Ok(self.state.sets.writes.set_floor()) }
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
         self.step()?;
-        if savepoint.position < self.state.sets.writes.len() {
-            self.state.sets.undo_writes(savepoint.position);
+        if position < self.state.sets.writes.len() {
+            self.state.sets.undo_writes(position);
         }
         Ok(())
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        &mut self.state.savepoints
     }
 
     /// Fetches the line at which a look-up in a hash index begins, and keeps the key. The look-ups themselves follow when the
@@ -507,6 +514,8 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         }
         state.promotions.clear();
         state.fingers.clear();
+        state.savepoints.clear();
+        state.nested.begin();
         state.stage = Stage::Running;
         let until_check = shared.options.check_every.min(if snapshot { RENEW_EVERY } else { u32::MAX });
         let mut transaction = Self::taken_over(shared, state, guard, timestamp);

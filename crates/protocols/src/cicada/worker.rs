@@ -1,5 +1,6 @@
 //! A worker: a slot with a clock, pools, and the sets that its transactions use one after the other.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
@@ -7,10 +8,11 @@ use polychron_base::random::Random;
 use polychron_base::{Abort, Error, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::{left_out, pass};
+use polychron_engine::nested::Nested;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Fingers, Hints};
-use polychron_engine::{Counters, Interactive, Mode, Procedure, Projection, Transaction, Worker, drive};
+use polychron_engine::{Counters, Interactive, Mode, Procedure, Projection, Savepoints, Transaction, Worker, drive};
 use polychron_memory::{Guard, Local};
 use polychron_schema::RowRef;
 use polychron_sync::spin_hint;
@@ -50,8 +52,10 @@ pub(super) struct State {
     pub(super) buffers: Buffers,
     pub(super) hints: Hints,
     pub(super) fingers: Fingers,
+    pub(super) savepoints: Savepoints,
+    pub(super) nested: Nested,
     /// What the running transaction leaves to be collected.
-    pub(super) garbage: Vec<Garbage>,
+    pub(super) garbage: VecDeque<Garbage>,
     pub(super) tables: Seen<CicadaTable>,
     pub(super) clock: LocalClock,
     pub(super) last_abort: Option<Abort>,
@@ -88,7 +92,9 @@ impl<R: Redo> CicadaWorker<R> {
             buffers: Buffers::default(),
             hints: Hints::default(),
             fingers: Fingers::default(),
-            garbage: Vec::new(),
+            savepoints: Savepoints::default(),
+            nested: Nested::default(),
+            garbage: VecDeque::new(),
             tables: Seen::default(),
             clock: shared.clocks.join(worker),
             last_abort: None,
@@ -207,6 +213,10 @@ impl<R: Redo> Interactive for CicadaWorker<R> {
 
     fn last_abort(&self) -> Option<Abort> {
         self.state.last_abort
+    }
+
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.state.nested.error()
     }
 
     fn back_off(&mut self, attempts: u64) {
@@ -381,6 +391,10 @@ impl<R: Redo> drive::Driven for Session<'_, R> {
 
     fn last_abort(&self) -> Option<Abort> {
         self.state.last_abort
+    }
+
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.state.nested.error()
     }
 
     fn back_off(&mut self, attempts: u64) {

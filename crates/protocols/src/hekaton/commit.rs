@@ -58,6 +58,8 @@ impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
         self.log(end);
         transactions.decide(self.id, true);
         self.settle(end);
+        let database = self.database();
+        self.state.nested.committed(database, end);
         Ok(())
     }
 
@@ -95,6 +97,13 @@ impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
                     Target::Version(version) => (Reason::StaleRead, Some(version)),
                     Target::Record(record) => (Reason::Phantom, record.latest()),
                 };
+                let other = match target {
+                    Target::Version(version) => Some(version.end()),
+                    Target::Record(record) => record.latest().map(|latest| latest.begin()),
+                };
+                if let Some(Stamp::At(moment)) = other {
+                    self.state.nested.is_behind(moment);
+                }
                 return Err(self.conflict(reason, place, version));
             }
         }
@@ -266,7 +275,9 @@ impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
             let table = self.state.tables.get(place.table.position()).and_then(Option::as_deref);
             table.and_then(|table| self.key_in(table, place.index, version.row()))
         });
-        self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
+        let abort = Abort { reason, table: place.table, index: place.index, key };
+        self.state.nested.conflicts(self.database(), &abort);
+        self.state.last_abort = Some(abort);
         self.doomed = !left_out(Step::StayDoomed);
         Stop::conflict()
     }

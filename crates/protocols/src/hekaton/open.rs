@@ -44,6 +44,11 @@ impl State {
 }
 
 impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
+    /// What tells this database from others while it is open.
+    pub(super) fn database(&self) -> usize {
+        std::ptr::from_ref(self.shared).addr()
+    }
+
     /// Undoes the transaction that a worker has open and nobody can end, because it was leaked.
     #[cold]
     pub(super) fn undo_leaked(shared: &'w Shared<L, R>, state: &'w mut State, guard: Guard<'w>, id: TransactionId) {
@@ -60,6 +65,9 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
             && self.shared.transactions.is_open_here(other)
         {
             self.state.met = Some(Met { id: other, again: false });
+        }
+        if let Stamp::At(moment) = stamp {
+            self.state.nested.is_behind(moment);
         }
     }
 

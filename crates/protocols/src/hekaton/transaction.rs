@@ -9,7 +9,7 @@ use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place, check_key};
-use polychron_engine::{Constraints, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_engine::{Constraints, Insertion, Mode, Projection, Savepoints, Scan, TableDefinition, Transaction};
 use polychron_index::{AnyIndex, Inserted, Lookup};
 use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowMut, RowRef};
@@ -90,6 +90,7 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
         };
         state.known = moment;
         state.fingers.clear();
+        state.savepoints.clear();
         state.open = Some(id);
         Self::over(shared, state, guard, id, moment)
     }
@@ -552,15 +553,18 @@ impl<L: Level, R: Redo> Transaction for HekatonTransaction<'_, L, R> {
         self.visit_rows(scan, table, visitor)
     }
 
-    fn savepoint(&mut self) -> Savepoint {
+    fn mark(&mut self) -> Result<usize, Stop> {
+        self.step()?;
         self.state.sets.has_savepoint = true;
-        Savepoint { position: self.state.sets.writes().len() }
+        Ok(self.state.sets.writes().len())
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
-        self.step()?;
-        self.undo_writes(savepoint.position);
-        Ok(())
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+        self.step().map(|()| self.undo_writes(position))
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        &mut self.state.savepoints
     }
 
     /// Fetches the line at which a look-up in a hash index begins, and keeps the key; the look-ups follow together when the first row

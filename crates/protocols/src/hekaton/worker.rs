@@ -7,10 +7,11 @@ use polychron_base::{Abort, Error};
 use polychron_engine::catalog::Seen;
 use polychron_engine::drive::RandomWait;
 use polychron_engine::mutations::pass;
+use polychron_engine::nested::Nested;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Fingers, GROUP, Hints};
-use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
+use polychron_engine::{Counters, Interactive, Mode, Procedure, Savepoints, Worker, drive};
 use polychron_memory::Local;
 
 use super::collect::Collector;
@@ -38,6 +39,8 @@ pub(super) struct State {
     pub(super) buffers: Buffers,
     pub(super) hints: Hints,
     pub(super) fingers: Fingers,
+    pub(super) savepoints: Savepoints,
+    pub(super) nested: Nested,
     pub(super) collector: Collector,
     pub(super) tables: Seen<HekatonTable>,
     pub(super) slot: usize,
@@ -70,6 +73,8 @@ impl<L: Level, R: Redo> HekatonWorker<L, R> {
             buffers: Buffers::default(),
             hints: Hints::default(),
             fingers: Fingers::default(),
+            savepoints: Savepoints::default(),
+            nested: Nested::default(),
             collector: Collector::default(),
             tables: Seen::default(),
             slot,
@@ -162,6 +167,10 @@ impl<L: Level, R: Redo> Interactive for HekatonWorker<L, R> {
         self.state.last_abort
     }
 
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.state.nested.error()
+    }
+
     fn back_off(&mut self, attempts: u64) {
         self.state.wait(attempts, &self.shared.common.retry);
     }
@@ -199,6 +208,7 @@ impl<'w, L: Level, R: Redo> Session<'w, L, R> {
         unsafe { state.tables.renew(&shared.catalog) };
         state.collector.step(&shared.transactions, &shared.orphans, &state.tables, &guard);
         pass(Point::Beginning);
+        state.nested.begin();
         Ok(HekatonTransaction::new(shared, state, guard, mode))
     }
 }
@@ -217,6 +227,10 @@ impl<L: Level, R: Redo> drive::Driven for Session<'_, L, R> {
 
     fn last_abort(&self) -> Option<Abort> {
         self.state.last_abort
+    }
+
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.state.nested.error()
     }
 
     fn back_off(&mut self, attempts: u64) {

@@ -109,11 +109,16 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
             let by = self.list_since(compared, &history);
             self.compare_others(compared, by)?;
         }
-        shared.clock.commit(&mut history, &self.state.writing, |at| self.log_changes(at));
+        let mut moment = 0;
+        shared.clock.commit(&mut history, &self.state.writing, |at| {
+            moment = at;
+            self.log_changes(at);
+        });
         let made = self.state.writing.images().len();
         self.state.writing.leave();
         let State { collector, held, .. } = &mut *self.state;
         collector.take_ready(held, &mut history, &shared.clock, made);
+        self.state.nested.committed(self.database(), moment);
         Ok(())
     }
 
@@ -198,14 +203,15 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
         for other in 0..validation.others.len() {
             let Committed { at, buffer, .. } = validation.others[other];
             if let Some(image) = buffer.images().find_map(|image| self.meets(&mut validation, image, at, (since, by))) {
-                outcome = Err(image);
+                outcome = Err((image, at));
                 break;
             }
         }
         let tested = validation.trees.iter().map(Tree::take_tested).sum();
         add(&self.shared.counts[self.state.slot].tested, tested);
         self.state.validation = validation;
-        outcome.map_err(|image| {
+        outcome.map_err(|(image, at)| {
+            self.state.nested.is_behind(at);
             let reason = if image.kind() == Kind::Insert { Reason::Phantom } else { Reason::StaleRead };
             self.conflict(reason, image.place(), Some(image.key()))
         })

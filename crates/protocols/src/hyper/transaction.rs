@@ -10,7 +10,7 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place, check_key, words_of};
 use polychron_engine::{
-    Aggregate, ColumnBatch, Commit, Constraints, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction,
+    Aggregate, ColumnBatch, Commit, Constraints, Insertion, Projection, Savepoints, Scan, TableDefinition, Transaction,
     batch,
 };
 use polychron_index::AnyIndex;
@@ -82,6 +82,8 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         state.is_open = true;
         shared.clock.note_thread(state.slot);
         state.fingers.clear();
+        state.savepoints.clear();
+        state.nested.begin();
         let id = if snapshot { SNAPSHOT } else { Clock::id(state.slot, state.generation) };
         let mut transaction = Self {
             shared,
@@ -265,6 +267,8 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         if conflict.stamp >= FIRST_ID && self.shared.clock.is_open_here(conflict.stamp) {
             let error = Error::WaitsForItself { table: place.table, key: Some(KeyPreview::new(key)) };
             self.state.met = Some(Met { id: conflict.stamp, error, again: false });
+        } else if conflict.stamp > 0 && conflict.stamp < FIRST_ID {
+            self.state.nested.is_behind(conflict.stamp);
         }
         self.conflict(conflict.reason, place, Some(key))
     }
@@ -273,9 +277,16 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     #[cold]
     pub(super) fn conflict(&mut self, reason: Reason, place: Place, key: Option<&[u8]>) -> Stop {
         let key = key.map(KeyPreview::new);
-        self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
+        let abort = Abort { reason, table: place.table, index: place.index, key };
+        self.state.nested.conflicts(self.database(), &abort);
+        self.state.last_abort = Some(abort);
         self.doomed = !left_out(Step::StayDoomed);
         Stop::conflict()
+    }
+
+    /// What tells this database from others while it is open.
+    pub(super) fn database(&self) -> usize {
+        std::ptr::from_ref(self.shared).addr()
     }
 
     pub(super) fn end(&mut self) {
@@ -423,15 +434,19 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
         })
     }
 
-    fn savepoint(&mut self) -> Savepoint {
-        Savepoint { position: self.state.writing.images().len() }
+    fn mark(&mut self) -> Result<usize, Stop> {
+        if self.doomed { Err(Stop::conflict()) } else { Ok(self.state.writing.images().len()) }
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
         self.look(|this| {
-            this.undo_to(savepoint.position);
+            this.undo_to(position);
             Ok(())
         })
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        &mut self.state.savepoints
     }
 
     /// Fetches the line at which a look-up in a hash index begins, and keeps the key; the look-ups follow together when the first row

@@ -6,10 +6,11 @@ use polychron_base::{Abort, Error};
 use polychron_engine::catalog::Seen;
 use polychron_engine::drive::RandomWait;
 use polychron_engine::mutations::pass;
+use polychron_engine::nested::Nested;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Fingers, GROUP, Hints};
-use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
+use polychron_engine::{Counters, Interactive, Mode, Procedure, Savepoints, Worker, drive};
 use polychron_memory::Local;
 
 use super::clock::{Clock, Held};
@@ -44,6 +45,8 @@ pub(super) struct State {
     pub(super) buffers: Buffers,
     pub(super) hints: Hints,
     pub(super) fingers: Fingers,
+    pub(super) savepoints: Savepoints,
+    pub(super) nested: Nested,
     pub(super) collector: Collector,
     pub(super) tables: Seen<HyperTable>,
     /// Which list of tables the worker last kept for snapshots (`Shared::kept`).
@@ -133,6 +136,8 @@ impl<L: Level, R: Redo> HyperWorker<L, R> {
             buffers: Buffers::default(),
             hints: Hints::default(),
             fingers: Fingers::default(),
+            savepoints: Savepoints::default(),
+            nested: Nested::default(),
             collector: Collector::default(),
             tables: Seen::default(),
             kept: None,
@@ -256,6 +261,10 @@ impl<L: Level, R: Redo> Interactive for HyperWorker<L, R> {
         self.state.last_abort
     }
 
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.state.nested.error()
+    }
+
     fn back_off(&mut self, attempts: u64) {
         self.state.wait(attempts, &self.shared.common.retry);
     }
@@ -324,6 +333,10 @@ impl<L: Level, R: Redo> drive::Driven for Session<'_, L, R> {
 
     fn last_abort(&self) -> Option<Abort> {
         self.state.last_abort
+    }
+
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.state.nested.error()
     }
 
     fn back_off(&mut self, attempts: u64) {

@@ -6,7 +6,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::stores::{Batch, check_key, check_row, key_in_entry, words_of};
 use polychron_engine::{
-    Commit, Constraints, Insertion, Mode, Projection, Protocol, Savepoint, Scan, TableDefinition, Transaction,
+    Commit, Constraints, Insertion, Mode, Projection, Protocol, Savepoints, Scan, TableDefinition, Transaction,
 };
 use polychron_memory::Guard;
 use polychron_schema::{Changes, RowBuffer, RowMut, RowRef};
@@ -216,16 +216,20 @@ impl Transaction for KeyValueTransaction<'_> {
         Ok(())
     }
 
-    fn savepoint(&mut self) -> Savepoint {
-        Savepoint { position: self.writes }
+    fn mark(&mut self) -> Result<usize, Stop> {
+        Ok(self.writes)
     }
 
     /// Works only when nothing was written since.
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
-        if self.writes > savepoint.position {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+        if self.writes > position {
             return Err(Error::Unsupported { protocol: KeyValue::NAME, what: "undoing writes" }.into());
         }
         Ok(())
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        &mut self.state.savepoints
     }
 
     #[inline]

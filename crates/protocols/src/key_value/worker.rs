@@ -6,7 +6,7 @@ use polychron_base::{Abort, Error};
 use polychron_engine::catalog::Seen;
 use polychron_engine::options::Retry;
 use polychron_engine::stores::{Hints, execute_in_groups};
-use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
+use polychron_engine::{Counters, Interactive, Mode, Procedure, Savepoints, Worker, drive};
 use polychron_memory::Local;
 
 use super::protocol::KeyValue;
@@ -25,6 +25,7 @@ pub struct KeyValueWorker {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) buffers: Buffers,
+    pub(super) savepoints: Savepoints,
     pub(super) tables: Seen<Table>,
     hints: Hints,
     counters: Arc<Counters>,
@@ -35,7 +36,7 @@ impl KeyValueWorker {
         let local = database.memory.register()?;
         let counters = database.counters.register();
         let (buffers, hints, tables) = (Buffers::default(), Hints::default(), Seen::default());
-        let state = State { buffers, hints, tables, counters };
+        let state = State { buffers, savepoints: Savepoints::default(), hints, tables, counters };
         Ok(Self { local, state, database: Arc::clone(database) })
     }
 }
@@ -90,6 +91,7 @@ impl Interactive for KeyValueWorker {
         if mode == Mode::Snapshot {
             state.counters.snapshot(0);
         }
+        state.savepoints.clear();
         Ok(KeyValueTransaction::new(state, guard, mode))
     }
 

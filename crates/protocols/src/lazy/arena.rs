@@ -6,10 +6,11 @@
 
 use std::ops::Range;
 
+use hashbrown::HashTable;
 use polychron_base::TableId;
 use polychron_base::key::EncodedKey;
 use polychron_engine::futures::{Assigned, FutureColumn, FutureError, KeyPart, OpenKey, Operand, Scalar};
-use polychron_engine::lazy::{Condition, Node, Nodes, Program, Source, Span, Values};
+use polychron_engine::lazy::{Condition, Needed, Node, Nodes, Program, Source, Span, Values};
 use polychron_engine::mutations::left_out;
 use polychron_schema::{RowBuffer, RowRef};
 
@@ -18,15 +19,20 @@ use super::steps::Step;
 /// No node, or no write.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What is open of a row of the program.
+/// Rows that are compared one after the other before a table finds them.
+const FEW: usize = 16;
+
+/// A row of the program, and what is open of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenRow {
     /// Made of its table and key.
     print: u64,
-    /// The latest of its columns.
+    /// The latest of its columns that were not read when it was asked for.
     column: u32,
     /// The latest of its writes.
     pub(super) write: u32,
+    /// Whether it is in the list of those of which something may be open.
+    is_listed: bool,
 }
 
 /// A column that will be written.
@@ -57,13 +63,6 @@ pub(super) struct Told {
     pub(super) truth: bool,
 }
 
-/// How far the future write set goes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Owed {
-    writes: usize,
-    unplaced: usize,
-}
-
 /// The futures of a worker's running transaction.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
@@ -71,14 +70,20 @@ pub(super) struct Arena {
     pub(super) nodes: Box<Nodes>,
     /// What is open of each row of the program.
     pub(super) rows: Vec<OpenRow>,
+    /// Finds rows by their prints, once there are more than a few.
+    by_print: HashTable<u32>,
+    /// The rows of which something may be open. Whoever closes what is open goes along it and shortens it, so that each row is
+    /// passed once for each time that it was opened.
+    pub(super) open: Vec<u32>,
     /// The first node whose turn has not come.
     pub(super) open_from: usize,
     pub(super) writes: Vec<FutureWrite>,
     pub(super) unplaced: Vec<Unplaced>,
+    /// The tables of `writes`, and of `unplaced`, each once.
+    written_tables: Vec<TableId>,
+    unplaced_tables: Vec<TableId>,
     pub(super) parts: Vec<KeyPart>,
     pub(super) columns: Vec<(FutureColumn, Operand)>,
-    /// Writes before the latest savepoint that failed: they are not forgotten with it.
-    pub(super) owed: Owed,
     pub(super) told: Vec<Told>,
     /// The rows to be touched, while that is found out.
     pub(super) touched: Vec<u32>,
@@ -86,11 +91,20 @@ pub(super) struct Arena {
     pub(super) condition: Condition,
     /// Room for its values.
     pub(super) scratch: Values,
-    /// Whether nodes are wanted, while one is resolved.
-    pub(super) wanted: Vec<bool>,
+    /// What a node depends on, while it is resolved or observed.
+    pub(super) needed: Needed,
     /// A key and a row that are being put together.
     pub(super) key: Vec<u8>,
     pub(super) row: RowBuffer,
+    /// Rows, writes and nodes that were passed.
+    #[cfg(test)]
+    pub(super) steps: std::cell::Cell<usize>,
+}
+
+fn note(tables: &mut Vec<TableId>, table: TableId) {
+    if !tables.contains(&table) {
+        tables.push(table);
+    }
 }
 
 fn same_key<K: EncodedKey>(kept: &[u8], key: K) -> bool {
@@ -111,9 +125,13 @@ impl Arena {
     #[inline]
     pub(super) fn clear(&mut self) {
         self.rows.clear();
+        self.open.clear();
+        if !self.by_print.is_empty() {
+            self.by_print.clear();
+            self.by_print.shrink_to(1 << 12, |_| unreachable!("the table is empty"));
+        }
         self.open_from = 0;
         self.forget_writes();
-        self.owed = Owed::default();
         self.told.clear();
     }
 
@@ -121,6 +139,8 @@ impl Arena {
     fn forget_writes(&mut self) {
         self.writes.clear();
         self.unplaced.clear();
+        self.written_tables.clear();
+        self.unplaced_tables.clear();
         self.parts.clear();
         self.columns.clear();
     }
@@ -148,14 +168,24 @@ impl Arena {
     }
 
     #[inline]
+    pub(super) fn count_steps(&self, _steps: usize) {
+        #[cfg(test)]
+        self.steps.set(self.steps.get() + _steps);
+    }
+
+    #[inline]
     fn find<K: EncodedKey>(&self, print: u64, table: TableId, key: K) -> Option<u32> {
-        let found = (0..).zip(&self.rows).find(|(place, row)| {
-            row.print == print && {
-                let (its_table, kept) = self.nodes.program.row(*place);
+        let is_it = |place: u32| {
+            self.count_steps(1);
+            self.rows[place as usize].print == print && {
+                let (its_table, kept) = self.nodes.program.row(place);
                 its_table == table && same_key(kept, key)
             }
-        });
-        found.map(|(place, _)| place)
+        };
+        if self.rows.len() > FEW {
+            return self.by_print.find(print, |&place| is_it(place)).copied();
+        }
+        (0..self.rows.len() as u32).find(|&place| is_it(place))
     }
 
     /// The row's place; it gets one.
@@ -165,8 +195,51 @@ impl Arena {
         if let Some(known) = self.find(print, table, key) {
             return known;
         }
-        self.rows.push(OpenRow { print, column: NONE, write: NONE });
+        self.rows.push(OpenRow { print, column: NONE, write: NONE, is_listed: false });
+        if self.rows.len() > FEW {
+            self.enter_prints();
+        }
         self.nodes.program.push_row(table, key)
+    }
+
+    /// Enters the rows that the table does not know yet.
+    #[cold]
+    fn enter_prints(&mut self) {
+        let rows = &self.rows;
+        for place in self.by_print.len()..rows.len() {
+            self.by_print.insert_unique(rows[place].print, place as u32, |&place| rows[place as usize].print);
+        }
+    }
+
+    /// Something of the row is open from now on.
+    #[inline]
+    fn list(&mut self, row: u32) {
+        if !std::mem::replace(&mut self.rows[row as usize].is_listed, true) {
+            self.open.push(row);
+        }
+    }
+
+    /// Takes rows off the list of which nothing is open any more.
+    pub(super) fn shorten_list(&mut self) {
+        let mut open = std::mem::take(&mut self.open);
+        self.count_steps(open.len());
+        open.retain(|&row| {
+            let is_open = self.is_open(row);
+            self.rows[row as usize].is_listed = is_open;
+            is_open
+        });
+        self.open = open;
+    }
+
+    /// Whether the row will be written, or a column of it is still to be read.
+    fn is_open(&self, row: u32) -> bool {
+        self.rows[row as usize].write != NONE || self.open_columns_of(row).next().is_some()
+    }
+
+    /// All columns that were open of a row have been read.
+    #[inline]
+    pub(super) fn read(&mut self, row: u32) {
+        self.rows[row as usize].column = NONE;
     }
 
     /// The row's writes.
@@ -183,7 +256,10 @@ impl Arena {
     pub(super) fn open_columns_of(&self, row: u32) -> impl Iterator<Item = (u32, FutureColumn)> {
         let mut at = self.rows[row as usize].column;
         let all = std::iter::from_fn(move || match self.nodes.program.nodes.get(at as usize) {
-            Some(Node::Column(source)) => Some((std::mem::replace(&mut at, source.before), source.column)),
+            Some(Node::Column(source)) => {
+                self.count_steps(1);
+                Some((std::mem::replace(&mut at, source.before), source.column))
+            }
             _ => None,
         });
         all.filter(|&(place, _)| self.nodes.values[place as usize].is_none())
@@ -227,6 +303,7 @@ impl Arena {
         let made = self.nodes.column(Source { row, column, before });
         if let Operand::Pending(place) = made {
             self.rows[row as usize].column = place;
+            self.list(row);
         }
         made
     }
@@ -246,6 +323,8 @@ impl Arena {
     }
 
     fn link(&mut self, write: FutureWrite) {
+        note(&mut self.written_tables, self.nodes.program.row(write.row).0);
+        self.list(write.row);
         let state = &mut self.rows[write.row as usize];
         let before = std::mem::replace(&mut state.write, self.writes.len() as u32);
         self.writes.push(FutureWrite { before, ..write });
@@ -270,6 +349,7 @@ impl Arena {
             row: row.map(|row| self.nodes.program.keep(row.as_bytes())),
         };
         self.unplaced.push(unplaced);
+        note(&mut self.unplaced_tables, table);
     }
 
     /// Whether something may be open of the row. Asks for no nodes.
@@ -279,7 +359,13 @@ impl Arena {
             return false;
         }
         let print = print_of(table, key);
-        self.rows.iter().any(|row| row.print == print) || self.places_in(table)
+        let is_it = |place: u32| self.rows[place as usize].print == print;
+        let is_known = if self.rows.len() > FEW {
+            self.by_print.find(print, |&place| is_it(place)).is_some()
+        } else {
+            (0..self.rows.len() as u32).any(is_it)
+        };
+        is_known || self.places_in(table)
     }
 
     /// Whether the row will be written.
@@ -292,13 +378,13 @@ impl Arena {
     /// Whether a row of the table will be written under a key that is not known.
     #[inline]
     pub(super) fn places_in(&self, table: TableId) -> bool {
-        self.unplaced.iter().any(|unplaced| unplaced.table == table)
+        self.unplaced_tables.contains(&table)
     }
 
     /// Whether a row of the table will be written.
     #[inline]
     pub(super) fn writes_table(&self, table: TableId) -> bool {
-        self.writes.iter().any(|write| self.nodes.program.row(write.row).0 == table) || self.places_in(table)
+        self.written_tables.contains(&table) || self.places_in(table)
     }
 
     /// Whether a column of the row is still to be read.
@@ -312,21 +398,12 @@ impl Arena {
     pub(super) fn gather_touched(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
         touched.clear();
-        touched.extend(
-            (0..self.rows.len() as u32)
-                .filter(|&row| self.rows[row as usize].write != NONE || self.open_columns_of(row).next().is_some()),
-        );
+        touched.extend(self.open.iter().copied().filter(|&row| self.is_open(row)));
         touched.sort_unstable_by(|left, right| {
             let order = |row: &u32| (self.nodes.program.row(*row).0.position(), self.nodes.program.row(*row).1);
             order(left).cmp(&order(right))
         });
         self.touched = touched;
-    }
-
-    /// All that was going to be written is.
-    pub(super) fn written(&mut self) {
-        self.rows.iter_mut().for_each(|row| row.write = NONE);
-        self.forget_writes();
     }
 
     /// What was going to be written could not be, from the `first` unplaced one on; rows that were written have no writes any more.
@@ -336,19 +413,25 @@ impl Arena {
         let mut writes = std::mem::take(&mut self.writes);
         writes.retain(|write| self.rows[write.row as usize].write != NONE);
         self.relink(writes);
-        self.owed = Owed { writes: self.writes.len(), unplaced: self.unplaced.len() };
     }
 
-    /// Forgets what is going to be written, but for what is owed.
-    pub(super) fn forget_unowed(&mut self) {
-        let mut writes = std::mem::take(&mut self.writes);
-        writes.truncate(self.owed.writes);
-        self.relink(writes);
-        self.unplaced.truncate(self.owed.unplaced);
+    /// Nothing is going to be written any more: all of it was, or the transaction is undone to a mark, behind which all of it was asked for.
+    pub(super) fn leave_nothing_open(&mut self) {
+        self.forget_links();
+        self.forget_writes();
+        self.shorten_list();
     }
 
     fn relink(&mut self, writes: Vec<FutureWrite>) {
-        self.rows.iter_mut().for_each(|row| row.write = NONE);
+        self.forget_links();
+        self.written_tables.clear();
         writes.into_iter().for_each(|write| self.link(write));
+        self.unplaced_tables.clear();
+        self.unplaced.iter().for_each(|unplaced| note(&mut self.unplaced_tables, unplaced.table));
+        self.shorten_list();
+    }
+
+    fn forget_links(&mut self) {
+        self.open.iter().for_each(|&row| self.rows[row as usize].write = NONE);
     }
 }

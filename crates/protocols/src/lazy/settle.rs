@@ -4,7 +4,7 @@
 use polychron_base::error::Stopped;
 use polychron_base::{Error, Reason, Stop, TableId};
 use polychron_engine::futures::{FutureError, Operand, hull};
-use polychron_engine::lazy::{Beneath, Inner, Node, Program, Source};
+use polychron_engine::lazy::{Beneath, Inner, Needed, Node, Nodes, Program, Source};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{Insertion, Transaction};
 
@@ -20,6 +20,7 @@ fn read_row<B: Beneath>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -
     while let Some((place, column)) = { arena.open_columns_of(row).next() } {
         arena.nodes.values[place as usize] = Some(column.load(found).ok_or(FutureError::Null(table))?);
     }
+    arena.read(row);
     Ok(())
 }
 
@@ -56,6 +57,7 @@ fn change_row<B: Beneath>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32)
     if is_null {
         return Err(FutureError::Null(table).into());
     }
+    arena.read(row);
     if written {
         arena.rows[row as usize].write = NONE;
     }
@@ -154,19 +156,24 @@ impl<B: Beneath> LazyTransaction<'_, B> {
     /// chance like one that never left anything open.
     pub(super) fn settle(&mut self) -> Result<(), Stop> {
         let mut placed = 0;
-        let changed =
-            (0..self.arena.rows.len() as u32).try_for_each(|row| change_row::<B>(&mut self.inner, self.arena, row));
+        let rows = 0..self.arena.open.len();
+        self.arena.count_steps(3 * rows.len());
+        let changed = rows.into_iter().try_for_each(|at| {
+            let row = self.arena.open[at];
+            change_row::<B>(&mut self.inner, self.arena, row)
+        });
         let read = changed.and_then(|()| self.read_all(true));
         let outcome = read.and_then(|()| self.write_all(&mut placed));
         match outcome {
-            Ok(()) => self.arena.written(),
+            Ok(()) => self.arena.leave_nothing_open(),
             Err(_) => self.arena.keep_unwritten(placed),
         }
         outcome
     }
 
     fn write_all(&mut self, placed: &mut usize) -> Result<(), Stop> {
-        for row in 0..self.arena.rows.len() as u32 {
+        for at in 0..self.arena.open.len() {
+            let row = self.arena.open[at];
             if self.arena.rows[row as usize].write != NONE {
                 write_row::<B>(&mut self.inner, self.arena, row)?;
             }
@@ -183,7 +190,8 @@ impl<B: Beneath> LazyTransaction<'_, B> {
     pub(super) fn read_all(&mut self, compare: bool) -> Result<(), Stop> {
         let arena = &mut *self.arena;
         if arena.open_from < arena.nodes.values.len() {
-            for row in 0..arena.rows.len() as u32 {
+            for at in 0..arena.open.len() {
+                let row = arena.open[at];
                 if arena.open_columns_of(row).next().is_some() {
                     read_row::<B>(&mut self.inner, arena, row)?;
                 }
@@ -206,7 +214,7 @@ impl<B: Beneath> LazyTransaction<'_, B> {
     pub(super) fn stands(&mut self) -> bool {
         for told in 0..if left_out(Step::CheckBeforeFailing) { 0 } else { self.arena.told.len() } {
             let Told { condition, truth } = self.arena.told[told];
-            let answer = self.resolve(condition).and_then(|()| Ok(self.arena.settled(condition)?));
+            let answer = self.resolve_node(condition).and_then(|()| Ok(self.arena.settled(condition)?));
             match answer.map_err(Stop::into_parts) {
                 Ok(value) if (value != 0) != truth => return false,
                 Ok(_) => {}
@@ -218,15 +226,23 @@ impl<B: Beneath> LazyTransaction<'_, B> {
     }
 
     /// Gives a node its value, and those that it depends on theirs.
-    pub(super) fn resolve(&mut self, future: Operand) -> Result<(), Stop> {
+    pub(super) fn resolve_node(&mut self, future: Operand) -> Result<(), Stop> {
         let Operand::Pending(top) = future else { return Ok(()) };
         let arena = &mut *self.arena;
-        arena.wanted.clear();
-        arena.wanted.resize(top as usize + 1, false);
-        arena.wanted[top as usize] = true;
-        arena.nodes.program.mark_wanted(&mut arena.wanted, &arena.nodes.values, arena.open_from);
-        for place in arena.open_from..=top as usize {
-            if !arena.wanted[place] || arena.nodes.values[place].is_some() {
+        let mut needed = std::mem::take(&mut arena.needed);
+        arena.nodes.program.gather(&mut needed, &arena.nodes.values, arena.open_from, top);
+        let outcome = self.evaluate(&needed);
+        self.arena.needed = needed;
+        outcome
+    }
+
+    /// Gives nodes their values, of which all that they depend on are among them or have theirs.
+    fn evaluate(&mut self, needed: &Needed) -> Result<(), Stop> {
+        let arena = &mut *self.arena;
+        arena.count_steps(needed.places.len());
+        for place in needed.places.iter().map(|&place| place as usize) {
+            // A row gives all its columns their values at once.
+            if arena.nodes.values[place].is_some() {
                 continue;
             }
             match arena.nodes.program.nodes[place] {
@@ -239,24 +255,31 @@ impl<B: Beneath> LazyTransaction<'_, B> {
         Ok(())
     }
 
-    /// Asks the protocol beneath whether a condition is true.
-    pub(super) fn observe(&mut self, condition: Operand) -> Result<bool, Stop> {
+    /// Asks the protocol beneath whether a condition is true. `None`: it depends on so much that it is better resolved.
+    pub(super) fn observe(&mut self, condition: Operand) -> Result<Option<bool>, Stop> {
+        const MANY: usize = 64;
         let arena = &mut *self.arena;
-        arena.condition.cut(&arena.nodes.program, &arena.nodes.values, condition);
-        B::observe(&mut self.inner, &arena.condition, &mut arena.scratch)
+        let Nodes { program, values } = &*arena.nodes;
+        if let Operand::Pending(top) = condition {
+            // Those whose turn has come and that have no value are cut out, too: they fail.
+            program.gather(&mut arena.needed, values, 0, top);
+            if arena.needed.places.len() > MANY {
+                return Ok(None);
+            }
+        }
+        arena.condition.cut(program, values, condition, &arena.needed);
+        B::observe(&mut self.inner, &arena.condition, &mut arena.scratch).map(Some)
     }
 
     /// A table that a condition depends on, to tell where the conflict was.
     #[cold]
     fn table_of(&self, condition: Operand) -> TableId {
         let Operand::Pending(top) = condition else { return TableId::default() };
-        let mut wanted = vec![false; top as usize + 1];
-        wanted[top as usize] = true;
-        let nothing = vec![None; wanted.len()];
-        self.arena.nodes.program.mark_wanted(&mut wanted, &nothing, 0);
-        let row = wanted.iter().zip(&self.arena.nodes.program.nodes).find_map(|(wanted, node)| match node {
-            Node::Column(source) if *wanted => Some(source.row),
-            _ => None,
+        let (program, mut needed) = (&self.arena.nodes.program, Needed::default());
+        program.gather(&mut needed, &vec![None; program.nodes.len()], 0, top);
+        let row = needed.places.iter().find_map(|&place| match program.nodes[place as usize] {
+            Node::Column(source) => Some(source.row),
+            Node::Expression(_) => None,
         });
         row.map_or(TableId::default(), |row| self.arena.nodes.program.row(row).0)
     }

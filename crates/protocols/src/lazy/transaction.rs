@@ -13,11 +13,11 @@ use polychron_engine::futures::{Assigned, FutureColumn, OpenKey, Operand, Scalar
 use polychron_engine::lazy::{Beneath, Inner};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
-    Aggregate, ColumnBatch, Commit, Constraints, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction,
+    Aggregate, ColumnBatch, Commit, Constraints, Insertion, Projection, Savepoints, Scan, TableDefinition, Transaction,
 };
 use polychron_schema::{RowMut, RowRef, Value};
 
-use super::arena::{Arena, Owed, Told};
+use super::arena::{Arena, Told};
 use super::steps::Step;
 
 /// A running transaction.
@@ -94,6 +94,14 @@ impl<B: Beneath> LazyTransaction<'_, B> {
             return Ok(());
         }
         self.with_nodes(|this| if this.arena.writes_table(table) { this.settle() } else { Ok(()) })
+    }
+}
+
+#[cfg(test)]
+impl<B: Beneath> LazyTransaction<'_, B> {
+    /// Rows, writes and nodes that were passed.
+    pub(crate) fn steps(&self) -> usize {
+        self.arena.steps.get()
     }
 }
 
@@ -236,7 +244,10 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
             if let Some(value) = this.arena.nodes.value(condition)? {
                 return Ok(value != 0);
             }
-            let truth = this.observe(condition)?;
+            let Some(truth) = this.observe(condition)? else {
+                this.resolve_node(condition)?;
+                return Ok(this.arena.settled(condition)? != 0);
+            };
             if !B::HOLDS_CONDITIONS {
                 this.arena.told.push(Told { condition, truth });
             }
@@ -290,28 +301,34 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
     fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop> {
         self.with_nodes(|this| {
             if this.arena.nodes.value(future)?.is_none() {
-                this.resolve(future)?;
+                this.resolve_node(future)?;
             }
             Ok(this.arena.settled(future)?)
         })
     }
 
-    fn savepoint(&mut self) -> Savepoint {
+    /// What was left open is settled, so that what is going to be written behind a mark was asked for behind it.
+    fn mark(&mut self) -> Result<usize, Stop> {
         if !self.arena.writes_nothing() && !left_out(Step::SettleBeforeSavepoints) {
-            // A failure shows at the next operation, or at the commit: what could not be settled is still owed.
-            self.arena.owed = Owed::default();
-            let _ = self.with_nodes(Self::settle);
+            self.with_nodes(Self::settle)?;
         }
-        self.inner.savepoint()
+        self.inner.mark()
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
         // What was read since keeps the value that it had then.
-        self.with_nodes(|this| this.read_all(false))?;
-        if !left_out(Step::ForgetUndone) {
-            self.arena.forget_unowed();
-        }
-        self.inner.roll_back_to(savepoint)
+        self.with_nodes(|this| {
+            this.read_all(false)?;
+            if !left_out(Step::ForgetUndone) {
+                this.arena.leave_nothing_open();
+            }
+            Ok::<(), Stop>(())
+        })?;
+        self.inner.undo_unchecked(position)
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        self.inner.savepoints()
     }
 
     #[inline]

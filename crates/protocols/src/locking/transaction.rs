@@ -7,7 +7,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{Batch, check_key, check_row};
-use polychron_engine::{Commit, Constraints, Insertion, Projection, Savepoint, Scan, TableDefinition, Transaction};
+use polychron_engine::{Commit, Constraints, Insertion, Projection, Savepoints, Scan, TableDefinition, Transaction};
 use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowMut, RowRef};
 
@@ -205,14 +205,19 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
         self.visit_rows(scan, table, visitor)
     }
 
-    fn savepoint(&mut self) -> Savepoint {
-        Savepoint { position: self.state.log.len() }
+    fn mark(&mut self) -> Result<usize, Stop> {
+        self.alive()?;
+        Ok(self.state.log.len())
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
         self.alive()?;
-        self.undo_to(savepoint.position);
+        self.undo_to(position);
         Ok(())
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        &mut self.state.savepoints
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use polychron_engine::catalog::Seen;
 use polychron_engine::drive::RandomWait;
 use polychron_engine::options::Retry;
 use polychron_engine::stores::{Fingers, Hints, Place, UndoLog, execute_in_groups};
-use polychron_engine::{Access, Counters, Declare, Interactive, Mode, Procedure, Worker, drive};
+use polychron_engine::{Access, Counters, Declare, Interactive, Mode, Procedure, Savepoints, Worker, drive};
 use polychron_memory::Local;
 
 use super::conditions::Conditions;
@@ -38,6 +38,7 @@ pub struct LockingWorker<P: Policy> {
 pub(super) struct State {
     pub(super) buffers: Buffers,
     pub(super) log: UndoLog<Place>,
+    pub(super) savepoints: Savepoints,
     pub(super) held: Held,
     pub(super) conditions: Conditions,
     /// The ranges that the running transaction has locked.
@@ -76,6 +77,7 @@ impl<P: Policy> LockingWorker<P> {
         let state = State {
             buffers: Buffers::default(),
             log: UndoLog::default(),
+            savepoints: Savepoints::default(),
             held: Held::default(),
             conditions: Conditions::default(),
             ranges: Vec::new(),
@@ -211,6 +213,7 @@ impl<P: Policy> Interactive for LockingWorker<P> {
         let age = state.age.take().unwrap_or_else(|| if P::WOUNDS { shared.draw_age() } else { UNAGED });
         state.held.begin(age);
         debug_assert!(state.log.is_empty(), "the transaction before left something behind");
+        state.savepoints.clear();
         let doomed = state.wanted.in_force && !state.take_wanted(&shared.locks);
         if doomed {
             let (table, index) = (TableId::default(), IndexId::PRIMARY);

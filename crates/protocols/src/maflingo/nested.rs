@@ -9,7 +9,7 @@
 //!   transaction may run at the first attempt only. The row's id tells the writer, and `Shared::moved_after` from which id on
 //!   that one is on this thread.
 //! * Any other conflict during which the thread has committed something: nothing tells whose insertion broke a range, so only after
-//!   many in a row.
+//!   many in a row. A row that another thread has overwritten ends the count.
 
 use std::cell::Cell;
 
@@ -87,15 +87,16 @@ impl Nested {
         if last.database == database { own.max(last.epoch) } else { own }
     }
 
-    /// Counts a conflict. Whether beginning again cannot help.
+    /// Counts a conflict: `own` tells whether this thread has committed what it is with, where that is known. Whether beginning again cannot
+    /// help.
     #[cold]
-    fn conflicts(&mut self, own: bool) -> bool {
-        if COMMITS.with(Cell::get).count == self.commits {
+    fn conflicts(&mut self, own: Option<bool>) -> bool {
+        if COMMITS.with(Cell::get).count == self.commits || own == Some(false) {
             (self.own, self.all) = (0, 0);
             return false;
         }
         self.all += 1;
-        self.own = if own { self.own + 1 } else { 0 };
+        self.own = if own.is_some() { self.own + 1 } else { 0 };
         self.own >= 2 || self.all >= PATIENCE
     }
 }
@@ -114,12 +115,11 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         let is_other = |other: &usize| *other != worker && epochs.is_here(*other);
         let holds = record.and_then(|record| record.state().owner()).is_some_and(|owner| is_other(&owner));
         let is_latch = matches!(reason, Reason::Latched | Reason::BeingWritten | Reason::InsertedFirst);
-        let wrote = record.is_some_and(|record| {
+        let wrote = record.filter(|_| reason == Reason::StaleRead).map(|record| {
             let tid = record.tid();
             let moved_after = self.shared.moved_after.get(tid.worker()).map(|after| after.load(Ordering::Relaxed));
             is_other(&tid.worker()) && moved_after.is_some_and(|after| tid.0 > after)
         });
-        let wrote = wrote && reason == Reason::StaleRead;
         if is_latch && holds || self.state.nested.conflicts(wrote) {
             self.state.nested.waits = Some((place.table, key));
         }

@@ -10,7 +10,7 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Place, check_key, words_of};
 use polychron_engine::{
-    Commit, Constraints, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction,
+    Commit, Constraints, Insertion, Mode, Projection, Savepoints, Scan, TableDefinition, Transaction,
 };
 use polychron_index::{AnyIndex, Inserted, Lookup, Stamp};
 use polychron_memory::{Guard, Snapshot};
@@ -90,6 +90,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         }
         let until_check = shared.options.check_every.min(if read_only { RENEW_EVERY } else { u32::MAX });
         state.fingers.clear();
+        state.savepoints.clear();
         Self { shared, state, guard, open, snapshot, read_only, doomed: false, ended: false, until_check }
     }
 
@@ -538,16 +539,20 @@ impl<T: TidSource, R: Redo> Transaction for MaflingoTransaction<'_, T, R> {
         })
     }
 
-    fn savepoint(&mut self) -> Savepoint {
-        Savepoint { position: self.state.sets.writes.len() }
+    fn mark(&mut self) -> Result<usize, Stop> {
+        if self.doomed { Err(Stop::conflict()) } else { Ok(self.state.sets.writes.len()) }
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
         self.step()?;
-        if savepoint.position < self.state.sets.writes.len() {
-            self.undo_writes(savepoint.position);
+        if position < self.state.sets.writes.len() {
+            self.undo_writes(position);
         }
         Ok(())
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        &mut self.state.savepoints
     }
 
     /// Fetches the line at which a look-up in a hash index begins, and keeps the key. The look-ups themselves follow when the

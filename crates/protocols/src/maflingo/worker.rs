@@ -8,7 +8,7 @@ use polychron_engine::drive::RandomWait;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Fingers, Hints};
-use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
+use polychron_engine::{Counters, Interactive, Mode, Procedure, Savepoints, Worker, drive};
 use polychron_memory::{Guard, Local};
 use polychron_sync::atomic::Ordering;
 
@@ -40,6 +40,7 @@ pub(super) struct State {
     pub(super) buffers: Buffers,
     pub(super) hints: Hints,
     pub(super) fingers: Fingers,
+    pub(super) savepoints: Savepoints,
     /// Records that were latched before the commit.
     pub(super) latched: Vec<Record>,
     pub(super) reclaimer: Reclaimer,
@@ -84,6 +85,7 @@ impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
             buffers: Buffers::default(),
             hints: Hints::default(),
             fingers: Fingers::default(),
+            savepoints: Savepoints::default(),
             latched: Vec::new(),
             reclaimer: Reclaimer::default(),
             pruner: Pruner::default(),

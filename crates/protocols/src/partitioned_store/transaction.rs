@@ -7,7 +7,7 @@ use polychron_base::{Error, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{Batch, check_key, check_row};
 use polychron_engine::{
-    Commit, Constraints, Insertion, Mode, Projection, Savepoint, Scan, TableDefinition, Transaction,
+    Commit, Constraints, Insertion, Mode, Projection, Savepoints, Scan, TableDefinition, Transaction,
 };
 use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowMut, RowRef};
@@ -158,13 +158,17 @@ impl Transaction for PartitionedTransaction<'_> {
         self.visit_rows(scan, table, visitor)
     }
 
-    fn savepoint(&mut self) -> Savepoint {
-        Savepoint { position: self.state.log.len() }
+    fn mark(&mut self) -> Result<usize, Stop> {
+        Ok(self.state.log.len())
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
-        self.undo_to(savepoint.position);
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+        self.undo_to(position);
         Ok(())
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        &mut self.state.savepoints
     }
 
     #[inline]

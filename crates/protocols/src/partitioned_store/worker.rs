@@ -9,7 +9,7 @@ use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::options::Retry;
 use polychron_engine::stores::{Hints, UndoLog, execute_in_groups};
-use polychron_engine::{Access, Counters, Declare, Interactive, Mode, Procedure, Worker, drive};
+use polychron_engine::{Access, Counters, Declare, Interactive, Mode, Procedure, Savepoints, Worker, drive};
 use polychron_memory::Local;
 
 use super::locks::{Locks, Partitions};
@@ -31,6 +31,7 @@ pub struct PartitionedWorker {
 pub(super) struct State {
     pub(super) buffers: Buffers,
     pub(super) log: UndoLog<At>,
+    pub(super) savepoints: Savepoints,
     /// Between transactions: what the next one wants. In a transaction: what it holds.
     pub(super) partitions: Partitions,
     pub(super) tables: Seen<Table>,
@@ -59,9 +60,9 @@ impl PartitionedWorker {
         let local = database.memory.register()?;
         let counters = database.counters.register();
         let partitions = Partitions::new(database.locks.len());
-        let (buffers, log) = (Buffers::default(), UndoLog::default());
+        let (buffers, log, savepoints) = (Buffers::default(), UndoLog::default(), Savepoints::default());
         let (tables, hints) = (Seen::default(), Hints::default());
-        let state = State { buffers, log, partitions, tables, hints, counters };
+        let state = State { buffers, log, savepoints, partitions, tables, hints, counters };
         Ok(Self { local, state, database: Arc::clone(database) })
     }
 
@@ -155,6 +156,7 @@ impl Interactive for PartitionedWorker {
             state.counters.snapshot(0);
         }
         debug_assert!(state.log.is_empty(), "the transaction before left something behind");
+        state.savepoints.clear();
         Ok(PartitionedTransaction::new(&database.locks, state, guard, mode))
     }
 

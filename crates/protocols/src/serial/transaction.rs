@@ -6,7 +6,7 @@ use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
-    Constraints, Counters, Direction, Insertion, Mode, Projection, RowMut, RowRef, Savepoint, Scan, TableDefinition,
+    Constraints, Counters, Direction, Insertion, Mode, Projection, RowMut, RowRef, Savepoints, Scan, TableDefinition,
     Transaction,
 };
 use polychron_schema::{Changes, IndexKind, MAX_ROW_BYTES};
@@ -179,13 +179,17 @@ impl Transaction for SerialTransaction<'_> {
         }
     }
 
-    fn savepoint(&mut self) -> Savepoint {
-        Savepoint { position: self.buffers.undo.len() }
+    fn mark(&mut self) -> Result<usize, Stop> {
+        Ok(self.buffers.undo.len())
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
-        self.undo_to(savepoint.position);
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+        self.undo_to(position);
         Ok(())
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        &mut self.buffers.savepoints
     }
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::{Abort, Error};
 use polychron_engine::options::Retry;
-use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
+use polychron_engine::{Counters, Interactive, Mode, Procedure, Savepoints, Worker, drive};
 use polychron_memory::Local;
 use polychron_schema::RowBuffer;
 
@@ -30,6 +30,7 @@ pub(super) struct Buffers {
     pub(super) tables: Option<Box<Tables>>,
     /// What the running transaction changed, in order.
     pub(super) undo: Vec<Undo>,
+    pub(super) savepoints: Savepoints,
     /// The row that is being changed.
     pub(super) row: RowBuffer,
 }
@@ -72,6 +73,7 @@ impl Interactive for SerialWorker {
         self.end_leaked();
         self.buffers.tables = Some(self.database.take()?);
         debug_assert!(self.buffers.undo.is_empty(), "the transaction before has ended");
+        self.buffers.savepoints.clear();
         Ok(SerialTransaction::new(&self.database, &mut self.buffers, &self.counters, mode))
     }
 

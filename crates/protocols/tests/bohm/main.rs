@@ -7,6 +7,7 @@ mod fronts;
 mod liveness;
 mod memory;
 mod sets;
+mod snapshots;
 mod ways;
 
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! Versions, chains, keys and fronts are given back when nobody wants them any more.
 
+use polychron_base::error::Stopped;
 use polychron_base::sizes::scaled;
 use polychron_schema::RowBuffer;
 
@@ -126,5 +127,128 @@ fn snapshots_stay_as_they_are_and_their_memory_comes_back() {
             used.push(stage.settle());
         }
         assert_eq!(used[1], used[2], "in use after each snapshot: {used:?}");
+    }
+}
+
+/// Fills the memory with rows of this length until one is refused, and answers how many there are.
+fn fill(stage: &mut Stage, branch: u32, len: usize) -> u64 {
+    (0..)
+        .find(|&number| {
+            let row = Line { text: "x".repeat(len), ..line(branch, number) };
+            match stage.worker.execute(&mut InsertLine { table: stage.tables.lines, line: row }) {
+                Ok(()) => false,
+                Err(Error::OutOfMemory { .. }) => true,
+                Err(error) => panic!("{error}"),
+            }
+        })
+        .unwrap()
+}
+
+/// At a small limit rows that were deleted, one by one or many in a batch, are given back whole, and their memory serves again.
+#[test]
+fn what_was_deleted_at_the_limit_serves_again() {
+    for (len, at_once) in [(3000, false), (3000, true), (100, false), (100, true)] {
+        let limit_bytes = Some(2 << 20);
+        let memory =
+            polychron_memory::Options { limit_bytes, reserve_bytes: None, ..polychron_memory::Options::tiny() };
+        let mut stage = Stage::over(Options::default(), Common { memory, ..Common::default() });
+        let before = stage.settle();
+        let first = fill(&mut stage, 0, len);
+        let table = stage.tables.lines;
+        let delete = |number| DeleteLine { table, line: line(0, number) };
+        let mut deletions: Vec<_> = (0..first).map(delete).collect();
+        if at_once {
+            stage.worker.execute_batch(&mut deletions, &mut |_, answer| assert!(answer.unwrap()));
+        } else {
+            deletions.iter_mut().for_each(|deletion| assert!(stage.worker.execute(deletion).unwrap()));
+        }
+        let again = fill(&mut stage, 1, len);
+        assert!(again >= first * 3 / 4, "{first} rows of {len} bytes found room, and then {again}");
+        let mut deletions: Vec<_> = (0..again).map(|number| DeleteLine { table, line: line(1, number) }).collect();
+        stage.worker.execute_batch(&mut deletions, &mut |_, answer| assert!(answer.unwrap()));
+        let after = stage.settle();
+        assert!(after <= before + (4 << 10), "{before} bytes in use before, and {after} afterwards");
+    }
+}
+
+/// Loses a long row to a savepoint for which there is no memory any more to go back to.
+struct Restores {
+    tables: Tables,
+    runs: usize,
+}
+
+impl Procedure for Restores {
+    type Output = ();
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+        self.runs += 1;
+        assert!(self.runs < 50, "it is executed again and again");
+        let lines = self.tables.lines;
+        t.insert(&lines, &Line { text: "x".repeat(3000), ..line(1, 0) })?;
+        let savepoint = t.savepoint();
+        t.update(&lines, (1, &*line(1, 0).name), |row| row.set_text("").unwrap())?;
+        let insert = |number| t.insert(&lines, &Line { text: "y".repeat(3000), ..line(1, number) });
+        let refused = (1..).map(insert).find_map(Result::err).expect("the memory ends");
+        assert!(matches!(refused.into_parts(), Stopped::Failed(Error::OutOfMemory { .. })));
+        // Whether it gives up then makes no difference.
+        match t.roll_back_to(savepoint) {
+            Err(stop) if self.runs.is_multiple_of(2) => Err(stop),
+            _ => Ok(()),
+        }
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        let mut scratch = KeyScratch::new();
+        declaration.prefix(self.tables.lines.id(), 1_u32.encode_prefix(&mut scratch), Access::Write);
+    }
+}
+
+/// What cannot go back to a savepoint for want of memory is refused like what cannot go on, and leaves nothing.
+#[test]
+fn going_back_without_memory_is_refused() {
+    let mut stage =
+        Stage::over(Options::default(), Common { memory: polychron_memory::Options::tiny(), ..Common::default() });
+    let before = stage.settle();
+    let mut restores = Restores { tables: stage.tables, runs: 0 };
+    let answer = stage.worker.execute(&mut restores);
+    assert!(matches!(answer, Err(Error::OutOfMemory { .. })), "{answer:?}");
+    assert_eq!(stage.contents().len(), 0);
+    let after = stage.settle();
+    assert!(after <= before + (4 << 10), "{before} bytes before, {after} after");
+}
+
+struct InsertLine {
+    table: Table<Line>,
+    line: Line,
+}
+
+impl Procedure for InsertLine {
+    type Output = ();
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+        t.insert(&self.table, &self.line)
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        let key = (self.line.branch, &*self.line.name);
+        declaration.key(self.table.id(), key.encode(&mut KeyScratch::new()), Access::Insert);
+    }
+}
+
+struct DeleteLine {
+    table: Table<Line>,
+    line: Line,
+}
+
+impl Procedure for DeleteLine {
+    type Output = bool;
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Stop> {
+        t.delete(&self.table, (self.line.branch, &*self.line.name))
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        let key = (self.line.branch, &*self.line.name);
+        declaration.key(self.table.id(), key.encode(&mut KeyScratch::new()), Access::Write);
     }
 }

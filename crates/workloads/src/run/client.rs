@@ -1,16 +1,16 @@
 //! What one thread does in a run.
 
-use std::hint::black_box;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use polychron_base::Error;
 use polychron_base::clock::{Clock, SystemClock};
-use polychron_engine::{Isolation, Mode, Worker};
+use polychron_engine::{Isolation, Mode};
 use polychron_sync::CachePadded;
 use polychron_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use super::Settings;
+use super::seats::Seat;
 use crate::{Client, Transact};
 
 /// The most kinds of transactions a workload has.
@@ -208,7 +208,7 @@ impl<'r, C: Client> Loop<'r, C> {
     }
 
     /// Executes transactions until the run is over, and returns the latencies of the measured interval by kind.
-    pub(super) fn run<W: Worker>(mut self, worker: &mut W) -> Result<Vec<Histogram<u64>>, Failure> {
+    pub(super) fn run(mut self, worker: &mut dyn Seat<C::Procedure>) -> Result<Vec<Histogram<u64>>, Failure> {
         let mut drawn: Vec<C::Procedure> = (0..self.pregenerate).map(|_| self.client.next()).collect();
         let mut position = 0;
         let mut phase = Phase::WARMUP;
@@ -244,7 +244,7 @@ impl<'r, C: Client> Loop<'r, C> {
     }
 
     #[inline]
-    fn execute<W: Worker>(&mut self, worker: &mut W, procedures: &mut [C::Procedure]) -> Result<(), Failure> {
+    fn execute(&mut self, worker: &mut dyn Seat<C::Procedure>, procedures: &mut [C::Procedure]) -> Result<(), Failure> {
         match procedures {
             [single] => {
                 let begun_ns = if self.timer.is_due(single.kind()) { Some(self.timer.clock.now_ns()) } else { None };
@@ -265,17 +265,14 @@ impl<'r, C: Client> Loop<'r, C> {
     }
 
     #[inline]
-    pub(super) fn execute_single<W: Worker>(
+    pub(super) fn execute_single(
         &mut self,
-        worker: &mut W,
+        worker: &mut dyn Seat<C::Procedure>,
         procedure: &mut C::Procedure,
         begun_ns: Option<u64>,
     ) -> Result<(), Failure> {
         let kind = procedure.kind();
-        let outcome = match procedure.mode() {
-            Mode::ReadWrite => worker.execute(procedure),
-            Mode::Snapshot => worker.snapshot(procedure),
-        };
+        let outcome = worker.execute(procedure);
         if let Some(begun_ns) = begun_ns {
             self.timer.record(kind, begun_ns);
         }
@@ -284,9 +281,9 @@ impl<'r, C: Client> Loop<'r, C> {
         Ok(())
     }
 
-    fn execute_batch<W: Worker>(
+    fn execute_batch(
         &mut self,
-        worker: &mut W,
+        worker: &mut dyn Seat<C::Procedure>,
         procedures: &mut [C::Procedure],
         begun_ns: u64,
     ) -> Result<(), Failure> {
@@ -314,15 +311,14 @@ impl<'r, C: Client> Loop<'r, C> {
 
 /// Counts a completed transaction; hands a failure back.
 #[inline]
-pub(super) fn count<O>(
+pub(super) fn count(
     tally: &Tally,
     kind: usize,
-    outcome: Result<O, Error>,
+    outcome: Result<(), Error>,
     isolation: Isolation,
 ) -> Result<(), Failure> {
     match outcome {
-        // The answer counts as used, so that the compiler keeps the work that made it.
-        Ok(output) => drop(black_box(output)),
+        Ok(()) => {}
         Err(Error::RolledBack) => Tally::add(&tally.rolled_back),
         // Without isolation procedures meet what they rule out, such as keys that were drawn twice.
         Err(Error::Duplicate { .. } | Error::Procedure(_)) if isolation == Isolation::Nothing => {

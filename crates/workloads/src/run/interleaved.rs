@@ -5,6 +5,7 @@
 //! another transaction to end ([`polychron_engine::Protocol::INTERLEAVES`]).
 
 use std::cell::RefCell;
+use std::hint::black_box;
 use std::ops::ControlFlow;
 
 use corosensei::stack::DefaultStack;
@@ -14,7 +15,7 @@ use polychron_base::clock::Clock;
 use polychron_base::key::EncodedKey;
 use polychron_base::random::Random;
 use polychron_engine::{
-    Aggregate, Constraints, Declare, Insertion, Mode, Procedure, Projection, RowMut, RowRef, Savepoint, Scan, Stop,
+    Aggregate, Constraints, Declare, Insertion, Mode, Procedure, Projection, RowMut, RowRef, Savepoints, Scan, Stop,
     TableDefinition, TableId, Transaction, Worker,
 };
 use polychron_schema::Value;
@@ -98,7 +99,9 @@ fn session<'s, 'r: 's, C: Client, W: Worker>(shared: &'s RefCell<Loop<'r, C>>, w
                     Mode::Snapshot => worker.snapshot(&mut taking_turns),
                 };
                 // Another transaction of the thread is in the way, and goes on when it has its turn.
-                let Err(polychron_engine::Error::WaitsForItself { .. }) = outcome else { break outcome };
+                let Err(polychron_engine::Error::WaitsForItself { .. }) = outcome else {
+                    break outcome.map(|output| drop(black_box(output)));
+                };
                 yielder.suspend(());
             };
             let mut shared = shared.borrow_mut();
@@ -205,12 +208,16 @@ impl<T: Transaction> Transaction for InTurns<'_, '_, T> {
         self.turn().aggregate(scan, wanted)
     }
 
-    fn savepoint(&mut self) -> Savepoint {
-        self.transaction.savepoint()
+    fn mark(&mut self) -> Result<usize, Stop> {
+        self.transaction.mark()
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
-        self.turn().roll_back_to(savepoint)
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+        self.turn().undo_unchecked(position)
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        self.transaction.savepoints()
     }
 
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {

@@ -1,22 +1,64 @@
-//! The part of a run that is compiled for each protocol: clients at its workers.
+//! The part of a run that is compiled for each protocol: what its workers do with a workload's procedures. The measuring loop
+//! calls it through trait objects, once for each transaction or batch, and is compiled once for each workload.
 
+use std::hint::black_box;
 use std::mem::take;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hdrhistogram::Histogram;
 use polychron_base::Error;
-use polychron_engine::Protocol;
-use polychron_engine::submission::Service;
+use polychron_engine::submission::{Service, Submission};
+use polychron_engine::{Mode, Procedure, Protocol, Worker};
 
+use super::Settings;
 use super::client::{Failure, Loop};
-use super::{Settings, submitting};
-use crate::Workload;
+use super::submitting::{self, Shared};
+use crate::{Transact, Workload};
 
 /// A worker for each thread, and whom the threads submit to.
 pub(super) trait Seats<W: Workload>: Sync {
     /// Lets a client work on thread `thread`, once for each thread, until the run is over: the latencies of the measured interval by
     /// kind.
     fn run(&self, thread: usize, client: Loop<'_, W::Client>) -> Result<Vec<Histogram<u64>>, Failure>;
+}
+
+/// A worker, as one workload's loop sees it.
+pub(super) trait Seat<P> {
+    /// Executes a procedure as it wants to run.
+    fn execute(&mut self, procedure: &mut P) -> Result<(), Error>;
+
+    /// Executes procedures, which write, together, and tells the outcome of each.
+    fn execute_batch(&mut self, procedures: &mut [P], done: &mut dyn FnMut(usize, Result<(), Error>));
+}
+
+impl<W: Worker, P: Transact> Seat<P> for W {
+    fn execute(&mut self, procedure: &mut P) -> Result<(), Error> {
+        let outcome = match procedure.mode() {
+            Mode::ReadWrite => Worker::execute(self, procedure),
+            Mode::Snapshot => self.snapshot(procedure),
+        };
+        used(outcome)
+    }
+
+    fn execute_batch(&mut self, procedures: &mut [P], done: &mut dyn FnMut(usize, Result<(), Error>)) {
+        Worker::execute_batch(self, procedures, &mut |position, outcome| done(position, used(outcome)));
+    }
+}
+
+/// The answer counts as used, so that the compiler keeps the work that made it.
+fn used<O>(outcome: Result<O, Error>) -> Result<(), Error> {
+    outcome.map(|output| drop(black_box(output)))
+}
+
+/// Who executes what is submitted, as one workload's loop sees it.
+pub(super) trait Submits<P: Procedure> {
+    fn submit(&self, procedure: Shared<P>) -> Submission<P::Output>;
+}
+
+impl<D: Protocol, P: Procedure + 'static> Submits<P> for Service<D> {
+    fn submit(&self, procedure: Shared<P>) -> Submission<P::Output> {
+        Service::submit(self, procedure)
+    }
 }
 
 /// Those of one protocol.

@@ -1,6 +1,7 @@
 //! What one thread does in a run that submits its transactions.
 
 use std::collections::VecDeque;
+use std::hint::black_box;
 use std::sync::{Arc, PoisonError};
 
 use hdrhistogram::Histogram;
@@ -14,6 +15,7 @@ use polychron_sync::Mutex;
 
 use super::Settings;
 use super::client::{Failure, Loop, Phase, count};
+use super::seats::{Seat, Submits};
 use crate::{Client, Transact};
 
 /// Starts who executes, if anything is to be submitted.
@@ -27,7 +29,7 @@ pub(super) fn start<P: Protocol>(database: &Arc<P>, settings: &Settings) -> Resu
 }
 
 /// A procedure that its client sees again when it was executed.
-struct Shared<P>(Arc<Mutex<P>>);
+pub(super) struct Shared<P>(Arc<Mutex<P>>);
 
 impl<P> Shared<P> {
     fn with<O>(&self, look: impl FnOnce(&mut P) -> O) -> O {
@@ -65,10 +67,10 @@ struct UnderWay<P: Procedure> {
 impl<C: Client> Loop<'_, C> {
     /// Submits transactions until the run is over, as many at a time as the settings say, and returns the latencies of the
     /// measured interval by kind. Those that want a snapshot are executed in between.
-    pub(super) fn submit<P: Protocol>(
+    pub(super) fn submit(
         mut self,
-        worker: &mut P::Worker,
-        service: &Service<P>,
+        worker: &mut dyn Seat<C::Procedure>,
+        service: &dyn Submits<C::Procedure>,
     ) -> Result<Vec<Histogram<u64>>, Failure> {
         let mut under_way: VecDeque<UnderWay<C::Procedure>> = VecDeque::with_capacity(self.under_way);
         let mut phase = Phase::WARMUP;
@@ -105,7 +107,7 @@ impl<C: Client> Loop<'_, C> {
     /// Waits for an answer, and counts it.
     fn finish(&mut self, done: UnderWay<C::Procedure>) -> Result<(), Failure> {
         let UnderWay { procedure, submission, kind, begun_ns } = done;
-        let outcome = submission.wait();
+        let outcome = submission.wait().map(|output| drop(black_box(output)));
         if let Some(begun_ns) = begun_ns {
             self.timer.record(kind, begun_ns);
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use polychron_base::key::EncodedKey;
 use polychron_engine::{
     Access, Common, Constraints, Counters, Declare, Error, IndexDefinition, IndexId, Insertion, Procedure, Projection,
-    Protocol, RowMut, RowRef, Savepoint, Scan, Statistics, Stop, TableDefinition, TableId, Transaction, Worker,
+    Protocol, RowMut, RowRef, Savepoints, Scan, Statistics, Stop, TableDefinition, TableId, Transaction, Worker,
 };
 use polychron_memory::Memory;
 use polychron_protocols::serial::{Options, Serial, SerialWorker};
@@ -191,12 +191,16 @@ impl<T: Transaction> Transaction for Watching<'_, T> {
         self.transaction.scan_unchecked(scan, visitor)
     }
 
-    fn savepoint(&mut self) -> Savepoint {
-        self.transaction.savepoint()
+    fn mark(&mut self) -> Result<usize, Stop> {
+        self.transaction.mark()
     }
 
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
-        self.transaction.roll_back_to(savepoint)
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+        self.transaction.undo_unchecked(position)
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        self.transaction.savepoints()
     }
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {

@@ -85,9 +85,21 @@ impl Clocks {
     /// The transaction is about to write: its timestamp stands from now until it ends. `false`: it was overtaken.
     #[inline]
     pub(in crate::cicada) fn stand(&self, slot: usize, timestamp: Timestamp) -> bool {
-        // Barrier: pairs with that of `pass_idle`.
-        publish(&self.slots[slot].is_committing, 1);
+        let is_committing = &self.slots[slot].is_committing;
+        // Relaxed: nobody else writes it.
+        if is_committing.load(Ordering::Relaxed) == 0 {
+            // Barrier: pairs with that of `pass_idle`.
+            publish(is_committing, 1);
+        }
         !self.is_overtaken(slot, timestamp)
+    }
+
+    /// Begins a transaction in which no client is asked: its timestamp stands from the beginning. `None`: as in `begin`.
+    #[inline]
+    pub(in crate::cicada) fn begin_standing(&self, slot: usize, local: &mut LocalClock) -> Option<Timestamp> {
+        // Relaxed: the barrier in `begin` comes behind it, so a leader who finds the timestamp finds this, too.
+        self.slots[slot].is_committing.store(1, Ordering::Relaxed);
+        self.begin(slot, local)
     }
 
     /// Whether the transaction will write at another timestamp than this one, as far as is known.

@@ -41,10 +41,10 @@ pub(super) use look_up::Moment;
 pub(super) use scan::Scanning;
 pub(super) use walk::Planned;
 
-/// Bytes of a head in a tree, its node included.
-const TREE_HEAD_BYTES: usize = 512;
+/// Bytes of a head in a tree, its node included. What a record itself takes is more in models.
+const TREE_HEAD_BYTES: usize = HEAD_BYTES + 472;
 /// Bytes of a head in a hash table.
-const BUCKET_HEAD_BYTES: usize = 256;
+const BUCKET_HEAD_BYTES: usize = HEAD_BYTES + 216;
 /// Rows for each bucket, when it is known how many there will be: few enough that most buckets are one node.
 const ROWS_PER_BUCKET: usize = 7;
 const LEAST_BUCKETS: usize = 64;
@@ -53,6 +53,7 @@ const MOST_BUCKETS: usize = 1 << 32;
 const ROOTS_PER_PAGE: usize = 4096;
 
 const _: () = {
+    assert!(TREE_HEAD_BYTES == 512 && BUCKET_HEAD_BYTES == 256 || polychron_sync::MODELLED, "whole lines");
     assert!((TREE_HEAD_BYTES - HEAD_BYTES) / 16 < draft::MOST, "a full node, and one entry more, can be drafted");
     assert!(ROOTS_PER_PAGE.is_power_of_two() && LEAST_BUCKETS <= ROOTS_PER_PAGE);
 };

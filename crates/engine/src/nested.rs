@@ -1,0 +1,152 @@
+//! Transactions inside of transactions, on one thread: the inner one commits what dooms the outer one, at each attempt.
+//!
+//! An outer transaction that is run until it commits would be run without end; it is told [`Error::WaitsForItself`]. Where a protocol knows at
+//! which moment the other side of a conflict committed, that tells whether this very thread committed it ([`Nested::is_behind`]), and the second
+//! time in a row is enough: at the first attempt alone it may be chance that there was an inner transaction. Conflicts that come from other
+//! threads count for nothing. Where nothing tells whose commit it was, as of an insertion that broke a range, only many in a row count, during
+//! each of which the thread has committed something.
+
+use std::cell::Cell;
+
+use polychron_base::error::KeyPreview;
+use polychron_base::{Abort, Error, TableId};
+
+/// Conflicts of unknown origin in a row, with commits of the thread inside each, that may come from others.
+const PATIENCE: u32 = 64;
+/// Attempts in a row that conflicted with what the thread itself committed.
+const OWN: u32 = 2;
+/// The commits of a thread that are remembered.
+const KEPT: usize = 4;
+
+/// What a thread has committed.
+struct Commits {
+    count: Cell<u64>,
+    /// The latest ones: the database and the moment.
+    latest: [Cell<(usize, u64)>; KEPT],
+}
+
+polychron_sync::thread_local! {
+    static COMMITS: Commits = const {
+        Commits { count: Cell::new(0), latest: [const { Cell::new((0, 0)) }; KEPT] }
+    };
+}
+
+/// What a worker remembers to tell its thread's own doing from others'.
+#[derive(Debug, Default)]
+pub struct Nested {
+    /// What the thread had committed when the transaction began.
+    commits: u64,
+    /// When the other side of the conflict that is being told committed.
+    moment: Option<u64>,
+    own: u32,
+    unknown: u32,
+    /// Where the transaction conflicted, if beginning again cannot help.
+    waits: Option<(TableId, Option<KeyPreview>)>,
+}
+
+impl Nested {
+    /// A transaction begins.
+    #[inline]
+    pub fn begin(&mut self) {
+        self.commits = COMMITS.with(|commits| commits.count.get());
+    }
+
+    /// A transaction of a database, known by a number, has committed at a moment that no other one of the database has.
+    #[inline]
+    pub fn committed(&mut self, database: usize, moment: u64) {
+        COMMITS.with(|commits| {
+            let count = commits.count.get();
+            commits.latest[count as usize % KEPT].set((database, moment));
+            commits.count.set(count + 1);
+        });
+        (self.own, self.unknown) = (0, 0);
+    }
+
+    /// The other side of the conflict that comes next has committed at this moment.
+    #[cold]
+    pub fn is_behind(&mut self, moment: u64) {
+        self.moment = Some(moment);
+    }
+
+    /// The transaction conflicts.
+    #[cold]
+    pub fn conflicts(&mut self, database: usize, abort: &Abort) {
+        let moment = self.moment.take();
+        let (inside, is_own) = COMMITS.with(|commits| {
+            let inside = commits.count.get() - self.commits;
+            let is_own = |moment| commits.latest.iter().any(|latest| latest.get() == (database, moment));
+            (inside, moment.map(is_own))
+        });
+        match is_own {
+            _ if inside == 0 => (self.own, self.unknown) = (0, 0),
+            Some(true) => self.own += 1,
+            // Of so many commits some are forgotten.
+            Some(false) if inside <= KEPT as u64 => (self.own, self.unknown) = (0, 0),
+            _ => (self.own, self.unknown) = (0, self.unknown + 1),
+        }
+        let is_useless = self.own >= OWN || self.unknown >= PATIENCE;
+        self.waits = is_useless.then_some((abort.table, abort.key));
+    }
+
+    /// What a transaction that is run again and again is ended with.
+    pub fn error(&self) -> Option<Error> {
+        self.waits.map(|(table, key)| Error::WaitsForItself { table, key })
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use polychron_base::{IndexId, Reason};
+
+    use super::*;
+
+    const ABORT: Abort =
+        Abort { reason: Reason::StaleRead, table: TableId::new(1, 1), index: IndexId::PRIMARY, key: None };
+
+    /// How many attempts it takes to give up, of at most 1000.
+    fn attempts(database: usize, mut attempt: impl FnMut(&mut Nested, &mut Nested, u64)) -> Option<u64> {
+        let (mut outer, mut inner) = (Nested::default(), Nested::default());
+        (1..=1000).find(|&at| {
+            outer.begin();
+            attempt(&mut outer, &mut inner, at);
+            outer.conflicts(database, &ABORT);
+            outer.error().is_some()
+        })
+    }
+
+    #[test]
+    fn who_conflicts_with_its_own_thread_is_told_at_once() {
+        let told = attempts(1, |outer, inner, at| {
+            inner.committed(1, at);
+            inner.committed(1, at + 5000);
+            outer.is_behind(at);
+        });
+        assert_eq!(told, Some(u64::from(OWN)));
+    }
+
+    #[test]
+    fn who_conflicts_with_others_is_never_told() {
+        assert_eq!(attempts(1, |outer, _, at| outer.is_behind(at)), None, "nothing was committed inside");
+        let elsewhere = attempts(1, |outer, inner, at| {
+            inner.committed(1, at);
+            outer.is_behind(at + 5000);
+        });
+        assert_eq!(elsewhere, None);
+        let of_another_database = attempts(1, |outer, inner, at| {
+            inner.committed(2, at);
+            outer.is_behind(at);
+        });
+        assert_eq!(of_another_database, None);
+        let now_and_then = attempts(1, |outer, inner, at| {
+            inner.committed(1, at);
+            outer.is_behind(if at % 2 == 0 { at } else { at + 5000 });
+        });
+        assert_eq!(now_and_then, None);
+    }
+
+    #[test]
+    fn conflicts_of_unknown_origin_take_long() {
+        assert_eq!(attempts(1, |_, inner, at| inner.committed(1, at)), Some(u64::from(PATIENCE)));
+        assert_eq!(attempts(1, |_, _, _| {}), None);
+    }
+}

@@ -1,0 +1,301 @@
+//! Collection (§3.3.2): what was superseded in a batch goes when that batch is finished, but for what open snapshots see.
+//!
+//! `docs/protocols/bohm.md` has the invariants. All of it is done by who plans for the partition, so each chain is one thread's.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use polychron_base::key::EncodedKey;
+use polychron_engine::stores::OwnedKey;
+use polychron_memory::Guard;
+
+use super::moment::Moment;
+use super::planned::Entry;
+use super::table::BohmStore;
+use super::version::{Chain, State, Version};
+
+/// Of what a snapshot has held that is over, how much is looked at in one batch.
+const PIECE: usize = if polychron_sync::MODELLED { 2 } else { 1024 };
+
+/// A version that no transaction wants which comes after a batch.
+#[derive(Debug)]
+pub(super) struct Superseded {
+    pub(super) version: Version,
+    /// The batch of the version above.
+    pub(super) batch: u64,
+    pub(super) readers: Readers,
+}
+
+/// How readers may still come to a superseded version when all transactions that want it are over.
+#[derive(Debug)]
+pub(super) enum Readers {
+    /// Snapshots that are older than the version above, which was this one then; others may have been put in between since.
+    Snapshots(Version),
+    /// By its chain, which has left its index: who found it there before reads what is there since.
+    Guards,
+    /// They walk further down than to what they want: from the version above, which then ends the list.
+    Below(Version),
+}
+
+// SAFETY: whoever has it is the one who gives the version back.
+unsafe impl Send for Superseded {}
+
+/// A key whose newest version says that it is absent.
+#[derive(Debug)]
+pub(super) struct Deleted {
+    store: Arc<BohmStore>,
+    key: OwnedKey,
+    chain: Chain,
+    version: Version,
+    begin: Moment,
+    /// It was looked at before: what it says may not be so any more.
+    waited: bool,
+}
+
+// SAFETY: as above.
+unsafe impl Send for Deleted {}
+
+impl Deleted {
+    /// The key of an entry whose version has just become absent.
+    ///
+    /// # Safety
+    /// The client's guard, which keeps the entry's store, is alive.
+    pub(super) unsafe fn new(entry: &Entry, chain: Chain, version: Version) -> Self {
+        // SAFETY: the caller says so.
+        let store = unsafe { store_of_entry(entry) };
+        Self { store, key: owned_key(entry), chain, version, begin: version.begin(), waited: false }
+    }
+
+    fn batch(&self) -> u64 {
+        self.begin.batch()
+    }
+
+    /// Whether the version is still the newest of its key.
+    fn is_newest(&self, guard: &Guard<'_>) -> bool {
+        let found = || match &self.key {
+            OwnedKey::Short(key) => self.store.find(*key, guard),
+            OwnedKey::Long(key) => self.store.find(&**key, guard),
+        };
+        // One that has waited may be gone, and its chain, too; the same memory may serve again.
+        let is_chain = !self.waited || found() == Some(self.chain);
+        is_chain && self.chain.head().newest() == Some(self.version) && self.version.begin() == self.begin
+    }
+}
+
+/// The store of an entry, to be kept.
+///
+/// # Safety
+/// The client's guard, which keeps the entry's store, is alive.
+pub(super) unsafe fn store_of_entry(entry: &Entry) -> Arc<BohmStore> {
+    // SAFETY: stores lie in `Arc`s, and the caller says that this one is alive.
+    unsafe {
+        Arc::increment_strong_count(entry.store);
+        Arc::from_raw(entry.store)
+    }
+}
+
+pub(super) fn owned_key(entry: &Entry) -> OwnedKey {
+    let mut bytes = vec![0; entry.key().len()];
+    entry.key().write_to(&mut bytes);
+    OwnedKey::new(&bytes)
+}
+
+/// What may be given back: all batches up to one are finished, and which snapshots are older than that.
+#[derive(Debug, Default)]
+pub(super) struct Horizon {
+    pub(super) finished: u64,
+    /// The batches of open snapshots, in order, each once.
+    pub(super) open: Vec<u64>,
+}
+
+impl Horizon {
+    fn oldest(&self) -> u64 {
+        self.open.first().copied().unwrap_or(self.finished)
+    }
+
+    /// The newest snapshot of a batch before this one.
+    fn newest_before(&self, batch: u64) -> Option<u64> {
+        let count = self.open.partition_point(|&snapshot| snapshot < batch);
+        count.checked_sub(1).map(|last| self.open[last])
+    }
+}
+
+/// What a snapshot holds.
+#[derive(Debug, Default)]
+struct Held {
+    versions: Vec<Superseded>,
+    deleted: Vec<Deleted>,
+}
+
+/// What there is to collect in a partition.
+#[derive(Debug, Default)]
+pub(super) struct Garbage {
+    /// In the order of batches, more or less.
+    pub(super) superseded: VecDeque<Superseded>,
+    pub(super) deleted: VecDeque<Deleted>,
+    /// What open snapshots see, by the newest one that does.
+    held: BTreeMap<u64, Held>,
+    pub(super) horizon: Horizon,
+    /// Stores that nothing here needs any more.
+    pub(super) unused: Vec<Arc<BohmStore>>,
+    /// Versions and keys that were looked at, for tests.
+    #[cfg(test)]
+    pub(super) steps: usize,
+}
+
+impl Garbage {
+    pub(super) fn is_empty(&self) -> bool {
+        self.superseded.is_empty() && self.deleted.is_empty() && self.held.is_empty()
+    }
+
+    /// How many versions and keys open snapshots hold.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.held.values().map(|held| held.versions.len() + held.deleted.len()).sum()
+    }
+
+    fn step(&mut self) {
+        #[cfg(test)]
+        {
+            self.steps += 1;
+        }
+    }
+
+    /// Gives back what the horizon allows. What snapshots held that are over is looked at bit by bit, or all of it. Transactions of batches up
+    /// to `planned` may have been told of what is there.
+    pub(super) fn collect(&mut self, all: bool, planned: u64, guard: &Guard<'_>) {
+        if !self.held.is_empty() {
+            self.let_go(if all { usize::MAX } else { PIECE }, planned, guard);
+        }
+        let finished = self.horizon.finished;
+        // What has to wait for others comes behind those that are there now.
+        for _ in 0..self.superseded.len() {
+            let Some(old) = self.superseded.pop_front_if(|old| old.batch <= finished) else { break };
+            self.give_back(old, guard);
+        }
+        for _ in 0..self.deleted.len() {
+            let Some(deleted) = self.deleted.pop_front_if(|deleted| deleted.batch() <= finished) else { break };
+            self.take_out(deleted, planned, guard);
+        }
+    }
+
+    /// Looks again at what was held for snapshots that are over: it goes, or an older one sees it, too.
+    fn let_go(&mut self, most: usize, planned: u64, guard: &Guard<'_>) {
+        let mut left = most;
+        // From the newest one on: what an older snapshot sees goes there, and is looked at again if that one is over, too.
+        let mut before = u64::MAX;
+        while left > 0 {
+            let open = &self.horizon.open;
+            let mut ended = self.held.range_mut(..before).rev();
+            let Some((&snapshot, held)) = ended.find(|(snapshot, _)| open.binary_search(snapshot).is_err()) else {
+                return;
+            };
+            let versions = held.versions.split_off(held.versions.len().saturating_sub(left));
+            left -= versions.len();
+            let deleted = held.deleted.split_off(held.deleted.len().saturating_sub(left));
+            left -= deleted.len();
+            if held.versions.is_empty() && held.deleted.is_empty() {
+                self.held.remove(&snapshot);
+            }
+            versions.into_iter().for_each(|old| self.give_back(old, guard));
+            deleted.into_iter().for_each(|deleted| self.take_out(deleted, planned, guard));
+            before = snapshot;
+        }
+    }
+
+    /// Gives a version back whose superseding batch is finished, or keeps it for the newest snapshot that sees it.
+    fn give_back(&mut self, mut old: Superseded, guard: &Guard<'_>) {
+        self.step();
+        let version = old.version;
+        // Every transaction that could want the version, or come past it, is in a batch that is finished.
+        let above = match old.readers {
+            Readers::Guards | Readers::Below(_) => {
+                if let Readers::Below(above) = old.readers {
+                    above.forget_previous();
+                }
+                // SAFETY: who still looks at it has found it under a guard.
+                return unsafe { version.retire(guard) };
+            }
+            Readers::Snapshots(_) if old.batch <= self.horizon.oldest() => {
+                // SAFETY: no snapshot is older than the version above, or will be, so none comes past that.
+                return unsafe { version.free(guard) };
+            }
+            Readers::Snapshots(above) => above,
+        };
+        let begin = version.begin().batch();
+        // Where no snapshot is older than this version, what is below may be gone, and is wanted by nobody.
+        let is_last = self.horizon.newest_before(begin).is_none();
+        let below = if is_last { None } else { version.previous() };
+        if below.is_some_and(|below| !below.is_settled()) {
+            // Whoever put this one between those two tells of that one later.
+            self.superseded.push_back(old);
+            return;
+        }
+        let above = version.above().unwrap_or_else(|| self.find_above(version, above));
+        // Of those that were put in between the lowest one superseded it.
+        old.batch = old.batch.min(above.begin().batch());
+        let seen_by = self.horizon.newest_before(old.batch).filter(|&snapshot| snapshot >= begin);
+        // Where nothing is below, nothing says that the key is absent as well as a version that says so.
+        match seen_by.filter(|_| !is_last || version.state() == State::Row) {
+            Some(snapshot) => {
+                version.settle(above);
+                self.held.entry(snapshot).or_default().versions.push(old);
+            }
+            None => {
+                version.unlink(above, below);
+                // SAFETY: nobody finds it any more; snapshots that are at it have found it under a guard.
+                unsafe { version.retire(guard) };
+            }
+        }
+    }
+
+    /// The version right above another one, from one further up on down: between them are those that were put there late.
+    fn find_above(&mut self, version: Version, from: Version) -> Version {
+        let mut above = from;
+        loop {
+            self.step();
+            match above.previous() {
+                Some(below) if below != version => above = below,
+                below => {
+                    debug_assert!(below.is_some(), "a version lies below the one that superseded it");
+                    return above;
+                }
+            }
+        }
+    }
+
+    /// Takes a key out of its index whose newest version says that it is absent, unless a snapshot sees another one below.
+    fn take_out(&mut self, mut deleted: Deleted, planned: u64, guard: &Guard<'_>) {
+        self.step();
+        if !deleted.is_newest(guard) {
+            self.unused.push(deleted.store);
+            return;
+        }
+        if let Some(snapshot) = self.horizon.newest_before(deleted.batch())
+            && let Some(below) = deleted.version.previous()
+        {
+            deleted.waited = true;
+            if below.is_settled() {
+                self.held.entry(snapshot).or_default().deleted.push(deleted);
+            } else {
+                self.deleted.push_back(deleted);
+            }
+            return;
+        }
+        let Deleted { store, key, chain, version, .. } = deleted;
+        if !chain.head().close(version) {
+            self.unused.push(store);
+            return;
+        }
+        let removed = match &key {
+            OwnedKey::Short(key) => store.index().remove(*key, chain.handle(), guard),
+            OwnedKey::Long(key) => store.index().remove(&**key, chain.handle(), guard),
+        };
+        debug_assert!(removed, "who closes a chain takes it out");
+        self.unused.push(store);
+        // SAFETY: the index does not lead there any more.
+        unsafe { chain.retire(guard) };
+        // Transactions that were planned may have been told to read it.
+        self.superseded.push_back(Superseded { version, batch: planned, readers: Readers::Guards });
+    }
+}

@@ -1,0 +1,284 @@
+//! What collection does beside snapshots that stay open: its steps, and what is held.
+
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use polychron_base::Stop;
+use polychron_base::sizes::scaled;
+use polychron_engine::stores::for_each;
+use polychron_engine::{Access, Common, Declare, Operations, Procedure, Protocol, Table, Transaction, Worker};
+use polychron_schema::{Key, KeyScratch, Row};
+
+use super::collection::{Garbage, Horizon, Readers, Superseded};
+use super::execution::Hand;
+use super::moment::Moment;
+use super::transaction::BohmTransaction;
+use super::version::{Chain, Head, Version};
+use super::worker::BohmWorker;
+use super::{Bohm, Options};
+
+#[derive(Row, Clone, Debug, PartialEq)]
+#[row(name = "item")]
+struct Item {
+    #[key]
+    id: u64,
+    count: i64,
+}
+
+const ROWS: u64 = 16;
+
+/// One transaction of those that work beside snapshots.
+#[derive(Clone, Copy)]
+enum Work {
+    /// Updates a row.
+    Update(u64),
+    /// Deletes the first row and inserts one behind the last.
+    Advance(u64, u64),
+}
+
+struct Working(Table<Item>, Work);
+
+impl Procedure for Working {
+    type Output = ();
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+        match self.1 {
+            Work::Update(id) => t.update(&self.0, id, |row| row.set_count(row.count() + 1)).map(drop),
+            Work::Advance(first, next) => {
+                assert_eq!(t.scan(&self.0, ..).limit(1).first(|row| row.id())?, Some(first));
+                assert!(t.delete(&self.0, first)?);
+                t.insert(&self.0, &Item { id: next, count: 0 })
+            }
+        }
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        let mut key = |id: u64, access| declaration.key(self.0.id(), id.encode(&mut KeyScratch::new()), access);
+        match self.1 {
+            Work::Update(id) => key(id, Access::Update),
+            Work::Advance(first, next) => {
+                key(first, Access::Write);
+                key(next, Access::Write);
+            }
+        }
+    }
+}
+
+/// A database with some rows, in one partition.
+struct Stage {
+    database: Arc<Bohm>,
+    items: Table<Item>,
+    worker: BohmWorker,
+    first: u64,
+    next: u64,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let common = Common { memory: polychron_memory::Options::tiny(), ..Common::default() };
+        let database = Bohm::open(Options { partitions: 1, ..Options::default() }, common).unwrap();
+        let items = Table::from_id(database.create_table(Item::definition()).unwrap());
+        let worker = database.worker().unwrap();
+        let mut stage = Self { database, items, worker, first: 0, next: 0 };
+        for id in 0..ROWS {
+            stage.worker.execute(&mut Insert(items, id)).unwrap();
+        }
+        stage.next = ROWS;
+        stage
+    }
+
+    fn update(&mut self, id: u64) {
+        self.worker.execute(&mut Working(self.items, Work::Update(id))).unwrap();
+    }
+
+    fn advance(&mut self) {
+        let work = Work::Advance(self.first, self.next);
+        self.worker.execute(&mut Working(self.items, work)).unwrap();
+        (self.first, self.next) = (self.first + 1, self.next + 1);
+    }
+
+    /// Steps of collection so far, and what it holds for snapshots.
+    fn collected(&self) -> (usize, usize) {
+        self.database.shared.partitions[0].garbage(|garbage| (garbage.steps, garbage.held()))
+    }
+
+    /// Keys in the index, and versions that are reached through it.
+    fn reached(&self) -> (usize, usize) {
+        let local = self.database.memory().register().unwrap();
+        let guard = local.pin();
+        let (_, tables) = self.database.shared.catalog.snapshot();
+        let store = &polychron_engine::catalog::get(&tables, self.items.id()).unwrap().primary;
+        let shared = &self.database.shared;
+        let oldest = shared.snapshots.watermark(shared.pipeline.finished());
+        let (mut keys, mut versions) = (0, 0);
+        for_each(store.index(), &guard, &mut |_, handle| {
+            keys += 1;
+            // SAFETY: the handle was found under the guard.
+            let chain = unsafe { Chain::from_handle(handle) };
+            let mut next = chain.head().newest();
+            while let Some(version) = next {
+                versions += 1;
+                // What is below the oldest snapshot's version is not reached by anybody, and may be gone.
+                next = if version.begin().batch() > oldest { version.previous() } else { None };
+            }
+        });
+        (keys, versions)
+    }
+}
+
+struct Insert(Table<Item>, u64);
+
+impl Procedure for Insert {
+    type Output = ();
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+        t.insert(&self.0, &Item { id: self.1, count: 0 })
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        declaration.key(self.0.id(), self.1.encode(&mut KeyScratch::new()), Access::Insert);
+    }
+}
+
+fn open<'h>(stage: &'h Bohm, hand: &'h mut Hand) -> BohmTransaction<'h> {
+    let number = hand.local.worker_id().position();
+    BohmTransaction::snapshot(&stage.shared, &mut hand.state, &hand.local, number)
+}
+
+/// What a snapshot sees.
+fn rows(snapshot: &mut BohmTransaction<'_>, items: Table<Item>) -> Vec<Item> {
+    snapshot.scan(&items, ..).rows().unwrap()
+}
+
+/// Transactions beside snapshots that stay open take as many steps of collection at the end as at the beginning, and what is held is a version
+/// of each row for each snapshot; when they are over nothing is.
+#[test]
+fn idle_snapshots_cost_the_same_all_the_time() {
+    let count = scaled(2000, 200);
+    let works: [fn(&mut Stage, usize); 3] =
+        [|stage, _| stage.update(0), |stage, number| stage.update(number as u64 % ROWS), |stage, _| stage.advance()];
+    for (kind, work) in works.into_iter().enumerate() {
+        let mut stage = Stage::new();
+        let (database, items) = (Arc::clone(&stage.database), stage.items);
+        let mut hands: Vec<_> = (0..3).map(|_| Hand::new(&database.shared).unwrap()).collect();
+        let mut open: VecDeque<_> = VecDeque::new();
+        for hand in &mut hands {
+            (0..20).for_each(|number| work(&mut stage, number));
+            let mut snapshot = self::open(&database, hand);
+            let seen = rows(&mut snapshot, items);
+            open.push_back((snapshot, seen));
+        }
+        let snapshots = open.len();
+        for round in 0..4 {
+            let (before, _) = stage.collected();
+            (0..count).for_each(|number| work(&mut stage, number));
+            let (steps, held) = stage.collected();
+            assert!(steps - before <= 10 * count, "{} steps of {count} transactions, {kind} {round}", steps - before);
+            // A version for each, and, of a queue, that the key is absent by now.
+            assert!(held <= 2 * snapshots * ROWS as usize, "{held} held by {snapshots} snapshots, {kind} {round}");
+            let (keys, versions) = stage.reached();
+            assert!(keys <= (snapshots + 1) * ROWS as usize + 4, "{keys} keys, {kind} {round}");
+            assert!(versions <= 2 * (snapshots + 1) * ROWS as usize + 8, "{versions} versions, {kind} {round}");
+        }
+        // They end in another order than they began in.
+        while let Some((mut snapshot, seen)) = open.remove(open.len() / 2) {
+            assert_eq!(rows(&mut snapshot, items), seen);
+            drop(snapshot);
+            work(&mut stage, 0);
+        }
+        stage.worker.tidy_up();
+        stage.worker.tidy_up();
+        let (_, held) = stage.collected();
+        assert_eq!((held, stage.reached().0), (0, ROWS as usize));
+    }
+}
+
+/// What a snapshot has held is looked at piece by piece when it is over, and no transaction waits for all of it.
+#[test]
+fn what_was_held_goes_bit_by_bit() {
+    let many = scaled(6000, 1300) as u64;
+    let mut stage = Stage::new();
+    for id in ROWS..many {
+        stage.worker.execute(&mut Insert(stage.items, id)).unwrap();
+    }
+    let database = Arc::clone(&stage.database);
+    let mut hand = Hand::new(&database.shared).unwrap();
+    let snapshot = open(&database, &mut hand);
+    (0..many).for_each(|id| stage.update(id));
+    let (_, held) = stage.collected();
+    assert!(held as u64 > many - 8, "{held} versions of {many} rows are held");
+    drop(snapshot);
+    let mut left = held;
+    while left > 0 {
+        let (before, _) = stage.collected();
+        stage.update(0);
+        let (after, now) = stage.collected();
+        assert!(after - before <= 1100, "{} steps beside one transaction", after - before);
+        assert!(now < left, "{left} versions are held, and go no more");
+        left = now;
+    }
+}
+
+/// A snapshot that was leaked holds nothing any more when its worker begins something else.
+#[test]
+fn leaked_snapshots_hold_nothing() {
+    let mut stage = Stage::new();
+    let mut reader = stage.database.worker().unwrap();
+    let number = reader.hand.local.worker_id().position();
+    let Hand { local, state } = &mut reader.hand;
+    std::mem::forget(BohmTransaction::snapshot(&stage.database.shared, state, local, number));
+    assert!(!reader.hand.local.is_pinned(), "it rests");
+    (0..ROWS).for_each(|id| stage.update(id));
+    stage.worker.tidy_up();
+    assert_eq!(stage.collected().1, ROWS as usize);
+    reader.tidy_up();
+    assert_eq!(stage.collected().1, 0);
+}
+
+/// Who put a version in between two others tells of it, and of the one below, later than of those above: these wait for it, so that what the one
+/// below was told to be under is there still.
+#[test]
+fn what_is_told_late_is_waited_for() {
+    let memory = polychron_memory::Memory::new(polychron_memory::Options::tiny()).unwrap();
+    let local = memory.register().unwrap();
+    let head = Head::new();
+    let make = |batch| {
+        let guard = local.pin();
+        let version = Version::allocate(Moment::new(batch, 0), NonNull::dangling(), 1, &guard).unwrap();
+        // SAFETY: this test alone has the version.
+        unsafe {
+            version.put(&[batch], &guard).unwrap();
+            version.finish(true);
+        }
+        version
+    };
+    let [oldest, middle, late, above, newest] = [1, 2, 4, 6, 8].map(make);
+    for version in [oldest, middle, above, newest] {
+        head.push(version).unwrap();
+    }
+    assert_eq!(head.insert(late).unwrap(), Some((late, above)));
+    let superseded = |version: Version, above: Version| {
+        let (batch, readers) = (above.begin().batch(), Readers::Snapshots(above));
+        Superseded { version, batch, readers }
+    };
+    let mut garbage = Garbage::default();
+    garbage.horizon = Horizon { finished: 10, open: vec![1, 5] };
+    let mut collect = |told: &[(Version, Version)]| {
+        garbage.superseded.extend(told.iter().map(|&(version, above)| superseded(version, above)));
+        for _ in 0..4 {
+            garbage.collect(true, 10, &local.pin());
+            memory.epochs().advance();
+            local.collect();
+        }
+        // What was given back serves something else.
+        (0..8).for_each(|_| _ = make(9));
+        garbage.held()
+    };
+    assert_eq!(collect(&[(late, above), (above, newest)]), 0);
+    // It was superseded before the late one was put above it.
+    assert_eq!(collect(&[(middle, above), (oldest, middle)]), 2);
+    let seen = |batch| head.at(Moment::end_of(batch));
+    assert_eq!([1, 5, 10].map(seen), [Some(oldest), Some(late), Some(newest)]);
+    assert_eq!((newest.previous(), late.previous()), (Some(late), Some(oldest)));
+}

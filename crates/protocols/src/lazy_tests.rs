@@ -1,0 +1,120 @@
+//! What only the layer of futures promises, over a protocol: what is open of a transaction is found, read and written in a number of steps that grows with it and
+//! not with its square.
+
+use polychron_engine::{
+    Common, Futures, Interactive, Mode, Operations, Protocol, Row, Savepoint, Stop, Table, Transaction,
+};
+
+use crate::lazy::{AtCommit, Lazy, LazyTransaction};
+use crate::maflingo::Maflingo;
+
+#[derive(polychron_schema::Row, Clone, Copy, Debug, PartialEq)]
+struct Stock {
+    #[key]
+    id: u64,
+    amount: i64,
+}
+
+type Tx<'w> = LazyTransaction<'w, Maflingo>;
+
+const ROWS: u64 = if cfg!(miri) { 40 } else { 2000 };
+
+/// The steps of a transaction that does something with each of so many rows.
+fn steps(rows: u64, mut of_row: impl FnMut(&mut Tx<'_>, &Table<Stock>, u64) -> Result<(), Stop>) -> usize {
+    let memory = polychron_memory::Options::tiny();
+    let database =
+        Lazy::<Maflingo, AtCommit>::open(Default::default(), Common { memory, ..Common::default() }).unwrap();
+    let stock = Table::from_id(database.create_table(Stock::definition()).unwrap());
+    let mut worker = database.worker().unwrap();
+    for id in 0..rows {
+        let row = Stock { id, amount: 5 };
+        polychron_engine::drive::transact(&mut worker, Mode::ReadWrite, &mut |t| t.insert(&stock, &row)).unwrap();
+    }
+    let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
+    for id in 0..rows {
+        of_row(&mut transaction, &stock, id).unwrap();
+    }
+    // It settles all that is open.
+    let _ = transaction.savepoint();
+    transaction.steps()
+}
+
+/// Twice as many rows take twice as many steps, and a few.
+fn is_linear(of_row: impl FnMut(&mut Tx<'_>, &Table<Stock>, u64) -> Result<(), Stop> + Clone) {
+    let (half, whole) = (steps(ROWS / 2, of_row.clone()), steps(ROWS, of_row));
+    assert!(half > 0 && whole <= 2 * half + half / 4 + 100, "{half} steps for half of what took {whole}");
+}
+
+fn add(t: &mut Tx<'_>, stock: &Table<Stock>, id: u64) -> Result<(), Stop> {
+    let amount = t.future(stock, id, Stock::AMOUNT)?;
+    t.set_future(stock, id, Stock::AMOUNT, amount + 1)
+}
+
+#[test]
+fn many_rows() {
+    is_linear(add);
+}
+
+#[test]
+fn many_values_of_one_row() {
+    is_linear(|t, stock, _| add(t, stock, 0));
+}
+
+#[test]
+fn rows_that_are_read_again() {
+    is_linear(|t, stock, id| {
+        add(t, stock, id)?;
+        assert_eq!(t.get(stock, id)?.unwrap().amount(), 6);
+        Ok(())
+    });
+}
+
+#[test]
+fn futures_that_are_resolved() {
+    is_linear(|t, stock, id| {
+        let (own, other) = (t.future(stock, id, Stock::AMOUNT)?, t.future(stock, 0, Stock::AMOUNT)?);
+        assert_eq!(Futures::resolve(t, own + other)?, 10);
+        Ok(())
+    });
+}
+
+#[test]
+fn conditions() {
+    is_linear(|t, stock, id| {
+        let amount = t.future(stock, id, Stock::AMOUNT)?;
+        assert!(t.is_true(amount.greater_than(1))?);
+        Ok(())
+    });
+}
+
+#[test]
+fn conditions_of_one_row_that_is_written() {
+    is_linear(|t, stock, id| {
+        add(t, stock, 0)?;
+        let amount = t.future(stock, 0, Stock::AMOUNT)?;
+        assert_eq!(t.is_true(amount.greater_than(100))?, id + 6 > 100);
+        Ok(())
+    });
+}
+
+#[test]
+fn savepoints() {
+    is_linear(|t, stock, id| {
+        add(t, stock, id)?;
+        let savepoint: Savepoint = t.savepoint();
+        add(t, stock, id)?;
+        t.roll_back_to(savepoint)?;
+        let amount = t.future(stock, id, Stock::AMOUNT)?;
+        assert_eq!(Futures::resolve(t, amount)?, 6);
+        Ok(())
+    });
+}
+
+#[test]
+fn scans() {
+    is_linear(|t, stock, id| {
+        add(t, stock, id)?;
+        assert_eq!(t.scan(stock, id..=id).rows()?[0].amount, 6);
+        Ok(())
+    });
+}
