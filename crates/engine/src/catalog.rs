@@ -60,6 +60,11 @@ impl<T> Default for Catalog<T> {
 }
 
 impl<T> Catalog<T> {
+    /// The number that ids of this database's tables carry. No other database of the process has it.
+    pub fn number(&self) -> u32 {
+        self.database
+    }
+
     fn lists(&self) -> MutexGuard<'_, Lists<T>> {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }

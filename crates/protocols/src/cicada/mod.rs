@@ -31,6 +31,7 @@ mod marks;
 #[cfg(all(test, loom))]
 mod model;
 mod options;
+mod own_commits;
 mod prefetch;
 mod promotion;
 mod protocol;

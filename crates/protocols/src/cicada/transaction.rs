@@ -21,6 +21,7 @@ use super::absences::Part;
 use super::commit::Pending;
 use super::counts::Stage;
 use super::find::Missed;
+use super::own_commits;
 use super::protocol::Shared;
 use super::record::{Link, Record, Seen, Status, Version, search};
 use super::sets::{Kind, Read, Target, Write};
@@ -320,7 +321,9 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
         if !self.snapshot {
             self.validate_and_write()?;
             if !self.state.sets.writes.is_empty() {
-                self.state.last_commit = Some(self.state.clock.adjusted);
+                let reading = self.state.clock.adjusted;
+                self.state.last_commit = Some(reading);
+                own_commits::note(self.shared.catalog.number(), reading, self.state.worker);
             }
             self.note_commit();
         }

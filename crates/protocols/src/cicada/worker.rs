@@ -20,6 +20,7 @@ use polychron_sync::spin_hint;
 use super::clocks::LocalClock;
 use super::counts::Stage;
 use super::options::Snapshots;
+use super::own_commits;
 use super::promotion::Candidate;
 use super::protocol::Shared;
 use super::reclaim::{Garbage, Reclaimer, Site};
@@ -293,10 +294,11 @@ impl<'w, R: Redo> Session<'w, R> {
                 }
             },
             Mode::Snapshot => {
-                if let Some(commit) = state.last_commit.take()
-                    && shared.options.snapshots == Snapshots::FollowCommits
-                {
-                    shared.clocks.await_commit(commit, state.worker);
+                let of_session = state.last_commit.take().map(|commit| (commit, state.worker));
+                let of_thread = own_commits::take(shared.catalog.number());
+                if shared.options.snapshots == Snapshots::FollowCommits {
+                    let last = of_session.into_iter().chain(of_thread);
+                    last.for_each(|(commit, slot)| shared.clocks.await_commit(commit, slot));
                 }
                 shared.clocks.begin_snapshot(state.worker)
             }

@@ -200,6 +200,20 @@ pub fn are_counted<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     assert!(after.staleness_max_us <= after.staleness_sum_us);
 }
 
+/// A thread's snapshot contains what the thread has committed, through whichever worker: calls that bring no worker borrow one each.
+pub fn follow_their_thread<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, table) = items(setup, &[(1, 0)]);
+    let mut workers: Vec<_> = (0..3).map(|_| database.worker().unwrap()).collect();
+    for round in 1..=60 {
+        let writer = round as usize % 3;
+        done(&mut workers[writer], |t| t.update(&table, 1, |row| row.set_value(round)).map(drop));
+        for reader in 1..3 {
+            let seen = snapshot(&mut workers[(writer + reader) % 3], |t| Ok(t.get(&table, 1)?.unwrap().value()));
+            assert_eq!(seen, round);
+        }
+    }
+}
+
 /// While a snapshot visits a range, tombstones in it leave and their memory is used again. The visit must not notice.
 pub fn scan_while_memory_is_used_again<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     if !setup.interleaves || setup.snapshots_lock {
