@@ -5,6 +5,7 @@
 //! the protocol's own.
 
 mod batch;
+mod both;
 mod fingers;
 mod hints;
 mod keeper;
@@ -30,6 +31,7 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 use crate::Scan;
 
 pub use batch::Batch;
+pub use both::Both;
 pub use fingers::Fingers;
 pub use hints::Hints;
 pub use keeper::{Keeper, Keys, OwnedKey, for_each, wait_for};

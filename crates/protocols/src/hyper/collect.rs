@@ -301,9 +301,9 @@ impl Collector {
         }
         latched.set_version(None);
         if !latched.is_present() && !latched.is_closed() {
-            latched.set_closed(true);
+            let is_beside = latched.close();
             drop(latched);
-            site.unlink(store, record, first.key());
+            site.unlink(store, record, first.key(), is_beside);
         }
     }
 
@@ -437,7 +437,7 @@ impl Collector {
             }
             left
         };
-        left + usize::from(close_if_blank(store, record, latched, held, site))
+        left + usize::from(close_or_displace(store, record, latched, held, site))
     }
 
     /// Looks at a chain, of which `image` was found: past those that were committed too late, and at so many behind them.
@@ -488,9 +488,11 @@ impl Site<'_> {
         Some((store, unsafe { store.rows.record(image.row()) }))
     }
 
-    /// Takes the key of a closed record out of its index. Its latch is not held any more.
-    fn unlink(&self, store: &Relation, record: Record<'_>, key: &[u8]) {
-        store.index().remove(key, record.handle(), self.guard);
+    /// Takes the key of a closed record out of the index that it is in. Its latch is not held any more.
+    fn unlink(&self, store: &Relation, record: Record<'_>, key: &[u8], is_beside: bool) {
+        let index = if is_beside { store.displaced.index() } else { Some(store.index()) };
+        // Who meets a closed record in its index helps.
+        let _ = index.map(|index| index.remove(key, record.handle(), self.guard));
         store.rows.give_back(record, self.epochs);
     }
 }
@@ -540,8 +542,9 @@ pub(super) fn replace(record: Record<'_>, image: Undo, copy: Undo) -> bool {
     true
 }
 
-/// A record that came and went where nobody looks shows nothing before and nothing after. Whether it was one.
-fn close_if_blank(
+/// A record that came and went where nobody looks shows nothing before and nothing after: it is closed. One that only snapshots see is
+/// displaced. Whether it was closed.
+fn close_or_displace(
     store: &Relation,
     record: Record<'_>,
     mut latched: Latched<'_>,
@@ -554,13 +557,17 @@ fn close_if_blank(
     let Some(image) = latched.version() else { return false };
     let is_last = image.kind() == Kind::Insert && image.older().is_none() && image.stamp() <= held.upto;
     if !is_last {
+        let at = image.stamp();
+        if latched.is_in_index() && (at <= held.from || at <= held.upto && left_out(Step::AwaitWritersToDisplace)) {
+            store.displace(&mut latched, record, image.key(), at, site.guard);
+        }
         return false;
     }
     latched.set_version(None);
-    latched.set_closed(true);
+    let is_beside = latched.close();
     leave(image, site.guard);
     drop(latched);
-    site.unlink(store, record, image.key());
+    site.unlink(store, record, image.key(), is_beside);
     true
 }
 

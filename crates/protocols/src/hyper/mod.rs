@@ -19,6 +19,7 @@ mod collect;
 mod columns;
 mod commit;
 mod counts;
+mod displaced;
 mod entries;
 mod fill;
 mod level;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  slot   state │ version │ tail or restored │ word 0 │ word 1 │ …
-//!  state  count of changes │ settled │ versioned │ closed │ absent │ latched
+//!  state  count of changes │ displaced │ settled │ versioned │ closed │ absent │ latched
 //! ```
 //!
 //! A page has its slots one behind the other ([`Backend::Rows`]), or the same word of all its slots ([`Backend::Columns`]): two
@@ -47,7 +47,9 @@ const CLOSED: u64 = 4;
 const VERSIONED: u64 = 8;
 /// The newest image was committed no later than any transaction began that may write.
 const SETTLED: u64 = 16;
-const CHANGE: u64 = 32;
+/// Its key has left the index for the one beside.
+const DISPLACED: u64 = 32;
+const CHANGE: u64 = 64;
 /// What a plain slot is not.
 const SPECIAL: u64 = ABSENT | CLOSED | VERSIONED;
 
@@ -520,10 +522,10 @@ impl<'t> Record<'t> {
         self.word(STATE).load(Ordering::Acquire)
     }
 
-    /// Whether the slot serves no key any more.
+    /// Whether the slot serves a key, whose present and future lie here: it is not closed, and not displaced.
     #[inline]
-    pub(super) fn is_closed(self) -> bool {
-        self.state() & CLOSED != 0
+    pub(super) fn is_in_index(self) -> bool {
+        self.state() & (CLOSED | DISPLACED) == 0
     }
 
     /// Whether there is a row.
@@ -556,7 +558,7 @@ impl<'t> Record<'t> {
         latched.set_version(None);
         latched.set_tail(None);
         latched.set_restored(Restored::default());
-        latched.set_closed(false);
+        latched.serve_anew();
         latched.set_present(false);
         latched
     }

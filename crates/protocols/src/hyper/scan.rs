@@ -22,8 +22,8 @@ use super::view::view;
 const LEAST: usize = 4;
 
 /// A scan under way.
-struct Visit<'s> {
-    scan: &'s Scan<'s>,
+pub(super) struct Visit<'s> {
+    pub(super) scan: &'s Scan<'s>,
     /// What is to be brought of each row.
     projection: Projection,
     left: usize,
@@ -90,8 +90,13 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             if self.snapshot {
                 // Between batches a snapshot renews its guard; within one it holds handles that only the guard keeps.
                 self.step()?;
+                self.state.buffers.both.begin(batch.last_key());
             }
             let more = batch.fill(store.index(), visit.scan, &self.guard);
+            if self.snapshot && store.displaced.concern(self.start) {
+                // What was visited so far was all there: it had not been displaced when it was collected.
+                return self.visit_both(table, store, visit, visitor);
+            }
             for ahead in 0..Batch::AHEAD {
                 fetch(store, batch, ahead);
             }
@@ -107,7 +112,8 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
                     return Ok(());
                 }
             }
-            if !more {
+            // A snapshot does not ask again behind the end: what is displaced from now on is no part of what it has not visited.
+            if !more || self.snapshot && batch.last_key().is_none() {
                 self.log_range(table, store, visit.scan, None);
                 return Ok(());
             }
@@ -116,7 +122,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
 
     /// Visits the row of an entry, if it shows one.
     #[inline]
-    fn visit_record(
+    pub(super) fn visit_record(
         &mut self,
         table: &'w HyperTable,
         store: &'w Relation,

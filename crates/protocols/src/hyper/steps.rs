@@ -70,6 +70,12 @@ named! {
         ListedMoments,
         /// Writers pass an image without a look at it only when all of them began after its commit.
         AwaitWriters,
+        /// A deleted record leaves the index only when all who may write began after its deletion.
+        AwaitWritersToDisplace,
+        /// Nothing is put on a record that has left the index for snapshots.
+        PassOverDisplaced,
+        /// A snapshot looks for what has left the index.
+        LookBeside,
         /// A transaction makes known that it will read before it chooses what.
         AnnounceStart,
         /// What a foreign key rests on is validated under snapshot isolation, too.

@@ -10,8 +10,9 @@ use polychron_base::{IndexId, TableId};
 use polychron_engine::stores::{Blueprint, Keeper, Keyed, Place, Prefetched, Records, Store, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
-use polychron_schema::{KeyExtractor, TableDefinition};
+use polychron_schema::{IndexKind, KeyExtractor, TableDefinition};
 
+use super::displaced::Displaced;
 use super::options::Options;
 use super::rows::{Record, Rows};
 
@@ -33,6 +34,8 @@ impl Records for RowNumbers {
 pub(super) struct Relation {
     store: Store<RowNumbers>,
     pub(super) rows: Rows,
+    /// Deleted records that only snapshots see.
+    pub(super) displaced: Displaced,
     keeper: Arc<Keeper>,
 }
 
@@ -68,7 +71,11 @@ impl Relation {
             _ => (1, false),
         };
         let store = keeper.with_guard(|guard| Store::new(blueprint, ready, keeper, guard))?;
-        Ok(Self { store, rows: Rows::new(words, has_tails, options), keeper: Arc::clone(keeper) })
+        // Ordered, for that is small while it is empty.
+        let beside = Blueprint { kind: IndexKind::Ordered, ..blueprint.clone() };
+        let beside = keeper.with_guard(|guard| Store::new(&beside, true, keeper, guard)).ok();
+        let (rows, displaced) = (Rows::new(words, has_tails, options), Displaced::new(beside));
+        Ok(Self { store, rows, displaced, keeper: Arc::clone(keeper) })
     }
 
     /// The record behind a handle of the index.

@@ -8,7 +8,7 @@ use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Abort, Error, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{Batch, Place, check_key, words_of};
+use polychron_engine::stores::{Batch, Both, Place, check_key, words_of};
 use polychron_engine::{
     Aggregate, ColumnBatch, Commit, Constraints, Insertion, Projection, Savepoints, Scan, TableDefinition, Transaction,
     batch,
@@ -40,6 +40,8 @@ pub(super) struct Buffers {
     pub(super) whole: RowBuffer,
     /// Handles of a scan.
     pub(super) batch: Batch,
+    /// The same of a snapshot's, where some have been displaced.
+    pub(super) both: Both,
     /// Rows of a scan that are rebuilt.
     pub(super) columns: ColumnBuffers,
 }
@@ -227,8 +229,8 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
             {
                 // SAFETY: the handle was found under this transaction's guard, or under that of its batch.
                 let record = unsafe { store.record(handle) };
-                // One that was closed since may have been followed by another one.
-                if !record.is_closed() {
+                // One that has left the index since may have been followed by another one.
+                if record.is_in_index() || left_out(Step::PassOverDisplaced) {
                     return Some(record);
                 }
             }
@@ -490,8 +492,12 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
 impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     #[inline]
     fn read<K: EncodedKey>(&mut self, table: &'w HyperTable, key: K, projection: &Projection) -> Result<bool, Stop> {
-        let Some(record) = self.find(&table.primary, key) else { return Ok(false) };
-        let seen = self.see(record, projection);
+        let found = self.find(&table.primary, key).map(|record| self.see(record, projection));
+        let Some(seen) = found.filter(|seen| seen.present || !self.snapshot) else {
+            // A snapshot looks there behind the index.
+            let may_be_beside = self.snapshot && table.primary.displaced.concern(self.start);
+            return Ok(may_be_beside && self.read_beside(&table.primary, key, projection));
+        };
         if self.protects
             && let Some(image) = seen.version
             && image.kind() == Kind::Delete

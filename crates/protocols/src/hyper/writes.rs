@@ -32,7 +32,7 @@ pub(super) struct NewRow<'a> {
 
 /// Why a slot cannot be written.
 enum Refusal {
-    /// Its record has left its index, or is about to.
+    /// Its record has left its index, or is about to: it is closed or displaced.
     Closed,
     /// Another transaction has written it, or is writing it.
     Conflict(Conflict),
@@ -71,7 +71,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     #[inline]
     fn latch(&self, record: Record<'w>) -> Result<Latched<'w>, Refusal> {
         let latched = record.latch();
-        if latched.is_closed() {
+        if !latched.is_in_index() && !left_out(Step::PassOverDisplaced) {
             return Err(Refusal::Closed);
         }
         self.check_version(latched.version(), latched.is_settled()).map_err(Refusal::Conflict)?;
@@ -340,7 +340,8 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         let older = image.older();
         latched.set_version(older);
         if image.kind() == Kind::Insert && older.is_none() {
-            latched.set_closed(true);
+            let is_beside = latched.close();
+            debug_assert!(!is_beside, "nothing is put on a displaced record");
             drop(latched);
             store.index().remove(image.key(), record.handle(), &self.guard);
             store.rows.give_back(record, self.shared.memory.epochs());

@@ -9,14 +9,14 @@ use polychron_check::Setup;
 use polychron_engine::mutations::interrupt;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
-    Aggregate, Commit, Common, Futures, Insertion, Interactive, Mode, Operations, Protocol, Restriction, Scan, Stop,
-    Table, TableDefinition, Transaction, Worker, drive,
+    Access, Aggregate, Commit, Common, Declare, Futures, Insertion, Interactive, Mode, Operations, Procedure, Protocol,
+    Restriction, Scan, Stop, Table, TableDefinition, Transaction, Worker, drive,
 };
 use polychron_protocols::hyper::{
     ByColumn, Hyper, HyperTransaction, HyperWorker, Level, Options, Point, Snapshot, Step,
 };
 use polychron_protocols::lazy::Lazy;
-use polychron_schema::{Index, Row, Value};
+use polychron_schema::{Index, Key, KeyScratch, Row, Value};
 
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
 struct Item {
@@ -552,6 +552,73 @@ fn lost_update_behind_a_snapshot() -> bool {
     mine
 }
 
+/// A row is deleted, and collected as far as can be, behind a snapshot that sees it.
+fn snapshot_of_a_row_that_is_deleted() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let mut snapshot = stage.lasting(Mode::Snapshot);
+    assert!(stage.once(|t| t.delete(&stage.items, 1).map(drop)));
+    stage.settle(&mut stage.worker());
+    get(&mut snapshot, &stage.items, 1).unwrap() != Some(10)
+}
+
+/// The same behind a transaction that may write, which has read the row, and no commit follows for long.
+fn row_that_is_deleted_between_two_looks() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let mut long = stage.lasting(Mode::ReadWrite);
+    let first = get(&mut long, &stage.items, 1).unwrap();
+    assert!(stage.once(|t| t.delete(&stage.items, 1).map(drop)));
+    // Until the open one is no young one any more.
+    (0..300).for_each(|value| assert!(stage.set(2, value)));
+    stage.settle(&mut stage.worker());
+    get(&mut long, &stage.items, 1).unwrap() != first
+}
+
+/// What a procedure of a batch does.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Delete,
+    Elsewhere,
+    Insert,
+    Read,
+}
+
+struct Turn {
+    items: Table<Item>,
+    part: Part,
+}
+
+impl Procedure for Turn {
+    type Output = Option<i64>;
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Option<i64>, Stop> {
+        match self.part {
+            Part::Delete => t.delete(&self.items, 1).map(|_| None),
+            Part::Elsewhere => t.upsert(&self.items, &Item { id: 2, value: 0 }).map(|()| None),
+            Part::Insert => t.insert(&self.items, &Item { id: 1, value: 11 }).map(|()| None),
+            Part::Read => Ok(t.get(&self.items, 1)?.map(|row| row.value())),
+        }
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        match self.part {
+            Part::Read => declaration.key(self.items.id(), 1u64.encode(&mut KeyScratch::new()), Access::Read),
+            _ => declaration.unknown(),
+        }
+    }
+}
+
+/// Within a batch a row is deleted behind a snapshot and comes back, and is then looked for where it was when the batch began.
+fn row_that_comes_back_in_a_batch() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let _snapshot = stage.lasting(Mode::Snapshot);
+    // Whoever commits thins what was committed before.
+    let mut batch =
+        [Part::Delete, Part::Elsewhere, Part::Insert, Part::Read].map(|part| Turn { items: stage.items, part });
+    let mut last = None;
+    stage.worker().execute_batch(&mut batch, &mut |_, answer| last = answer.unwrap());
+    last != Some(11)
+}
+
 /// A row is overwritten, and what it was is collected, when a snapshot has looked at the clock and not yet said what it reads.
 fn snapshot_of_a_row_that_is_overwritten_as_it_begins() -> bool {
     let stage = stage(&[(1, 10)]);
@@ -722,6 +789,9 @@ crate::killers! { Step:
     StandForNewer: column_that_changes_in_a_word_that_has_changed;
     ListedMoments: column_that_changes_behind_the_comparison;
     AwaitWriters: lost_update_behind_a_snapshot;
+    AwaitWritersToDisplace: row_that_is_deleted_between_two_looks;
+    PassOverDisplaced: row_that_comes_back_in_a_batch;
+    LookBeside: snapshot_of_a_row_that_is_deleted;
     AnnounceStart: snapshot_of_a_row_that_is_overwritten_as_it_begins;
     ProtectParents: child_whose_parent_goes;
     CoverVersions: stretch_that_was_changed;

@@ -4,7 +4,8 @@ use polychron_sync::atomic::Ordering;
 use polychron_sync::store_words;
 
 use super::{
-    ABSENT, CHANGE, CLOSED, HEADER, LATCHED, RESTORED, Record, SETTLED, SPECIAL, STATE, TAIL, VERSION, VERSIONED,
+    ABSENT, CHANGE, CLOSED, DISPLACED, HEADER, LATCHED, RESTORED, Record, SETTLED, SPECIAL, STATE, TAIL, VERSION,
+    VERSIONED,
 };
 use crate::hyper::restored::Restored;
 use crate::hyper::tail::Tail;
@@ -147,9 +148,29 @@ impl Latched<'_> {
         self.state & CLOSED != 0
     }
 
+    /// The slot serves no key any more. Whether its key is to leave the index beside.
     #[inline]
-    pub(in crate::hyper) fn set_closed(&mut self, closed: bool) {
-        self.state = if closed { self.state | CLOSED } else { self.state & !CLOSED };
+    pub(in crate::hyper) fn close(&mut self) -> bool {
+        self.state |= CLOSED;
+        self.state & DISPLACED != 0
+    }
+
+    /// The slot was given back, and is going to serve another key.
+    #[inline]
+    pub(super) fn serve_anew(&mut self) {
+        self.state &= !(CLOSED | DISPLACED);
+    }
+
+    /// See [`Record::is_in_index`].
+    #[inline]
+    pub(in crate::hyper) fn is_in_index(&self) -> bool {
+        self.state & (CLOSED | DISPLACED) == 0
+    }
+
+    /// The record's key is in the index beside, and is about to leave the other one.
+    #[inline]
+    pub(in crate::hyper) fn displace(&mut self) {
+        self.state |= DISPLACED;
     }
 }
 
