@@ -206,10 +206,13 @@ impl Run<'_> {
     /// Behind virtual calls: what takes the time is the check.
     fn run(&self, name: &str) -> Result<Outcomes, String> {
         let knobs = knobs(self.protocol_options)?;
-        let protocol = any_protocol(name, &knobs).map_err(|error| error.to_string())?;
+        let open = || {
+            let protocol = any_protocol(name, &knobs)?;
+            AnyProtocol::open(protocol, Common::default())
+        };
+        let mut database = open().map_err(|error| error.to_string())?;
         // Names that are not listed were refused just now.
         let isolation = PROTOCOLS.iter().find(|it| it.name == name).map_or(Isolation::Serializable, |it| it.isolation);
-        let database = AnyProtocol::open(protocol, Common::default()).map_err(|error| error.to_string())?;
         let clock = SystemClock::new();
         let end = clock.now_ns() + (self.seconds * 1e9) as u64;
         let mut outcomes = Outcomes::default();
@@ -220,8 +223,17 @@ impl Run<'_> {
             let stale_snapshots = knobs.contains(&("stale-snapshots", "true"));
             let leeway = Leeway { stale_snapshots, ..Leeway::of(name) };
             let round = Round { leeway, ..Round::new(seed, self.threads as u32, ROUND.div_ceil(self.threads)) };
-            let history = run_round(&database, &round, &interrupt::STOP).map_err(|error| error.to_string())?;
+            let history = run_round(&database, &round, &interrupt::STOP);
             outcomes.rounds += 1;
+            let history = match history {
+                Ok(history) => history,
+                // A row that others were writing may be no row at all, and stay there.
+                Err(_) if isolation == Isolation::Nothing && !interrupt::STOP.load(Ordering::Relaxed) => {
+                    database = open().map_err(|error| error.to_string())?;
+                    continue;
+                }
+                Err(error) => return Err(error.to_string()),
+            };
             outcomes.committed += history.commits() as u64;
             outcomes.reconnaissance += history.count(Outcome::Reconnaissance) as u64;
             match examine_at(&history, self.strict, isolation) {

@@ -100,9 +100,11 @@ impl<P: Protocol<Worker: Interactive>> Filling<P> {
     }
 }
 
-/// Asserts that about as many rows found room as in an empty database: four fifths, and one less where few do at all.
-fn about_as_many(got: u64, fresh: u64, what: &str) {
-    assert!((got + 1) * 5 >= fresh * 4, "{what}: {got} rows found room, and {fresh} do in an empty database");
+/// Asserts that about as many rows found room as in an empty database: four fifths, and one less where few do at all; three fifths in very
+/// little memory, where what the background is at just now is a share of it.
+fn about_as_many(got: u64, fresh: u64, limit: usize, what: &str) {
+    let fifths = if limit < 1 << 20 { 3 } else { 4 };
+    assert!((got + 1) * 5 >= fresh * fifths, "{what}: {got} rows found room, and {fresh} do in an empty database");
 }
 
 /// Fills a database with rows of one size after the other, and asserts that each time about as many find room as in an empty one.
@@ -115,7 +117,7 @@ fn one_after_the_other<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, limit
         let mut filling = Filling::open(setup, limit);
         for (number, &bytes) in sequence.iter().enumerate() {
             let of_fresh = *fresh.entry(bytes).or_insert_with(|| Filling::open(setup, limit).fill(bytes));
-            about_as_many(filling.fill(bytes), of_fresh, &format!("{limit} bytes, {:?}", &sequence[..=number]));
+            about_as_many(filling.fill(bytes), of_fresh, limit, &format!("{limit} bytes, {:?}", &sequence[..=number]));
             filling.empty();
         }
     }
@@ -158,7 +160,7 @@ pub fn sizes_that_grow<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     for bytes in SIZES {
         filling.fill(bytes);
         filling.empty();
-        about_as_many(filling.grow(3997), fresh, &format!("after {bytes} bytes"));
+        about_as_many(filling.grow(3997), fresh, 4 << 20, &format!("after {bytes} bytes"));
         filling.empty();
     }
 }
@@ -213,5 +215,5 @@ pub fn blocks_of_another_session<P: Protocol<Worker: Interactive>>(setup: &Setup
     filling.setup.pass(&filling.database, 2);
     done(&mut other, |t| t.scan(&filling.table, ..).count());
     got = got.max(filling.fill(16_000));
-    about_as_many(got, fresh, "beside another session");
+    about_as_many(got, fresh, LIMIT, "beside another session");
 }

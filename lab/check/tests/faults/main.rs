@@ -27,6 +27,16 @@ use setups::{bohm, by_epochs, cicada, lazy_2pl, lazy_occ, maflingo};
 
 use script::{Fault, ON_PURPOSE, Script, State, Tables};
 
+/// What came of a script with a fault.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Survived {
+    Failed,
+    /// It did without what was refused, and ran to its end.
+    FoundAnotherWay,
+    /// It ran to its end before the fault came.
+    MetNothing,
+}
+
 /// What a protocol promises of a transaction that fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Promise {
@@ -81,11 +91,11 @@ impl<P: Protocol<Worker: Interactive>> Stage<P> {
         self.worker.execute(&mut Script::new(self.tables, fault, self.promise == Promise::AllOrNothing))
     }
 
-    /// Runs the script with a fault, and asserts that it left nothing. Whether it ran to its end all the same.
-    fn survive(&mut self, fault: Fault, wanted: impl Fn(&Error) -> bool) -> bool {
+    /// Runs the script with a fault, and asserts that it left nothing.
+    fn survive(&mut self, fault: Fault, wanted: impl Fn(&Error) -> bool) -> Survived {
         let used = self.settle();
         let outcome = self.run(fault);
-        refuse(Refusal::Nothing);
+        let allocations = refuse(Refusal::Nothing);
         if let Err(error) = &outcome {
             assert!(wanted(error), "{fault:?}: {error}");
         }
@@ -104,11 +114,17 @@ impl<P: Protocol<Worker: Interactive>> Stage<P> {
         }
         self.state = state;
         self.tables.touch(&mut self.worker);
-        outcome.is_ok()
+        let was_refused =
+            matches!(fault, Fault::Refuse(Refusal::Only(number) | Refusal::From(number)) if number <= allocations);
+        match outcome {
+            Err(_) => Survived::Failed,
+            Ok(()) if was_refused => Survived::FoundAnotherWay,
+            Ok(()) => Survived::MetNothing,
+        }
     }
 }
 
-/// Tries faults until the script runs to its end, on one database where nothing remains of a fault, and else on new ones.
+/// Tries faults until the script runs to its end without one, on one database where nothing remains of a fault, and else on new ones.
 fn sweep<P: Protocol<Worker: Interactive>>(
     setup: &Setup<P>,
     promise: Promise,
@@ -117,11 +133,10 @@ fn sweep<P: Protocol<Worker: Interactive>>(
 ) -> u64 {
     let mut stage = Stage::new(setup, promise);
     for number in 1..10_000 {
-        if stage.survive(fault(number), &wanted) {
-            return number;
-        }
-        if promise == Promise::WholeOperations {
-            stage = Stage::new(setup, promise);
+        match stage.survive(fault(number), &wanted) {
+            Survived::MetNothing => return number,
+            Survived::Failed if promise == Promise::AllOrNothing => {}
+            Survived::Failed | Survived::FoundAnotherWay => stage = Stage::new(setup, promise),
         }
     }
     panic!("the script does not come to its end");

@@ -16,7 +16,7 @@ use polychron_engine::{
     TableDefinition, Transaction, Worker, drive,
 };
 use polychron_protocols::cicada::{
-    Cicada, CicadaTransaction, CicadaWorker, Consistency, Indexes, Options, Point, Step,
+    Cicada, CicadaTransaction, CicadaWorker, Consistency, Indexes, Options, Point, Snapshots, Step,
 };
 use polychron_schema::{Index, Row};
 
@@ -373,7 +373,7 @@ fn snapshot_of_a_row_that_is_overwritten() -> bool {
 
 /// A transaction has made an outdated timestamp known, and is about to take another, when a leader looks.
 fn horizon_that_goes_back() -> bool {
-    let stage = stage(&[(1, 10)]);
+    let stage = Stage::open(&[(1, 10)], |options| options.snapshots = Snapshots::Settled);
     let seen = Rc::new(Cell::new(None));
     interrupt(Point::Drawn, {
         let (stage, seen) = (stage.clone(), Rc::clone(&seen));
@@ -1054,7 +1054,7 @@ fn index_that_is_being_filled() -> bool {
 
 /// A snapshot that begins after an index was made reads by it.
 fn index_that_was_filled() -> bool {
-    let stage = stage(&[]);
+    let stage = Stage::open(&[], |options| options.snapshots = Snapshots::Settled);
     let table = plain_members(&stage, 3);
     create_index(&stage, table);
     let mut worker = stage.worker();

@@ -365,9 +365,13 @@ fn index_that_was_filled_later() -> bool {
     let stage = stage(&[]);
     let table = plain_members(&stage);
     let mut older = stage.lasting(Mode::ReadWrite);
-    assert!(older.get(&table, 2).unwrap().is_some());
-    let making = start_index(&stage, table);
-    let mut snapshot = stage.lasting(Mode::Snapshot);
+    // While it reads, the filling waits for it.
+    let mut begun = None;
+    let look = older.scan(&table, ..).for_each(|_| {
+        begun.get_or_insert_with(|| (start_index(&stage, table), stage.lasting(Mode::Snapshot)));
+    });
+    look.unwrap();
+    let (making, mut snapshot) = begun.expect("there are rows");
     drop(older);
     while !making.is_finished() {
         // A look renews the snapshot's guard, which the filling may wait for.
