@@ -15,14 +15,14 @@
 //!
 //! The item of the record waits for the oldest reader, as it did before, and then the record is closed and its key leaves the index beside.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Reason, Stop};
+use polychron_engine::Scan;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{self, Batch, OwnedKey};
-use polychron_engine::{Direction, Scan};
-use polychron_index::{AnyIndex, Handle, Inserted};
+use polychron_engine::stores::{self, Both, OwnedKey};
+use polychron_index::{AnyIndex, Inserted};
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
@@ -110,15 +110,6 @@ impl Store {
     }
 }
 
-/// A bound of a scan that is kept.
-fn bound(key: &Bound<Vec<u8>>) -> Bound<&[u8]> {
-    match key {
-        Bound::Included(key) => Bound::Included(key),
-        Bound::Excluded(key) => Bound::Excluded(key),
-        Bound::Unbounded => Bound::Unbounded,
-    }
-}
-
 impl<R: Redo> CicadaTransaction<'_, R> {
     /// A key has no row in the index, for a reader so old that the row may lie beside.
     #[cold]
@@ -131,9 +122,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         Ok(beside.map_or(missed, |handle| self.read_record(unsafe { Record::from_handle(handle) }, store.place())))
     }
 
-    /// As a scan of the index, along both. Of each part of the range the index is asked first: what is not there any more is beside.
-    ///
-    /// Answers whether the visitor stopped.
+    /// As a scan of the index, along both. Answers whether the visitor stopped.
     #[cold]
     pub(super) fn scan_both(
         &mut self,
@@ -144,94 +133,25 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if !self.snapshot {
             return Err(self.conflict(Reason::Inconsistent, store.place(), None));
         }
-        let (mut batch, mut from) = (Batch::default(), None);
-        batch.begin(usize::MAX, true);
+        let Some(beside) = store.displaced.index() else { return Ok(false) };
+        let mut both = Both::default();
         loop {
             // Between two parts the guard may be renewed.
             self.until_check = 1;
             self.step()?;
-            let more = batch.fill(store.index(), scan, &self.guard);
-            let to = batch.last_key().map(<[u8]>::to_vec);
-            let (mut lower, mut upper) = (scan.lower, scan.upper);
-            let (low, high) = match scan.direction {
-                Direction::Forward => (&from, &to),
-                Direction::Backward => (&to, &from),
-            };
-            // What a part ends at is in it, and not in the next one.
-            let (low_is_new, high_is_new) = match scan.direction {
-                Direction::Forward => (low.clone().map(Bound::Excluded), high.clone().map(Bound::Included)),
-                Direction::Backward => (low.clone().map(Bound::Included), high.clone().map(Bound::Excluded)),
-            };
-            if let Some(key) = &low_is_new {
-                lower = bound(key);
-            }
-            if let Some(key) = &high_is_new {
-                upper = bound(key);
-            }
-            if self.visit_both(&Scan { lower, upper, ..*scan }, store, &batch, visitor)? {
-                return Ok(true);
-            }
-            if !more || to.is_none() {
-                return Ok(false);
-            }
-            from = to;
-        }
-    }
-
-    /// Visits what was collected of a part, and what lies beside of it, in the order of the keys.
-    fn visit_both(
-        &mut self,
-        part: &Scan<'_>,
-        store: &Store,
-        batch: &Batch,
-        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<bool, Stop> {
-        let (mut beside, mut next) = (Batch::default(), 0);
-        beside.begin(usize::MAX, true);
-        while let Some(index) = store.displaced.index()
-            && beside.fill(index, part, &self.guard)
-        {
-            for position in 0..beside.len() {
-                let key = beside.key(position);
-                let is_before = |other: &[u8]| match part.direction {
-                    Direction::Forward => other < key,
-                    Direction::Backward => other > key,
-                };
-                while next < batch.len() && is_before(batch.key(next)) {
-                    if self.visit_handle(batch.get(next), store, visitor)? {
-                        return Ok(true);
-                    }
-                    next += 1;
-                }
-                let handle = beside.get(position);
-                // It may have been displaced since the part was collected.
-                if next < batch.len() && batch.key(next) == key && batch.get(next) == handle {
-                    next += 1;
-                }
-                if self.visit_handle(handle, store, visitor)? {
+            let more = both.fill((store.index(), beside), scan, &self.guard);
+            while let Some(handle) = both.next(scan.direction) {
+                // SAFETY: the handle was found under this transaction's guard.
+                let found = self.read_record(unsafe { Record::from_handle(handle) }, store.place());
+                if let Found::Row(_, source) = found
+                    && visitor(self, source)?.is_break()
+                {
                     return Ok(true);
                 }
             }
-        }
-        for position in next..batch.len() {
-            if self.visit_handle(batch.get(position), store, visitor)? {
-                return Ok(true);
+            if !more {
+                return Ok(false);
             }
-        }
-        Ok(false)
-    }
-
-    fn visit_handle(
-        &mut self,
-        handle: Option<Handle>,
-        store: &Store,
-        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<bool, Stop> {
-        let Some(handle) = handle else { return Ok(false) };
-        // SAFETY: the handle was found under this transaction's guard.
-        match self.read_record(unsafe { Record::from_handle(handle) }, store.place()) {
-            Found::Row(_, source) => Ok(visitor(self, source)?.is_break()),
-            Found::Absent(_) => Ok(false),
         }
     }
 }
