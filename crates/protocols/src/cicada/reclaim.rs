@@ -431,8 +431,11 @@ impl Reclaimer {
             // SeqCst: the barrier between the unlinking and the look at the epoch; pairs with that of every pin.
             fence(Ordering::SeqCst);
             let epoch = epochs.current();
-            for grave in &mut self.graves {
-                grave.epoch.get_or_insert(epoch);
+            // Those without an epoch are the last ones, and few, however many wait before them.
+            let fresh = self.graves.iter_mut().rev().take_while(|grave| grave.epoch.is_none());
+            for grave in fresh {
+                grave.epoch = Some(epoch);
+                self.collected.steps += 1;
             }
         }
         let readonly = epochs.readonly();

@@ -82,7 +82,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::hot_row_beside_a_writer",
-        protocols: &["hekaton", "snapshot-isolation"],
+        protocols: &["cicada", "lazy-cicada", "cicada, multi-version", "hekaton", "snapshot-isolation"],
         what: "what is retired waits until the idle client looks again or ends",
     },
     Missing {
@@ -98,6 +98,8 @@ pub const MISSING: &[Missing] = &[
     Missing {
         behaviour: "liveness::queue_beside_a_writer",
         protocols: &[
+            "cicada",
+            "lazy-cicada",
             "maflingo",
             "global-tid",
             "lazy-occ",
@@ -118,7 +120,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::updates_beside_a_writer",
-        protocols: &["hekaton", "snapshot-isolation"],
+        protocols: &["cicada", "lazy-cicada", "cicada, multi-version", "hekaton", "snapshot-isolation"],
         what: "what is retired waits until the idle client looks again or ends",
     },
 ];

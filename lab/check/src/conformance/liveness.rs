@@ -219,7 +219,9 @@ enum Stage {
 
 /// Progress and memory before, beside and after an idle client.
 fn progress<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, idle: Idle, work: Work) {
-    let (counted, kept) = (setup.measures_memory, setup.kept_places_bytes);
+    // Where no key comes or goes, no place of a record is left behind.
+    let kept = if work == Work::Queue { setup.kept_places_bytes } else { 0 };
+    let counted = setup.measures_memory;
     let mut before = 0;
     beside(setup, idle, work, move |others, stage| {
         match stage {

@@ -115,3 +115,22 @@ fn churn_on_a_few_keys_needs_no_more_memory() {
         }
     }
 }
+
+/// Places of deleted records wait for a transaction that is open; each is looked at once and not again with each that comes.
+#[test]
+fn places_that_wait_are_not_passed_again_and_again() {
+    let database =
+        open(|options| (options.collection_interval, options.overtaking_after) = (Duration::ZERO, Duration::ZERO));
+    let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
+    let (mut idle, mut worker) = (database.worker().unwrap(), database.worker().unwrap());
+    let rounds = scaled(2000, 60) as u64;
+    let open = idle.begin(Mode::ReadWrite).unwrap();
+    for id in 0..rounds {
+        done(&mut worker, |t| t.insert(&accounts, &Account { id, group: 0, balance: 0 }));
+        done(&mut worker, |t| t.delete(&accounts, id).map(drop));
+        database.tick();
+    }
+    let steps = count(&database, "collection_steps");
+    drop(open);
+    assert!(steps <= 40 * rounds, "{steps} steps for {rounds} places");
+}
