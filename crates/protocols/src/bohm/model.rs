@@ -443,8 +443,8 @@ impl Row {
         // SAFETY: it is this thread's.
         unsafe { version.finish(true) };
         let Ok(superseded) = self.head.insert(version) else { return false };
-        if let Some((version, since)) = superseded {
-            assert!(version.begin() < since);
+        if let Some((version, above)) = superseded {
+            assert!(version.begin() < above.begin());
             self.supersede(Some(version));
         }
         true
