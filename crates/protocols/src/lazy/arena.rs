@@ -175,12 +175,18 @@ impl Arena {
 
     #[inline]
     fn find<K: EncodedKey>(&self, print: u64, table: TableId, key: K) -> Option<u32> {
+        self.find_print(print, |place| {
+            let (its_table, kept) = self.nodes.program.row(place);
+            its_table == table && same_key(kept, key)
+        })
+    }
+
+    /// A row with this print of which something is true.
+    #[inline]
+    fn find_print(&self, print: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let is_it = |place: u32| {
             self.count_steps(1);
-            self.rows[place as usize].print == print && {
-                let (its_table, kept) = self.nodes.program.row(place);
-                its_table == table && same_key(kept, key)
-            }
+            self.rows[place as usize].print == print && is_it(place)
         };
         if self.rows.len() > FEW {
             return self.by_print.find(print, |&place| is_it(place)).copied();
@@ -358,14 +364,7 @@ impl Arena {
         if self.is_empty() {
             return false;
         }
-        let print = print_of(table, key);
-        let is_it = |place: u32| self.rows[place as usize].print == print;
-        let is_known = if self.rows.len() > FEW {
-            self.by_print.find(print, |&place| is_it(place)).is_some()
-        } else {
-            (0..self.rows.len() as u32).any(is_it)
-        };
-        is_known || self.places_in(table)
+        self.find_print(print_of(table, key), |_| true).is_some() || self.places_in(table)
     }
 
     /// Whether the row will be written.

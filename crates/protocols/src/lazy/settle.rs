@@ -156,9 +156,9 @@ impl<B: Beneath> LazyTransaction<'_, B> {
     /// chance like one that never left anything open.
     pub(super) fn settle(&mut self) -> Result<(), Stop> {
         let mut placed = 0;
-        let rows = 0..self.arena.open.len();
-        self.arena.count_steps(3 * rows.len());
-        let changed = rows.into_iter().try_for_each(|at| {
+        // Rows are changed, read and written.
+        self.arena.count_steps(3 * self.arena.open.len());
+        let changed = (0..self.arena.open.len()).try_for_each(|at| {
             let row = self.arena.open[at];
             change_row::<B>(&mut self.inner, self.arena, row)
         });
