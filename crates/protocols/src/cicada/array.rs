@@ -183,6 +183,12 @@ impl RecordArray {
         self.free[worker % STRIPES].lock().push(record);
     }
 
+    /// How many pages there are.
+    #[cfg(test)]
+    pub(super) fn pages(&self) -> usize {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// Gives pages back of which all places are free, if about an eighth of all places became free since that was tried last.
     /// `is_named`: whether garbage may name free places. A place is free when all who could make garbage of its record have put it where it
     /// waits, so what is asked when the places were taken holds of all garbage of theirs.

@@ -1,5 +1,7 @@
 //! How much is looked at to collect a version: counted, however many there are.
 
+use polychron_engine::Worker;
+
 use super::*;
 use crate::cicada::options::Indexes;
 use crate::cicada::protocol::Extent;
@@ -133,4 +135,39 @@ fn places_that_wait_are_not_passed_again_and_again() {
     let steps = count(&database, "collection_steps");
     drop(open);
     assert!(steps <= 40 * rounds, "{steps} steps for {rounds} places");
+}
+
+/// A page of which all places are free stays as long as garbage names one of them: whoever comes for it looks into the record's head.
+#[test]
+fn pages_wait_for_garbage_that_names_them() {
+    let hour = Duration::from_secs(3600);
+    let database = open(|options| (options.collection_interval, options.background_interval) = (hour, hour));
+    let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
+    let (mut updates, mut deletes) = (database.worker().unwrap(), database.worker().unwrap());
+    let pages = |worker: &mut CicadaWorker| {
+        let transaction = worker.begin(Mode::ReadWrite).unwrap();
+        transaction.table(accounts.id()).unwrap().primary.records.pages()
+    };
+    let rows = scaled(500, 70) as u64;
+    (0..rows).for_each(|id| set(&mut updates, &accounts, id, 1));
+    // Each row leaves an item with the worker that updates it, and another one with the worker that deletes it.
+    (0..rows).for_each(|id| set(&mut updates, &accounts, id, 2));
+    (0..rows).for_each(|id| assert!(done(&mut deletes, |t| t.delete(&accounts, id))));
+    let slot = updates.state.worker;
+    let settle = |worker: &mut CicadaWorker| {
+        for _ in 0..8 {
+            database.tick();
+            worker.tidy_up();
+        }
+    };
+    let before = pages(&mut deletes);
+    assert!(before > 0);
+    {
+        let shared = Arc::clone(&database.shared);
+        let _at_work = shared.bins.of(slot).wait();
+        settle(&mut deletes);
+        assert_eq!(pages(&mut deletes), before, "what is being collected may name any place");
+    }
+    settle(&mut deletes);
+    assert_eq!(pages(&mut deletes), 0, "nothing names them any more");
 }
