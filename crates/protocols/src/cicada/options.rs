@@ -112,7 +112,7 @@ pub struct Options {
     pub thinning_after: Duration,
     /// How long a transaction may be open before the horizons pass it. One that was passed and writes draws another timestamp when it commits,
     /// and conflicts if what it read has changed since. The paper's horizons wait for every transaction, so that one idle client
-    /// keeps all garbage, and makes every snapshot as old as itself.
+    /// makes every snapshot as old as itself.
     pub overtaking_after: Duration,
     /// How often a worker adjusts its clock to another one's.
     pub synchronization_interval: Duration,
