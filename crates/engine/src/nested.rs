@@ -5,6 +5,9 @@
 //! time in a row is enough: at the first attempt alone it may be chance that there was an inner transaction. Conflicts that come from other
 //! threads count for nothing. Where nothing tells whose commit it was, as of an insertion that broke a range, only many in a row count, during
 //! each of which the thread has committed something.
+//!
+//! What a thread has written last is known here, too ([`last_write`]): a snapshot that it begins contains that, through whichever worker
+//! either goes.
 
 use std::cell::Cell;
 
@@ -22,13 +25,29 @@ const KEPT: usize = 4;
 struct Commits {
     count: Cell<u64>,
     /// The latest ones: the database and the moment.
-    latest: [Cell<(usize, u64)>; KEPT],
+    latest: [Cell<(u32, u64)>; KEPT],
+    /// The latest one that wrote, where the protocol tells: the database, the moment and the worker's slot.
+    wrote: Cell<(u32, u64, usize)>,
 }
 
 polychron_sync::thread_local! {
     static COMMITS: Commits = const {
-        Commits { count: Cell::new(0), latest: [const { Cell::new((0, 0)) }; KEPT] }
+        Commits { count: Cell::new(0), latest: [const { Cell::new((0, 0)) }; KEPT], wrote: Cell::new((0, 0, 0)) }
     };
+}
+
+/// The calling thread has written in a database, known by its number ([`Catalog::number`](crate::catalog::Catalog::number)), at a moment,
+/// as its protocol counts them, through the worker of a slot.
+#[inline]
+pub fn note_write(database: u32, moment: u64, slot: usize) {
+    COMMITS.with(|commits| commits.wrote.set((database, moment, slot)));
+}
+
+/// The moment and the slot of what the calling thread has written last, if that was in this database.
+#[inline]
+pub fn last_write(database: u32) -> Option<(u64, usize)> {
+    let (last, moment, slot) = COMMITS.with(|commits| commits.wrote.get());
+    (last == database).then_some((moment, slot))
 }
 
 /// What a worker remembers to tell its thread's own doing from others'.
@@ -53,7 +72,7 @@ impl Nested {
 
     /// A transaction of a database, known by a number, has committed at a moment that no other one of the database has.
     #[inline]
-    pub fn committed(&mut self, database: usize, moment: u64) {
+    pub fn committed(&mut self, database: u32, moment: u64) {
         COMMITS.with(|commits| {
             let count = commits.count.get();
             commits.latest[count as usize % KEPT].set((database, moment));
@@ -70,7 +89,7 @@ impl Nested {
 
     /// The transaction conflicts.
     #[cold]
-    pub fn conflicts(&mut self, database: usize, abort: &Abort) {
+    pub fn conflicts(&mut self, database: u32, abort: &Abort) {
         let moment = self.moment.take();
         let (inside, is_own) = COMMITS.with(|commits| {
             let inside = commits.count.get() - self.commits;
@@ -104,7 +123,7 @@ mod tests {
         Abort { reason: Reason::StaleRead, table: TableId::new(1, 1), index: IndexId::PRIMARY, key: None };
 
     /// How many attempts it takes to give up, of at most 1000.
-    fn attempts(database: usize, mut attempt: impl FnMut(&mut Nested, &mut Nested, u64)) -> Option<u64> {
+    fn attempts(database: u32, mut attempt: impl FnMut(&mut Nested, &mut Nested, u64)) -> Option<u64> {
         let (mut outer, mut inner) = (Nested::default(), Nested::default());
         (1..=1000).find(|&at| {
             outer.begin();

@@ -14,8 +14,8 @@ use super::transaction::CicadaTransaction;
 
 impl<R: Redo> CicadaTransaction<'_, R> {
     /// What tells this database from others while it is open.
-    pub(super) fn database(&self) -> usize {
-        std::ptr::from_ref(self.shared).addr()
+    pub(super) fn database(&self) -> u32 {
+        self.shared.catalog.number()
     }
 
     /// The transaction has committed. One that only read counts, too: others may not write below it any more.

@@ -31,7 +31,6 @@ mod marks;
 #[cfg(all(test, loom))]
 mod model;
 mod options;
-mod own_commits;
 mod prefetch;
 mod promotion;
 mod protocol;

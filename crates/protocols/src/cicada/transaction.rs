@@ -8,6 +8,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason, Stop, TableId};
 use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
+use polychron_engine::nested;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place, check_key};
 use polychron_engine::{
@@ -21,7 +22,6 @@ use super::absences::Part;
 use super::commit::Pending;
 use super::counts::Stage;
 use super::find::Missed;
-use super::own_commits;
 use super::protocol::Shared;
 use super::record::{Link, Record, Seen, Status, Version, search};
 use super::sets::{Kind, Read, Target, Write};
@@ -323,7 +323,7 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
             if !self.state.sets.writes.is_empty() {
                 let reading = self.state.clock.adjusted;
                 self.state.last_commit = Some(reading);
-                own_commits::note(self.shared.catalog.number(), reading, self.state.worker);
+                nested::note_write(self.database(), reading, self.state.worker);
             }
             self.note_commit();
         }

@@ -8,7 +8,7 @@ use polychron_base::random::Random;
 use polychron_base::{Abort, Error, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::{left_out, pass};
-use polychron_engine::nested::Nested;
+use polychron_engine::nested::{self, Nested};
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Fingers, Hints};
@@ -20,7 +20,6 @@ use polychron_sync::spin_hint;
 use super::clocks::LocalClock;
 use super::counts::Stage;
 use super::options::Snapshots;
-use super::own_commits;
 use super::promotion::Candidate;
 use super::protocol::Shared;
 use super::reclaim::{Garbage, Reclaimer, Site};
@@ -295,7 +294,7 @@ impl<'w, R: Redo> Session<'w, R> {
             },
             Mode::Snapshot => {
                 let of_session = state.last_commit.take().map(|commit| (commit, state.worker));
-                let of_thread = own_commits::take(shared.catalog.number());
+                let of_thread = nested::last_write(shared.catalog.number());
                 if shared.options.snapshots == Snapshots::FollowCommits {
                     let last = of_session.into_iter().chain(of_thread);
                     last.for_each(|(commit, slot)| shared.clocks.await_commit(commit, slot));

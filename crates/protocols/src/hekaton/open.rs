@@ -45,8 +45,8 @@ impl State {
 
 impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
     /// What tells this database from others while it is open.
-    pub(super) fn database(&self) -> usize {
-        std::ptr::from_ref(self.shared).addr()
+    pub(super) fn database(&self) -> u32 {
+        self.shared.catalog.number()
     }
 
     /// Undoes the transaction that a worker has open and nobody can end, because it was leaked.

@@ -287,8 +287,8 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     }
 
     /// What tells this database from others while it is open.
-    pub(super) fn database(&self) -> usize {
-        std::ptr::from_ref(self.shared).addr()
+    pub(super) fn database(&self) -> u32 {
+        self.shared.catalog.number()
     }
 
     pub(super) fn end(&mut self) {

@@ -80,7 +80,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             self.apply(self.state.buffers.groups[position], tid);
         }
         self.state.last_tid = tid;
-        self.state.nested.committed(Some((self.shared.number(), tid.epoch())));
+        self.state.nested.committed(Some((self.shared.catalog.number(), tid.epoch())));
         self.state.sets.clear();
         Ok(())
     }

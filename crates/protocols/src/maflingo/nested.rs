@@ -15,6 +15,7 @@ use std::cell::Cell;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::{Error, Reason, TableId};
+use polychron_engine::nested;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
 use polychron_sync::atomic::Ordering;
@@ -28,17 +29,8 @@ use super::transaction::MaflingoTransaction;
 const PATIENCE: u32 = 64;
 
 thread_local! {
-    static COMMITS: Cell<Commits> = const { Cell::new(Commits { count: 0, database: 0, epoch: 0 }) };
-}
-
-/// What the calling thread has committed.
-#[derive(Clone, Copy)]
-struct Commits {
-    /// How often, in any database.
-    count: u64,
-    /// The database of the last one, and its epoch.
-    database: usize,
-    epoch: u64,
+    /// How often the calling thread has written, in any database.
+    static COMMITS: Cell<u64> = const { Cell::new(0) };
 }
 
 /// What a worker remembers to tell its thread's own doing from others'.
@@ -63,7 +55,7 @@ impl Nested {
             self.thread = here;
             moved();
         }
-        self.commits = COMMITS.with(Cell::get).count;
+        self.commits = COMMITS.get();
         self.waits = None;
     }
 
@@ -74,24 +66,24 @@ impl Nested {
 
     /// A transaction has committed; one that wrote, in this database and epoch.
     #[inline]
-    pub(super) fn committed(&mut self, wrote: Option<(usize, u64)>) {
+    pub(super) fn committed(&mut self, wrote: Option<(u32, u64)>) {
         if let Some((database, epoch)) = wrote {
-            COMMITS.with(|commits| commits.set(Commits { count: commits.get().count + 1, database, epoch }));
+            COMMITS.set(COMMITS.get() + 1);
+            nested::note_write(database, epoch, 0);
         }
         (self.own, self.all) = (0, 0);
     }
 
     /// The epoch of the last commit of the worker, whose is given, or of the calling thread through any worker.
-    pub(super) fn last_commit(&self, database: usize, own: u64) -> u64 {
-        let last = COMMITS.with(Cell::get);
-        if last.database == database { own.max(last.epoch) } else { own }
+    pub(super) fn last_commit(&self, database: u32, own: u64) -> u64 {
+        nested::last_write(database).map_or(own, |(epoch, _)| own.max(epoch))
     }
 
     /// Counts a conflict: `own` tells whether this thread has committed what it is with, where that is known. Whether beginning again cannot
     /// help.
     #[cold]
     fn conflicts(&mut self, own: Option<bool>) -> bool {
-        if COMMITS.with(Cell::get).count == self.commits || own == Some(false) {
+        if COMMITS.get() == self.commits || own == Some(false) {
             (self.own, self.all) = (0, 0);
             return false;
         }

@@ -55,12 +55,6 @@ pub struct Maflingo<T: TidSource = LocalTid, R: Redo = NoRedo> {
 }
 
 impl<T: TidSource, R: Redo> Shared<T, R> {
-    /// Tells the database from all others that are open.
-    #[inline]
-    pub(super) fn number(&self) -> usize {
-        std::ptr::from_ref(self).addr()
-    }
-
     /// Gives back the memory of what was dropped.
     fn give_back(&self) {
         self.keeper.give_back(&self.catalog, self.memory.epochs(), || self.tick());

@@ -218,7 +218,7 @@ impl<'w, T: TidSource, R: Redo> Session<'w, T, R> {
             shared.memory.epochs().advance();
         }
         let open = (mode == Mode::Snapshot && shared.options.snapshots).then(|| {
-            let last = state.nested.last_commit(shared.number(), state.last_tid.epoch());
+            let last = state.nested.last_commit(shared.catalog.number(), state.last_tid.epoch());
             if shared.options.own_commits && shared.memory.epochs().past() < last {
                 shared.wait_until_past(last);
             }
