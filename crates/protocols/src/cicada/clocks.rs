@@ -517,14 +517,14 @@ impl Clocks {
         // Acquire: again for slots that joined meanwhile; and pairs with `end`.
         let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
         self.overtake(slots, now_ns, patience_ns);
-        let earliest =
-            |from: Timestamp, step: Step, word: &dyn Fn(&Slot) -> &AtomicU64, passed: &dyn Fn(usize) -> u64| {
-                let slots = if left_out(step) { &[] } else { slots };
-                let words = slots.iter().enumerate().map(|(at, slot)| (at, word(slot).load(Ordering::Acquire)));
-                let held =
-                    words.filter(|&(at, word)| word != NONE && word != passed(at)).map(|(_, word)| Timestamp(word));
-                held.fold(from, |least, word| if word.is_before(least) { word } else { least })
-            };
+        let earliest = |slots: &[CachePadded<Slot>],
+                        from: Timestamp,
+                        word: &dyn Fn(&Slot) -> &AtomicU64,
+                        passed: &dyn Fn(usize) -> u64| {
+            let words = slots.iter().enumerate().map(|(at, slot)| (at, word(slot).load(Ordering::Acquire)));
+            let held = words.filter(|&(at, word)| word != NONE && word != passed(at)).map(|(_, word)| Timestamp(word));
+            held.fold(from, |least, word| if word.is_before(least) { word } else { least })
+        };
         // A word that was stored with an outdated horizon, and is about to be stored anew, may lie behind: horizons never
         // go back, and nobody relies on that word.
         let not_before = |new: Timestamp, old: Timestamp| if new.is_before(old) { old } else { new };
@@ -532,7 +532,8 @@ impl Clocks {
         let old_min_wts = if left_out(Step::NeverGoBack) { Timestamp(NONE) } else { old_min_wts };
         let passed = |at: usize| self.watches[at].passed();
         let from = self.shape.timestamp(bound, 0);
-        let earliest_active = earliest(from, Step::AwaitWriters, &|slot| &slot.active, &passed);
+        let writers = if left_out(Step::AwaitWriters) { &[] } else { slots };
+        let earliest_active = earliest(writers, from, &|slot| &slot.active, &passed);
         let min_wts = not_before(earliest_active, old_min_wts);
         pass(Point::Scanned);
         // Barrier: pairs with those of `begin` and `begin_snapshot`; whom the scan misses sees this horizon.
@@ -540,7 +541,11 @@ impl Clocks {
         if min_wts != old_min_wts {
             horizons.moved_at_ns.store(now_ns, Ordering::Relaxed);
         }
-        let min_rts = earliest(min_wts.predecessor(), Step::AwaitReaders, &|slot| &slot.floor, &|_| NONE);
+        // Acquire: again, because who has joined and begun a snapshot before the barrier reads at the horizon before this one.
+        let joined = &self.slots[..self.used_slots.load(Ordering::Acquire)];
+        let slots = if left_out(Step::AwaitJoined) { slots } else { joined };
+        let readers = if left_out(Step::AwaitReaders) { &[] } else { slots };
+        let min_rts = earliest(readers, min_wts.predecessor(), &|slot| &slot.floor, &|_| NONE);
         let min_rts = not_before(min_rts, Timestamp(horizons.min_rts.load(Ordering::Relaxed)));
         // Release: pairs with the acquire in `min_rts`.
         horizons.min_rts.store(min_rts.0, Ordering::Release);

@@ -16,6 +16,8 @@ named! {
         AwaitWriters,
         /// Nothing is collected that a transaction or a snapshot may look at.
         AwaitReaders,
+        /// Who joins while the leader is at work is among them.
+        AwaitJoined,
         /// The horizon of the snapshots never goes back.
         NeverGoBack,
         /// A commit ahead of the machine's clock is acknowledged when the clock has followed.

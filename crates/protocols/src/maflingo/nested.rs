@@ -55,7 +55,7 @@ impl Nested {
             self.thread = here;
             moved();
         }
-        self.commits = COMMITS.get();
+        self.commits = COMMITS.with(Cell::get);
         self.waits = None;
     }
 
@@ -68,7 +68,7 @@ impl Nested {
     #[inline]
     pub(super) fn committed(&mut self, wrote: Option<(u32, u64)>) {
         if let Some((database, epoch)) = wrote {
-            COMMITS.set(COMMITS.get() + 1);
+            COMMITS.with(|commits| commits.set(commits.get() + 1));
             nested::note_write(database, epoch, 0);
         }
         (self.own, self.all) = (0, 0);
@@ -83,7 +83,7 @@ impl Nested {
     /// help.
     #[cold]
     fn conflicts(&mut self, own: Option<bool>) -> bool {
-        if COMMITS.get() == self.commits || own == Some(false) {
+        if COMMITS.with(Cell::get) == self.commits || own == Some(false) {
             (self.own, self.all) = (0, 0);
             return false;
         }

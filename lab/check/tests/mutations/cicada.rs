@@ -371,6 +371,31 @@ fn snapshot_of_a_row_that_is_overwritten() -> bool {
     stage.snapshot_that_changes(|t| stage.put(t, 1, 11))
 }
 
+/// A leader is about to publish a horizon when a worker joins and begins a snapshot at the one before it.
+fn snapshot_of_a_worker_that_joins() -> bool {
+    let stage = stage(&[(1, 10)]);
+    // On another thread: a snapshot contains what its own thread has committed.
+    std::thread::scope(|scope| scope.spawn(|| stage.set(1, 11)).join().unwrap());
+    // All slots that were ever used are taken: the next worker has one that no leader knows.
+    let used: Vec<_> = (0..4).map(|_| stage.worker()).collect();
+    let (resume, leader) = pause_at(Point::Scanned, {
+        let database = Arc::clone(&stage.database);
+        let without = left_out(Step::AwaitJoined);
+        move || {
+            let _without = without.then(|| leave_out(Step::AwaitJoined));
+            database.tick();
+        }
+    });
+    let mut worker = stage.worker();
+    let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
+    resume.send(()).unwrap();
+    leader.join().unwrap();
+    for mut cleaner in used {
+        cleaner.tidy_up();
+    }
+    present(&mut snapshot, &stage.items, 1).unwrap() != Some(10)
+}
+
 /// A transaction has made an outdated timestamp known, and is about to take another, when a leader looks.
 fn horizon_that_goes_back() -> bool {
     let stage = Stage::open(&[(1, 10)], |options| options.snapshots = Snapshots::Settled);
@@ -1249,6 +1274,7 @@ crate::killers! { Step:
     BeginAtHorizon: snapshot_at_a_horizon_that_has_passed;
     AwaitWriters: snapshot_beside_an_earlier_writer;
     AwaitReaders: snapshot_of_a_row_that_is_overwritten;
+    AwaitJoined: snapshot_of_a_worker_that_joins;
     NeverGoBack: horizon_that_goes_back;
     AwaitClock: acknowledged_before_the_clock;
     AwaitHorizon: acknowledged_before_the_horizon;

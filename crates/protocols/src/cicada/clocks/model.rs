@@ -72,6 +72,29 @@ fn the_horizon_stays_before_a_snapshot() {
     });
 }
 
+/// The same for a worker that joins while the leader is at work, and begins at once.
+#[test]
+fn the_horizon_stays_before_a_snapshot_of_who_joins() {
+    explore(3, || {
+        let clocks = clocks(OWN_SLOTS + 1);
+        let work = |work: fn(&Clocks) -> Option<Timestamp>| {
+            let clocks = Arc::clone(&clocks);
+            thread::spawn(move || work(&clocks))
+        };
+        let leader = work(|clocks| {
+            assert!(clocks.lead(), "nobody else leads");
+            None
+        });
+        let reader = work(|clocks| {
+            clocks.join(OWN_SLOTS);
+            Some(clocks.begin_snapshot(OWN_SLOTS))
+        });
+        let moment = reader.join().expect("no thread panics").expect("a snapshot has a moment");
+        leader.join().expect("no thread panics");
+        assert!(!moment.is_before(clocks.min_rts()), "H2");
+    });
+}
+
 /// Who waits for a horizon behind a transaction sees what that did (H3).
 #[test]
 fn what_is_behind_the_horizon_has_happened() {
