@@ -1,11 +1,11 @@
 //! What transactions cost that wait for others: how often procedures run, and who waits where.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use polychron_base::Stop;
 use polychron_engine::{Access, Common, Declare, Operations, Procedure, Protocol, Table, Transaction, Worker};
 use polychron_schema::{Key, KeyScratch, Row};
+use polychron_sync::atomic::{AtomicUsize, Ordering};
 
 use super::execution::{Hand, settle};
 use super::moment::Moment;
