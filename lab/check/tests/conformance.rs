@@ -85,6 +85,7 @@ macro_rules! layer {
             conformance!(@group $setup, futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
                 long_chains, assumptions, beside_ordinary_operations);
             conformance!(@group $setup, future_rows: keys, refusals, deleted_rows, numbers, choices, foreign);
+            conformance!(@group $setup, caught: panics_in_operations);
             conformance!(@group $setup, differential: one_by_one, interleaved);
             conformance!(@group $setup, predicates: one_by_one, stale_answers);
             conformance!(@group $setup, histories: in_turns, on_threads);

@@ -5,6 +5,7 @@ pub mod background;
 pub mod batches;
 pub mod bytes;
 mod cases;
+pub mod caught;
 pub mod changes;
 pub mod clients;
 pub mod differential;
@@ -54,6 +55,7 @@ macro_rules! conformance {
                 those_of_earlier_transactions_are_void, those_of_others_are_void, those_of_other_procedures_are_void,
                 undo_entries, undo_everything);
             $crate::conformance!(@group $setup, bytes: wrong_keys, wrong_rows, wrong_updates, columns_that_are_not_there);
+            $crate::conformance!(@group $setup, caught: panics_in_operations);
             $crate::conformance!(@group $setup, handles: of_another_database, of_a_dropped_table, of_indexes);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, values, workers,
                 memory, deletions_without_any_memory);
