@@ -115,7 +115,16 @@ impl Plan {
         }
         let (snapshots, ticks) = (random.below(3) as usize, random.below(3) as usize);
         let submits = random.below(4) == 0;
-        Self { rows, deleted, threads, snapshots, ticks, submits, by_columns: seed % 4 == 2, join: seed % 3 == 0 }
+        Self {
+            rows,
+            deleted,
+            threads,
+            snapshots,
+            ticks,
+            submits,
+            by_columns: seed % 4 == 2,
+            join: seed.is_multiple_of(3),
+        }
     }
 
     /// The rows that are there when the threads begin.
