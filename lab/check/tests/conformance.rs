@@ -5,13 +5,13 @@ mod setups;
 // Where the protocols behind virtual calls are compiled.
 use polychron as _;
 use polychron_check::{Setup, conformance};
+use polychron_compared::hekaton::{self, Hekaton, Level};
+use polychron_compared::partitioned_store::PartitionedStore;
 use polychron_engine::Protocol;
-use polychron_protocols::hekaton::{self, Hekaton, Level};
 use polychron_protocols::hyper::{self, Hyper};
 use polychron_protocols::lazy::{AtCommit, AtOnce};
 use polychron_protocols::locking::{InOrder, NoWait, WoundWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo};
-use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
 use setups::{bohm, by_epochs, lazy_2pl, lazy_occ, locking, maflingo, still_cicada};
