@@ -11,7 +11,7 @@ use polychron_memory::Guard;
 use polychron_sync::atomic::{Ordering, fence};
 
 use super::marks::Queued;
-use super::reclaim::{Entry, Garbage, Reclaimer, Site, free_all};
+use super::reclaim::{Entry, Garbage, Grave, Reclaimer, Site, free_all};
 use super::record::{Link, Record, Status, Version};
 use super::steps::Step;
 use super::table::Store;
@@ -89,6 +89,10 @@ impl Reclaimer {
             Forgetting::Not => {
                 let Thinned { unsettled, kept_until } = self.thin_latched(record, store, moments, site);
                 match (unsettled, kept_until, kind) {
+                    // What insertions leave that were given up is seen at no moment, and forgotten by the next look.
+                    (None, None, Queued::Leaving) if record.latest().link() == Link::End => {
+                        record.marks().note_queued(kind).then_some(garbage)
+                    }
                     (Some(wts), ..) => record.marks().note_queued(kind).then_some(Garbage { wts, ..garbage }),
                     (None, None, Queued::Versions) => None,
                     (None, kept_until, _) => {
@@ -125,7 +129,15 @@ impl Reclaimer {
             (Link::To(_), Entry::Stays) | (Link::Closed, _) | (Link::End, Entry::Stays | Entry::Unlinked { .. }) => {
                 Forgetting::Done
             }
-            (Link::End, Entry::Key(_)) => Forgetting::Not,
+            // As below.
+            (Link::End, Entry::Key(_)) if record.inline_status() == Status::Retired || !record.latest().close(None) => {
+                Forgetting::Later
+            }
+            (Link::End, Entry::Key(key)) => {
+                take_out(store, key, record, site.guard);
+                self.bury(Grave { place: store.place(), record, whole: true, is_node: false, epoch: None });
+                Forgetting::Done
+            }
             // A version that was taken out of the head, and may still be looked at, keeps the head for a while.
             (Link::To(latest), _)
                 if record.inline_status() == Status::Retired || !record.latest().close(Some(latest)) =>
