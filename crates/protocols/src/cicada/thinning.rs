@@ -10,6 +10,7 @@ use polychron_engine::stores::OwnedKey;
 use polychron_memory::Guard;
 use polychron_sync::atomic::{Ordering, fence};
 
+use super::clocks::Span;
 use super::marks::Queued;
 use super::reclaim::{Entry, Garbage, Reclaimer, Site, free_all};
 use super::record::{Link, Record, Status, Version};
@@ -39,24 +40,24 @@ enum Forgetting {
 #[derive(Clone, Copy)]
 struct Moments<'m> {
     settled: Timestamp,
-    /// Those at which somebody reads, in order.
-    held: &'m [Timestamp],
+    /// Those at which somebody reads: `from` grows, and `to`.
+    held: &'m [Span],
 }
 
 impl Moments<'_> {
     /// Whether somebody sees what was there from `from` on and not from `until` on.
     #[inline]
     fn sees(&self, from: Timestamp, until: Timestamp) -> bool {
-        let next = self.held.partition_point(|moment| moment.is_before(from));
-        self.held.get(next).is_some_and(|moment| moment.is_before(until))
+        let next = self.held.partition_point(|span| span.to.is_before(from));
+        self.held.get(next).is_some_and(|span| span.from.is_before(until))
     }
 }
 
 impl Reclaimer {
     /// Thins the records of up to `limit` queued items that only long readers hold back. `held` are the moments at which somebody
-    /// reads, in order. Answers how many were looked at.
+    /// reads. Answers how many were looked at.
     #[cold]
-    pub(super) fn thin(&mut self, limit: usize, settled: Timestamp, held: &[Timestamp], site: &Site<'_>) -> usize {
+    pub(super) fn thin(&mut self, limit: usize, settled: Timestamp, held: &[Span], site: &Site<'_>) -> usize {
         let (mut again, mut done) = (Vec::new(), 0);
         let moments = Moments { settled, held };
         while done < limit {
