@@ -25,6 +25,8 @@ struct Thinned {
     unsettled: Option<Timestamp>,
     /// Of the earliest version that is kept for a reader, the one that took over from it: when nobody looks behind that, it is garbage.
     kept_until: Option<Timestamp>,
+    /// Whether somebody keeps one who has read for long.
+    is_kept_for_long: bool,
 }
 
 /// What came of forgetting a record.
@@ -42,24 +44,43 @@ struct Moments<'m> {
     settled: Timestamp,
     /// Those at which somebody reads: `from` grows, and `to`.
     held: &'m [Span],
+    /// How many of them, the first ones, are held for long.
+    lasting: usize,
 }
 
 impl Moments<'_> {
     /// Whether somebody sees what was there from `from` on and not from `until` on.
     #[inline]
     fn sees(&self, from: Timestamp, until: Timestamp) -> bool {
-        let next = self.held.partition_point(|span| span.to.is_before(from));
-        self.held.get(next).is_some_and(|span| span.from.is_before(until))
+        Self::is_in(self.held, from, until)
+    }
+
+    /// Whether somebody sees it who has read for long.
+    #[inline]
+    fn sees_for_long(&self, from: Timestamp, until: Timestamp) -> bool {
+        Self::is_in(&self.held[..self.lasting], from, until)
+    }
+
+    #[inline]
+    fn is_in(held: &[Span], from: Timestamp, until: Timestamp) -> bool {
+        let next = held.partition_point(|span| span.to.is_before(from));
+        held.get(next).is_some_and(|span| span.from.is_before(until))
     }
 }
 
 impl Reclaimer {
     /// Thins the records of up to `limit` queued items that only long readers hold back. `held` are the moments at which somebody
-    /// reads. Answers how many were looked at.
+    /// reads, the first `lasting` of them for long. Answers how many were looked at.
     #[cold]
-    pub(super) fn thin(&mut self, limit: usize, settled: Timestamp, held: &[Span], site: &Site<'_>) -> usize {
+    pub(super) fn thin(
+        &mut self,
+        limit: usize,
+        settled: Timestamp,
+        (held, lasting): (&[Span], usize),
+        site: &Site<'_>,
+    ) -> usize {
         let (mut again, mut done) = (Vec::new(), 0);
-        let moments = Moments { settled, held };
+        let moments = Moments { settled, held, lasting };
         while done < limit {
             let is_settled = |garbage: &mut Garbage| !garbage.wts.is_after(settled);
             let Some(garbage) = self.garbage.pop_front_if(is_settled) else { break };
@@ -88,8 +109,11 @@ impl Reclaimer {
             Forgetting::Done => None,
             Forgetting::Later => record.marks().note_queued(kind).then_some(garbage),
             Forgetting::Not => {
-                let Thinned { unsettled, kept_until } = self.thin_latched(record, store, moments, site);
+                let Thinned { unsettled, kept_until, is_kept_for_long } =
+                    self.thin_latched(record, store, moments, site);
                 match (unsettled, kept_until, kind) {
+                    // Who keeps it will have ended soon, and does not make it wait for the oldest reader.
+                    (None, Some(_), _) if !is_kept_for_long => record.marks().note_queued(kind).then_some(garbage),
                     (Some(wts), ..) => record.marks().note_queued(kind).then_some(Garbage { wts, ..garbage }),
                     (None, None, Queued::Versions) => None,
                     (None, kept_until, _) => {
@@ -169,10 +193,12 @@ impl Reclaimer {
                 self.collected.versions += freed;
                 self.collected.steps += freed;
                 thinned.kept_until = successor.or(thinned.kept_until);
+                thinned.is_kept_for_long |= successor.is_some();
                 break;
             }
             if is_seen {
                 thinned.kept_until = successor.or(thinned.kept_until);
+                thinned.is_kept_for_long |= successor.is_some_and(|successor| moments.sees_for_long(wts, successor));
                 place = version.next();
             } else if place.take_out(version) {
                 self.bury_version(record, version, store, site);

@@ -363,7 +363,8 @@ fn thin<R: Redo>(
         return 0;
     }
     let settled = shared.clocks.held_moments(site.worker, moments);
-    reclaimer.thin(limit, settled, moments, site)
+    let lasting = shared.clocks.lasting(settled, moments, shared.options.thinning_after.as_nanos() as u64);
+    reclaimer.thin(limit, settled, (moments, lasting), site)
 }
 
 /// Works off bins that nobody else is at, as far as readers allow; with `all`, those whose workers have come by, too. Then gives back

@@ -50,6 +50,12 @@ impl Clocks {
         floors.any(|floor| floor != NONE && !Timestamp(floor).is_after(moment))
     }
 
+    /// How many of these moments, the first ones, lie further behind what is settled than that.
+    pub(in crate::cicada) fn lasting(&self, settled: Timestamp, held: &[Span], lag: u64) -> usize {
+        let lies_behind = |from: Timestamp| from.is_before(settled) && self.shape.clock_between(from, settled) > lag;
+        held.partition_point(|span| lies_behind(span.from))
+    }
+
     /// What is settled, and all moments before that at which somebody reads, now or later: of the spans both ends grow. The caller's slot reads
     /// nothing.
     pub(in crate::cicada) fn held_moments(&self, slot: usize, held: &mut Vec<Span>) -> Timestamp {
