@@ -58,11 +58,13 @@ pub(super) fn count_versions<T: TidSource, R: Redo>(shared: &Shared<T, R>) -> Ve
         // The snapshot keeps every version that is counted.
         let snapshot = guard.begin_snapshot();
         for table in tables.iter().flatten() {
-            for_each(table.primary.index(), guard, &mut |_, handle| {
-                // SAFETY: the handle was found under the guard.
-                let record = unsafe { Record::from_handle(handle) };
-                versions.count(extra_versions(record, snapshot.epoch()));
-            });
+            for index in std::iter::once(table.primary.index()).chain(table.primary.displaced.index()) {
+                for_each(index, guard, &mut |_, handle| {
+                    // SAFETY: the handle was found under the guard.
+                    let record = unsafe { Record::from_handle(handle) };
+                    versions.count(extra_versions(record, snapshot.epoch()));
+                });
+            }
         }
     });
     versions

@@ -18,6 +18,7 @@
 
 mod beneath;
 mod commit;
+mod displaced;
 mod fill;
 #[cfg(all(test, loom))]
 mod model;

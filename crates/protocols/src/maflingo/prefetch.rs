@@ -11,6 +11,7 @@ use polychron_engine::redo::Redo;
 use polychron_engine::stores::GROUP;
 use polychron_engine::{Mode, Procedure, drive};
 
+use super::table::Known;
 use super::tid::TidSource;
 use super::worker::{MaflingoWorker, Session};
 
@@ -26,7 +27,7 @@ pub(super) fn execute_batch<T: TidSource, R: Redo, P: Procedure>(
         let guard = local.pin();
         // SAFETY: the guard stays until the group is done, and the group's transactions do not renew it.
         unsafe { state.tables.renew(&shared.catalog) };
-        state.hints.gather(&state.tables[..], group, &guard);
+        state.hints.gather(&Known(&state.tables), group, &guard);
         for (position, procedure) in group.iter_mut().enumerate() {
             state.hints.put_in_force(position);
             let outcome =

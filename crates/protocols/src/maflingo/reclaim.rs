@@ -6,7 +6,7 @@
 //! * A tombstone leaves only when no snapshot, not even a long one, sees what it replaced: when none is older than it
 //!   (`epoch ≤ collectable`), or when it is the past for all that begin (`epoch ≤ T_readonly`, here `past`) and no row is left in its
 //!   chain (`versions.rs`). The thesis lets it go at `epoch ≤ T_readonly`, but a reader that began earlier would then miss
-//!   a row it must still see.
+//!   a row it must still see. Where it looks behind the tombstone, the key moves to an index beside (`displaced.rs`).
 //! * Taking a record out aborts nobody: stamps do not change with removals, a transaction that read the tombstone
 //!   holds the node's stamp beside it, so an *absent* record that is unlinked still validates (`commit.rs`), and the latch
 //!   is the background's.
@@ -52,11 +52,14 @@ pub(super) struct Tombstone {
     bytes: u32,
     /// The epoch in which a claim was taken back: transactions of that epoch may still rely on it.
     disclaimed: u64,
+    /// Whether the record lies beside its index.
+    displaced: bool,
 }
 
 impl Tombstone {
     pub(super) fn new(place: Place, key: &[u8], record: Record, tid: Tid) -> Self {
-        Self { place, key: OwnedKey::new(key), record, tid, bytes: record.bytes() as u32, disclaimed: 0 }
+        let (key, bytes) = (OwnedKey::new(key), record.bytes() as u32);
+        Self { place, key, record, tid, bytes, disclaimed: 0, displaced: false }
     }
 }
 
@@ -226,7 +229,10 @@ impl Reclaimer {
                 tombstone.disclaimed = guard.epochs().current();
                 self.queues.claimed.push_back(tombstone);
             }
-            Unlinked::Needed => self.queues.kept.push_back(tombstone),
+            Unlinked::Needed { displaced } => {
+                tombstone.displaced = displaced;
+                self.queues.kept.push_back(tombstone);
+            }
         }
         !matches!(unlinked, Unlinked::Latched)
     }
@@ -261,8 +267,8 @@ enum Unlinked {
     Latched,
     /// A transaction had claimed it; the claim is taken back.
     Claimed,
-    /// An open snapshot sees what it replaced.
-    Needed,
+    /// An open snapshot sees what it replaced, and looks for it beside the index if it lies there by now.
+    Needed { displaced: bool },
 }
 
 /// Takes one record out of its index. Without a view the caller knows that no snapshot is older than the tombstone.
@@ -288,6 +294,15 @@ fn unlink_key<K: EncodedKey>(
     guard: &Guard<'_>,
 ) -> Unlinked {
     let record = tombstone.record;
+    if tombstone.displaced {
+        if let Some(beside) = store.displaced.index() {
+            let removed = beside.remove(key, record.handle(), guard);
+            debug_assert!(removed, "only who has the tombstone takes it out");
+        }
+        // SAFETY: both indexes have forgotten the record, so only guards that exist now can reach it.
+        unsafe { guard.retire(record.memory(), record.bytes()) };
+        return Unlinked::Done;
+    }
     // The key may have been used again, and deleted again: then a later tombstone stands for it, perhaps on another
     // record, and this one's memory must not be touched before the index has confirmed it.
     if store.index().get(key, guard).handle != Some(record.handle()) {
@@ -305,8 +320,11 @@ fn unlink_key<K: EncodedKey>(
         return Unlinked::Claimed;
     }
     if view.is_some_and(|view| versions::prune(record, view)) && !left_out(Step::KeepHidden) {
-        record.unlatch();
-        return Unlinked::Needed;
+        let displaced = store.displace(key, record, tombstone.tid, guard);
+        if !displaced {
+            record.unlatch();
+        }
+        return Unlinked::Needed { displaced };
     }
     let removed = store.index().remove(key, record.handle(), guard);
     debug_assert!(removed, "the record was linked and latched");

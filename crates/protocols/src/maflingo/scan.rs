@@ -114,6 +114,11 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             }
             batch.begin(size);
             index.scan(bounds.0, bounds.1, direction, &mut batch, &self.guard);
+            if self.snapshot.is_some_and(|epoch| store.displaced.concern(epoch)) {
+                // What was visited so far was all there: it had not been displaced when it was collected.
+                let behind = (!resumed.is_empty()).then_some(&resumed[..]);
+                break self.scan_both(scan, store, behind, range, visitor);
+            }
             let outcome = self.visit_batch(&mut batch, store.place, range.clone(), visitor);
             bounds = (scan.lower, scan.upper);
             match outcome {

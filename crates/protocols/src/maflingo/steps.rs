@@ -90,6 +90,8 @@ named! {
         HorizonBeforeList,
         /// A tombstone stays as long as an open snapshot sees a row behind it.
         KeepHidden,
+        /// A snapshot that misses a row looks for one that was displaced.
+        LookBeside,
         /// A roll-back takes own insertions out.
         UndoInsertions,
         /// An operation that fails on its way is undone.

@@ -1,17 +1,60 @@
 //! A table: its primary index holds the records, each secondary index is a further map from secondary key to a record
-//! that holds the primary key (§4.4).
+//! that holds the primary key (§4.4). Beside each that has an order there is a second one for what only snapshots see.
 
-use polychron_engine::stores::{self, Records, StoreTable};
-use polychron_index::Handle;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use polychron_base::key::Key16;
+use polychron_base::{Error, TableId};
+use polychron_engine::catalog;
+use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Prefetched, Records, StoreTable};
+use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
+use polychron_schema::KeyExtractor;
 
+use super::displaced::Displaced;
 use super::record::{HEADER_BYTES, Record};
-
-/// One index and the records it leads to.
-pub(super) type Store = stores::Store<RowRecords>;
 
 /// A table.
 pub(super) type MaflingoTable = StoreTable<Store>;
+
+/// One index and the records it leads to.
+#[derive(Debug)]
+pub(super) struct Store {
+    entries: stores::Store<RowRecords>,
+    /// Deleted rows that only snapshots see.
+    pub(super) displaced: Displaced,
+}
+
+impl Store {
+    pub(super) fn new(
+        blueprint: &Blueprint,
+        ready: bool,
+        keeper: &Arc<Keeper>,
+        guard: &Guard<'_>,
+    ) -> Result<Self, Error> {
+        let entries = stores::Store::new(blueprint, ready, keeper, guard)?;
+        let is_ordered = matches!(entries.index(), AnyIndex::Ordered(_));
+        let beside = if is_ordered { stores::Store::new(blueprint, true, keeper, guard).ok() } else { None };
+        Ok(Self { entries, displaced: Displaced::new(beside) })
+    }
+}
+
+impl Deref for Store {
+    type Target = stores::Store<RowRecords>;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.entries
+    }
+}
+
+impl Keyed for Store {
+    #[inline]
+    fn extractor(&self) -> &KeyExtractor {
+        &self.entries.extractor
+    }
+}
 
 /// The records behind the indexes.
 #[derive(Debug)]
@@ -26,5 +69,16 @@ impl Records for RowRecords {
         let record = unsafe { Record::from_handle(handle) };
         // SAFETY: the caller promises that nobody who pins from now on can reach it.
         unsafe { guard.retire(record.memory(), record.bytes()) };
+    }
+}
+
+/// Tables that a worker knows, for finding the rows of keys ahead of their use.
+pub(super) struct Known<'t>(pub(super) &'t [Option<Arc<MaflingoTable>>]);
+
+impl Prefetched for Known<'_> {
+    #[inline]
+    fn locate(&self, table: TableId, _: &Key16) -> Option<(&AnyIndex, usize)> {
+        let table = catalog::known(self.0, table)?;
+        Some((table.primary.index(), table.lines(HEADER_BYTES)))
     }
 }

@@ -1,5 +1,7 @@
 //! White-box tests; behaviour is tested in the crate `check`.
 
+mod displaced;
+
 use polychron_engine::redo::NoRedo;
 use polychron_engine::{Commit, Common, Interactive, Mode, Operations, Protocol, Table, Transaction, Worker};
 use polychron_memory::{Memory, Options};

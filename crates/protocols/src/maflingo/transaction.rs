@@ -22,7 +22,7 @@ use super::record::{Claim, Record, Seen};
 use super::scan::ScanBatch;
 use super::sets::{Kind, MOST_PATCHES, Read, Span, Write};
 use super::steps::Step;
-use super::table::{MaflingoTable, Store};
+use super::table::{Known, MaflingoTable, Store};
 use super::tid::TidSource;
 use super::worker::State;
 
@@ -180,7 +180,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
                 if self.snapshot.is_none() && !left_out(Step::NodesOfMisses) {
                     self.state.sets.nodes.add(stamp, store.place);
                 }
-                return Ok(Found::Nothing);
+                return Ok(self.or_beside(store, key, range, Found::Nothing));
             };
             // SAFETY: the handle was found under this transaction's guard.
             let record = unsafe { Record::from_handle(handle) };
@@ -190,7 +190,10 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
                 self.state.sets.reads.pop();
                 continue;
             }
-            return Ok(if seen.present { Found::Row(record) } else { Found::Empty(record) });
+            if seen.present {
+                return Ok(Found::Row(record));
+            }
+            return Ok(self.or_beside(store, key, range, Found::Empty(record)));
         }
     }
 
@@ -209,7 +212,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         }
         let State { hints, tables, .. } = &mut *self.state;
         if hints.waits() {
-            hints.answer(&tables[..], &self.guard);
+            hints.answer(&Known(tables), &self.guard);
         }
         let handle = self.state.hints.find(store.place.table, key)?;
         // SAFETY: the batch found the handle under a guard that it still holds.

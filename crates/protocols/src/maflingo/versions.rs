@@ -12,11 +12,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use polychron_base::key::EncodedKey;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::stores::{OwnedKey, Place};
 use polychron_memory::{Guard, Hold};
 
-use super::record::Record;
+use super::record::{Record, State};
 use super::steps::{Point, Step};
 use super::table::{MaflingoTable, Store};
 
@@ -110,14 +111,31 @@ pub(super) fn abandon(head: Record, view: &View<'_, '_>) {
     }
 }
 
-/// The record to which a key leads now.
-fn find(key: &OwnedKey, store: &Store, guard: &Guard<'_>) -> Option<Record> {
-    let found = match key {
-        OwnedKey::Short(key) => store.index().get(*key, guard),
-        OwnedKey::Long(key) => store.index().get(&**key, guard),
-    };
+/// Prunes behind a record that was found under a key, if it still is the head of its chain.
+fn prune_behind(found: Option<Record>, view: &View<'_, '_>, is_head: impl FnOnce(State) -> bool) {
+    if let Some(head) = found
+        && let Some(state) = head.latch_in_background()
+    {
+        if is_head(state) {
+            prune(head, view);
+        }
+        head.unlatch();
+    }
+}
+
+/// The record to which a key leads now, and the one that lies beside.
+fn find(key: &OwnedKey, store: &Store, guard: &Guard<'_>) -> (Option<Record>, Option<Record>) {
+    match key {
+        OwnedKey::Short(key) => find_key(*key, store, guard),
+        OwnedKey::Long(key) => find_key(&**key, store, guard),
+    }
+}
+
+fn find_key<K: EncodedKey>(key: K, store: &Store, guard: &Guard<'_>) -> (Option<Record>, Option<Record>) {
+    // In this order, in which a record goes from one to the other.
+    let handle = store.index().get(key, guard).handle;
     // SAFETY: the handle was found under the guard.
-    found.handle.map(|handle| unsafe { Record::from_handle(handle) })
+    (handle.map(|handle| unsafe { Record::from_handle(handle) }), store.displaced.find(key, guard))
 }
 
 /// The store of a place, unless it was dropped.
@@ -289,13 +307,11 @@ fn settle(
         if let Some(epoch) = view.oldest_between(from, until) {
             return Settled::Kept(superseded, epoch);
         }
-        if let Some(head) = find(&superseded.key, store, guard)
-            && let Some(state) = head.latch_in_background()
-        {
-            if !state.unlinked() {
-                prune(head, view);
-            }
-            head.unlatch();
+        let (head, beside) = find(&superseded.key, store, guard);
+        prune_behind(head, view, |state| !state.unlinked());
+        if !version.is_pruned() {
+            // One that has left the index beside since is as old as the held horizon, and nothing is looked at behind it.
+            prune_behind(beside, view, |_| true);
         }
         if !version.is_pruned() {
             return Settled::Later(superseded);

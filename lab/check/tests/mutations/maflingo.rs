@@ -908,6 +908,7 @@ crate::killers! { Step:
     KeepUnsettled: version_for_the_next_snapshot;
     HorizonBeforeList: snapshot_that_begins_beside_the_list;
     KeepHidden: row_behind_a_tombstone;
+    LookBeside: row_behind_a_tombstone;
     UndoInsertions: insertion_that_was_rolled_back;
     UndoOperations: row_whose_entry_was_refused;
     RefuseDuplicates: code_of_two_members;

@@ -1,0 +1,146 @@
+//! Deleted rows that only snapshots see leave their index for one beside it.
+//!
+//! A row that a long snapshot sees keeps its record when it is deleted. Would its key stay in the index, a queue would be scanned through all
+//! that was deleted since the snapshot began. So a tombstone that has become the past, and that a snapshot looks behind, is *displaced*
+//! (`reclaim.rs`), under its latch:
+//!
+//! 1. its key goes into the index beside;
+//! 2. `until` is raised to its epoch;
+//! 3. its key leaves the index;
+//! 4. the record is marked as unlinked.
+//!
+//! To a transaction that may write, that is a tombstone that was taken out. A snapshot that is older than `until` and finds no row of a key
+//! looks beside, and its scans go along both. It looks at `until` behind the index: what it misses there because of step 3 it is told of by
+//! step 2. If the key comes back it does so on another record, in a later epoch than the tombstone's: of the two records
+//! one at most has a row for a snapshot.
+//!
+//! When no snapshot is older than the tombstone, it leaves the index beside, and is retired.
+
+use std::ops::{ControlFlow, Range};
+
+use polychron_base::Stop;
+use polychron_base::key::EncodedKey;
+use polychron_engine::Scan;
+use polychron_engine::mutations::left_out;
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::{self, Both};
+use polychron_index::{AnyIndex, Inserted};
+use polychron_memory::Guard;
+use polychron_sync::atomic::{AtomicU64, Ordering};
+
+use super::record::{Record, Tid};
+use super::steps::Step;
+use super::table::{RowRecords, Store};
+use super::tid::TidSource;
+use super::transaction::{Found, MaflingoTransaction};
+
+/// The index beside, and the latest deletion of what went there.
+#[derive(Debug)]
+pub(super) struct Displaced {
+    /// None beside an index without an order, which nobody scans, and where there was no memory for it: tombstones stay where they are then.
+    store: Option<stores::Store<RowRecords>>,
+    /// Snapshots of this epoch or a later one see nothing of what lies beside.
+    until: AtomicU64,
+}
+
+impl Displaced {
+    pub(super) fn new(store: Option<stores::Store<RowRecords>>) -> Self {
+        Self { store, until: AtomicU64::new(0) }
+    }
+
+    /// The index beside.
+    #[inline]
+    pub(super) fn index(&self) -> Option<&AnyIndex> {
+        self.store.as_ref().map(stores::Store::index)
+    }
+
+    /// Whether rows that a snapshot of this epoch sees may lie beside.
+    #[inline]
+    pub(super) fn concern(&self, epoch: u64) -> bool {
+        // Acquire: pairs with the release in `displace`.
+        epoch < self.until.load(Ordering::Acquire) && !left_out(Step::LookBeside)
+    }
+
+    /// The record that lies beside for a key.
+    pub(super) fn find<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) -> Option<Record> {
+        let handle = self.index().and_then(|beside| beside.get(key, guard).handle);
+        // SAFETY: the handle was found under the guard.
+        handle.map(|handle| unsafe { Record::from_handle(handle) })
+    }
+}
+
+impl Store {
+    /// Displaces a tombstone, whose latch the caller holds, and gives the latch back. `false`: it stays where it is, latched.
+    pub(super) fn displace<K: EncodedKey>(&self, key: K, record: Record, tid: Tid, guard: &Guard<'_>) -> bool {
+        let Some(beside) = self.displaced.index() else { return false };
+        // Another record of the key may lie there, and there may be no memory.
+        if !matches!(beside.insert(key, record.handle(), &mut (), guard), Ok(Inserted::New)) {
+            return false;
+        }
+        // Release: pairs with the acquire in `concern`.
+        self.displaced.until.fetch_max(tid.epoch(), Ordering::Release);
+        let removed = self.index().remove(key, record.handle(), guard);
+        debug_assert!(removed, "the record was linked and latched");
+        record.unlink();
+        true
+    }
+}
+
+impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
+    /// A key has no row in the index: for a snapshot it may have one beside.
+    #[inline]
+    pub(super) fn or_beside<K: EncodedKey>(
+        &mut self,
+        store: &Store,
+        key: K,
+        range: Range<usize>,
+        missed: Found,
+    ) -> Found {
+        match self.snapshot {
+            Some(epoch) if store.displaced.concern(epoch) => self.find_beside(store, key, range).unwrap_or(missed),
+            _ => missed,
+        }
+    }
+
+    #[cold]
+    fn find_beside<K: EncodedKey>(&mut self, store: &Store, key: K, range: Range<usize>) -> Option<Found> {
+        let record = store.displaced.find(key, &self.guard)?;
+        self.see(record, range).then_some(Found::Row(record))
+    }
+
+    /// Reads the row of a record as a snapshot sees it, if it has one.
+    fn see(&mut self, record: Record, range: Range<usize>) -> bool {
+        let row = &mut self.state.buffers.row;
+        self.snapshot.is_some_and(|epoch| record.read_at(epoch, range, row).present)
+    }
+
+    /// As `scan_entries`, of a snapshot, along both indexes, behind a key if one is given.
+    #[cold]
+    pub(super) fn scan_both(
+        &mut self,
+        scan: &Scan<'_>,
+        store: &Store,
+        behind: Option<&[u8]>,
+        range: Range<usize>,
+        visitor: &mut impl FnMut(&mut Self) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<(), Stop> {
+        let Some(beside) = store.displaced.index() else { return Ok(()) };
+        let mut both = Both::default();
+        both.begin(behind);
+        loop {
+            // Between two parts the guard may be renewed.
+            self.step()?;
+            let more = both.fill((store.index(), beside), scan, &self.guard);
+            while let Some(handle) = both.next(scan.direction) {
+                // SAFETY: the handle was found under this transaction's guard.
+                let record = unsafe { Record::from_handle(handle) };
+                if self.see(record, range.clone()) && visitor(self)?.is_break() {
+                    return Ok(());
+                }
+            }
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+}
