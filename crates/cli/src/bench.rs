@@ -1,6 +1,6 @@
 //! `polychron bench`.
 
-use polychron::{PROTOCOLS, Protocol, ProtocolVisitor, for_protocol};
+use polychron::{Protocol, ProtocolInfo, ProtocolList, ProtocolVisitor, Protocols};
 use polychron_engine::Common as Shared;
 use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::Workload;
@@ -48,23 +48,28 @@ pub enum Refusal {
     Failure(String),
 }
 
-/// Runs the command.
+/// Runs the command with the product's protocols.
 pub fn run(bench: Bench) -> u8 {
+    run_with::<Protocols>(bench)
+}
+
+/// Runs the command with the protocols of a list.
+pub fn run_with<L: ProtocolList>(bench: Bench) -> u8 {
     let outcome = match bench.workload {
         WorkloadCommand::List => {
-            say(format_args!("{}\n{}", list_workloads(), list_protocols()));
+            say(format_args!("{}\n{}", list_workloads(), list_protocols(&L::all())));
             return 0;
         }
-        WorkloadCommand::Tpcc(given) => bench_workload::<Tpcc>(&given.common, given.options),
-        WorkloadCommand::Ycsb(given) => bench_workload::<Ycsb>(&given.common, given.options.into()),
-        WorkloadCommand::Increment(given) => bench_workload::<Increment>(&given.common, given.options),
-        WorkloadCommand::Modify(given) => bench_workload::<Modify>(&given.common, given.options),
-        WorkloadCommand::Hotkey(given) => bench_workload::<HotKey>(&given.common, given.options),
-        WorkloadCommand::Assert(given) => bench_workload::<Assert>(&given.common, given.options),
-        WorkloadCommand::Scan(given) => bench_workload::<Scan>(&given.common, given.options),
-        WorkloadCommand::Churn(given) => bench_workload::<Churn>(&given.common, given.options),
-        WorkloadCommand::Smallbank(given) => bench_workload::<SmallBank>(&given.common, given.options),
-        WorkloadCommand::Tatp(given) => bench_workload::<Tatp>(&given.common, given.options),
+        WorkloadCommand::Tpcc(given) => bench_workload::<L, Tpcc>(&given.common, given.options),
+        WorkloadCommand::Ycsb(given) => bench_workload::<L, Ycsb>(&given.common, given.options.into()),
+        WorkloadCommand::Increment(given) => bench_workload::<L, Increment>(&given.common, given.options),
+        WorkloadCommand::Modify(given) => bench_workload::<L, Modify>(&given.common, given.options),
+        WorkloadCommand::Hotkey(given) => bench_workload::<L, HotKey>(&given.common, given.options),
+        WorkloadCommand::Assert(given) => bench_workload::<L, Assert>(&given.common, given.options),
+        WorkloadCommand::Scan(given) => bench_workload::<L, Scan>(&given.common, given.options),
+        WorkloadCommand::Churn(given) => bench_workload::<L, Churn>(&given.common, given.options),
+        WorkloadCommand::Smallbank(given) => bench_workload::<L, SmallBank>(&given.common, given.options),
+        WorkloadCommand::Tatp(given) => bench_workload::<L, Tatp>(&given.common, given.options),
     };
     let (code, line) = verdict(&outcome);
     if let Some(line) = line {
@@ -95,8 +100,8 @@ fn list_workloads() -> String {
     two_columns(["workload", ""], WORKLOADS.iter().copied())
 }
 
-fn list_protocols() -> String {
-    two_columns(["protocol", ""], PROTOCOLS.iter().map(|protocol| (protocol.name, protocol.summary)))
+fn list_protocols(all: &[ProtocolInfo]) -> String {
+    two_columns(["protocol", ""], all.iter().map(|protocol| (protocol.name, protocol.summary)))
 }
 
 /// The run, once the protocol's name has become a type.
@@ -136,12 +141,12 @@ impl<W: Workload> ProtocolVisitor for Run<'_, W> {
     }
 }
 
-fn bench_workload<W: Workload>(common: &Common, options: W::Options) -> Result<Report, Refusal> {
+fn bench_workload<L: ProtocolList, W: Workload>(common: &Common, options: W::Options) -> Result<Report, Refusal> {
     let settings = settings(common).map_err(Refusal::Input)?;
     let shared = shared_options(common, &settings).map_err(Refusal::Input)?;
     W::validate(&options, settings.threads).map_err(Refusal::Input)?;
     check_memory(W::estimated_bytes(&options), &shared).map_err(Refusal::Input)?;
-    let known = PROTOCOLS.iter().any(|protocol| protocol.name == common.protocol);
+    let known = L::has(&common.protocol);
     // The file is opened beforehand, so that nobody waits for a result that cannot be written; but not for a bad name.
     let json = match &common.json {
         Some(path) if known => Some(Pending::open("--json", path).map_err(Refusal::Input)?),
@@ -156,7 +161,7 @@ fn bench_workload<W: Workload>(common: &Common, options: W::Options) -> Result<R
         stop: &interrupt::STOP,
         observer: &Progress::new(),
     };
-    let report = for_protocol(&common.protocol, run).map_err(|unknown| Refusal::Input(unknown.to_string()))??;
+    let report = L::visit(&common.protocol, run).map_err(|unknown| Refusal::Input(unknown.to_string()))??;
     say(render(&report));
     if let Some(file) = json {
         let failed = |error: String| Refusal::Failure(format!("the JSON could not be written: {error}"));

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use polychron::PROTOCOLS;
+use polychron::{ProtocolList, Protocols};
 
 fn polychron(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_polychron")).args(arguments).output().expect("the binary was built for this test")
@@ -130,7 +130,7 @@ fn every_workload_runs_on_multi_version_indexes() {
 #[test]
 fn every_workload_runs_on_every_protocol() {
     let directory = tempfile::tempdir().unwrap();
-    for protocol in PROTOCOLS {
+    for protocol in Protocols::all() {
         for (number, workload) in TINY.iter().enumerate() {
             let path = directory.path().join(format!("{}-{number}.json", protocol.name));
             // On a busy machine a short run may end before anything was committed.
@@ -196,7 +196,9 @@ fn check_report(report: &serde_json::Value, workload: &str, protocol: &str) {
 fn an_earlier_result_is_replaced_as_a_whole() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "x".repeat(100_000)).unwrap();
-    assert!(tiny_run(&["increment", "--records", "100"], PROTOCOLS[0].name, SHORT, file.path()).status.success());
+    assert!(
+        tiny_run(&["increment", "--records", "100"], Protocols::all()[0].name, SHORT, file.path()).status.success()
+    );
     assert!(serde_json::from_slice::<serde_json::Value>(&std::fs::read(file.path()).unwrap()).is_ok());
 }
 
@@ -207,7 +209,7 @@ fn list_names_workloads_and_protocols() {
     assert!(output.status.success());
     for name in ["tpcc", "ycsb", "increment", "hotkey", "assert", "modify", "scan", "churn", "smallbank", "tatp"]
         .into_iter()
-        .chain(PROTOCOLS.iter().map(|it| it.name))
+        .chain(Protocols::all().iter().map(|it| it.name))
     {
         assert!(text.contains(name), "{name} is missing in\n{text}");
     }

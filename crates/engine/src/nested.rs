@@ -50,6 +50,13 @@ pub fn last_write(database: u32) -> Option<(u64, usize)> {
     (last == database).then_some((moment, slot))
 }
 
+/// Whether this holds of the moment of any of the latest commits of the calling thread in a database, those that only read among them.
+#[inline]
+pub fn any_commit(database: u32, holds: impl Fn(u64) -> bool) -> bool {
+    COMMITS
+        .with(|commits| commits.latest.iter().map(Cell::get).any(|(other, moment)| other == database && holds(moment)))
+}
+
 /// What a worker remembers to tell its thread's own doing from others'.
 #[derive(Debug, Default)]
 pub struct Nested {

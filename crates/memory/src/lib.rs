@@ -34,6 +34,8 @@ mod guard;
 mod limbo;
 mod local;
 mod memory;
+#[cfg(loom)]
+pub mod model;
 mod options;
 mod pool;
 mod reserve;

@@ -96,11 +96,9 @@ mod session;
 mod submitting;
 
 pub use database::{Database, Options, TransactionOf};
+pub use list::{DefaultProtocol, ProtocolInfo, ProtocolList, ProtocolVisitor, Protocols, UnknownProtocol};
 #[cfg(feature = "any")]
-pub use list::any_protocol;
-#[cfg(feature = "by-hand")]
-pub use list::protocol_by_hand;
-pub use list::{DefaultProtocol, PROTOCOLS, ProtocolInfo, ProtocolVisitor, UnknownProtocol, for_protocol};
+pub use list::{any_protocol, any_protocol_of};
 #[cfg(feature = "any")]
 pub use polychron_engine::any::{AnyOptions, AnyProtocol};
 pub use polychron_engine::futures::{FutureError, Outcome, Resolved};

@@ -1,4 +1,4 @@
-//! The list of protocols. It stands here once; the command line, the server and the tests go by it.
+//! The list of protocols, and lists of them in general. It stands here once; the command line, the server and the tests go by it.
 
 #[cfg(feature = "any")]
 use polychron_engine::{Error, any::AnyOptions};
@@ -7,7 +7,9 @@ use polychron_engine::{Isolation, Protocol};
 /// A protocol's name and what it is.
 ///
 /// ```
-/// let names: Vec<_> = polychron::PROTOCOLS.iter().map(|protocol| protocol.name).collect();
+/// use polychron::{ProtocolList, Protocols};
+///
+/// let names: Vec<_> = Protocols::all().iter().map(|protocol| protocol.name).collect();
 /// assert!(names.contains(&"serial"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +22,7 @@ pub struct ProtocolInfo {
     pub isolation: Isolation,
 }
 
-/// Code that is compiled once for each protocol; see [`for_protocol`].
+/// Code that is compiled once for each protocol; see [`ProtocolList::visit`].
 pub trait ProtocolVisitor {
     /// What it answers with.
     type Output;
@@ -32,72 +34,78 @@ pub trait ProtocolVisitor {
 /// There is no protocol of this name.
 ///
 /// ```
-/// let unknown = polychron::UnknownProtocol { name: "parallel".to_owned() };
-/// assert!(unknown.to_string().starts_with("there is no protocol `parallel`; the protocols are "));
+/// let unknown = polychron::UnknownProtocol { name: "parallel".to_owned(), known: vec!["serial"] };
+/// assert_eq!(unknown.to_string(), "there is no protocol `parallel`; the protocols are serial");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no protocol `{name}`; the protocols are {}", names())]
+#[error("there is no protocol `{name}`; the protocols are {}", known.join(", "))]
 pub struct UnknownProtocol {
     /// The name.
     pub name: String,
+    /// The names that there are.
+    pub known: Vec<&'static str>,
 }
 
-fn names() -> String {
-    PROTOCOLS.iter().map(|protocol| protocol.name).collect::<Vec<_>>().join(", ")
+/// A list of protocols, which turns names into types; made by [`protocol_list`](crate::protocol_list).
+pub trait ProtocolList {
+    /// Every protocol of the list.
+    fn all() -> Vec<ProtocolInfo>;
+
+    /// Whether there is one of this name.
+    fn has(name: &str) -> bool {
+        Self::all().iter().any(|protocol| protocol.name == name)
+    }
+
+    /// Calls the visitor with the protocol of this name.
+    ///
+    /// # Errors
+    /// [`UnknownProtocol`], which names all there are.
+    fn visit<V: ProtocolVisitor>(name: &str, visitor: V) -> Result<V::Output, UnknownProtocol>;
 }
 
-macro_rules! protocols {
-    ($default:ty; $($protocol:ty),+ $(,)?) => {
-        /// The protocol of a database that does not choose.
-        pub type DefaultProtocol = $default;
+/// Makes a type that is a list of protocols ([`ProtocolList`]), for programs that choose one by its name when they run. Protocols of other
+/// crates may stand there.
+///
+/// ```
+/// use polychron::protocols::{cicada::Cicada, maflingo::Maflingo};
+/// use polychron::{ProtocolList, protocol_list};
+///
+/// protocol_list! {
+///     /// Those that this program offers.
+///     pub struct Offered;
+///     Cicada,
+///     Maflingo,
+/// }
+/// assert!(Offered::has("cicada") && !Offered::has("bohm"));
+/// ```
+#[macro_export]
+macro_rules! protocol_list {
+    ($(#[$attribute:meta])* $visibility:vis struct $list:ident; $($protocol:ty),+ $(,)?) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug)]
+        $visibility struct $list;
 
-        /// Every protocol there is.
-        pub const PROTOCOLS: &[ProtocolInfo] = &[
-            $(ProtocolInfo {
-                name: <$protocol as Protocol>::NAME,
-                summary: <$protocol as Protocol>::SUMMARY,
-                isolation: <$protocol as Protocol>::ISOLATION,
-            }),+
-        ];
+        impl $crate::ProtocolList for $list {
+            fn all() -> Vec<$crate::ProtocolInfo> {
+                vec![$($crate::ProtocolInfo {
+                    name: <$protocol as $crate::Protocol>::NAME,
+                    summary: <$protocol as $crate::Protocol>::SUMMARY,
+                    isolation: <$protocol as $crate::Protocol>::ISOLATION,
+                }),+]
+            }
 
-        /// The protocol of this name with its default options, for tests that drive transactions step by step: also those that
-        /// plan whole procedures, one transaction at a time.
-        #[cfg(feature = "by-hand")]
-        pub fn protocol_by_hand(name: &str) -> Option<AnyOptions> {
-            $(
-                if name == <$protocol as Protocol>::NAME {
-                    return Some(AnyOptions::by_hand::<$protocol>(Default::default()));
-                }
-            )+
-            None
-        }
-
-        /// Calls the visitor with the protocol of this name: the one place where a name becomes a type.
-        ///
-        /// ```
-        /// use polychron::{Options, Protocol, ProtocolVisitor, for_protocol};
-        ///
-        /// struct CountTables;
-        /// impl ProtocolVisitor for CountTables {
-        ///     type Output = bool;
-        ///     fn visit<P: Protocol>(self) -> bool {
-        ///         let database = P::open(P::Options::default(), Default::default()).unwrap();
-        ///         database.find_table("account").is_some()
-        ///     }
-        /// }
-        /// assert!(!for_protocol("serial", CountTables).unwrap());
-        /// assert!(for_protocol("parallel", CountTables).is_err());
-        /// ```
-        ///
-        /// # Errors
-        /// [`UnknownProtocol`], which names all there are.
-        pub fn for_protocol<V: ProtocolVisitor>(name: &str, visitor: V) -> Result<V::Output, UnknownProtocol> {
-            $(
-                if name == <$protocol as Protocol>::NAME {
-                    return Ok(visitor.visit::<$protocol>());
-                }
-            )+
-            Err(UnknownProtocol { name: name.to_owned() })
+            fn visit<V: $crate::ProtocolVisitor>(
+                name: &str,
+                visitor: V,
+            ) -> Result<V::Output, $crate::UnknownProtocol> {
+                $(
+                    if name == <$protocol as $crate::Protocol>::NAME {
+                        return Ok(visitor.visit::<$protocol>());
+                    }
+                )+
+                let known = vec![$(<$protocol as $crate::Protocol>::NAME),+];
+                Err($crate::UnknownProtocol { name: name.to_owned(), known })
+            }
         }
     };
 }
@@ -119,6 +127,15 @@ macro_rules! protocols {
 /// [`polychron_engine::Error::Options`]: there is no protocol of this name, or it has no such knob.
 #[cfg(feature = "any")]
 pub fn any_protocol(name: &str, knobs: &[(&str, &str)]) -> Result<AnyOptions, Error> {
+    any_protocol_of::<Protocols>(name, knobs)
+}
+
+/// As [`any_protocol`], of another list.
+///
+/// # Errors
+/// As there.
+#[cfg(feature = "any")]
+pub fn any_protocol_of<L: ProtocolList>(name: &str, knobs: &[(&str, &str)]) -> Result<AnyOptions, Error> {
     struct Erase<'a>(&'a [(&'a str, &'a str)]);
 
     impl ProtocolVisitor for Erase<'_> {
@@ -131,21 +148,37 @@ pub fn any_protocol(name: &str, knobs: &[(&str, &str)]) -> Result<AnyOptions, Er
         }
     }
 
-    for_protocol(name, Erase(knobs)).map_err(|unknown| Error::Options(unknown.to_string()))?
+    L::visit(name, Erase(knobs)).map_err(|unknown| Error::Options(unknown.to_string()))?
 }
 
-protocols! {
-    polychron_protocols::cicada::Cicada;
+/// The protocol of a database that does not choose.
+pub type DefaultProtocol = polychron_protocols::cicada::Cicada;
+
+protocol_list! {
+    /// Every protocol of this crate.
+    ///
+    /// ```
+    /// use polychron::{Protocol, ProtocolList, ProtocolVisitor, Protocols};
+    ///
+    /// struct HasTables;
+    /// impl ProtocolVisitor for HasTables {
+    ///     type Output = bool;
+    ///     fn visit<P: Protocol>(self) -> bool {
+    ///         let database = P::open(P::Options::default(), Default::default()).unwrap();
+    ///         database.find_table("account").is_some()
+    ///     }
+    /// }
+    /// assert!(!Protocols::visit("serial", HasTables).unwrap());
+    /// assert!(Protocols::visit("parallel", HasTables).is_err());
+    /// ```
+    pub struct Protocols;
     polychron_protocols::cicada::Cicada,
     polychron_protocols::maflingo::Maflingo,
     polychron_protocols::maflingo::Maflingo<polychron_protocols::maflingo::GlobalTid>,
     polychron_protocols::bohm::Bohm,
-    polychron_protocols::hekaton::Hekaton,
-    polychron_protocols::hekaton::Hekaton<polychron_protocols::hekaton::Snapshot>,
     polychron_protocols::hyper::Hyper,
     polychron_protocols::hyper::Hyper<polychron_protocols::hyper::ByRecord>,
     polychron_protocols::hyper::Hyper<polychron_protocols::hyper::Snapshot>,
-    polychron_protocols::key_value::KeyValue,
     polychron_protocols::locking::Locking,
     polychron_protocols::locking::Locking<polychron_protocols::locking::NoWait>,
     polychron_protocols::locking::Locking<polychron_protocols::locking::WoundWait>,
@@ -154,7 +187,6 @@ protocols! {
     polychron_protocols::lazy::Lazy<polychron_protocols::maflingo::Maflingo, polychron_protocols::lazy::AtOnce>,
     polychron_protocols::lazy::Lazy<polychron_protocols::cicada::Cicada>,
     polychron_protocols::lazy::Lazy<polychron_protocols::hyper::Hyper>,
-    polychron_protocols::partitioned_store::PartitionedStore,
     polychron_protocols::serial::Serial,
 }
 
@@ -171,12 +203,13 @@ mod tests {
                 P::NAME
             }
         }
-        for (position, protocol) in PROTOCOLS.iter().enumerate() {
-            assert_eq!(for_protocol(protocol.name, Name), Ok(protocol.name));
-            assert!(PROTOCOLS[..position].iter().all(|other| other.name != protocol.name));
+        let all = Protocols::all();
+        for (position, protocol) in all.iter().enumerate() {
+            assert_eq!(Protocols::visit(protocol.name, Name), Ok(protocol.name));
+            assert!(all[..position].iter().all(|other| other.name != protocol.name));
             assert!(!protocol.summary.contains('\n'));
         }
-        let refusal = for_protocol("nothing", Name).unwrap_err().to_string();
+        let refusal = Protocols::visit("nothing", Name).unwrap_err().to_string();
         assert!(refusal.contains("`nothing`") && refusal.contains("serial"), "{refusal}");
     }
 }

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake};
 
 use polychron::protocols::bohm::Bohm;
-use polychron::protocols::hekaton::Hekaton;
+use polychron::protocols::hyper::Hyper;
 use polychron::protocols::maflingo::Maflingo;
 use polychron::schema::{Key, KeyScratch};
 use polychron::{
-    Access, Database, Declare, DefaultProtocol, Error, Interactive, Operations, Options, PROTOCOLS, Procedure,
-    Protocol, ProtocolVisitor, Row, Stop, Submission, Table, Transaction, for_protocol,
+    Access, Database, Declare, DefaultProtocol, Error, Interactive, Operations, Options, Procedure, Protocol,
+    ProtocolList, ProtocolVisitor, Protocols, Row, Stop, Submission, Table, Transaction,
 };
 
 #[derive(Row, Clone, Debug, PartialEq)]
@@ -117,8 +117,8 @@ fn every_protocol_takes_submissions() {
         }
     }
 
-    for protocol in PROTOCOLS {
-        for_protocol(protocol.name, Submit).unwrap();
+    for protocol in Protocols::all() {
+        Protocols::visit(protocol.name, Submit).unwrap();
     }
 }
 
@@ -141,7 +141,7 @@ fn conflicts_are_answered<P: Protocol<Worker: Interactive>>() {
 fn conflicts_that_exhaust_their_attempts_are_answered() {
     conflicts_are_answered::<DefaultProtocol>();
     conflicts_are_answered::<Maflingo>();
-    conflicts_are_answered::<Hekaton>();
+    conflicts_are_answered::<Hyper>();
 }
 
 #[test]

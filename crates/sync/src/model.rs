@@ -88,3 +88,31 @@ fn run(scheduler: impl shuttle::scheduler::Scheduler + 'static, model: impl Fn()
     config.max_steps = shuttle::MaxSteps::FailAfter(10_000_000);
     shuttle::Runner::new(scheduler, config).run(model);
 }
+
+/// What one thread writes at a time, and others read after that. Loom does not see plain memory, in which rows lie: a witness
+/// stands beside each word that hands such memory on, and is touched where the memory is.
+#[cfg(loom)]
+#[derive(Debug, Default)]
+pub struct Witness(loom::cell::UnsafeCell<u32>);
+
+// SAFETY: loom checks it.
+#[cfg(loom)]
+unsafe impl Sync for Witness {}
+// SAFETY: as above.
+#[cfg(loom)]
+unsafe impl Send for Witness {}
+
+#[cfg(loom)]
+impl Witness {
+    /// Writes it.
+    pub fn write(&self) {
+        // SAFETY: loom checks it.
+        self.0.with_mut(|count| unsafe { *count += 1 });
+    }
+
+    /// How often it was written.
+    pub fn read(&self) -> u32 {
+        // SAFETY: loom checks it.
+        self.0.with(|count| unsafe { *count })
+    }
+}

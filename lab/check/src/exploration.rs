@@ -46,6 +46,8 @@ struct Plan {
     submits: bool,
     /// Whether snapshots ask for the columns, too.
     by_columns: bool,
+    /// Whether sessions begin and end while the others run, each in its own thread; one that only reads a snapshot among them.
+    join: bool,
 }
 
 /// What one thread does.
@@ -92,7 +94,7 @@ enum Says {
 
 impl Plan {
     /// Every eighth plan asks in all ways, by two sessions of each client, who look at a snapshot in the end; every fourth one has futures, of which every other one has rows that come and go, and every fourth one asks about columns. In every
-    /// eighth one clients go step by step.
+    /// eighth one clients go step by step, and in every third one sessions come and go.
     fn draw(seed: u64) -> Self {
         let mut random = Random::stream(21, seed);
         let (futures, come_and_go) = (seed % 4 == 3, seed % 8 == 7);
@@ -112,7 +114,17 @@ impl Plan {
             threads.iter_mut().for_each(Client::look_in_the_end);
         }
         let (snapshots, ticks) = (random.below(3) as usize, random.below(3) as usize);
-        Self { rows, deleted, threads, snapshots, ticks, submits: random.below(4) == 0, by_columns: seed % 4 == 2 }
+        let submits = random.below(4) == 0;
+        Self {
+            rows,
+            deleted,
+            threads,
+            snapshots,
+            ticks,
+            submits,
+            by_columns: seed % 4 == 2,
+            join: seed.is_multiple_of(3),
+        }
     }
 
     /// The rows that are there when the threads begin.
@@ -410,17 +422,31 @@ fn run<P: Protocol<Worker: Interactive + 'static>>(setup: &Setup<P>, plan: &Arc<
     let mut running = Vec::new();
     for number in 0..plan.threads.len() {
         let (plan, service) = (Arc::clone(plan), service.clone());
-        let mut sessions = [(); 2].map(|()| database.worker().expect("a slot is free"));
-        running.push(thread::spawn(move || plan.threads[number].run::<P>(&mut sessions, service.as_deref(), table)));
+        let join = {
+            let database = Arc::clone(&database);
+            move || [(); 2].map(|()| database.worker().expect("a slot is free"))
+        };
+        let early = (!plan.join).then(&join);
+        running.push(thread::spawn(move || {
+            let mut sessions = early.unwrap_or_else(join);
+            plan.threads[number].run::<P>(&mut sessions, service.as_deref(), table)
+        }));
     }
+    let joining: Vec<_> = (0..if plan.join { 2 } else { 0 })
+        .map(|_| {
+            let (database, by_columns) = (Arc::clone(&database), plan.by_columns);
+            thread::spawn(move || snapshot(&mut database.worker().expect("a slot is free"), table, by_columns))
+        })
+        .collect();
     drop(service);
     let clock = {
         let (database, setup, ticks) = (Arc::clone(&database), setup.clone(), plan.ticks);
         thread::spawn(move || setup.pass(&database, ticks))
     };
-    let snapshots: Vec<_> = (0..plan.snapshots).map(|_| snapshot(&mut worker, table, plan.by_columns)).collect();
+    let mut snapshots: Vec<_> = (0..plan.snapshots).map(|_| snapshot(&mut worker, table, plan.by_columns)).collect();
     let threads: Vec<Vec<Trace>> =
         running.into_iter().flat_map(|thread| thread.join().expect("a thread ends well")).collect();
+    snapshots.extend(joining.into_iter().map(|thread| thread.join().expect("a thread ends well")));
     clock.join().expect("time passes");
     let everything = Planned { operations: vec![EVERYTHING], ..Planned::default() };
     let end = execute(&mut worker, table, &everything).expect("nobody is there to conflict with");

@@ -5,13 +5,13 @@ mod setups;
 // Where the protocols behind virtual calls are compiled.
 use polychron as _;
 use polychron_check::{Setup, conformance};
+use polychron_compared::hekaton::{self, Hekaton, Level};
+use polychron_compared::partitioned_store::PartitionedStore;
 use polychron_engine::Protocol;
-use polychron_protocols::hekaton::{self, Hekaton, Level};
 use polychron_protocols::hyper::{self, Hyper};
 use polychron_protocols::lazy::{AtCommit, AtOnce};
 use polychron_protocols::locking::{InOrder, NoWait, WoundWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo};
-use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
 use setups::{bohm, by_epochs, lazy_2pl, lazy_occ, locking, maflingo, still_cicada};
@@ -85,6 +85,7 @@ macro_rules! layer {
             conformance!(@group $setup, futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
                 long_chains, assumptions, beside_ordinary_operations);
             conformance!(@group $setup, future_rows: keys, refusals, deleted_rows, numbers, choices, foreign);
+            conformance!(@group $setup, caught: panics_in_operations);
             conformance!(@group $setup, differential: one_by_one, interleaved);
             conformance!(@group $setup, predicates: one_by_one, stale_answers);
             conformance!(@group $setup, histories: in_turns, on_threads);

@@ -10,16 +10,16 @@ use std::time::Duration;
 // Where the protocols behind virtual calls are compiled.
 use polychron as _;
 use polychron_check::Setup;
+use polychron_compared::hekaton::{self, Hekaton};
+use polychron_compared::partitioned_store::PartitionedStore;
 #[cfg(shuttle)]
 use polychron_engine::any::AnyProtocol;
 use polychron_protocols::bohm::{self, Bohm};
 use polychron_protocols::cicada::{self, Cicada};
-use polychron_protocols::hekaton::{self, Hekaton};
 use polychron_protocols::hyper::{self, Hyper};
 use polychron_protocols::lazy::{AtCommit, Lazy};
 use polychron_protocols::locking::{InOrder, Locking, NoWait, Policy, WoundWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid};
-use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
 use setups::{lazy_2pl, lazy_cicada, lazy_occ, maflingo};
@@ -40,7 +40,7 @@ fn without_early_looks() -> Setup<Cicada> {
 }
 
 fn partitioned() -> Setup<PartitionedStore> {
-    let options = polychron_protocols::partitioned_store::Options { partitions: 4 };
+    let options = polychron_compared::partitioned_store::Options { partitions: 4 };
     Setup::new(options, |database| {
         polychron_engine::Protocol::memory(&**database).epochs().advance();
     })

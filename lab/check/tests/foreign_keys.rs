@@ -6,12 +6,12 @@ mod setups;
 use polychron as _;
 use polychron_check::Setup;
 use polychron_check::conformance::foreign_keys;
-use polychron_protocols::hekaton::{self, Hekaton};
+use polychron_compared::hekaton::{self, Hekaton};
+use polychron_compared::partitioned_store::PartitionedStore;
 use polychron_protocols::hyper::{self, Hyper};
 use polychron_protocols::lazy::AtCommit;
 use polychron_protocols::locking::{Locking, NoWait};
 use polychron_protocols::maflingo::LocalTid;
-use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
 use setups::{bohm, by_epochs, cicada, lazy_occ, maflingo};

@@ -6,13 +6,13 @@ use polychron_check::Setup;
 use polychron_check::checker::{Aborts, Anomaly, Explanation, Verdict, examine};
 use polychron_check::conformance::{histories, predicates};
 use polychron_check::history::{Outcome, Round, find_anomaly, find_skew, run_round};
+use polychron_compared::hekaton::{self, Hekaton};
+use polychron_compared::key_value::KeyValue;
+use polychron_compared::partitioned_store::PartitionedStore;
 use polychron_engine::any::AnyProtocol;
 use polychron_engine::{Common, Protocol};
-use polychron_protocols::hekaton::{self, Hekaton};
 use polychron_protocols::hyper::{self, Hyper};
-use polychron_protocols::key_value::KeyValue;
 use polychron_protocols::maflingo::LocalTid;
-use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_sync::atomic::AtomicBool;
 
 fn partitioned_store() -> Setup<PartitionedStore> {

@@ -6,7 +6,7 @@ mod setups;
 use polychron as _;
 use polychron_check::Setup;
 use polychron_check::conformance::{changes, secondaries};
-use polychron_protocols::key_value::KeyValue;
+use polychron_compared::key_value::KeyValue;
 use polychron_protocols::maflingo::LocalTid;
 use polychron_protocols::serial::Serial;
 
@@ -25,6 +25,6 @@ fn shared_hash_look_up_in_serial() {
 
 #[test]
 fn new_index_under_an_older_procedure_of_key_value() {
-    let options = polychron_protocols::key_value::Options::default();
+    let options = polychron_compared::key_value::Options::default();
     changes::new_index_under_an_older_transaction(&Setup::<KeyValue>::new(options, |_| ()).erased());
 }

@@ -8,13 +8,13 @@ use std::fmt::Write;
 use polychron as _;
 use polychron_check::Setup;
 use polychron_check::conformance::known::{BEHAVIOURS, MISSING, makes_sense, missing};
+use polychron_compared::hekaton::{self, Hekaton};
+use polychron_compared::partitioned_store::PartitionedStore;
 use polychron_engine::any::AnyProtocol;
-use polychron_protocols::hekaton::{self, Hekaton};
 use polychron_protocols::hyper::{self, Hyper};
 use polychron_protocols::lazy::{AtCommit, AtOnce, Lazy};
 use polychron_protocols::locking::{NoWait, WoundWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid};
-use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
 use setups::{bohm, by_epochs, lazy_2pl, lazy_cicada, lazy_occ, locking, maflingo, still_cicada, still_multi_version};

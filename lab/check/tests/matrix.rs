@@ -8,13 +8,13 @@ use std::fmt::Write;
 use polychron as _;
 use polychron_check::conformance::anomalies::SKEWS;
 use polychron_check::conformance::verdict::{Verdict, matrix};
-use polychron_protocols::hekaton::{self, Hekaton};
+use polychron_compared::hekaton::{self, Hekaton};
+use polychron_compared::key_value::KeyValue;
+use polychron_compared::partitioned_store::PartitionedStore;
 use polychron_protocols::hyper::{self, Hyper};
-use polychron_protocols::key_value::KeyValue;
 use polychron_protocols::lazy::AtCommit;
 use polychron_protocols::locking::{Locking, NoWait, WoundWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid};
-use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
 use setups::{bohm, by_epochs, cicada, lazy_2pl, lazy_occ, maflingo, multi_version};

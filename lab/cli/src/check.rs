@@ -1,9 +1,10 @@
 //! `polychron-lab check`.
 
-use polychron::{PROTOCOLS, Protocol, any_protocol};
+use polychron::{Protocol, ProtocolList};
 use polychron_base::clock::{Clock, SystemClock};
 use polychron_check::checker::{Aborts, Explanation, Verdict, check, examine_at};
 use polychron_check::history::{Leeway, Outcome, Round, lines, run_round};
+use polychron_compared::{Everything, any_protocol};
 use polychron_engine::any::AnyProtocol;
 use polychron_engine::{Common, Isolation};
 use polychron_sync::atomic::Ordering;
@@ -114,7 +115,7 @@ fn check_protocols(given: &Check) -> Result<Finding, String> {
     }
     let names: Vec<&str> = match &given.protocol {
         Some(name) => vec![name],
-        None => PROTOCOLS.iter().filter(|it| it.isolation != Isolation::Nothing).map(|it| it.name).collect(),
+        None => Everything::all().iter().filter(|it| it.isolation != Isolation::Nothing).map(|it| it.name).collect(),
     };
     interrupt::listen();
     let mut rows = Vec::new();
@@ -212,7 +213,8 @@ impl Run<'_> {
         };
         let mut database = open().map_err(|error| error.to_string())?;
         // Names that are not listed were refused just now.
-        let isolation = PROTOCOLS.iter().find(|it| it.name == name).map_or(Isolation::Serializable, |it| it.isolation);
+        let isolation =
+            Everything::all().iter().find(|it| it.name == name).map_or(Isolation::Serializable, |it| it.isolation);
         let clock = SystemClock::new();
         let end = clock.now_ns() + (self.seconds * 1e9) as u64;
         let mut outcomes = Outcomes::default();

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use polychron::{Protocol, ProtocolVisitor, for_protocol};
+use polychron::{Protocol, ProtocolList, ProtocolVisitor};
+use polychron_compared::Everything;
 use polychron_engine::Common;
 use polychron_figures::{Drawn, Ended, PAPERS, Paper, Runner, Settings, Work, page};
 use polychron_sync::atomic::AtomicBool;
@@ -39,7 +40,7 @@ impl ProtocolVisitor for Options<'_> {
 
 impl Runner for Listed {
     fn accepts(&self, protocol: &str, options: &[String]) -> Result<(), String> {
-        for_protocol(protocol, Options(options)).map_err(|unknown| unknown.to_string())?
+        Everything::visit(protocol, Options(options)).map_err(|unknown| unknown.to_string())?
     }
 
     fn run(
@@ -74,7 +75,7 @@ fn run_on<W: Workload>(
     W::validate(options, settings.threads)?;
     let shared = Common::default();
     let run = Run::<W> { options, settings, protocol_options, shared, stop, observer: &Unobserved };
-    for_protocol(protocol, run).map_err(|unknown| unknown.to_string())?.map_err(Refusal::line)
+    Everything::visit(protocol, run).map_err(|unknown| unknown.to_string())?.map_err(Refusal::line)
 }
 
 /// Runs the command.

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use polychron_cli::arguments::parse;
 use polychron_cli::{bench, output};
+use polychron_compared::Everything;
 
 use arguments::{Arguments, Command};
 
@@ -21,7 +22,7 @@ fn main() -> ExitCode {
         Err(code) => return code,
     };
     let code = match arguments.command {
-        Command::Bench(bench) => bench::run(bench),
+        Command::Bench(bench) => bench::run_with::<Everything>(bench),
         Command::Check(given) => check::run(&given),
         Command::Figures(given) => figures::run(&given),
     };

@@ -2,7 +2,8 @@
 
 use std::process::{Command, Output};
 
-use polychron::{Isolation, PROTOCOLS};
+use polychron::{Isolation, ProtocolList};
+use polychron_compared::Everything;
 
 fn polychron(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_polychron-lab"))
@@ -22,7 +23,7 @@ fn every_protocol_keeps_its_promise() {
         let output = polychron(&[&["check", "--seconds", "0.5", "--seed", "5", "--threads", "3"], strict].concat());
         let (out, err) = text(&output);
         assert!(output.status.success(), "{out}{err}");
-        for protocol in PROTOCOLS {
+        for protocol in Everything::all() {
             let promises = protocol.isolation != Isolation::Nothing;
             assert_eq!(out.contains(&format!(" {} ", protocol.name)), promises, "{out}");
         }

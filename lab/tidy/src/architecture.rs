@@ -57,7 +57,8 @@ pub fn protocol_folders(sources: &[Source]) -> Vec<String> {
 }
 
 fn protocol_of(source: &Source) -> Option<&str> {
-    source.path.strip_prefix("crates/protocols/src/")?.split_once('/').map(|(folder, _)| folder)
+    let inside = |root| source.path.strip_prefix(root);
+    inside("crates/protocols/src/").or_else(|| inside("lab/compared/src/"))?.split_once('/').map(|(folder, _)| folder)
 }
 
 /// Protocol folders that name one another.

@@ -26,6 +26,7 @@ const NAMING: &[&str] = &[
     "crates/protocols/tests/",
     "crates/protocols/examples/",
     "lab/check/",
+    "lab/compared/",
     "crates/polychron/",
     "crates/cli/tests/",
     "lab/cli/tests/",
@@ -59,7 +60,7 @@ const ATOMICS: &[&str] = &["sync"];
 /// Crates that may read clocks and draw unseeded numbers.
 const TIME_AND_CHANCE: &[&str] = &["base", "lab/sim"];
 /// Crates that may contain unsafe code.
-const UNSAFE: &[&str] = &["sync", "memory", "index", "schema", "engine", "protocols"];
+const UNSAFE: &[&str] = &["sync", "memory", "index", "schema", "engine", "protocols", "lab/compared"];
 
 /// What each crate may depend on.
 const DEPENDENCIES: &[(&str, &[&str])] = &[
@@ -74,6 +75,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("protocols", &["base", "sync", "memory", "index", "schema", "engine"]),
     ("polychron", &["base", "sync", "memory", "index", "schema", "schema-derive", "log", "engine", "protocols"]),
     ("workloads", &["base", "sync", "memory", "schema", "engine"]),
+    ("lab/compared", &["base", "sync", "memory", "index", "schema", "engine", "polychron"]),
     ("lab/figures", &["sync", "engine", "protocols", "workloads"]),
     ("lab/check", &["base", "sync", "memory", "schema", "engine", "sim"]),
     ("lab/sim", &["base", "sync", "schema", "engine", "log"]),
@@ -82,7 +84,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("sql", &["base", "schema", "engine"]),
     ("server", &["base", "schema", "engine", "sql", "polychron"]),
     ("cli", &["base", "sync", "memory", "index", "schema", "engine", "polychron", "workloads", "sql", "server"]),
-    ("lab/cli", &["base", "sync", "engine", "polychron", "workloads", "cli", "check", "figures"]),
+    ("lab/cli", &["base", "sync", "engine", "polychron", "workloads", "cli", "check", "compared", "figures"]),
     ("lab/shipped", &[]),
     ("lab/tidy", &[]),
 ];

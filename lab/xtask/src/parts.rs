@@ -83,7 +83,7 @@ pub(crate) const PARTS: &[Part] = &[
         summary: "the protocols' unit tests under Miri",
         goes_on: false,
         missing: missing_miri,
-        run: |share| miri(share, "miri-protocols", &["polychron-protocols"], &["--lib"]),
+        run: |share| miri(share, "miri-protocols", &["polychron-protocols", "polychron-compared"], &["--lib"]),
     },
     Part {
         name: "miri-plug-point",
@@ -127,7 +127,8 @@ const REPORT_TIME: [&str; 3] = ["--", "-Zunstable-options", "--report-time"];
 const EVERY_TEST: &[&str] = &["--lib", "--tests"];
 
 /// Crates whose tests concern concurrency or unsafe code.
-const CONCURRENT: &[&str] = &["polychron-sync", "polychron-memory", "polychron-index", "polychron-protocols"];
+const CONCURRENT: &[&str] =
+    &["polychron-sync", "polychron-memory", "polychron-index", "polychron-protocols", "polychron-compared"];
 
 fn packages(names: &[&'static str]) -> impl Iterator<Item = &'static str> {
     names.iter().flat_map(|name| ["-p", *name]).collect::<Vec<_>>().into_iter()

@@ -11,7 +11,7 @@ use polychron_memory::{Local, stack_left};
 use polychron_schema::RowBuffer;
 
 use super::executors::Seen;
-use super::leftovers::{Blocker, Leftover, Waiting};
+use super::leftovers::{Blocker, Leftover, Waiting, is_executing};
 use super::moment::Moment;
 use super::pipeline::Chunk;
 use super::planned::{Parcel, Planned, Progress, Ran};
@@ -260,14 +260,32 @@ fn try_settle(
         if next.claim(at) && execute_claimed(shared, state, local, next, at) == Outcome::HandedBack {
             match state.too_deep.take() {
                 Some(deeper) => below.push(deeper),
-                None => return Err(state.blocker.take().unwrap_or((NonNull::from(next), at))),
+                None => {
+                    let blocker = state.blocker.take().unwrap_or((NonNull::from(next), at));
+                    return Err(wait_above(planned, moment, &below, blocker));
+                }
             }
         } else if next.progress(at) != Progress::Complete {
-            return Err((NonNull::from(next), at));
+            return Err(wait_above(planned, moment, &below, (NonNull::from(next), at)));
         } else if below.pop().is_none() {
             return Ok(());
         }
     }
+}
+
+/// Has transactions wait for the one that the deepest of those below them waits for: those that lay too deep do not know it.
+fn wait_above(planned: &Planned, moment: Moment, below: &[(NonNull<Planned>, Moment)], blocker: Blocker) -> Blocker {
+    let Some((_, above)) = below.split_last() else { return blocker };
+    for &(above, at) in above.iter().chain([&(NonNull::from(planned), moment)]) {
+        // SAFETY: transactions' memory is kept while the database is open.
+        let above = unsafe { above.as_ref() };
+        if above.claim(at) {
+            // SAFETY: it was claimed.
+            unsafe { above.body() }.blocker.set(Some(blocker));
+            above.hand_back(at);
+        }
+    }
+    blocker
 }
 
 /// Executes a transaction that the calling thread has claimed.
@@ -278,20 +296,29 @@ pub(super) fn execute_claimed(
     planned: &Planned,
     moment: Moment,
 ) -> Outcome {
+    // SAFETY: it was claimed.
+    let body = unsafe { planned.body() };
+    // It would come as far as last time, and no further.
+    if let Some(blocker) = body.blocker.get().filter(|&blocker| is_executing(blocker)) {
+        state.blocker = Some(blocker);
+        planned.hand_back(moment);
+        return Outcome::HandedBack;
+    }
     if !state.may_go_deeper() {
         planned.hand_back(moment);
         state.too_deep = Some((NonNull::from(planned), moment));
         return Outcome::HandedBack;
     }
+    if body.blocker.get().is_some() {
+        body.blocker.set(None);
+    }
     if state.depth == 0 {
         shared.running.enter(local.worker_id().position());
     }
     state.depth += 1;
-    // SAFETY: it was claimed.
-    let parcel = unsafe { planned.body().parcel.as_ref() };
-    let content = parcel.content();
-    // SAFETY: as above.
-    let procedure = content.procedures[unsafe { planned.body() }.place as usize] as usize;
+    // SAFETY: parcels are kept while the database is open.
+    let content = unsafe { body.parcel.as_ref() }.content();
+    let procedure = content.procedures[body.place as usize] as usize;
     let mut transaction = BohmTransaction::planned(shared, state, local, planned, moment);
     let ran = match transaction.begin() {
         // SAFETY: the client keeps job and procedures until the parcel is back.
@@ -306,7 +333,11 @@ pub(super) fn execute_claimed(
     }
     match outcome {
         Outcome::Complete => planned.complete(moment),
-        Outcome::HandedBack => planned.hand_back(moment),
+        Outcome::HandedBack => {
+            // It has waited for that one last, unless it lies too deep.
+            body.blocker.set(state.blocker.filter(|_| state.too_deep.is_none()));
+            planned.hand_back(moment);
+        }
     }
     outcome
 }

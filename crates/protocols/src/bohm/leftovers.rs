@@ -17,6 +17,12 @@ const LOOKED_AT: usize = 16;
 /// A transaction that another one waits for, or that is executed by another thread.
 pub(super) type Blocker = (NonNull<Planned>, Moment);
 
+/// Whether some thread executes it.
+pub(super) fn is_executing((planned, moment): Blocker) -> bool {
+    // SAFETY: transactions' memory is kept while the database is open.
+    unsafe { planned.as_ref() }.progress(moment) == Progress::Executing
+}
+
 /// A transaction that was not executed yet, and what it waits for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
@@ -31,9 +37,7 @@ unsafe impl Send for Waiting {}
 impl Waiting {
     /// Whether the transaction that it waits for is not being executed any more.
     fn is_ready(&self) -> bool {
-        let (planned, moment) = self.blocker;
-        // SAFETY: as above.
-        unsafe { planned.as_ref() }.progress(moment) != Progress::Executing
+        !is_executing(self.blocker)
     }
 }
 

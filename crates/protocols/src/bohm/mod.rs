@@ -35,6 +35,8 @@ mod table;
 mod tests;
 mod transaction;
 mod version;
+#[cfg(test)]
+mod waiting_tests;
 mod worker;
 mod writing;
 

@@ -9,7 +9,8 @@ use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::model::explore;
 use polychron_sync::thread;
 
-use crate::model::{Witness, beside};
+use polychron_memory::model::beside;
+use polychron_sync::model::Witness;
 
 use super::execution::LAST;
 use super::moment::Moment;

@@ -12,6 +12,7 @@ use polychron_base::key::{EncodedKey, Key16};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{Mutex, fence_behind_exchange};
 
+use super::leftovers::Blocker;
 use super::moment::Moment;
 use super::sleeping::Sleeper;
 use super::table::BohmStore;
@@ -187,6 +188,8 @@ pub(super) struct Body {
     late: UnsafeCell<Vec<Entry>>,
     /// Its procedure is to be planned again: it wanted to write what it had not planned.
     pub(super) again: Cell<bool>,
+    /// Of one that was handed back: what it waits for.
+    pub(super) blocker: Cell<Option<Blocker>>,
 }
 
 impl Body {
@@ -204,8 +207,17 @@ impl Body {
 
 impl Planned {
     pub(super) fn new(parcel: NonNull<Parcel>, place: u32) -> Self {
-        let (late, again) = (UnsafeCell::default(), Cell::new(false));
-        let body = Body { parcel, place, first: 0, end: 0, has_more: false, is_everything: false, late, again };
+        let body = Body {
+            parcel,
+            place,
+            first: 0,
+            end: 0,
+            has_more: false,
+            is_everything: false,
+            late: UnsafeCell::default(),
+            again: Cell::new(false),
+            blocker: Cell::new(None),
+        };
         Self { state: AtomicU64::new(0), refused: AtomicUsize::new(0), body: UnsafeCell::new(body) }
     }
 

@@ -157,11 +157,11 @@ impl BohmTransaction<'_> {
         let mut stalls = 1;
         loop {
             if producer.claim(moment) {
-                match execute_claimed(self.shared, self.state, self.local, producer, moment) {
-                    Outcome::Complete => return Ok(()),
-                    Outcome::HandedBack if self.state.too_deep.is_some() => return Err(self.doom()),
-                    Outcome::HandedBack => {}
-                }
+                return match execute_claimed(self.shared, self.state, self.local, producer, moment) {
+                    Outcome::Complete => Ok(()),
+                    // It has waited already, or is too deep: to try it again from here would try all below it again, at every level.
+                    Outcome::HandedBack => Err(self.doom()),
+                };
             }
             if producer.progress(moment) == Progress::Complete {
                 return Ok(());

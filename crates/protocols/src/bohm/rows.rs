@@ -54,7 +54,9 @@ impl BohmTransaction<'_> {
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Stop> {
         let Some((position, source)) = self.place_of_row(&table.primary, key, false)? else { return Ok(false) };
-        if !table.has_secondaries && table.layout.shape().variable_count == 0 {
+        let is_fixed = !table.has_secondaries && table.layout.shape().variable_count == 0;
+        // What was put before is changed aside: code that panics on its way leaves it as it was.
+        if is_fixed && self.entry(position).version.get() != Some(source) {
             self.change_in_place(table, position, source, change)?;
             return Ok(true);
         }
@@ -76,7 +78,7 @@ impl BohmTransaction<'_> {
         outcome
     }
 
-    /// Changes a row of fixed length in the version that will hold it.
+    /// Changes a row of fixed length in the version that will hold it, and has none yet. Where the change panics it has none still.
     #[inline]
     fn change_in_place(
         &mut self,
@@ -91,9 +93,7 @@ impl BohmTransaction<'_> {
         let mut changes = Changes::NONE;
         // SAFETY: the transaction is executed here, and views of its rows borrow it; the source has a row.
         unsafe {
-            if source != version {
-                version.put(source.words(), &self.guard)?;
-            }
+            version.put(source.words(), &self.guard)?;
             let row = RowMut::in_place(version.words_mut(), &mut changes, table.layout.shape());
             change(&mut row.expect("rows of the table have one length"));
         }

@@ -14,7 +14,7 @@ use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicBool, Ordering, fence};
 use polychron_sync::model::explore;
 
-use crate::model::beside;
+use polychron_memory::model::beside;
 
 use super::absences::{Absences, Lengths, Part};
 use super::reclaim::free_all;

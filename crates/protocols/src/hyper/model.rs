@@ -6,7 +6,7 @@ use std::sync::Arc;
 use polychron_memory::{Epochs, Guard, Memory, Options as MemoryOptions};
 use polychron_sync::model::explore;
 
-use crate::model::beside;
+use polychron_memory::model::beside;
 
 use super::options::{Backend, Options};
 use super::rows::Rows;

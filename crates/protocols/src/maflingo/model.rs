@@ -9,7 +9,7 @@ use polychron_schema::RowBuffer;
 use polychron_sync::model::explore;
 use polychron_sync::thread;
 
-use crate::model::beside;
+use polychron_memory::model::beside;
 
 use super::record::{Claim, Record, Tid};
 

@@ -2,7 +2,6 @@
 //! held may stay held.
 
 use polychron_engine::{Commit, Futures, Interactive, Mode, Operations, Protocol, Worker};
-use polychron_protocols::key_value::KeyValue;
 
 use super::{Counter, Fixture, Person, transact};
 
@@ -102,22 +101,4 @@ fn leaked_futures_are_forgotten<P: Protocol<Worker: Interactive>>() {
     std::mem::forget(transaction);
     worker.begin(Mode::ReadWrite).unwrap().commit().unwrap();
     assert_eq!(fixture.counter(&mut worker, 1).unwrap().left, 0);
-}
-
-/// Writes of procedures are visible at once there, but the pin must not stay.
-#[test]
-fn leaked_procedures_of_key_value_end() {
-    let fixture = Fixture::<KeyValue>::open();
-    fixture.fill(0..4);
-    let mut worker = fixture.worker();
-    let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
-    transaction.get(&fixture.counters, 1).unwrap();
-    std::mem::forget(transaction);
-    worker.begin(Mode::ReadWrite).unwrap().commit().unwrap();
-    let epochs = fixture.database.memory().epochs();
-    let present = epochs.current();
-    for _ in 0..3 {
-        while !epochs.advance() {}
-    }
-    assert!(epochs.readonly() >= present, "{epochs:?}");
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use polychron_base::Error;
 use polychron_engine::{IndexDefinition, Interactive, Mode, Operations, Protocol, Stop, drive};
-use polychron_protocols::key_value::KeyValue;
 
 use super::{Counter, Fixture, transact};
 
@@ -174,9 +173,4 @@ fn an_index_in_a_transaction<P: Protocol<Worker: Interactive>>() {
         }
         fixture.database.create_index(fixture.counters.id(), definition()).unwrap();
     });
-}
-
-#[test]
-fn an_index_in_a_procedure_of_key_value() {
-    an_index_in_a_transaction::<KeyValue>();
 }

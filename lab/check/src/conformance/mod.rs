@@ -5,6 +5,7 @@ pub mod background;
 pub mod batches;
 pub mod bytes;
 mod cases;
+pub mod caught;
 pub mod changes;
 pub mod clients;
 pub mod differential;
@@ -54,13 +55,14 @@ macro_rules! conformance {
                 those_of_earlier_transactions_are_void, those_of_others_are_void, those_of_other_procedures_are_void,
                 undo_entries, undo_everything);
             $crate::conformance!(@group $setup, bytes: wrong_keys, wrong_rows, wrong_updates, columns_that_are_not_there);
+            $crate::conformance!(@group $setup, caught: panics_in_operations);
             $crate::conformance!(@group $setup, handles: of_another_database, of_a_dropped_table, of_indexes);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, values, workers,
                 memory, deletions_without_any_memory);
             $crate::conformance!(@group $setup, background: tombstones_that_were_read, absent_keys_that_were_read,
                 insertion_on_a_tombstone, upsert_on_a_tombstone, ranges_that_were_read, own_rows_that_move);
             $crate::conformance!(@group $setup, snapshots: see_no_later_change, are_consistent_under_writers,
-                keep_deleted_rows, keep_many_versions, many_at_once, are_counted, follow_their_thread, scan_while_memory_is_used_again, whole_tables,
+                keep_deleted_rows, keep_many_versions, many_at_once, are_counted, follow_their_thread, reads_alone_follow_their_thread, scan_while_memory_is_used_again, whole_tables,
                                 by_secondary_index);
             $crate::conformance!(@group $setup, reclamation: updates, growing_updates, deletions_and_insertions,
                 secondary_entries, rolled_back_insertions, dropped_tables, dropped_tables_of_idle_workers, workers_that_leave,

@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use polychron_base::Error;
 use polychron_base::error::Stopped;
+use polychron_base::key::Key8;
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
-use polychron_engine::{Interactive, Mode, Operations, Protocol, Row, Table, Transaction, Worker};
+use polychron_engine::{
+    Interactive, Isolation, Mode, Operations, Projection, Protocol, Row, Table, Transaction, Worker,
+};
 
 use crate::Setup;
 use crate::party::Party;
-use crate::rows::{Cell, Item, Person, person, set};
-use crate::setup::{done, items, persons, snapshot};
+use crate::rows::{Cell, Item, Person, person, set, value};
+use crate::setup::{done, items, persons, run, snapshot};
 
 /// Lets changes become visible to snapshots that begin from now on.
 fn settle<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, database: &Arc<P>) {
@@ -212,6 +215,24 @@ pub fn follow_their_thread<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             assert_eq!(seen, round);
         }
     }
+}
+
+/// One read alone comes behind what its thread has committed, through whichever worker: an earlier transaction, which has not seen that, no
+/// longer changes what was read.
+pub fn reads_alone_follow_their_thread<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.interleaves || setup.isolation == Isolation::Snapshot {
+        return;
+    }
+    let (database, table) = items(setup, &[(1, 0), (2, 0)]);
+    let [mut other, mut writer, mut reader] = [(); 3].map(|()| database.worker().unwrap());
+    let mut earlier = Party::begin(&mut other, Mode::ReadWrite);
+    earlier.step(|t| value(t, &table, 2));
+    let wrote = run(&mut writer, |t| set(t, &table, 2, 1)).is_ok();
+    let seen =
+        reader.read_one(table.id(), Key8::new(1, 8), &Projection::ALL, |row| row.map(|row| Item::VALUE.get(row)));
+    earlier.step(|t| set(t, &table, 1, 1));
+    let circle = earlier.commit() && wrote && seen.is_ok_and(|seen| seen == Some(0));
+    assert!(!circle, "the read came before a transaction that came before what the thread has committed");
 }
 
 /// While a snapshot visits a range, tombstones in it leave and their memory is used again. The visit must not notice.

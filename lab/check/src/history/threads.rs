@@ -78,7 +78,8 @@ pub fn run_round<P: Protocol>(database: &Arc<P>, round: &Round, stop: &AtomicBoo
                 let (tables, clock, service) = (&tables, &clock, service.as_ref());
                 let client = move |number| Log::new(1 + thread * round.submitted.max(1) as u32 + number, clock.clone());
                 scope.spawn(move || match service {
-                    None => run_thread(sessions, round, tables, (1 + thread, client(0)), stop).map(|it| vec![it]),
+                    None => run_thread((database, sessions), round, tables, (1 + thread, client(0)), stop)
+                        .map(|it| vec![it]),
                     Some(service) => {
                         submit_thread((&mut sessions[0], service), round, tables, (1 + thread, client), stop)
                     }
@@ -96,9 +97,12 @@ pub fn run_round<P: Protocol>(database: &Arc<P>, round: &Round, stop: &AtomicBoo
     Ok(history)
 }
 
-/// Executes a thread's transactions one after the other, by one or another of its sessions.
-fn run_thread<W: Worker>(
-    sessions: &mut [W],
+/// Of so many transactions one is the first of a new session, which replaces an older one.
+const RENEWED: u64 = 24;
+
+/// Executes a thread's transactions one after the other, by one or another of its sessions, which come and go.
+fn run_thread<P: Protocol>(
+    (database, sessions): (&Arc<P>, &mut Vec<P::Worker>),
     round: &Round,
     tables: &Pair,
     (number, mut log): (u32, Log),
@@ -112,6 +116,12 @@ fn run_thread<W: Worker>(
         }
         let script = Script::draw(&mut random, &round.mix);
         let session = random.below(sessions.len() as u64) as usize;
+        if random.below(RENEWED) == 0 {
+            drop(sessions.swap_remove(session));
+            sessions.push(database.worker()?);
+            let last = sessions.len() - 1;
+            sessions.swap(session, last);
+        }
         let number =
             if round.leeway.stale_snapshots && script.mode == Mode::Snapshot { SNAPSHOTS } else { session as u32 };
         execute(&mut sessions[session], &script, tables, &mut log, (number, round.leeway))?;

@@ -11,16 +11,16 @@ use std::sync::Arc;
 // Where the protocols behind virtual calls are compiled.
 use polychron as _;
 use polychron_check::Setup;
+use polychron_compared::hekaton::{self, Hekaton};
+use polychron_compared::key_value::KeyValue;
+use polychron_compared::partitioned_store::PartitionedStore;
 use polychron_engine::{Error, IndexDefinition, Interactive, Protocol, Row, Worker};
 use polychron_memory::faults::{Refusal, refuse};
 use polychron_protocols::cicada::Cicada;
-use polychron_protocols::hekaton::{self, Hekaton};
 use polychron_protocols::hyper::{self, Hyper};
-use polychron_protocols::key_value::KeyValue;
 use polychron_protocols::lazy::AtCommit;
 use polychron_protocols::locking::{Locking, WoundWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid};
-use polychron_protocols::partitioned_store::PartitionedStore;
 use polychron_protocols::serial::Serial;
 
 use setups::{bohm, by_epochs, cicada, lazy_2pl, lazy_occ, maflingo};

@@ -5,13 +5,13 @@ use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 
 use polychron_base::error::Stopped;
+use polychron_compared::hekaton::{
+    Hekaton, HekatonTransaction, HekatonWorker, Level, Options, Point, Serializable, Snapshot, Step,
+};
 use polychron_engine::mutations::{interrupt, left_out};
 use polychron_engine::{
     Commit, Common, Insertion, Interactive, Mode, Operations, Protocol, Stop, Table, TableDefinition, Transaction,
     Worker, drive,
-};
-use polychron_protocols::hekaton::{
-    Hekaton, HekatonTransaction, HekatonWorker, Level, Options, Point, Serializable, Snapshot, Step,
 };
 use polychron_schema::{Index, Row};
 

@@ -100,7 +100,7 @@ fn the_page_is_complete() {
     for &step in polychron_protocols::cicada::Step::ALL {
         look_for("cicada", step.name(), cicada::killer(step).0);
     }
-    for &step in polychron_protocols::hekaton::Step::ALL {
+    for &step in polychron_compared::hekaton::Step::ALL {
         look_for("hekaton", step.name(), hekaton::killer(step).0);
     }
     for &step in polychron_protocols::hyper::Step::ALL {
@@ -112,7 +112,7 @@ fn the_page_is_complete() {
     for &step in polychron_protocols::locking::Step::ALL {
         look_for("locking", step.name(), locking::killer(step).0);
     }
-    for &step in polychron_protocols::partitioned_store::Step::ALL {
+    for &step in polychron_compared::partitioned_store::Step::ALL {
         look_for("partitioned_store", step.name(), partitioned_store::killer(step).0);
     }
     for &step in polychron_protocols::bohm::Step::ALL {

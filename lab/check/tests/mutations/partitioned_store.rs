@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use polychron_compared::partitioned_store::{Options, PartitionedStore, Step};
 use polychron_engine::{
     Common, Declare, Error, Insertion, Operations, Procedure, Protocol, Stop, Table, Transaction, Worker,
 };
-use polychron_protocols::partitioned_store::{Options, PartitionedStore, Step};
 use polychron_schema::Row;
 
 #[derive(Row, Clone, Copy, Debug, PartialEq)]

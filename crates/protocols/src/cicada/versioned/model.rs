@@ -13,7 +13,7 @@ use super::node::{KeyRef, word_of};
 use crate::cicada::model::{Passed, empty, have_passed, install, pass};
 use crate::cicada::record::{Record, Status, Version, search};
 use crate::cicada::timestamp::Timestamp;
-use crate::model::beside;
+use polychron_memory::model::beside;
 
 /// When the nodes were first written; when the writer commits; and when the reader looks.
 const START: Timestamp = Timestamp(1);

@@ -11,7 +11,7 @@ use polychron_memory::{Guard, Memory, Options as MemoryOptions};
 use polychron_schema::ColumnSet;
 use polychron_sync::model::explore;
 
-use crate::model::beside;
+use polychron_memory::model::beside;
 
 use super::super::collect::replace;
 use super::super::options::Options;

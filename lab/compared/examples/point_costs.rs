@@ -1,17 +1,18 @@
 //! What a get and a read-modify-write cost as a transaction of their own, on the protocols that have records in place.
 //!
-//! `cargo run --release -p polychron-protocols --example point_costs [rows] [operations]`
+//! `cargo run --release -p polychron-compared --example point_costs [rows] [operations]`
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use polychron::protocols::maflingo;
 use polychron_base::Stop;
 use polychron_base::key::Key8;
 use polychron_base::random::Random;
+use polychron_compared::{key_value, partitioned_store};
 use polychron_engine::{
     Access, Common, Declare, Interactive, Mode, Operations, Procedure, Protocol, Table, Transaction, Worker, drive,
 };
-use polychron_protocols::{key_value, maflingo, partitioned_store};
 use polychron_schema::Row;
 
 /// A hundred bytes, as in §6.3 of the Maflingo thesis.

@@ -1,8 +1,8 @@
-//! What the models of records share: a memory, two threads beside each other, and what tells loom of plain memory.
+//! What the models of records share: a memory, and two threads beside each other.
 
-use loom::cell::UnsafeCell;
-use polychron_memory::{Guard, Local, Memory, Options};
 use polychron_sync::thread::{self, JoinHandle};
+
+use crate::{Guard, Local, Memory, Options};
 
 /// Makes something, runs `other` and `own` on it beside each other, and then `after`. What comes before and after is not
 /// interleaved.
@@ -10,7 +10,10 @@ use polychron_sync::thread::{self, JoinHandle};
 /// Neither runs in the thread of the model: loom lets a load choose among older values where the store came first in its
 /// execution, so `other`, which begins first, is to be the one that writes if `own` only reads. A thread that gives way would not
 /// be offered what it has seen before.
-pub(crate) fn beside<R: Copy + 'static>(
+///
+/// # Panics
+/// When one of the two does.
+pub fn beside<R: Copy + 'static>(
     make: impl FnOnce(&Guard<'_>) -> R,
     other: impl FnOnce(R, &Guard<'_>) + 'static,
     own: impl FnOnce(R, &Guard<'_>) + 'static,
@@ -33,27 +36,4 @@ fn spawn<R: 'static>(record: R, place: Local, work: impl FnOnce(R, &Guard<'_>) +
         work(record, &place.pin());
         place
     })
-}
-
-/// What one thread writes at a time, and others read after that. Loom does not see plain memory, in which rows lie: a witness
-/// stands beside each word that hands such memory on, and is touched where the memory is.
-#[derive(Debug, Default)]
-pub(crate) struct Witness(UnsafeCell<u32>);
-
-// SAFETY: loom checks it.
-unsafe impl Sync for Witness {}
-// SAFETY: as above.
-unsafe impl Send for Witness {}
-
-impl Witness {
-    pub(crate) fn write(&self) {
-        // SAFETY: loom checks it.
-        self.0.with_mut(|count| unsafe { *count += 1 });
-    }
-
-    /// How often it was written.
-    pub(crate) fn read(&self) -> u32 {
-        // SAFETY: loom checks it.
-        self.0.with(|count| unsafe { *count })
-    }
 }

@@ -3,7 +3,7 @@
 use polychron_memory::Guard;
 use polychron_sync::model::explore;
 
-use crate::model::beside;
+use polychron_memory::model::beside;
 
 use super::record::Record;
 

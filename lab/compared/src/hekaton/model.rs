@@ -8,7 +8,8 @@ use std::sync::Arc;
 use polychron_memory::Guard;
 use polychron_sync::model::explore;
 
-use crate::model::{Witness, beside};
+use polychron_memory::model::beside;
+use polychron_sync::model::Witness;
 
 use super::collect::collect;
 use super::transactions::{Basis, Held, Look, Transactions};

@@ -1,0 +1,146 @@
+//! What transactions cost that wait for others: how often procedures run, and who waits where.
+
+use std::sync::Arc;
+
+use polychron_base::Stop;
+use polychron_engine::{Access, Common, Declare, Operations, Procedure, Protocol, Table, Transaction, Worker};
+use polychron_schema::{Key, KeyScratch, Row};
+use polychron_sync::atomic::{AtomicUsize, Ordering};
+
+use super::execution::{Hand, settle};
+use super::moment::Moment;
+use super::protocol::Shared;
+use super::{Bohm, Options};
+
+#[derive(Row, Clone, Debug, PartialEq)]
+#[row(name = "item")]
+struct Item {
+    #[key]
+    id: u64,
+    count: i64,
+}
+
+struct First(Table<Item>);
+
+impl Procedure for First {
+    type Output = ();
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+        t.insert(&self.0, &Item { id: 1, count: 0 })
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        declaration.key(self.0.id(), 1_u64.encode(&mut KeyScratch::new()), Access::Insert);
+    }
+}
+
+fn database(batch_size: usize) -> (Arc<Bohm>, Table<Item>) {
+    let common = Common {
+        memory: polychron_memory::Options { max_workers: 100, ..polychron_memory::Options::tiny() },
+        ..Common::default()
+    };
+    let database = Bohm::open(Options { batch_size, ..Options::default() }, common).unwrap();
+    let items = Table::from_id(database.create_table(Item::definition()).unwrap());
+    database.worker().unwrap().execute(&mut First(items)).unwrap();
+    (database, items)
+}
+
+/// Increments the one row, and counts its runs; before it ends another thread tries to execute transactions of its batch at some places.
+#[derive(Clone)]
+struct Increment {
+    items: Table<Item>,
+    runs: Arc<AtomicUsize>,
+    beside: Option<(Arc<Shared>, Vec<usize>)>,
+}
+
+impl Procedure for Increment {
+    type Output = i64;
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<i64, Stop> {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        let mut answer = 0;
+        t.update(&self.items, 1, |row| {
+            answer = row.count() + 1;
+            row.set_count(answer);
+        })?;
+        if let Some((shared, places)) = self.beside.take() {
+            let batch = shared.pipeline.planned();
+            let parcel = Arc::clone(&shared.pipeline.parcels(batch)[0].parcel);
+            let other = move || {
+                let mut hand = Hand::new(&shared).unwrap();
+                for place in places {
+                    let moment = Moment::new(batch, place);
+                    let is_settled = settle(&shared, &mut hand.state, &hand.local, parcel.planned(place), moment);
+                    assert!(!is_settled, "it needs this one's row");
+                }
+            };
+            std::thread::spawn(other).join().unwrap();
+        }
+        Ok(answer)
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        declaration.key(self.items.id(), 1_u64.encode(&mut KeyScratch::new()), Access::Update);
+    }
+}
+
+/// How often the procedures of a chain run in all, while another thread tries to execute some of them before the first is complete.
+fn runs_of_chain(links: usize, tried: Vec<usize>) -> usize {
+    let (database, items) = database(links + 1);
+    let runs = Arc::new(AtomicUsize::new(0));
+    let link = |beside| Increment { items, runs: Arc::clone(&runs), beside };
+    let mut chain = vec![link(Some((Arc::clone(&database.shared), tried)))];
+    chain.extend((0..links).map(|_| link(None)));
+    let mut answers = vec![0; chain.len()];
+    let mut worker = database.worker().unwrap();
+    worker.execute_batch(&mut chain, &mut |position, answer| answers[position] = answer.unwrap());
+    assert_eq!(answers, (1..=links as i64 + 1).collect::<Vec<_>>());
+    runs.load(Ordering::Relaxed)
+}
+
+/// Who needs the row at the end of a chain whose first transaction another thread executes runs each of the others once, and leaves them all.
+#[test]
+fn chains_that_wait_are_tried_once() {
+    let links = 6;
+    let runs = runs_of_chain(links, vec![links]);
+    assert!(runs <= 2 * links + 1, "{runs} runs of {} transactions", links + 1);
+}
+
+/// However often transactions are tried that wait for one which is being executed, none of them runs again before that one has ended.
+#[test]
+fn who_waits_runs_again_when_what_it_waits_for_has_ended() {
+    let links = polychron_base::sizes::scaled(200, 70);
+    let orders: [fn(usize, usize) -> usize; 3] =
+        [|step, _| step, |step, links| links - step, |step, links| step * 7 % links];
+    for (number, order) in orders.into_iter().enumerate() {
+        let tried = (0..5 * links).map(|step| 1 + order(step % links, links - 1)).collect();
+        let runs = runs_of_chain(links, tried);
+        assert!(runs <= 4 * links + 1, "{runs} runs of {} transactions, order {number}", links + 1);
+    }
+}
+
+/// Of many more threads than there are processors, all of which want one row, each gets it, and hardly any procedure runs more than once.
+#[test]
+#[cfg_attr(miri, ignore = "an interpreter runs its threads too slowly")]
+fn crowds_run_each_procedure_about_once() {
+    let (threads, each) = (64, polychron_base::sizes::scaled(50, 5));
+    let (database, items) = database(Options::default().batch_size);
+    let runs = Arc::new(AtomicUsize::new(0));
+    let together = std::sync::Barrier::new(threads);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let together = &together;
+            let mut worker = database.worker().unwrap();
+            let mut increment = Increment { items, runs: Arc::clone(&runs), beside: None };
+            scope.spawn(move || {
+                together.wait();
+                (0..each).for_each(|_| _ = worker.execute(&mut increment).unwrap());
+            });
+        }
+    });
+    let mut last = Increment { items, runs: Arc::default(), beside: None };
+    let count = threads * each;
+    assert_eq!(database.worker().unwrap().execute(&mut last).unwrap(), count as i64 + 1);
+    let runs = runs.load(Ordering::Relaxed);
+    assert!(runs <= 4 * count, "{runs} runs of {count} transactions");
+}
