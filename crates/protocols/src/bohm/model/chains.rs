@@ -6,7 +6,8 @@ use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::model::explore;
 
-use crate::model::{Witness, beside};
+use polychron_memory::model::beside;
+use polychron_sync::model::Witness;
 
 use super::super::displaced::Displaced;
 use super::super::moment::Moment;
