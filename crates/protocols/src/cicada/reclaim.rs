@@ -78,15 +78,23 @@ pub(super) struct Grave {
     pub(super) epoch: Option<u64>,
 }
 
+/// Garbage whose record was thinned: what is left of it somebody sees.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) garbage: Garbage,
+    /// The moment of the latest one who sees it and has read for long.
+    pub(super) by: Timestamp,
+}
+
 /// One worker's queues.
 #[derive(Debug, Default)]
 pub(super) struct Reclaimer {
     pub(super) garbage: VecDeque<Garbage>,
     /// Garbage whose records were thinned: what is left waits for the oldest reader.
-    pub(super) held: VecDeque<Garbage>,
+    pub(super) held: VecDeque<Waiting>,
     /// The horizon up to which `held` was looked through, and how many are still to be looked at.
     held_until: Timestamp,
-    held_left: usize,
+    pub(super) held_left: usize,
     graves: VecDeque<Grave>,
     /// Whether there are graves without an epoch.
     fresh_graves: bool,
@@ -190,12 +198,14 @@ impl Reclaimer {
             if !waited && marked == 0 {
                 marked = self.take_marks(limit - done, site);
             }
-            let Some(garbage) = held.or_else(|| self.garbage.pop_front_if(|_| marked > 0)) else { break };
+            let by = held.as_ref().map_or(Timestamp::default(), |held| held.by);
+            let next = held.map(|held| held.garbage).or_else(|| self.garbage.pop_front_if(|_| marked > 0));
+            let Some(garbage) = next else { break };
             marked -= usize::from(!waited);
             done += 1;
             let (record, kind) = (garbage.record, garbage.entry.kind());
             match self.collect(&garbage, waited, site) {
-                Outcome::Later if waited => self.held.push_back(garbage),
+                Outcome::Later if waited => self.held.push_back(Waiting { garbage, by }),
                 Outcome::Later if record.marks().note_queued(kind) => again.push(garbage),
                 Outcome::For(wts) if record.marks().note_queued(kind) => {
                     self.garbage.push_back(Garbage { wts, ..garbage })
@@ -232,7 +242,7 @@ impl Reclaimer {
 
     /// Takes an item that has waited for the oldest reader, if its time has come. They are in no order, so all are looked at when the horizon has
     /// moved, a few at a time.
-    fn next_held(&mut self, site: &Site<'_>) -> Option<Garbage> {
+    fn next_held(&mut self, site: &Site<'_>) -> Option<Waiting> {
         if self.held_left == 0 {
             if self.held_until == site.min_rts {
                 return None;
@@ -241,11 +251,11 @@ impl Reclaimer {
         }
         for _ in 0..LOOKED_AT_IN_VAIN.min(self.held_left) {
             self.held_left -= 1;
-            let garbage = self.held.pop_front()?;
-            if site.is_past(garbage.wts) {
-                return Some(garbage);
+            let held = self.held.pop_front()?;
+            if site.is_past(held.garbage.wts) {
+                return Some(held);
             }
-            self.held.push_back(garbage);
+            self.held.push_back(held);
         }
         None
     }

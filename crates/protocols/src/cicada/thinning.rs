@@ -12,11 +12,14 @@ use polychron_sync::atomic::{Ordering, fence};
 
 use super::clocks::Span;
 use super::marks::Queued;
-use super::reclaim::{Entry, Garbage, Grave, Reclaimer, Site, free_all};
+use super::reclaim::{Entry, Garbage, Grave, Reclaimer, Site, Waiting, free_all};
 use super::record::{Link, Record, Status, Version};
 use super::steps::Step;
 use super::table::Store;
 use super::timestamp::Timestamp;
+
+/// Items that wait and are looked at again in one go: more than come to wait in the time.
+const LOOKED_AT_AGAIN: usize = 8;
 
 /// What thinning did to a record.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,10 +28,17 @@ struct Thinned {
     unsettled: Option<Timestamp>,
     /// Of the earliest version that is kept for a reader, the one that took over from it: when nobody looks behind that, it is garbage.
     kept_until: Option<Timestamp>,
-    /// Whether somebody keeps one who has read for long.
-    is_kept_for_long: bool,
+    /// The moment of the latest one who keeps one and has read for long.
+    kept_by: Option<Timestamp>,
     /// Whether versions were taken out.
     took_out: bool,
+}
+
+impl Thinned {
+    fn keep_by(&mut self, moment: Option<Timestamp>) {
+        let is_later = |now: Timestamp| moment.is_none_or(|moment| now.is_after(moment));
+        self.kept_by = self.kept_by.filter(|now| is_later(*now)).or(moment);
+    }
 }
 
 /// What came of forgetting a record.
@@ -54,19 +64,25 @@ impl Moments<'_> {
     /// Whether somebody sees what was there from `from` on and not from `until` on.
     #[inline]
     fn sees(&self, from: Timestamp, until: Timestamp) -> bool {
-        Self::is_in(self.held, from, until)
+        Self::find(self.held, from, until).is_some()
     }
 
-    /// Whether somebody sees it who has read for long.
+    /// The moment of somebody who sees it and has read for long.
     #[inline]
-    fn sees_for_long(&self, from: Timestamp, until: Timestamp) -> bool {
-        Self::is_in(&self.held[..self.lasting], from, until)
+    fn sees_for_long(&self, from: Timestamp, until: Timestamp) -> Option<Timestamp> {
+        Self::find(&self.held[..self.lasting], from, until)
+    }
+
+    /// Whether somebody holds a moment.
+    fn holds(&self, moment: Timestamp) -> bool {
+        let next = self.held.partition_point(|span| span.from.is_before(moment));
+        self.held.get(next).is_some_and(|span| span.from == moment)
     }
 
     #[inline]
-    fn is_in(held: &[Span], from: Timestamp, until: Timestamp) -> bool {
+    fn find(held: &[Span], from: Timestamp, until: Timestamp) -> Option<Timestamp> {
         let next = held.partition_point(|span| span.to.is_before(from));
-        held.get(next).is_some_and(|span| span.from.is_before(until))
+        held.get(next).map(|span| span.from).filter(|moment| moment.is_before(until))
     }
 }
 
@@ -92,9 +108,31 @@ impl Reclaimer {
             }
         }
         self.garbage.extend(again);
+        self.look_again(moments, site);
         // The time for which they wait begins.
         self.see_to_graves(site);
         done
+    }
+
+    /// Looks at some of the items that wait, in turns, and thins those again for which somebody waited who has ended.
+    fn look_again(&mut self, moments: Moments<'_>, site: &Site<'_>) {
+        // Otherwise they are being looked through already.
+        if self.held_left > 0 {
+            return;
+        }
+        for _ in 0..LOOKED_AT_AGAIN.min(self.held.len()) {
+            let Some(waiting) = self.held.pop_front() else { return };
+            self.collected.steps += 1;
+            let marks = waiting.garbage.record.marks();
+            if moments.holds(waiting.by) || !marks.try_latch() {
+                self.held.push_back(waiting);
+                continue;
+            }
+            marks.clear_waiting(waiting.garbage.entry.kind());
+            marks.unlatch();
+            let again = self.thin_item(waiting.garbage, moments, site);
+            self.garbage.extend(again);
+        }
     }
 
     /// Answers the item if it is to be queued again.
@@ -116,12 +154,12 @@ impl Reclaimer {
                 forgotten = self.forget(&garbage, store, moments, site);
             }
         }
-        let Thinned { unsettled, kept_until, is_kept_for_long, .. } = thinned;
+        let Thinned { unsettled, kept_until, kept_by, .. } = thinned;
         let again = match (forgotten, unsettled, kept_until, kind) {
             (Forgetting::Done, ..) | (_, None, None, Queued::Versions) => None,
             (Forgetting::Later, ..) => record.marks().note_queued(kind).then_some(garbage),
             // Who keeps it will have ended soon, and does not make it wait for the oldest reader.
-            (_, None, Some(_), _) if !is_kept_for_long => record.marks().note_queued(kind).then_some(garbage),
+            (_, None, Some(_), _) if kept_by.is_none() => record.marks().note_queued(kind).then_some(garbage),
             (_, Some(wts), ..) => record.marks().note_queued(kind).then_some(Garbage { wts, ..garbage }),
             (_, None, kept_until, _) => {
                 let wts = kept_until.unwrap_or(garbage.wts);
@@ -134,7 +172,8 @@ impl Reclaimer {
                     store.displace(key, record, latest, site.guard);
                 }
                 if record.marks().note_waiting(kind) {
-                    self.held.push_back(Garbage { wts, ..garbage });
+                    let by = kept_by.unwrap_or(site.min_rts);
+                    self.held.push_back(Waiting { garbage: Garbage { wts, ..garbage }, by });
                 }
                 None
             }
@@ -206,12 +245,12 @@ impl Reclaimer {
                 self.collected.versions += freed;
                 self.collected.steps += freed;
                 thinned.kept_until = successor.or(thinned.kept_until);
-                thinned.is_kept_for_long |= successor.is_some();
+                thinned.keep_by(successor.map(|_| moments.held.first().map_or(site.min_rts, |span| span.from)));
                 break;
             }
             if is_seen {
                 thinned.kept_until = successor.or(thinned.kept_until);
-                thinned.is_kept_for_long |= successor.is_some_and(|successor| moments.sees_for_long(wts, successor));
+                thinned.keep_by(successor.and_then(|successor| moments.sees_for_long(wts, successor)));
                 place = version.next();
             } else if place.take_out(version) {
                 self.bury_version(record, version, store, site);
