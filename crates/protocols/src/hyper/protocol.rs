@@ -174,7 +174,7 @@ impl<L: Level, R: Redo + Default> Protocol for Hyper<L, R> {
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
         self.shared.dropped.note(&self.shared.catalog, table, Some(index))?;
-        StoreTable::remove_index(&self.shared.catalog, table, index)?;
+        StoreTable::remove_index(&self.shared.catalog, table, index, |_| ())?;
         self.give_back();
         Ok(())
     }

@@ -228,8 +228,8 @@ pub fn read_on_while_memory_is_used_again<P: Protocol<Worker: Interactive>>(setu
             let by_team = |t: &mut crate::setup::Tx<'_, P>| {
                 t.scan_range_by::<_, _, u16>(&table, Person::BY_TEAM, ..).map(|row| (row.team(), row.id())).collect()
             };
-            let before: Option<(Vec<Person>, Vec<(u16, u64)>)> =
-                older.step(|t| Ok((t.scan(&table, ..).rows()?, by_team(t)?)));
+            type Seen = (Vec<Person>, Vec<(u16, u64)>);
+            let before: Option<Seen> = older.step(|t| Ok((t.scan(&table, ..).rows()?, by_team(t)?)));
             if whole_table {
                 database.drop_table(table.id()).unwrap();
             } else {
