@@ -91,6 +91,8 @@ macro_rules! layer {
             conformance!(@group $setup, histories: in_turns, on_threads);
             conformance!(@group $setup, changes: new_index_on_a_full_table, new_index_under_writers,
                 new_index_under_an_older_transaction);
+            conformance!(@group $setup, dropped: index_under_transactions, unique_index_under_transactions,
+                read_on_while_memory_is_used_again, indexes_under_load, tables_under_load);
             conformance!(@group $setup, stress: bank, counters);
             conformance!(@clients $setup);
         }

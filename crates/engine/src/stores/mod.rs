@@ -39,7 +39,7 @@ pub use nodes::{NodeSet, NodeStep};
 pub use prefetch::{GROUP, Prefetched, execute_in_groups};
 pub use record::{Record, RowRecords};
 pub use rows::{check_key, check_row, entry_words, key_in_entry, words_of};
-pub use table::{Blueprint, Keyed, StoreTable};
+pub use table::{Blueprint, Keyed, StoreTable, dropped_among, has_dropped};
 pub use undo::{UndoLog, Undoable};
 
 /// An index of a table.
@@ -64,7 +64,9 @@ pub trait Records: 'static {
 }
 
 /// The epoch that an index has which is not filled yet.
-const UNREADY: u64 = u64::MAX;
+const UNREADY: u64 = u64::MAX - 1;
+/// The epoch that an index has which was dropped: for good.
+const DROPPED: u64 = u64::MAX;
 
 /// One index and the records it leads to.
 #[derive(Debug)]
@@ -75,7 +77,8 @@ pub struct Store<R: Records> {
     pub extractor: KeyExtractor,
     /// Given back by hand, because that takes a guard.
     index: ManuallyDrop<AnyIndex>,
-    /// The epoch from which on the index leads to every row; a new secondary index has none until it is filled.
+    /// The epoch from which on the index leads to every row. A new secondary index has none until it is filled, and a dropped one, which
+    /// not everybody keeps up any more, has none again.
     ready: AtomicU64,
     keeper: Arc<Keeper>,
     records: PhantomData<fn() -> R>,
@@ -110,7 +113,7 @@ impl<R: Records> Store<R> {
     /// The index, when it may be read and can answer the scan: one without order answers ranges of one key only.
     ///
     /// # Errors
-    /// [`Error::NoSuchIndex`] while it is being filled, [`Error::NoOrder`].
+    /// [`Error::NoSuchIndex`] while it is being filled and when it was dropped, [`Error::NoOrder`].
     #[inline]
     pub fn scanned(&self, scan: &Scan<'_>) -> Result<&AnyIndex, Error> {
         let Place { table, index } = self.place;
@@ -126,19 +129,32 @@ impl<R: Records> Store<R> {
     /// Whether the index may be read in the present.
     #[inline]
     pub fn is_ready(&self) -> bool {
-        self.ready() != UNREADY
+        self.ready() < UNREADY
+    }
+
+    /// Whether the index was dropped: transactions that know that do not keep it up.
+    #[inline]
+    pub fn is_dropped(&self) -> bool {
+        self.ready() == DROPPED
+    }
+
+    /// The index is going to be dropped. Called before the catalog has the list of tables without it.
+    pub fn set_dropped(&self) {
+        // Pairs with the acquire in `ready`. Nobody has to see it before the list: whoever leaves the index alone has begun with that.
+        self.ready.store(DROPPED, Ordering::Release);
     }
 
     /// Whether the index may be read as of the end of an epoch in the past.
     #[inline]
     pub fn is_ready_at(&self, epoch: u64) -> bool {
-        // No epoch ever comes to be `UNREADY`.
+        // No epoch ever comes to be `UNREADY` or `DROPPED`.
         epoch >= self.ready()
     }
 
     #[inline]
     fn ready(&self) -> u64 {
-        // Pairs with the release in `set_ready_from`: who sees it set sees every entry that filling made.
+        // Pairs with the release in `set_ready_from`: who sees it set sees every entry that filling made. And with that in `set_dropped`;
+        // but what makes that known is the catalog's version and whatever leads from there to the reader.
         self.ready.load(Ordering::Acquire)
     }
 
@@ -149,8 +165,8 @@ impl<R: Records> Store<R> {
 
     /// The index leads to every row from now on; who reads the past finds them all from the end of `epoch` on.
     pub fn set_ready_from(&self, epoch: u64) {
-        // Pairs with the acquire in `ready`.
-        self.ready.store(epoch, Ordering::Release);
+        // Release: pairs with the acquire in `ready`. An index that was dropped while it was filled remains so.
+        let _ = self.ready.compare_exchange(UNREADY, epoch, Ordering::Release, Ordering::Relaxed);
     }
 }
 

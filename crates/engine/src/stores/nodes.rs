@@ -127,6 +127,11 @@ impl NodeSet {
         self.is_hashed = true;
     }
 
+    /// The places of all nodes.
+    pub fn places(&self) -> impl Iterator<Item = Place> {
+        self.nodes.iter().map(|(_, place)| *place)
+    }
+
     /// How many there are.
     #[inline]
     pub fn len(&self) -> usize {

@@ -29,12 +29,26 @@ pub struct Blueprint {
 pub trait Keyed {
     /// Makes the index's key of a row.
     fn extractor(&self) -> &KeyExtractor;
+
+    /// The index is going to be dropped: see [`super::Store::set_dropped`].
+    fn set_dropped(&self);
+
+    /// Whether it was dropped.
+    fn is_dropped(&self) -> bool;
 }
 
 impl<R: super::Records> Keyed for super::Store<R> {
     #[inline]
     fn extractor(&self) -> &KeyExtractor {
         &self.extractor
+    }
+
+    fn set_dropped(&self) {
+        super::Store::set_dropped(self);
+    }
+
+    fn is_dropped(&self) -> bool {
+        super::Store::is_dropped(self)
     }
 }
 
@@ -177,22 +191,31 @@ impl<S: Keyed> StoreTable<S> {
         })
     }
 
-    /// Takes a secondary index out of a table of the catalog.
+    /// Takes a secondary index out of a table of the catalog. Before anybody can know that, and leave the index alone, it is marked as
+    /// dropped for those who use it, and then `dropped` runs.
     ///
     /// # Errors
     /// [`Error::NoSuchTable`], [`Error::NoSuchIndex`].
-    pub fn remove_index(catalog: &Catalog<Self>, table: TableId, index: IndexId) -> Result<(), Error> {
+    pub fn remove_index(
+        catalog: &Catalog<Self>,
+        table: TableId,
+        index: IndexId,
+        dropped: impl FnOnce(&Arc<S>),
+    ) -> Result<(), Error> {
         catalog.replace(table, |present| {
             let mut secondaries = present.secondaries.clone();
             let position = index.position().wrapping_sub(1);
-            let dropped = secondaries.get_mut(position).and_then(Option::take);
-            dropped.ok_or(Error::NoSuchIndex(table, index))?;
+            let store = secondaries.get_mut(position).and_then(Option::take);
+            let store = store.ok_or(Error::NoSuchIndex(table, index))?;
             present.constraints.check_index_removal(index)?;
             let mut definition = TableDefinition::clone(&present.definition);
             // The definition lists the indexes that exist, so the dropped one's place is counted among those.
             definition.indexes.remove(present.secondaries[..position].iter().flatten().count());
             let constraints = present.constraints.clone();
-            Ok((Self::new(table, definition, Arc::clone(&present.primary), secondaries, constraints)?, ()))
+            let changed = Self::new(table, definition, Arc::clone(&present.primary), secondaries, constraints)?;
+            store.set_dropped();
+            dropped(&store);
+            Ok((changed, ()))
         })
     }
 
@@ -207,6 +230,11 @@ impl<S: Keyed> StoreTable<S> {
         }
         let store = self.secondaries.get(index.position() - 1).and_then(Option::as_ref);
         store.ok_or(Error::NoSuchIndex(self.id, index))
+    }
+
+    /// Whether an index of the table was made later than this entry of the catalog.
+    pub fn is_older_than(&self, index: IndexId) -> bool {
+        index.position() > self.secondaries.len()
     }
 
     /// The stores of the secondary indexes.
@@ -225,4 +253,24 @@ impl<S: Keyed> StoreTable<S> {
     pub fn lines(&self, header_bytes: usize) -> usize {
         (self.layout.shape().fixed_bytes as usize + header_bytes).div_ceil(64)
     }
+}
+
+/// The first of these places whose index was dropped, in the list of tables that a transaction knows. What it has read there is not what it
+/// would find had others gone on to keep the index up.
+#[cold]
+pub fn dropped_among<S: Keyed>(
+    tables: &[Option<Arc<StoreTable<S>>>],
+    mut places: impl Iterator<Item = Place>,
+) -> Option<Place> {
+    places.find(|place| {
+        let table = tables.get(place.table.position()).and_then(Option::as_ref);
+        table.and_then(|table| table.store(place.index).ok()).is_some_and(|store| store.is_dropped())
+    })
+}
+
+/// The first table of which any index was dropped: for transactions that do not remember which ones they have asked.
+#[cold]
+pub fn has_dropped<S: Keyed>(tables: &[Option<Arc<StoreTable<S>>>]) -> Option<TableId> {
+    let mut tables = tables.iter().flatten();
+    tables.find(|table| table.secondaries().any(|store| store.is_dropped())).map(|table| table.id)
 }

@@ -414,7 +414,7 @@ impl Protocol for Bohm {
             let (_, tables) = self.shared.catalog.snapshot();
             Arc::clone(catalog::get(&tables, table)?.store(index)?)
         };
-        StoreTable::remove_index(&self.shared.catalog, table, index)?;
+        StoreTable::remove_index(&self.shared.catalog, table, index, |_| ())?;
         self.shared.dropped.keep(store);
         self.shared.give_back();
         Ok(())

@@ -31,6 +31,11 @@ impl BohmTransaction<'_> {
         }
         self.enter_index(store)?;
         self.await_range(store, scan)?;
+        // Who comes before this one may have been executed with a later list of tables, and has left the index alone: that was waited for,
+        // or was planned by that list, so the drop is seen.
+        if !store.entries.is_ready() {
+            return Err(Error::NoSuchIndex(table.id, scan.index).into());
+        }
         let mut left = scan.limit;
         let mut visit = |row: RowRef<'_>| {
             if !scan.restrictions.iter().all(|restriction| restriction.holds(&table.layout, row)) {

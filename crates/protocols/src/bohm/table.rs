@@ -93,6 +93,14 @@ impl Keyed for BohmStore {
     fn extractor(&self) -> &KeyExtractor {
         &self.entries.extractor
     }
+
+    fn set_dropped(&self) {
+        self.entries.set_dropped();
+    }
+
+    fn is_dropped(&self) -> bool {
+        self.entries.is_dropped()
+    }
 }
 
 /// For each front of keys that was declared lately a list of intents.

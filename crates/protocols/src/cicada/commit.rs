@@ -23,7 +23,7 @@
 use polychron_base::{Error, Reason, Stop};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{OwnedKey, Place};
+use polychron_engine::stores::{OwnedKey, Place, dropped_among};
 use polychron_index::Inserted;
 use polychron_sync::Backoff;
 
@@ -447,15 +447,23 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Step 3 (a) for what was not there.
     fn check_stamps(&mut self) -> Result<(), Stop> {
-        if left_out(Step::CompareNodes) {
-            return Ok(());
+        if !left_out(Step::CompareNodes) {
+            self.search_again()?;
+            // SAFETY: the stamps were taken under this transaction's guard, in the epoch in which it is.
+            if let Some(place) = unsafe { self.state.sets.nodes.first_broken() } {
+                return Err(self.conflict(Reason::Phantom, place, None));
+            }
         }
-        self.search_again()?;
-        // SAFETY: the stamps were taken under this transaction's guard, in the epoch in which it is.
-        match unsafe { self.state.sets.nodes.first_broken() } {
-            None => Ok(()),
-            Some(place) => Err(self.conflict(Reason::Phantom, place, None)),
-        }
+        if self.state.tables.is_present(&self.shared.catalog) { Ok(()) } else { self.look_for_dropped() }
+    }
+
+    /// No index that was asked was dropped. Who does not see here that one was has an earlier timestamp than all who leave it alone
+    /// (`drop_index`), one that was drawn again aside: that comes behind the drop, and then sees it.
+    #[cold]
+    fn look_for_dropped(&mut self) -> Result<(), Stop> {
+        let super::worker::State { sets, tables, .. } = &*self.state;
+        let place = dropped_among(tables, sets.reads.iter().map(|read| read.place).chain(sets.nodes.places()));
+        place.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
 
     /// Step 3 (b).

@@ -11,7 +11,7 @@ use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
 use polychron_engine::{Common, Figure, FigureValue, IndexDefinition, Protocol, Statistics, TableDefinition, Versions};
 use polychron_memory::{Memory, OWN_SLOTS, Pressure};
-use polychron_sync::atomic::{AtomicBool, Ordering};
+use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use polychron_sync::{MODELLED, Mutex};
 
 use super::absences::Absences;
@@ -39,6 +39,8 @@ pub(super) struct Shared<R: Redo> {
     pub(super) filling: Mutex<()>,
     pub(super) keeper: Arc<Keeper>,
     pub(super) clocks: Clocks,
+    /// No transaction is ahead of this clock reading that may ask an index which was dropped.
+    pub(super) unknowing: AtomicU64,
     pub(super) absences: Absences,
     pub(super) regulation: Regulation,
     pub(super) renewal: Renewal,
@@ -153,6 +155,7 @@ impl<R: Redo> Cicada<R> {
             renewal: Renewal::default(),
             absences: Absences::new(clocks.min_rts()),
             clocks,
+            unknowing: AtomicU64::new(0),
             regulation: Regulation::new(&options, ceiling_ns),
             memory,
             options,
@@ -273,7 +276,12 @@ impl<R: Redo + Default> Protocol for Cicada<R> {
     }
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        StoreTable::remove_index(&self.shared.catalog, table, index)?;
+        StoreTable::remove_index(&self.shared.catalog, table, index, |_| {
+            // Who leaves the index alone is to come after all who do not know yet that they must not ask it.
+            let unknowing = self.shared.clocks.furthest_drawn();
+            // Relaxed: the list of tables is made known behind it.
+            self.shared.unknowing.fetch_max(unknowing, Ordering::Relaxed);
+        })?;
         self.shared.give_back();
         Ok(())
     }

@@ -128,7 +128,14 @@ impl<'s> Site<'s> {
         !moment.is_after(self.min_rts) || left_out(Step::CollectSuperseded)
     }
 
-    /// A dropped table or index gives its records back as a whole.
+    /// Whether the list of tables is older than a store that it does not have. Otherwise that was dropped.
+    #[cold]
+    fn comes_later(&self, place: Place) -> bool {
+        let Some(table) = self.tables.get(place.table.position()) else { return true };
+        table.as_ref().is_some_and(|table| table.is_older_than(place.index))
+    }
+
+    /// A dropped table or index gives its records back as a whole: without it they are not looked at.
     pub(super) fn store(&self, place: Place) -> Option<&'s Store> {
         let table = self.tables.get(place.table.position())?.as_deref()?;
         table.store(place.index).ok().map(|store| &**store)
@@ -143,6 +150,8 @@ enum Outcome {
     Later,
     /// There are later versions: it is queued for the latest of them.
     For(Timestamp),
+    /// The store is younger than the list of tables; nothing of the record was touched.
+    Unknown,
 }
 
 /// A record that is collected, and of which kind the item was if it has waited for the oldest reader.
@@ -205,7 +214,8 @@ impl Reclaimer {
             done += 1;
             let (record, kind) = (garbage.record, garbage.entry.kind());
             match self.collect(&garbage, waited, site) {
-                Outcome::Later if waited => self.held.push_back(Waiting { garbage, by }),
+                Outcome::Later | Outcome::Unknown if waited => self.held.push_back(Waiting { garbage, by }),
+                Outcome::Unknown => again.push(garbage),
                 Outcome::Later if record.marks().note_queued(kind) => again.push(garbage),
                 Outcome::For(wts) if record.marks().note_queued(kind) => {
                     self.garbage.push_back(Garbage { wts, ..garbage })
@@ -232,7 +242,13 @@ impl Reclaimer {
     /// Answers how many: they must be collected, or be marked again.
     fn take_marks(&mut self, limit: usize, site: &Site<'_>) -> usize {
         let due = self.garbage.iter().take(limit.min(MARKS_AT_ONCE)).take_while(|garbage| site.is_past(garbage.wts));
-        let marked = due.map(|garbage| garbage.record.marks().clear_queued(garbage.entry.kind())).count();
+        let clear = |garbage: &Garbage| {
+            // Where the store has gone, so has the record.
+            if site.store(garbage.place).is_some() {
+                garbage.record.marks().clear_queued(garbage.entry.kind());
+            }
+        };
+        let marked = due.map(clear).count();
         if marked > 0 {
             // SeqCst: the barrier between the marks and the looks at the lists; pairs with the load in `note_queued`.
             fence(Ordering::SeqCst);
@@ -273,7 +289,9 @@ impl Reclaimer {
 
     /// `waited`: whether the item has waited for the oldest reader.
     fn collect(&mut self, garbage: &Garbage, waited: bool, site: &Site<'_>) -> Outcome {
-        let Some(store) = site.store(garbage.place) else { return Outcome::Done };
+        let Some(store) = site.store(garbage.place) else {
+            return if site.comes_later(garbage.place) { Outcome::Unknown } else { Outcome::Done };
+        };
         let (record, kind) = (garbage.record, garbage.entry.kind());
         let work = Work { record, store, waited: waited.then_some(kind) };
         match &garbage.entry {

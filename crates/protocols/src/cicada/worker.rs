@@ -15,6 +15,7 @@ use polychron_engine::stores::{Fingers, Hints};
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Projection, Savepoints, Transaction, Worker, drive};
 use polychron_memory::{Guard, Local};
 use polychron_schema::RowRef;
+use polychron_sync::atomic::Ordering;
 use polychron_sync::spin_hint;
 
 use super::clocks::{LocalClock, Span};
@@ -289,8 +290,13 @@ impl<'w, R: Redo> Session<'w, R> {
         }
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
+        let knows = state.tables.is_present(&shared.catalog);
         // SAFETY: the transaction holds the guard, and a moment before it leaves the epoch (`Shared::release_lists`).
         unsafe { state.tables.renew(&shared.catalog) };
+        if !knows {
+            // Who leaves an index alone that was dropped comes after all who may still ask it. Relaxed: see `drop_index`.
+            shared.clocks.follow(&mut state.clock, shared.unknowing.load(Ordering::Relaxed));
+        }
         pass(Point::Beginning);
         shared.clocks.advance(&mut state.clock, state.worker);
         let interval_ns = shared.options.collection_interval.as_nanos() as u64;

@@ -11,6 +11,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use polychron_engine::catalog::Catalog;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_memory::{Epochs, Guard};
@@ -18,6 +19,7 @@ use polychron_memory::{Epochs, Guard};
 use super::chains::LongChains;
 use super::clock::{Again, Clock, Committed, Held, History, Old};
 use super::counts::{Counts, add};
+use super::elsewhere::Dropped;
 use super::level::Level;
 use super::needed::is_needed;
 use super::rows::{Latched, Record};
@@ -72,7 +74,10 @@ pub(super) struct Collector {
 /// Where collection happens.
 pub(super) struct Site<'s> {
     pub(super) clock: &'s Clock,
+    /// The tables that the collector knows, and where others are found.
     pub(super) tables: &'s [Option<Arc<HyperTable>>],
+    pub(super) catalog: &'s Catalog<HyperTable>,
+    pub(super) dropped: &'s Dropped,
     pub(super) epochs: &'s Epochs,
     pub(super) guard: &'s Guard<'s>,
     pub(super) counts: &'s Counts,
@@ -86,6 +91,8 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
         let site = Site {
             clock: &shared.clock,
             tables: &self.state.tables,
+            catalog: &shared.catalog,
+            dropped: &shared.dropped,
             epochs: shared.memory.epochs(),
             guard: &self.guard,
             counts: &shared.counts[self.state.slot],
@@ -258,9 +265,7 @@ impl Collector {
             while let Some(image) = next
                 && room > 0
             {
-                if let Some((store, record)) = site.find(image) {
-                    self.cut(store, record, image, by, site);
-                }
+                site.visit(image, |store, record| self.cut(store, record, image, by, site));
                 next = image.sibling();
                 room -= 1;
             }
@@ -269,7 +274,7 @@ impl Collector {
                 site.clock.history().unfinished.push(Old { buffer, next });
                 continue;
             }
-            // SAFETY: its images have left their chains, or their tables are gone.
+            // SAFETY: its images have left their chains, or nobody has their tables any more.
             unsafe { buffer.retire(site.guard) };
         }
         self.old = old;
@@ -359,9 +364,8 @@ impl Collector {
                 continue;
             }
             // Where the table is gone, its chains are, too; the buffer goes when it is old.
-            if let Some((store, record)) = site.find(image) {
-                left += self.thin(store, record, image, moment, held, site);
-            }
+            let thinned = site.visit(image, |store, record| self.thin(store, record, image, moment, held, site));
+            left += thinned.unwrap_or(0);
             if !image.has_left() {
                 images += 1;
                 bytes += image.bytes();
@@ -382,13 +386,19 @@ impl Collector {
         if let Ok(mut copies) = Copies::new(buffer, bytes, site.guard) {
             let mut moved = 0;
             for image in buffer.linked() {
-                // Where the table is gone, snapshots may still have it.
-                let Some((_, record)) = site.find(image) else { continue };
-                let Some(copy) = copies.copy(image) else { break };
-                if replace(record, image, copy) {
-                    moved += 1;
-                } else {
-                    copy.leave();
+                let copied = site.visit(image, |_, record| {
+                    let copy = copies.copy(image)?;
+                    let is_replaced = replace(record, image, copy);
+                    if !is_replaced {
+                        copy.leave();
+                    }
+                    Some(is_replaced)
+                });
+                match copied {
+                    Some(Some(is_replaced)) => moved += usize::from(is_replaced),
+                    // There is no room for more.
+                    Some(None) => break,
+                    None => {}
                 }
             }
             let (buffer, bytes) = copies.buffer();
@@ -478,14 +488,21 @@ impl Collector {
 }
 
 impl Site<'_> {
-    /// The slot of an image, if its table is there.
+    /// Visits the slot of an image, if anybody has its table.
     #[inline]
-    fn find(&self, image: Undo) -> Option<(&Relation, Record<'_>)> {
+    fn visit<O>(&self, image: Undo, visit: impl FnOnce(&Relation, Record<'_>) -> O) -> Option<O> {
         let place = image.place();
-        let table = self.tables.get(place.table.position())?.as_deref()?;
-        let store = table.store(place.index).ok()?;
+        let known = self.tables.get(place.table.position()).and_then(Option::as_deref);
+        let kept;
+        let store = match known.and_then(|table| table.store(place.index).ok()) {
+            Some(store) => store,
+            None => {
+                kept = self.dropped.find(self.catalog, place)?;
+                &kept
+            }
+        };
         // SAFETY: the image is of a slot of these rows.
-        Some((store, unsafe { store.rows.record(image.row()) }))
+        Some(visit(store, unsafe { store.rows.record(image.row()) }))
     }
 
     /// Takes the key of a closed record out of the index that it is in. Its latch is not held any more.

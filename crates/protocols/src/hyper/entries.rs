@@ -147,6 +147,10 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
         if self.insert_record(store, key, &[row])?.is_some() || left_out(Step::RefuseDuplicates) {
             return Ok(true);
         }
+        if store.is_dropped() {
+            // The row may have gone, and its entry not.
+            return Err(self.conflict(Reason::Inconsistent, store.place(), Some(key)));
+        }
         if !left_out(Step::LogDuplicates) {
             self.log_key(table, store.place().index, key);
         }

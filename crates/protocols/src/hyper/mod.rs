@@ -20,6 +20,7 @@ mod columns;
 mod commit;
 mod counts;
 mod displaced;
+mod elsewhere;
 mod entries;
 mod fill;
 mod level;

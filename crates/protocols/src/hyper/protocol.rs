@@ -15,6 +15,7 @@ use polychron_sync::{CachePadded, Mutex};
 
 use super::clock::Clock;
 use super::counts::Counts;
+use super::elsewhere::Dropped;
 use super::level::{ByColumn, Level};
 use super::options::Options;
 use super::table::{HyperTable, Relation};
@@ -30,6 +31,7 @@ pub(super) struct Shared<L: Level, R: Redo> {
     pub(super) common: Common,
     pub(super) options: Options,
     pub(super) catalog: Catalog<HyperTable>,
+    pub(super) dropped: Dropped,
     pub(super) counters: Registry,
     /// For each slot.
     pub(super) counts: Box<[CachePadded<Counts>]>,
@@ -66,6 +68,7 @@ impl<L: Level, R: Redo> Hyper<L, R> {
             common,
             options,
             catalog: Catalog::default(),
+            dropped: Dropped::default(),
             counters: Registry::default(),
             counts: (0..slots).map(|_| CachePadded::default()).collect(),
             clock: Clock::new(slots),
@@ -142,6 +145,7 @@ impl<L: Level, R: Redo + Default> Protocol for Hyper<L, R> {
     }
 
     fn drop_table(&self, table: TableId) -> Result<(), Error> {
+        self.shared.dropped.note(&self.shared.catalog, table, None)?;
         self.shared.catalog.remove(table).map(drop)?;
         self.give_back();
         Ok(())
@@ -169,7 +173,8 @@ impl<L: Level, R: Redo + Default> Protocol for Hyper<L, R> {
     }
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        StoreTable::remove_index(&self.shared.catalog, table, index)?;
+        self.shared.dropped.note(&self.shared.catalog, table, Some(index))?;
+        StoreTable::remove_index(&self.shared.catalog, table, index, |_| ())?;
         self.give_back();
         Ok(())
     }

@@ -53,6 +53,14 @@ impl Keyed for Relation {
     fn extractor(&self) -> &KeyExtractor {
         &self.store.extractor
     }
+
+    fn set_dropped(&self) {
+        self.store.set_dropped();
+    }
+
+    fn is_dropped(&self) -> bool {
+        self.store.is_dropped()
+    }
 }
 
 impl Relation {

@@ -237,7 +237,8 @@ impl<L: Level, R: Redo> Worker for HyperWorker<L, R> {
             }
             drop(history);
             let epochs = self.shared.memory.epochs();
-            collector.work(held, &Site { clock, tables, epochs, guard: &guard, counts: &self.shared.counts[*slot] });
+            let (catalog, dropped, counts) = (&self.shared.catalog, &self.shared.dropped, &self.shared.counts[*slot]);
+            collector.work(held, &Site { clock, tables, catalog, dropped, epochs, guard: &guard, counts });
             if !taken {
                 break;
             }

@@ -132,7 +132,7 @@ impl<P: Policy> Protocol for Locking<P> {
     }
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        StoreTable::remove_index(&self.shared.catalog, table, index)?;
+        StoreTable::remove_index(&self.shared.catalog, table, index, |_| ())?;
         self.give_back();
         Ok(())
     }

@@ -205,7 +205,10 @@ impl<P: Policy> LockingTransaction<'_, P> {
         let mut buffer = std::mem::take(&mut self.state.buffers.entry);
         let inserted = self.insert(index, key, entry_words(primary, &mut buffer));
         self.state.buffers.entry = buffer;
-        Ok(inserted? || left_out(Step::RefuseDuplicates))
+        let inserted = inserted? || left_out(Step::RefuseDuplicates);
+        // That it is taken is an answer of the index.
+        self.asks_secondary |= !inserted;
+        Ok(inserted)
     }
 
     /// Makes a row's entry in an index that is being filled, unless its writer has.

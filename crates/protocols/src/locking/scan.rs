@@ -76,6 +76,7 @@ impl<P: Policy> LockingTransaction<'_, P> {
         self.alive()?;
         let index = &**table.store(scan.index)?;
         index.store.scanned(scan)?;
+        self.asks_secondary |= scan.index != IndexId::PRIMARY;
         if scan.limit == 0 {
             return Ok(());
         }

@@ -28,6 +28,8 @@ named! {
         LookAgain,
         /// Who writes to a table knows all its indexes.
         KnowAllIndexes,
+        /// An index that was dropped has not been asked.
+        KnowDropped,
         /// A snapshot does not write.
         RefuseSnapshotWrites,
         /// A conflict is final, whatever the procedure makes of it.

@@ -34,6 +34,14 @@ impl Keyed for Index {
     fn extractor(&self) -> &KeyExtractor {
         &self.store.extractor
     }
+
+    fn set_dropped(&self) {
+        self.store.set_dropped();
+    }
+
+    fn is_dropped(&self) -> bool {
+        self.store.is_dropped()
+    }
 }
 
 /// The name of a key's lock.

@@ -4,9 +4,9 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, Reason, Stop, TableId};
+use polychron_base::{Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{Batch, check_key, check_row};
+use polychron_engine::stores::{Batch, Place, check_key, check_row, has_dropped};
 use polychron_engine::{Commit, Constraints, Insertion, Projection, Savepoints, Scan, TableDefinition, Transaction};
 use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowMut, RowRef};
@@ -38,6 +38,8 @@ pub struct LockingTransaction<'w, P: Policy> {
     pub(super) read_only: bool,
     /// It has conflicted.
     pub(super) doomed: bool,
+    /// It has been told something by a secondary index.
+    pub(super) asks_secondary: bool,
     pub(super) policy: PhantomData<P>,
 }
 
@@ -66,6 +68,20 @@ impl<'w, P: Policy> LockingTransaction<'w, P> {
         place.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None, None)))
     }
 
+    /// No index was dropped that may have been asked. Who leaves it alone locks nothing there; but whoever locks what it has written, or writes
+    /// what it has read, does so behind it, and sees here that its catalog has another version.
+    #[inline]
+    fn know_dropped(&mut self) -> Result<(), Stop> {
+        let known = !self.asks_secondary || self.state.tables.is_present(&self.shared.catalog);
+        if known || left_out(Step::KnowDropped) { Ok(()) } else { self.look_for_dropped() }
+    }
+
+    #[cold]
+    fn look_for_dropped(&mut self) -> Result<(), Stop> {
+        let Some(table) = has_dropped(&self.state.tables) else { return Ok(()) };
+        Err(self.conflict(Reason::Inconsistent, Place { table, index: IndexId::PRIMARY }, None, None))
+    }
+
     /// Gives back all that is locked.
     fn release(&mut self) {
         self.state.release::<P>(self.shared);
@@ -89,6 +105,7 @@ impl<P: Policy> Commit for LockingTransaction<'_, P> {
         if !self.state.tables.is_present(&self.shared.catalog) && !left_out(Step::KnowAllIndexes) {
             self.compare_catalogs()?;
         }
+        self.know_dropped()?;
         if P::CONDITIONS {
             self.respect_conditions()?;
         }
@@ -101,8 +118,8 @@ impl<P: Policy> Commit for LockingTransaction<'_, P> {
         Ok(())
     }
 
-    fn roll_back(self) -> bool {
-        !self.doomed
+    fn roll_back(mut self) -> bool {
+        !self.doomed && self.know_dropped().is_ok()
     }
 }
 

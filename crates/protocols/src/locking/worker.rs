@@ -223,7 +223,16 @@ impl<P: Policy> Interactive for LockingWorker<P> {
             state.wanted.clear();
         }
         let read_only = mode == Mode::Snapshot;
-        Ok(LockingTransaction { shared, state, guard, owner, read_only, doomed, policy: PhantomData })
+        Ok(LockingTransaction {
+            shared,
+            state,
+            guard,
+            owner,
+            read_only,
+            doomed,
+            asks_secondary: false,
+            policy: PhantomData,
+        })
     }
 
     fn last_abort(&self) -> Option<Abort> {

@@ -21,7 +21,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
-use polychron_engine::stores::{OwnedKey, Place};
+use polychron_engine::stores::{OwnedKey, Place, dropped_among};
 use polychron_memory::Guard;
 use polychron_schema::KeyScratch;
 use polychron_sync::atomic::Ordering;
@@ -235,14 +235,28 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
                 return Err(self.conflict(Reason::StaleRead, read.place, Some(read.record)));
             }
         }
-        if left_out(Step::CompareNodes) {
-            return Ok(());
+        if !left_out(Step::CompareNodes) {
+            // SAFETY: the stamps were taken under this transaction's guard.
+            if let Some(place) = unsafe { self.state.sets.nodes.first_broken() } {
+                return Err(self.conflict(Reason::Phantom, place, None));
+            }
         }
-        // SAFETY: the stamps were taken under this transaction's guard.
-        match unsafe { self.state.sets.nodes.first_broken() } {
-            None => Ok(()),
-            Some(place) => Err(self.conflict(Reason::Phantom, place, None)),
-        }
+        self.know_dropped()
+    }
+
+    /// No index that was asked was dropped. Who leaves it alone has begun behind the drop, so where the entries that it does not make would have
+    /// been seen just above, its catalog's version is seen here.
+    #[inline]
+    fn know_dropped(&mut self) -> Result<(), Stop> {
+        let known = self.state.tables.is_present(&self.shared.catalog) || left_out(Step::KnowDropped);
+        if known { Ok(()) } else { self.look_for_dropped() }
+    }
+
+    #[cold]
+    fn look_for_dropped(&mut self) -> Result<(), Stop> {
+        let State { sets, tables, .. } = &*self.state;
+        let place = dropped_among(tables, sets.reads.iter().map(|read| read.place).chain(sets.nodes.places()));
+        place.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
 
     /// Makes the memory that writing needs.

@@ -14,6 +14,8 @@ named! {
         RefuseUnlinkedWrites,
         /// Who writes a table knows all its indexes.
         KnowAllIndexes,
+        /// An index that was dropped has not been asked.
+        KnowDropped,
         /// The epoch is read after the last latch.
         EpochAfterLatches,
         /// The epoch is read before the first check.

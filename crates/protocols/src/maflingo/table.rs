@@ -54,6 +54,14 @@ impl Keyed for Store {
     fn extractor(&self) -> &KeyExtractor {
         &self.entries.extractor
     }
+
+    fn set_dropped(&self) {
+        self.entries.set_dropped();
+    }
+
+    fn is_dropped(&self) -> bool {
+        self.entries.is_dropped()
+    }
 }
 
 /// The records behind the indexes.

@@ -9,6 +9,7 @@ pub mod caught;
 pub mod changes;
 pub mod clients;
 pub mod differential;
+pub mod dropped;
 pub mod foreign_keys;
 pub mod future_rows;
 pub mod futures;
@@ -71,6 +72,8 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, changes: tables_come_and_go, names_are_taken, tables_under_transactions,
                 new_index_on_a_full_table, new_index_is_seen_by_snapshots, new_unique_index_on_duplicates,
                 new_index_under_writers, new_index_under_an_older_transaction, dropped_index);
+            $crate::conformance!(@group $setup, dropped: index_under_transactions, unique_index_under_transactions,
+                read_on_while_memory_is_used_again, indexes_under_load, tables_under_load);
             $crate::conformance!(@clients $setup);
             $crate::conformance!(@group $setup, stress: bank, audited_by_snapshots, audited_by_long_snapshots, counters, secondaries_agree,
                 queue_of_one_key);

@@ -430,6 +430,10 @@ fn start_index<L: Level>(stage: &Stage<L>, table: Table<Member>) -> std::thread:
     thread
 }
 
+fn write_skew_over_a_dropped_index() -> bool {
+    crate::write_skew_over_a_dropped_index(crate::setups::by_epochs::<Hekaton<Serializable>>())
+}
+
 /// A transaction looks at the catalog; then an index is added, and another one changes a row; then the first one begins, and
 /// changes the row again.
 fn entry_left_behind() -> bool {
@@ -543,6 +547,7 @@ crate::killers! { Step:
     AwaitRollBack: error_of_an_aborted_read;
     StayDoomed: conflict_that_the_procedure_ignores;
     KnowAllIndexes: entry_left_behind;
+    KnowDropped: write_skew_over_a_dropped_index;
     AwaitIndexes: index_that_was_filled_later;
     LockFilledRows: row_that_changes_under_the_filling;
     AwaitReaders: snapshot_of_a_row_that_is_overwritten;

@@ -189,6 +189,10 @@ fn row_that_moves_beside_a_scan() -> bool {
     pages != 1
 }
 
+fn write_skew_over_a_dropped_index() -> bool {
+    crate::write_skew_over_a_dropped_index(crate::setups::locking::<polychron_protocols::locking::InOrder>())
+}
+
 /// A transaction that began before an index does not make entries in it; one that began later does.
 fn entry_left_behind() -> bool {
     let stage = Stage::new();
@@ -388,6 +392,7 @@ crate::killers! { Step:
     LockScanned: row_of_a_range_that_changes;
     LookAgain: row_that_moves_beside_a_scan;
     KnowAllIndexes: entry_left_behind;
+    KnowDropped: write_skew_over_a_dropped_index;
     RefuseSnapshotWrites: snapshot_that_writes;
     StayDoomed: conflict_that_the_procedure_ignores;
     RefuseDuplicates: code_of_two_members;

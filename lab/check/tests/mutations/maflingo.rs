@@ -287,6 +287,10 @@ fn index_under_an_older_transaction(
     index
 }
 
+fn write_skew_over_a_dropped_index() -> bool {
+    crate::write_skew_over_a_dropped_index(crate::setups::maflingo::<polychron_protocols::maflingo::LocalTid>())
+}
+
 fn entry_left_behind() -> bool {
     let stage = stage(&[]);
     let table = plain_members(&stage);
@@ -870,6 +874,7 @@ crate::killers! { Step:
     LatchInsertions: insert_insert;
     RefuseUnlinkedWrites: write_to_a_record_that_moved;
     KnowAllIndexes: entry_left_behind;
+    KnowDropped: write_skew_over_a_dropped_index;
     EpochAfterLatches: second_in_an_earlier_epoch;
     EpochBeforeChecks: first_in_a_later_epoch;
     CompareIds: lost_update;

@@ -15,6 +15,7 @@ mod serial;
 #[path = "../setups/mod.rs"]
 mod setups;
 
+use polychron_base::IndexId;
 use polychron_check::Setup;
 use polychron_engine::mutations::{Named, leave_out};
 use polychron_engine::{Commit, Interactive, Mode, Operations, Protocol, Table};
@@ -67,6 +68,31 @@ struct Part {
     #[key]
     id: u64,
     whole: u64,
+}
+
+#[derive(Row, Clone, Copy, Debug, PartialEq)]
+#[index(name = "by_mark", columns(mark))]
+struct Marked {
+    #[key]
+    id: u64,
+    mark: u64,
+}
+
+/// A transaction finds nothing by an index, which is dropped. Then another one does not find what the first one is going to insert, and
+/// inserts what that has not found.
+fn write_skew_over_a_dropped_index<P: Protocol<Worker: Interactive>>(setup: Setup<P>) -> bool {
+    let database = P::open(setup.options, setup.common).unwrap();
+    let wholes: Table<Whole> = Table::from_id(database.create_table(Whole::definition()).unwrap());
+    let marked: Table<Marked> = Table::from_id(database.create_table(Marked::definition()).unwrap());
+    let (mut one, mut two) = (database.worker().unwrap(), database.worker().unwrap());
+    let mut older = one.begin(Mode::ReadWrite).unwrap();
+    assert_eq!(older.scan_by(&marked, Marked::BY_MARK, 7).count().unwrap(), 0);
+    database.drop_index(marked.id(), IndexId(1)).unwrap();
+    let mut later = two.begin(Mode::ReadWrite).unwrap();
+    assert!(later.get(&wholes, 1).unwrap().is_none());
+    later.insert(&marked, &Marked { id: 1, mark: 7 }).unwrap();
+    later.commit().unwrap();
+    older.insert(&wholes, &Whole { id: 1 }).and_then(|()| older.commit()).is_ok()
 }
 
 /// Under snapshot isolation: a parent goes while a child comes.

@@ -10,7 +10,7 @@ use polychron_base::{Abort, IndexId, Reason, Stop};
 use polychron_engine::Commit;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
-use polychron_engine::stores::{OwnedKey, Place};
+use polychron_engine::stores::{OwnedKey, Place, dropped_among};
 
 use super::collect::Tombstone;
 use super::level::Level;
@@ -107,14 +107,28 @@ impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
                 return Err(self.conflict(reason, place, version));
             }
         }
-        if left_out(Step::CompareNodes) {
-            return Ok(());
+        if !left_out(Step::CompareNodes) {
+            // SAFETY: the stamps were taken under this transaction's guard.
+            if let Some(place) = unsafe { self.state.sets.nodes.first_broken() } {
+                return Err(self.conflict(Reason::Phantom, place, None));
+            }
         }
-        // SAFETY: the stamps were taken under this transaction's guard.
-        match unsafe { self.state.sets.nodes.first_broken() } {
-            None => Ok(()),
-            Some(place) => Err(self.conflict(Reason::Phantom, place, None)),
-        }
+        self.know_dropped()
+    }
+
+    /// No index that was asked was dropped. Who leaves it alone has begun behind the drop, so where the entries that it does not make would have
+    /// been seen just above, its catalog's version is seen here.
+    #[inline]
+    fn know_dropped(&mut self) -> Result<(), Stop> {
+        let known = self.state.tables.is_present(&self.shared.catalog) || left_out(Step::KnowDropped);
+        if known { Ok(()) } else { self.look_for_dropped() }
+    }
+
+    #[cold]
+    fn look_for_dropped(&mut self) -> Result<(), Stop> {
+        let super::worker::State { sets, tables, .. } = &*self.state;
+        let place = dropped_among(tables, sets.reads.iter().map(|read| read.place).chain(sets.nodes.places()));
+        place.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
 
     /// A version that was visible at the beginning still is, unless somebody ended it. What a preparing transaction ends before counts

@@ -131,7 +131,7 @@ impl<L: Level, R: Redo + Default> Protocol for Hekaton<L, R> {
     }
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        StoreTable::remove_index(&self.shared.catalog, table, index)?;
+        StoreTable::remove_index(&self.shared.catalog, table, index, |_| ())?;
         self.give_back();
         Ok(())
     }

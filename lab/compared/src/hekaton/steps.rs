@@ -50,6 +50,8 @@ named! {
         StayDoomed,
         /// Who writes a table knows all its indexes.
         KnowAllIndexes,
+        /// An index that was dropped has not been asked.
+        KnowDropped,
         /// An index is not used at moments before its filling.
         AwaitIndexes,
         /// A row whose entry is made by the filling is written by it, too, where reads are not validated.

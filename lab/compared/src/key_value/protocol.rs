@@ -122,7 +122,7 @@ impl Protocol for KeyValue {
     }
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        StoreTable::remove_index(&self.catalog, table, index)?;
+        StoreTable::remove_index(&self.catalog, table, index, |_| ())?;
         self.give_back();
         Ok(())
     }

@@ -46,7 +46,7 @@ impl PartitionedStore {
         let filled = self.keeper.with_guard(|guard| fill(catalog::get(&tables, table)?, &index, guard));
         drop(tables);
         if let Err(error) = filled {
-            StoreTable::remove_index(&self.catalog, table, id)?;
+            StoreTable::remove_index(&self.catalog, table, id, |_| ())?;
             return Err(error);
         }
         index.stores.iter().for_each(Store::set_ready);

@@ -73,7 +73,7 @@ impl Protocol for PartitionedStore {
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
         let _locked = AllLocked::new(&self.locks)?;
-        StoreTable::remove_index(&self.catalog, table, index)?;
+        StoreTable::remove_index(&self.catalog, table, index, |_| ())?;
         self.give_back();
         Ok(())
     }

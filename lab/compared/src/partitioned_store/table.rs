@@ -35,6 +35,14 @@ impl Keyed for Index {
     fn extractor(&self) -> &KeyExtractor {
         &self.stores[0].extractor
     }
+
+    fn set_dropped(&self) {
+        self.stores.iter().for_each(|store| store.set_dropped());
+    }
+
+    fn is_dropped(&self) -> bool {
+        self.stores[0].is_dropped()
+    }
 }
 
 /// A whole number at a fixed place of a key.

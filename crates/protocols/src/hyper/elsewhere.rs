@@ -1,0 +1,56 @@
+//! Where a collector finds a relation that its own list of tables does not have: one that was made since, or one that was dropped.
+//!
+//! An image is in the chain of a slot, and whoever has the relation reads the chain: so the image leaves the chain before its memory is given
+//! back, as long as anybody has the relation. A dropped one belongs to the transactions that are older, and goes with the last of them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, Weak};
+
+use polychron_base::{Error, IndexId, TableId};
+use polychron_engine::catalog::{self, Catalog};
+use polychron_engine::stores::Place;
+use polychron_sync::Mutex;
+
+use super::table::{HyperTable, Relation};
+
+/// Relations that were dropped, as long as anybody has them.
+#[derive(Debug, Default)]
+pub(super) struct Dropped(Mutex<BTreeMap<(TableId, IndexId), Weak<Relation>>>);
+
+impl Dropped {
+    /// Notes an index of a table, or all of them, that is about to be dropped: before the catalog forgets it, so that there is no moment in
+    /// which it is found in neither.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`].
+    pub(super) fn note(
+        &self,
+        catalog: &Catalog<HyperTable>,
+        table: TableId,
+        index: Option<IndexId>,
+    ) -> Result<(), Error> {
+        let (_, tables) = catalog.snapshot();
+        let table = catalog::get(&tables, table)?;
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.retain(|_, relation| relation.strong_count() > 0);
+        for relation in std::iter::once(&table.primary).chain(table.secondaries()) {
+            let Place { table, index: id } = relation.place();
+            if index.is_none_or(|index| index == id) {
+                noted.insert((table, id), Arc::downgrade(relation));
+            }
+        }
+        Ok(())
+    }
+
+    /// The relation of a place, if anybody has it.
+    #[cold]
+    pub(super) fn find(&self, catalog: &Catalog<HyperTable>, place: Place) -> Option<Arc<Relation>> {
+        let (_, tables) = catalog.snapshot();
+        let present = tables[place.table.position()].as_deref().and_then(|table| table.store(place.index).ok());
+        if let Some(relation) = present {
+            return Some(Arc::clone(relation));
+        }
+        // Not among the present ones, so it was dropped, and noted before.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&(place.table, place.index))?.upgrade()
+    }
+}
