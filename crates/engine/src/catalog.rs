@@ -105,7 +105,8 @@ impl<T: Described> Seen<T> {
     /// # Safety
     /// The caller is pinned, and from now until the next call it looks through this only under guards of which the
     /// outermost stood, and was not renewed, since before this call; or while it holds what [`Seen::keep`] answered; or while a
-    /// snapshot (`polychron_memory::Snapshot`) is open that was opened before this call.
+    /// snapshot (`polychron_memory::Snapshot`) is open that was opened before this call; or while whoever calls
+    /// [`Catalog::take_released`] knows that it looks.
     #[inline]
     pub unsafe fn renew(&mut self, catalog: &Catalog<T>) {
         if !self.is_present(catalog) {
@@ -253,9 +254,15 @@ impl<T: Described> Catalog<T> {
     /// Gives up the lists of the past at which nobody looks any more, and with them the tables that only they had. Guards
     /// and snapshots decide, so a list goes when its time has come and this is called again.
     pub fn release(&self, epochs: &Epochs) {
+        // A table that goes with its list takes time, and asks the keeper.
+        drop(self.take_released(epochs));
+    }
+
+    /// The same lists, for a protocol whose transactions look at them beyond their guards: it gives them up itself.
+    pub fn take_released(&self, epochs: &Epochs) -> Vec<Tables<T>> {
         let mut lists = self.lists();
         if lists.past.is_empty() {
-            return;
+            return Vec::new();
         }
         // Barrier: pairs with the one in a worker's pin. A worker that pins behind it finds the new version; one that
         // pinned before is in the epoch that is read next, or in an older one.
@@ -263,10 +270,7 @@ impl<T: Described> Catalog<T> {
         // A snapshot that was opened before the replacement is older than that epoch.
         let (current, horizon) = (epochs.current(), epochs.readonly().min(epochs.collectable()));
         lists.past.iter_mut().for_each(|(epoch, _)| *epoch = Some(epoch.unwrap_or(current)));
-        let released: Vec<_> = lists.past.extract_if(.., |(epoch, _)| *epoch <= Some(horizon)).collect();
-        drop(lists);
-        // A table that goes with its list takes time, and asks the keeper.
-        drop(released);
+        lists.past.extract_if(.., |(epoch, _)| *epoch <= Some(horizon)).map(|(_, list)| list).collect()
     }
 
     fn publish(&self, lists: &mut Lists<T>, changed: Vec<Option<Arc<T>>>) {

@@ -10,7 +10,7 @@ use polychron_base::id::WorkerId;
 use crate::OutOfMemory;
 use crate::classes::MAX_POOLED;
 use crate::guard::{Guard, Snapshot};
-use crate::limbo::{EmptyPage, Entry, Limbo, PAGE_BYTES, WaitsFor};
+use crate::limbo::{Entry, Limbo, WaitsFor};
 use crate::memory::{Memory, Shared};
 use crate::pool::{Counters, Pool, count};
 
@@ -197,7 +197,6 @@ impl Drop for Local {
         let shared = worker.shared();
         worker.collect();
         worker.hand_over();
-        worker.free_last_pages();
         worker.pool.dissolve(shared);
         shared.epochs.release(worker.id.position());
     }
@@ -327,7 +326,7 @@ impl Worker {
 
     #[cold]
     fn see_to_orphans(&self, epoch: u64) {
-        let more = self.free_orphans(ORPHAN_STEP, false);
+        let more = self.shared().free_orphans(ORPHAN_STEP, false, |entry| self.free_retired(entry));
         if !more {
             self.orphans_seen.set(epoch);
         }
@@ -367,31 +366,15 @@ impl Worker {
     fn free_ready(&self, limbo: &RefCell<Limbo>, waits_for: WaitsFor, limit: usize) {
         let horizon = waits_for.horizon(&self.shared().epochs);
         for _ in 0..limit {
-            let Some((entry, page)) = limbo.borrow_mut().pop_ready(horizon) else { break };
+            let Some(entry) = limbo.borrow_mut().pop_ready(horizon) else { break };
             self.waiting_bytes.set(self.waiting_bytes.get().saturating_sub(entry.bytes));
             self.free_retired(entry);
-            page.into_iter().for_each(|page| self.free_page(page));
         }
-    }
-
-    /// A page for a list of what waits. None is asked for again and again, and nothing that waits is freed for it: the list is in use.
-    fn allocate_page(&self) -> Option<NonNull<u8>> {
-        let shared = self.shared();
-        let allocate = || self.pool.allocate(shared, PAGE_BYTES);
-        let coalesced = || if shared.coalesce(&self.pool, false) { allocate() } else { None };
-        allocate().or_else(coalesced).or_else(|| self.pool.scrape(shared, PAGE_BYTES))
-    }
-
-    #[cold]
-    fn free_page(&self, page: EmptyPage) {
-        // SAFETY: the page is a block that `allocate_page` gave to a worker of this memory, and the list uses it no more.
-        page.give_back(|block| unsafe { self.pool.free(self.shared(), block, PAGE_BYTES) });
     }
 
     fn free_retired(&self, entry: Entry) {
         if entry.was_found {
-            let entry = Entry { superseded_at: 0, was_found: false, ..entry };
-            self.retired.borrow_mut().push(entry, || self.allocate_page());
+            self.retired.borrow_mut().push(Entry { superseded_at: 0, was_found: false, ..entry });
             self.waiting_bytes.set(self.waiting_bytes.get() + entry.bytes);
             self.waiting.set(true);
             return;
@@ -409,21 +392,7 @@ impl Worker {
             self.free_ready(limbo, waits_for, usize::MAX);
         }
         self.look_what_waits();
-        self.free_orphans(usize::MAX, true);
-        self.free_last_pages();
-    }
-
-    /// Gives back the pages of lists that are empty, which would serve what comes next.
-    fn free_last_pages(&self) {
-        for (limbo, _) in self.limbos() {
-            let mut limbo = limbo.borrow_mut();
-            let page = if limbo.is_empty() { limbo.take_page() } else { None };
-            page.into_iter().for_each(|page| self.free_page(page));
-        }
-    }
-
-    fn free_orphans(&self, limit: usize, wait: bool) -> bool {
-        self.shared().free_orphans(limit, wait, |entry| self.free_retired(entry), |page| self.free_page(page))
+        shared.free_orphans(usize::MAX, true, |entry| self.free_retired(entry));
     }
 
     #[inline]
@@ -507,7 +476,7 @@ impl Worker {
         count(&self.pool.counters.retired_bytes, entry.bytes as i64);
         self.fresh.set(self.fresh.get() + entry.bytes);
         self.waiting_bytes.set(self.waiting_bytes.get() + entry.bytes);
-        limbo.borrow_mut().push(entry, || self.allocate_page());
+        limbo.borrow_mut().push(entry);
         self.waiting.set(true);
         self.free_ready(limbo, waits_for, STEP);
     }

@@ -64,7 +64,7 @@ enum Way {
     OneByOne,
     /// They are handed over together, and may be executed in any order.
     Together,
-    /// One after the other; the client begins and commits them.
+    /// One after the other; the client begins and commits them, and time passes in between.
     StepByStep,
 }
 
@@ -114,6 +114,8 @@ impl Plan {
             threads.iter_mut().for_each(Client::look_in_the_end);
         }
         let (snapshots, ticks) = (random.below(3) as usize, random.below(3) as usize);
+        // Epochs go on several times between the steps.
+        let ticks = ticks + if one_by_one == Way::StepByStep { 4 } else { 0 };
         let submits = random.below(4) == 0;
         Self {
             rows,

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 // Where the protocols behind virtual calls are compiled.
 use polychron as _;
+use polychron_base::sizes::scaled;
 use polychron_check::conformance::{differential, phantoms};
 use polychron_check::{Setup, conformance};
+use polychron_engine::any::AnyProtocol;
 use polychron_engine::mutations::leave_out;
 use polychron_protocols::cicada::{Cicada, Indexes, Options, Step};
 
@@ -160,4 +162,32 @@ fn versioned_absent_key_in_a_hash_table() {
         phantoms::commits_absent_key_in_a_hash_table(&still_multi_version().erased()),
         "it is refused for another reason"
     );
+}
+
+/// Clients who pause between their operations while epochs go by, who are overtaken soon, and whose garbage is given back at once.
+fn pausing() -> Setup<AnyProtocol> {
+    let options = Options {
+        collection_interval: Duration::ZERO,
+        thinning_after: Duration::ZERO,
+        overtaking_after: Duration::from_micros(1),
+        ..Options::default()
+    };
+    Setup::<Cicada>::new(options, |database| database.tick()).erased()
+}
+
+/// What was not there when an epoch was left is looked for again, and histories tell when it is not.
+#[test]
+fn clients_that_pause_need_a_second_look() {
+    let setup = pausing();
+    let shows = |seed: u64| polychron_check::history::find_anomaly(&setup, seed, 240);
+    let found = (0..scaled(12, 2) as u64).find_map(shows);
+    assert!(found.is_none(), "{found:?}");
+    for step in [Step::MissAgain, Step::CountAgain] {
+        let _careless = leave_out(step);
+        let is_found = |seed| {
+            let search = std::panic::AssertUnwindSafe(|| shows(seed).is_some());
+            std::panic::catch_unwind(search).unwrap_or(true)
+        };
+        assert!((0..400).any(is_found), "{step:?} serves for nothing");
+    }
 }

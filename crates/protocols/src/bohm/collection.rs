@@ -72,12 +72,8 @@ impl Deleted {
 
     /// Whether the version is still the newest of its key.
     fn is_newest(&self, guard: &Guard<'_>) -> bool {
-        let found = || match &self.key {
-            OwnedKey::Short(key) => self.store.find(*key, guard),
-            OwnedKey::Long(key) => self.store.find(&**key, guard),
-        };
         // One that has waited may be gone, and its chain, too; the same memory may serve again.
-        let is_chain = !self.waited || found() == Some(self.chain);
+        let is_chain = !self.waited || self.store.leads_to(&self.key, self.chain, guard);
         is_chain && self.chain.head().newest() == Some(self.version) && self.version.begin() == self.begin
     }
 }
@@ -276,6 +272,7 @@ impl Garbage {
         {
             deleted.waited = true;
             if below.is_settled() {
+                deleted.store.displace(&deleted.key, deleted.chain, deleted.version, guard);
                 self.held.entry(snapshot).or_default().deleted.push(deleted);
             } else {
                 self.deleted.push_back(deleted);
@@ -283,16 +280,11 @@ impl Garbage {
             return;
         }
         let Deleted { store, key, chain, version, .. } = deleted;
-        if !chain.head().close(version) {
-            self.unused.push(store);
+        let is_taken_out = store.take_out(&key, chain, version, guard);
+        self.unused.push(store);
+        if !is_taken_out {
             return;
         }
-        let removed = match &key {
-            OwnedKey::Short(key) => store.index().remove(*key, chain.handle(), guard),
-            OwnedKey::Long(key) => store.index().remove(&**key, chain.handle(), guard),
-        };
-        debug_assert!(removed, "who closes a chain takes it out");
-        self.unused.push(store);
         // SAFETY: the index does not lead there any more.
         unsafe { chain.retire(guard) };
         // Transactions that were planned may have been told to read it.

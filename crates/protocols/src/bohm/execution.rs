@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use polychron_base::Error;
 use polychron_engine::catalog;
-use polychron_engine::stores::Batch;
+use polychron_engine::stores::{Batch, Both};
 use polychron_memory::{Local, stack_left};
 use polychron_schema::RowBuffer;
 
@@ -60,6 +60,9 @@ pub(super) struct HandState {
     pub(super) seen: Seen,
     /// What transactions keep that no transaction uses now.
     pub(super) scratches: Vec<Scratch>,
+    /// Keys that scans have met, for tests.
+    #[cfg(test)]
+    pub(super) scanned: usize,
 }
 
 // SAFETY: the transactions that it points to are kept by the database, and it holds some only while it executes.
@@ -97,6 +100,7 @@ pub(super) struct Buffers {
     pub(super) old: RowBuffer,
     pub(super) entry: RowBuffer,
     pub(super) batch: Batch,
+    pub(super) both: Both,
 }
 
 /// How an attempt to execute a transaction ended.

@@ -9,6 +9,7 @@
 
 mod by_hand;
 mod collection;
+mod displaced;
 mod dropped;
 mod ending;
 mod execution;

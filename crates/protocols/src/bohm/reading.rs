@@ -41,10 +41,14 @@ impl BohmTransaction<'_> {
         if self.scratch.hints.waits() {
             self.scratch.hints.answer(&Tables(&self.state.tables), &self.guard);
         }
-        match store.find(key, &self.guard) {
-            Some(chain) => self.visible(chain.head()),
-            None => Ok(None),
+        let found = match store.find(key, &self.guard) {
+            Some(chain) => self.visible(chain.head())?,
+            None => None,
+        };
+        if found.is_none() && store.displaced.concern(self.moment) {
+            return self.look_beside(store, key);
         }
+        Ok(found)
     }
 
     /// Has all transactions before this one executed that may write this key without having named it. Answers whether a version is the

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use polychron_base::{Error, IndexId, Stop};
 use polychron_engine::Scan;
-use polychron_engine::stores::{Batch, key_in_entry};
+use polychron_engine::stores::{Batch, Both, key_in_entry};
+use polychron_index::AnyIndex;
 use polychron_schema::RowRef;
 
 use super::table::{BohmStore, BohmTable};
@@ -40,14 +41,39 @@ impl BohmTransaction<'_> {
             if left == 0 { ControlFlow::Break(()) } else { flow }
         };
         let mut batch = std::mem::take(&mut self.state.buffers.batch);
+        let mut both = std::mem::take(&mut self.state.buffers.both);
+        let outcome = self.visit_batches(scan, (table, store, index), (&mut batch, &mut both), &mut visit);
+        (self.state.buffers.batch, self.state.buffers.both) = (batch, both);
+        outcome.map(drop)
+    }
+
+    fn visit_batches(
+        &mut self,
+        scan: &Scan<'_>,
+        (table, store, index): (&BohmTable, &BohmStore, &AnyIndex),
+        (batch, both): (&mut Batch, &mut Both),
+        visit: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, Stop> {
+        let is_snapshot = self.planned.is_none();
         batch.begin(scan.limit, false);
-        let mut outcome = Ok(ControlFlow::Continue(()));
-        while matches!(outcome, Ok(ControlFlow::Continue(()))) && batch.fill(index, scan, &self.guard) {
-            outcome = self.visit_batch(&batch, table, store, &mut visit);
+        loop {
+            if is_snapshot {
+                both.begin(batch.last_key());
+            }
+            let more = batch.fill(index, scan, &self.guard);
+            if store.displaced.concern(self.moment) {
+                // What was visited so far was all there: it had not been displaced when it was collected.
+                return self.visit_both(both, scan, (table, store), visit);
+            }
+            if !more || self.visit_batch(batch, table, store, visit)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            // A snapshot does not ask again behind the end: what is displaced from now on is no part of what it has not visited.
+            if is_snapshot && batch.last_key().is_none() {
+                return Ok(ControlFlow::Continue(()));
+            }
             self.renew();
         }
-        self.state.buffers.batch = batch;
-        outcome.map(drop)
     }
 
     fn visit_batch(
@@ -69,18 +95,34 @@ impl BohmTransaction<'_> {
                 ahead.prefetch_row(store.row_words);
             }
             let Some(chain) = position.checked_sub(2 * Batch::AHEAD).and_then(chain) else { continue };
-            self.step()?;
-            let Some(mut row) = self.visible(chain.head())? else { continue };
-            if store.place().index != IndexId::PRIMARY {
-                let Some(found) = self.row_of_entry(table, row)? else { continue };
-                row = found;
-            }
-            // SAFETY: the version has a row, and the visitor cannot put another one.
-            if visit(RowRef::from_words(unsafe { row.words() })).is_break() {
+            if self.visit_chain(chain, table, store, visit)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Visits the row of a chain, or the row that an entry leads to, if it is seen.
+    #[inline]
+    pub(super) fn visit_chain(
+        &mut self,
+        chain: Chain,
+        table: &BohmTable,
+        store: &BohmStore,
+        visit: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, Stop> {
+        #[cfg(test)]
+        {
+            self.state.scanned += 1;
+        }
+        self.step()?;
+        let Some(mut row) = self.visible(chain.head())? else { return Ok(ControlFlow::Continue(())) };
+        if store.place().index != IndexId::PRIMARY {
+            let Some(found) = self.row_of_entry(table, row)? else { return Ok(ControlFlow::Continue(())) };
+            row = found;
+        }
+        // SAFETY: the version has a row, and the visitor cannot put another one.
+        Ok(visit(RowRef::from_words(unsafe { row.words() })))
     }
 
     /// The row that an entry leads to. A run that guesses does not see all that it writes itself, and may find none.

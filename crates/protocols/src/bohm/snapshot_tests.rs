@@ -194,6 +194,85 @@ fn idle_snapshots_cost_the_same_all_the_time() {
     }
 }
 
+/// Transactions that scan a queue beside a snapshot pass over none of the rows that only the snapshot sees, of which there are ever more.
+#[test]
+fn queues_are_scanned_from_their_first_row() {
+    let rows = scaled(400, 150) as u64;
+    let mut stage = Stage::new();
+    for id in ROWS..rows {
+        stage.worker.execute(&mut Insert(stage.items, id)).unwrap();
+    }
+    stage.next = rows;
+    let (database, items) = (Arc::clone(&stage.database), stage.items);
+    let mut hands = [(); 2].map(|()| Hand::new(&database.shared).unwrap());
+    let [first, second] = &mut hands;
+    let mut first = open(&database, first);
+    (0..rows / 2).for_each(|_| stage.advance());
+    let mut second = open(&database, second);
+    let seen = [rows_of(0..rows), rows_of(rows / 2..rows + rows / 2)];
+    for _ in 0..4 {
+        let before = stage.worker.hand.state.scanned;
+        (0..rows / 4).for_each(|_| stage.advance());
+        let scanned = stage.worker.hand.state.scanned - before;
+        assert!(scanned as u64 <= 6 * (rows / 4), "{scanned} keys in {} scans", rows / 4);
+        assert!(self::rows(&mut first, items) == seen[0] && self::rows(&mut second, items) == seen[1]);
+        let backward = |snapshot: &mut BohmTransaction<'_>| snapshot.scan(&items, 10..).reverse().rows().unwrap();
+        assert!(backward(&mut first).into_iter().rev().eq(rows_of(10..rows)));
+        let get = |snapshot: &mut BohmTransaction<'_>, id| snapshot.get(&items, id).unwrap().is_some();
+        assert!(get(&mut first, 3) && !get(&mut second, 3) && get(&mut second, rows) && !get(&mut first, rows));
+    }
+    // A key that was displaced comes back, and goes again.
+    for _ in 0..2 {
+        stage.worker.execute(&mut Insert(items, 0)).unwrap();
+        assert_eq!((self::rows(&mut first, items), self::rows(&mut second, items)), (seen[0].clone(), seen[1].clone()));
+        let next = std::mem::replace(&mut stage.first, 0);
+        stage.advance();
+        stage.first = next;
+        stage.update(stage.first);
+    }
+    drop(first);
+    stage.update(stage.first);
+    assert_eq!(self::rows(&mut second, items), seen[1]);
+    drop(second);
+    (0..2).for_each(|_| stage.worker.tidy_up());
+    assert_eq!((stage.collected().1, stage.reached().0 as u64), (0, rows + 2));
+}
+
+/// Rows that are deleted, and displaced, while a snapshot goes along them are met once each, in their order.
+#[test]
+fn rows_that_go_during_a_scan_are_met() {
+    let rows = scaled(800, 200) as u64;
+    for backward in [false, true] {
+        for pace in [1, 3] {
+            let mut stage = Stage::new();
+            for id in ROWS..rows {
+                stage.worker.execute(&mut Insert(stage.items, id)).unwrap();
+            }
+            stage.next = rows;
+            let (database, items) = (Arc::clone(&stage.database), stage.items);
+            let mut hand = Hand::new(&database.shared).unwrap();
+            let mut snapshot = open(&database, &mut hand);
+            let mut met = Vec::new();
+            let range = snapshot.scan(&items, ..);
+            let range = if backward { range.reverse() } else { range };
+            let visited = range.for_each(|row| {
+                met.push(row.id());
+                (0..pace).for_each(|_| stage.advance());
+            });
+            visited.unwrap();
+            if backward {
+                met.reverse();
+            }
+            assert!(met.into_iter().eq(0..rows), "backward: {backward}, pace {pace}");
+        }
+    }
+}
+
+/// Rows as they were inserted.
+fn rows_of(ids: std::ops::Range<u64>) -> Vec<Item> {
+    ids.map(|id| Item { id, count: 0 }).collect()
+}
+
 /// What a snapshot has held is looked at piece by piece when it is over, and no transaction waits for all of it.
 #[test]
 fn what_was_held_goes_bit_by_bit() {

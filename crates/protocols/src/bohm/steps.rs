@@ -25,6 +25,8 @@ named! {
         RefuseUnplanned,
         /// Versions stay until no transaction and no snapshot wants them.
         AwaitReaders,
+        /// A snapshot that misses a key looks beside, where deleted ones are that only snapshots see.
+        LookBeside,
         /// Undoing to a savepoint, and operations that fail on their way, restore what was put before.
         UndoWrites,
         /// A unique index has a key once.

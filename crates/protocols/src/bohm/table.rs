@@ -15,6 +15,7 @@ use polychron_schema::{KeyExtractor, TableDefinition};
 use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
+use super::displaced::Displaced;
 use super::version::{Chain, Head};
 
 /// A table.
@@ -79,6 +80,8 @@ pub(super) struct BohmStore {
     pub(super) intents: Head,
     /// Fronts of keys under which transactions may write rows that they cannot name beforehand.
     pub(super) fronts: Fronts,
+    /// Deleted keys that only snapshots see.
+    pub(super) displaced: Displaced,
     /// Room for a row behind a placeholder.
     pub(super) row_words: usize,
     /// Whether equal keys of the index have one row at most.
@@ -274,7 +277,8 @@ impl BohmStore {
                 return Err(error);
             }
         };
-        Ok(Self { entries, intents: Head::new(), fronts: Fronts::new(lists, keeper), row_words, unique })
+        let displaced = Displaced::new(blueprint, keeper, guard);
+        Ok(Self { entries, intents: Head::new(), fronts: Fronts::new(lists, keeper), displaced, row_words, unique })
     }
 
     #[inline]

@@ -41,6 +41,8 @@ const ALL_COMPLETE: u64 = 4;
 const KIND: u64 = 7;
 /// The head of a chain that is being taken out of its index.
 const CLOSED: u64 = 1;
+/// The mark of a chain that lies beside its index, next to the address of its newest version. Versions lie at multiples of 8.
+const SEALED: u64 = 2;
 
 #[repr(C)]
 struct Header {
@@ -406,7 +408,7 @@ impl Head {
     pub(super) fn newest(&self) -> Option<Version> {
         // Acquire: pairs with the release of who put the version there.
         let address = self.0.load(Ordering::Acquire);
-        if address == CLOSED { None } else { Version::from_address(address) }
+        if address == CLOSED { None } else { Version::from_address(address & !SEALED) }
     }
 
     /// The newest version that does not begin after a moment.
@@ -424,7 +426,7 @@ impl Head {
     pub(super) fn push(&self, version: Version) -> Result<Option<Version>, Closed> {
         let mut newest = self.0.load(Ordering::Acquire);
         loop {
-            if newest == CLOSED {
+            if newest & (CLOSED | SEALED) != 0 {
                 return Err(Closed);
             }
             version.header().previous.store(newest, Ordering::Relaxed);
@@ -443,7 +445,7 @@ impl Head {
         let begin = version.begin();
         loop {
             let newest = self.0.load(Ordering::Acquire);
-            if newest == CLOSED {
+            if newest & (CLOSED | SEALED) != 0 {
                 return Err(Closed);
             }
             let mut above = None;
@@ -500,14 +502,28 @@ impl Head {
         Ok(())
     }
 
-    /// Closes the chain if this version, which says that the key is absent, is its newest.
+    /// Closes the chain if this version, which says that the key is absent, is its newest. The caller alone seals and closes it.
     pub(super) fn close(&self, version: Version) -> bool {
+        let newest = version.address() | if self.is_sealed() { SEALED } else { 0 };
         // Relaxed: nothing is read through the head from now on. A closed chain is as good as an absent key.
-        self.0.compare_exchange(version.address(), CLOSED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        self.0.compare_exchange(newest, CLOSED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Keeps further versions out of the chain if this one, which says that the key is absent, is its newest. What is there is read as before.
+    pub(super) fn seal(&self, version: Version) -> bool {
+        // Relaxed: an exchange hands on what was released by who put the version there.
+        let sealed = version.address() | SEALED;
+        self.0.compare_exchange(version.address(), sealed, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether the chain was sealed, for who may seal it.
+    pub(super) fn is_sealed(&self) -> bool {
+        let newest = self.0.load(Ordering::Relaxed);
+        newest & SEALED != 0
     }
 }
 
-/// The chain is being taken out of its index; who wants the key looks it up again.
+/// The chain is being taken out of its index, or lies beside it; who wants the key looks it up again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Closed;
 

@@ -31,7 +31,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// read would not be kept for it any more. Who knows an old catalog keeps the old timestamp, which whoever makes the entries of a
     /// new index has seen.
     fn begin_again(&mut self) -> Result<(), Stop> {
-        self.step()?;
+        self.operate(Self::draw_anew)
+    }
+
+    fn draw_anew(&mut self) -> Result<(), Stop> {
         let sets = &self.state.sets;
         let untouched = sets.reads.is_empty()
             && sets.nodes.is_empty()

@@ -22,7 +22,7 @@ use polychron_memory::OWN_SLOTS;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, publish, this_thread};
 
-pub(super) use self::held::Held;
+pub(super) use self::held::{Held, Span};
 use self::overtaking::Watch;
 use super::counts::Counts;
 use super::options::{Consistency, Options};

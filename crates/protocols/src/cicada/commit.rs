@@ -230,7 +230,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.check_stamps()
     }
 
-    fn store(&self, place: Place) -> Result<&Store, Error> {
+    pub(super) fn store(&self, place: Place) -> Result<&Store, Error> {
         let table = polychron_engine::catalog::get(&self.state.tables, place.table)?;
         table.store(place.index).map(|store| &**store)
     }
@@ -301,7 +301,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         debug_assert!(linked, "nobody knows the record");
         let State { sets, fingers, .. } = &mut *self.state;
         let (key, nodes) = (sets.writes.key(write), &mut sets.nodes);
-        // SAFETY: fingers are cleared when the transaction begins, and its guard is not renewed while it writes.
+        // SAFETY: fingers are cleared when the transaction begins and when it leaves its epoch.
         let inserted = unsafe { fingers.insert(&store.entries, key, record.handle(), nodes, &self.guard) };
         if matches!(inserted, Ok(Inserted::New)) {
             self.state.buffers.pending[position].installed = Some((record, version));
@@ -439,7 +439,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     None => self.conflict(reason, read.place, version),
                 });
             }
-            self.state.sets.reads[at].later = seen.later;
+            self.state.sets.set_later(at, seen.later);
             at += 1;
         }
         Ok(())
@@ -450,7 +450,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if left_out(Step::CompareNodes) {
             return Ok(());
         }
-        // SAFETY: the stamps were taken under this transaction's guard.
+        self.search_again()?;
+        // SAFETY: the stamps were taken under this transaction's guard, in the epoch in which it is.
         match unsafe { self.state.sets.nodes.first_broken() } {
             None => Ok(()),
             Some(place) => Err(self.conflict(Reason::Phantom, place, None)),

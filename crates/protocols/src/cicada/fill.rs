@@ -6,7 +6,7 @@ use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Keys, for_each, wait_for};
-use polychron_engine::{Figure, FigureValue, Interactive, Mode, Versions, drive};
+use polychron_engine::{Figure, FigureValue, Mode, Versions, drive};
 use polychron_schema::KeyScratch;
 
 use super::protocol::{Cicada, Shared};
@@ -68,7 +68,7 @@ pub(super) fn fill<R: Redo + Default>(
 /// timestamp that lies ahead of this one's.
 fn collect_keys<R: Redo>(store: &Store, worker: &mut CicadaWorker<R>, keys: &mut Keys) -> Result<(), Error> {
     // The latest settled version of a record is freed when a later one is, which the transaction's horizon prevents.
-    let transaction = worker.begin(Mode::ReadWrite)?;
+    let transaction = worker.begin_in_epoch(Mode::ReadWrite)?;
     let mut failed = Ok(());
     store.records.for_each(|record| {
         let mut place = record.latest();
@@ -157,7 +157,9 @@ pub(super) fn look_through<R: Redo>(shared: &Arc<Shared<R>>) -> Found {
 impl<R: Redo> CicadaTransaction<'_, R> {
     /// Makes one row's entry in an index that is being filled.
     fn fill_entry(&mut self, table: TableId, index: IndexId, key: &[u8]) -> Result<(), Stop> {
-        let table: &CicadaTable = self.table(table)?;
-        self.make_entry(table, table.store(index)?, key)
+        self.operate(|this| {
+            let table: &CicadaTable = this.table(table)?;
+            this.make_entry(table, table.store(index)?, key)
+        })
     }
 }

@@ -48,6 +48,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             if !left_out(Step::PartsOfMisses) {
                 self.state.sets.absences.push(Part::key(store.place(), key));
             }
+            self.state.sets.searches.add_key(store.place(), key);
         }
         Ok(found)
     }

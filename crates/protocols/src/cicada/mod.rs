@@ -17,6 +17,7 @@
 
 mod absences;
 mod array;
+mod aside;
 mod beneath;
 mod bins;
 mod clocks;
@@ -40,6 +41,7 @@ mod regulation;
 mod renewal;
 mod rows;
 mod scan;
+mod searches;
 mod sets;
 mod steps;
 mod table;

@@ -1,10 +1,10 @@
 //! The database as a whole: tables, workers, the thread that works when no worker does.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::catalog::Catalog;
+use polychron_engine::catalog::{Catalog, Tables};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::statistics::Registry;
@@ -23,7 +23,7 @@ use super::regulation::Regulation;
 use super::renewal::Renewal;
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
-use super::timestamp::Shape;
+use super::timestamp::{Shape, Timestamp};
 use super::worker::{CicadaWorker, collect_all, collect_some};
 
 /// What all workers share.
@@ -43,6 +43,8 @@ pub(super) struct Shared<R: Redo> {
     pub(super) regulation: Regulation,
     pub(super) renewal: Renewal,
     pub(super) redo: R,
+    /// Lists of tables that no guard keeps any more, each with a moment: who may look at it holds that or an earlier one.
+    past_lists: Mutex<Vec<(Timestamp, Tables<CicadaTable>)>>,
     stopping: AtomicBool,
 }
 
@@ -87,7 +89,22 @@ impl<R: Redo> Shared<R> {
 
     /// Gives back the memory of what was dropped.
     fn give_back(&self) {
-        self.keeper.give_back(&self.catalog, self.memory.epochs(), || self.tick(Extent::Some));
+        // The list of tables waits for the guards of one epoch, and the records, which are found then, for those of the next.
+        (0..4).for_each(|_| self.tick(Extent::Some));
+    }
+
+    /// Gives up the lists of tables of the past. A transaction looks at its list beyond the guard under which it found it, for as long as it
+    /// holds the moment at which it began under that guard. So those that still look when no such guard is left hold what is settled by then, or
+    /// an earlier moment.
+    fn release_lists(&self) {
+        let released = self.catalog.take_released(self.memory.epochs());
+        let mut lists = self.past_lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let settled = self.clocks.min_wts().predecessor();
+        lists.extend(released.into_iter().map(|list| (settled, list)));
+        let given_up: Vec<_> = lists.extract_if(.., |(moment, _)| !self.clocks.is_held(*moment)).collect();
+        drop(lists);
+        // A table that goes with its list takes time, and asks the keeper.
+        drop(given_up);
     }
 
     /// Does what workers do besides their transactions, in case they have none.
@@ -106,7 +123,8 @@ impl<R: Redo> Shared<R> {
                 Extent::All => collect_all(self, true, &mut moments, &site),
             }
         });
-        self.keeper.tidy_up(&self.catalog, self.memory.epochs());
+        self.keeper.collect();
+        self.release_lists();
     }
 }
 
@@ -144,6 +162,7 @@ impl<R: Redo> Cicada<R> {
             bins,
             filling: Mutex::default(),
             redo,
+            past_lists: Mutex::default(),
             stopping: AtomicBool::new(false),
         });
         let background = start_background(&shared)?;

@@ -68,14 +68,14 @@ impl Entry {
 
 /// What waits until no guard is left that could hold it.
 #[derive(Debug)]
-struct Grave {
-    place: Place,
-    record: Record,
+pub(super) struct Grave {
+    pub(super) place: Place,
+    pub(super) record: Record,
     /// The whole record, or only the version in its head.
-    whole: bool,
-    is_node: bool,
+    pub(super) whole: bool,
+    pub(super) is_node: bool,
     /// The epoch behind the barrier that came after the unlinking.
-    epoch: Option<u64>,
+    pub(super) epoch: Option<u64>,
 }
 
 /// One worker's queues.
@@ -419,7 +419,7 @@ impl Reclaimer {
         }
     }
 
-    fn bury(&mut self, grave: Grave) {
+    pub(super) fn bury(&mut self, grave: Grave) {
         self.graves.push_back(grave);
         self.fresh_graves = true;
     }

@@ -11,7 +11,8 @@ use polychron_engine::{Direction, Scan};
 use polychron_index::AnyIndex;
 
 use super::absences::Part;
-use super::record::Record;
+use super::record::{Record, Seen, search};
+use super::sets::{Read, Target};
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::transaction::{CicadaTransaction, Found, Source};
@@ -24,6 +25,8 @@ struct OwnKeys {
     positions: Vec<u32>,
     next: usize,
     backward: bool,
+    /// Rows of others that the scan came to, beneath own writes, too.
+    rows: usize,
 }
 
 /// What own insertions did to the visit of an entry.
@@ -66,6 +69,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let mut batch = std::mem::take(&mut self.state.buffers.batch);
         let mut own = self.own_keys(store, scan);
         let outcome = self.scan_batches(scan, store, &mut batch, &mut own, visitor);
+        let rows = own.rows;
         self.state.buffers.own_keys = own.positions;
         self.state.buffers.batch = batch;
         let stopped = outcome?;
@@ -77,7 +81,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 Direction::Backward if stopped => (Bound::Included(last), scan.upper),
                 _ => (scan.lower, scan.upper),
             };
-            self.state.sets.absences.push(Part::range(store.place(), lower, upper, &store.lengths));
+            let sets = &mut self.state.sets;
+            sets.absences.push(Part::range(store.place(), lower, upper, &store.lengths));
+            sets.searches.add_range(store.place(), lower, upper, rows);
         }
         Ok(())
     }
@@ -92,7 +98,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 positions.reverse();
             }
         }
-        OwnKeys { positions, next: 0, backward }
+        OwnKeys { positions, next: 0, backward, rows: 0 }
     }
 
     /// Answers whether the visitor stopped; the key at which it did is then in its buffer.
@@ -192,7 +198,13 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             }
             // SAFETY: the handle was found under this transaction's guard.
             let record = unsafe { Record::from_handle(handle) };
-            if let Found::Row(_, source) = self.read_record(record, store.place())
+            let found = self.read_record(record, store.place());
+            own.rows += usize::from(match found {
+                Found::Row(_, Source::Version(_)) => true,
+                Found::Row(_, Source::Own(_)) | Found::Absent(Target::Record(_)) => self.read_beneath(record, store),
+                Found::Absent(Target::Key) => false,
+            });
+            if let Found::Row(_, source) = found
                 && visitor(self, source)?.is_break()
             {
                 if !self.snapshot {
@@ -229,6 +241,19 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             }
         }
         Ok(if shadowed { Before::Shadowed } else { Before::Nothing })
+    }
+
+    /// Remembers what lies beneath an own write in a range that may be searched again. Answers whether it is a row.
+    #[cold]
+    fn read_beneath(&mut self, record: Record, store: &Store) -> bool {
+        if !self.state.sets.searches.are_kept() {
+            return false;
+        }
+        let Seen { version, is_row, later, .. } =
+            search(record, self.timestamp, None, self.shared.options.wait_for_pending);
+        let place = store.place();
+        self.state.sets.reads.push(Read { record, version, later, place, is_row, is_node: false });
+        is_row
     }
 
     #[inline]

@@ -20,6 +20,7 @@ use polychron_schema::RowBuffer;
 
 use super::absences::Part;
 use super::record::{Record, Version};
+use super::searches::Searches;
 use super::steps::Step;
 
 /// A record that was read.
@@ -150,6 +151,8 @@ pub(super) struct WriteSet {
     /// The keys that were written, in order, for scans: of the writes before this position.
     ordered: BTreeSet<(TableId, IndexId, Box<[u8]>)>,
     ordered_to: usize,
+    /// Writes before this position have no stamps.
+    stampless: usize,
     /// Keys that scans have looked at, and those that were put in order for them.
     #[cfg(test)]
     pub(super) steps: std::cell::Cell<u64>,
@@ -168,6 +171,7 @@ impl Default for WriteSet {
             repeats: false,
             ordered: BTreeSet::new(),
             ordered_to: 0,
+            stampless: 0,
             #[cfg(test)]
             steps: std::cell::Cell::default(),
         }
@@ -374,6 +378,16 @@ impl WriteSet {
             }
         }
         self.floor = len;
+        self.stampless = self.stampless.min(len);
+    }
+
+    /// Forgets where keys were seen to be absent. Answers how many writes were looked at.
+    fn forget_stamps(&mut self) -> usize {
+        let stamped = &mut self.writes[self.stampless..];
+        stamped.iter_mut().for_each(|write| write.stamp = None);
+        let looked_at = stamped.len();
+        self.stampless = self.writes.len();
+        looked_at
     }
 
     /// Forgets everything and keeps the memory, unless one huge transaction had inflated it.
@@ -390,7 +404,7 @@ impl WriteSet {
         self.rows.truncate(1 << 12);
         self.keys.clear();
         self.keys.shrink_to(1 << 16);
-        (self.floor, self.keyed, self.on_nodes, self.repeats) = (0, 0, 0, false);
+        (self.floor, self.keyed, self.on_nodes, self.repeats, self.stampless) = (0, 0, 0, false, 0);
         if self.ordered_to > 0 {
             self.ordered.clear();
             self.ordered_to = 0;
@@ -467,9 +481,15 @@ pub(super) struct Sets {
     pub(super) reads: Vec<Read>,
     pub(super) nodes: NodeSet,
     pub(super) absences: Vec<Part>,
+    pub(super) searches: Searches,
     pub(super) writes: WriteSet,
     /// What is given back if the transaction does not commit.
     pub(super) fresh: Vec<Fresh>,
+    /// Reads before this position hold nothing that only an epoch keeps.
+    bare: usize,
+    /// Reads and writes that were looked at when epochs were left.
+    #[cfg(test)]
+    pub(super) steps: usize,
 }
 
 impl Sets {
@@ -484,7 +504,33 @@ impl Sets {
         self.reads.clear();
         self.nodes.clear();
         self.absences.clear();
+        self.searches.clear();
         self.writes.clear();
         self.fresh.clear();
+        self.bare = 0;
+    }
+
+    /// Notes where a repeated search of a read begins.
+    #[inline]
+    pub(super) fn set_later(&mut self, read: usize, later: Option<Version>) {
+        self.reads[read].later = later;
+        self.bare = self.bare.min(read);
+    }
+
+    /// The epoch was left in which everything so far was found: only versions of rows and their records are kept still. What was searched
+    /// for is searched again in the end.
+    pub(super) fn forget_found(&mut self) {
+        let found = self.reads.split_off(self.bare);
+        let looked_at = found.len() + self.writes.forget_stamps();
+        let rows = found.into_iter().filter(|read| read.is_row);
+        self.reads.extend(rows.map(|read| Read { later: None, ..read }));
+        self.bare = self.reads.len();
+        #[cfg(test)]
+        {
+            self.steps += looked_at;
+        }
+        let _ = looked_at;
+        self.nodes.clear();
+        self.searches.lose();
     }
 }

@@ -96,6 +96,12 @@ named! {
         PartsOfInsertions,
         /// So is a range.
         PartsOfRanges,
+        /// A key that was missed in an epoch that was left is looked up again.
+        MissAgain,
+        /// A range that was searched there is searched again.
+        CountAgain,
+        /// Both also look beside the index.
+        LookBesideAgain,
         /// A hint that leads to no row is not believed.
         RefuseEmptyHints,
         /// Only what is superseded for every reader is collected.
@@ -112,6 +118,8 @@ named! {
         KeepSeen,
         /// A deleted key does not leave the index under an open reader that sees its row.
         KeepRows,
+        /// So does it with what a transaction may have read before an earlier one changed it.
+        KeepSpans,
         /// Thinning leaves the latest version.
         KeepLatest,
         /// Thinning leaves what is not settled.

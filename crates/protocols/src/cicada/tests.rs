@@ -18,6 +18,7 @@ use super::protocol::Cicada;
 use super::timestamp::{Shape, Timestamp};
 use super::worker::CicadaWorker;
 
+mod aside;
 mod caught;
 mod collection;
 mod crowds;
@@ -490,6 +491,7 @@ fn insertions_stay_out_of_the_index_until_validation() {
     let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
     assert_eq!(transaction.try_insert(&notes, &Note { id: 5, text: "x".into() }).unwrap(), Insertion::Inserted);
     assert_eq!(transaction.get(&notes, 5).unwrap().map(|row| row.text().to_owned()).as_deref(), Some("x"));
+    transaction.come_back();
     let table = transaction.table(notes.id()).unwrap();
     let found = table.primary.index().get(Key8::new(5, 8), &transaction.guard).handle;
     assert!(found.is_none(), "the index was touched before validation");

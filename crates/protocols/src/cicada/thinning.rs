@@ -10,8 +10,9 @@ use polychron_engine::stores::OwnedKey;
 use polychron_memory::Guard;
 use polychron_sync::atomic::{Ordering, fence};
 
+use super::clocks::Span;
 use super::marks::Queued;
-use super::reclaim::{Entry, Garbage, Reclaimer, Site, free_all};
+use super::reclaim::{Entry, Garbage, Grave, Reclaimer, Site, free_all};
 use super::record::{Link, Record, Status, Version};
 use super::steps::Step;
 use super::table::Store;
@@ -24,6 +25,10 @@ struct Thinned {
     unsettled: Option<Timestamp>,
     /// Of the earliest version that is kept for a reader, the one that took over from it: when nobody looks behind that, it is garbage.
     kept_until: Option<Timestamp>,
+    /// Whether somebody keeps one who has read for long.
+    is_kept_for_long: bool,
+    /// Whether versions were taken out.
+    took_out: bool,
 }
 
 /// What came of forgetting a record.
@@ -39,26 +44,45 @@ enum Forgetting {
 #[derive(Clone, Copy)]
 struct Moments<'m> {
     settled: Timestamp,
-    /// Those at which somebody reads, in order.
-    held: &'m [Timestamp],
+    /// Those at which somebody reads: `from` grows, and `to`.
+    held: &'m [Span],
+    /// How many of them, the first ones, are held for long.
+    lasting: usize,
 }
 
 impl Moments<'_> {
     /// Whether somebody sees what was there from `from` on and not from `until` on.
     #[inline]
     fn sees(&self, from: Timestamp, until: Timestamp) -> bool {
-        let next = self.held.partition_point(|moment| moment.is_before(from));
-        self.held.get(next).is_some_and(|moment| moment.is_before(until))
+        Self::is_in(self.held, from, until)
+    }
+
+    /// Whether somebody sees it who has read for long.
+    #[inline]
+    fn sees_for_long(&self, from: Timestamp, until: Timestamp) -> bool {
+        Self::is_in(&self.held[..self.lasting], from, until)
+    }
+
+    #[inline]
+    fn is_in(held: &[Span], from: Timestamp, until: Timestamp) -> bool {
+        let next = held.partition_point(|span| span.to.is_before(from));
+        held.get(next).is_some_and(|span| span.from.is_before(until))
     }
 }
 
 impl Reclaimer {
     /// Thins the records of up to `limit` queued items that only long readers hold back. `held` are the moments at which somebody
-    /// reads, in order. Answers how many were looked at.
+    /// reads, the first `lasting` of them for long. Answers how many were looked at.
     #[cold]
-    pub(super) fn thin(&mut self, limit: usize, settled: Timestamp, held: &[Timestamp], site: &Site<'_>) -> usize {
+    pub(super) fn thin(
+        &mut self,
+        limit: usize,
+        settled: Timestamp,
+        (held, lasting): (&[Span], usize),
+        site: &Site<'_>,
+    ) -> usize {
         let (mut again, mut done) = (Vec::new(), 0);
-        let moments = Moments { settled, held };
+        let moments = Moments { settled, held, lasting };
         while done < limit {
             let is_settled = |garbage: &mut Garbage| !garbage.wts.is_after(settled);
             let Some(garbage) = self.garbage.pop_front_if(is_settled) else { break };
@@ -83,30 +107,36 @@ impl Reclaimer {
         record.marks().clear_queued(kind);
         // SeqCst: as in `take_marks`.
         fence(Ordering::SeqCst);
-        let again = match self.forget(&garbage, store, moments, site) {
-            Forgetting::Done => None,
-            Forgetting::Later => record.marks().note_queued(kind).then_some(garbage),
-            Forgetting::Not => {
-                let Thinned { unsettled, kept_until } = self.thin_latched(record, store, moments, site);
-                match (unsettled, kept_until, kind) {
-                    (Some(wts), ..) => record.marks().note_queued(kind).then_some(Garbage { wts, ..garbage }),
-                    (None, None, Queued::Versions) => None,
-                    (None, kept_until, _) => {
-                        let wts = kept_until.unwrap_or(garbage.wts);
-                        if let (Entry::Key(key), Some(_), Link::To(latest)) =
-                            (&garbage.entry, kept_until, record.latest().link())
-                            && latest.status() == Status::Deleted
-                            && !latest.wts().is_after(moments.settled)
-                            && !record.latest().is_sealed()
-                        {
-                            store.displace(key, record, latest, site.guard);
-                        }
-                        if record.marks().note_waiting(kind) {
-                            self.held.push_back(Garbage { wts, ..garbage });
-                        }
-                        None
-                    }
+        let mut forgotten = self.forget(&garbage, store, moments, site);
+        let mut thinned = Thinned::default();
+        if matches!(forgotten, Forgetting::Not) {
+            thinned = self.thin_latched(record, store, moments, site);
+            // What was aborted may have been in the way.
+            if thinned.took_out && thinned.unsettled.is_none() && kind == Queued::Leaving {
+                forgotten = self.forget(&garbage, store, moments, site);
+            }
+        }
+        let Thinned { unsettled, kept_until, is_kept_for_long, .. } = thinned;
+        let again = match (forgotten, unsettled, kept_until, kind) {
+            (Forgetting::Done, ..) | (_, None, None, Queued::Versions) => None,
+            (Forgetting::Later, ..) => record.marks().note_queued(kind).then_some(garbage),
+            // Who keeps it will have ended soon, and does not make it wait for the oldest reader.
+            (_, None, Some(_), _) if !is_kept_for_long => record.marks().note_queued(kind).then_some(garbage),
+            (_, Some(wts), ..) => record.marks().note_queued(kind).then_some(Garbage { wts, ..garbage }),
+            (_, None, kept_until, _) => {
+                let wts = kept_until.unwrap_or(garbage.wts);
+                if let (Entry::Key(key), Some(_), Link::To(latest)) =
+                    (&garbage.entry, kept_until, record.latest().link())
+                    && latest.status() == Status::Deleted
+                    && !latest.wts().is_after(moments.settled)
+                    && !record.latest().is_sealed()
+                {
+                    store.displace(key, record, latest, site.guard);
                 }
+                if record.marks().note_waiting(kind) {
+                    self.held.push_back(Garbage { wts, ..garbage });
+                }
+                None
             }
         };
         record.marks().unlatch();
@@ -125,7 +155,15 @@ impl Reclaimer {
             (Link::To(_), Entry::Stays) | (Link::Closed, _) | (Link::End, Entry::Stays | Entry::Unlinked { .. }) => {
                 Forgetting::Done
             }
-            (Link::End, Entry::Key(_)) => Forgetting::Not,
+            // As below.
+            (Link::End, Entry::Key(_)) if record.inline_status() == Status::Retired || !record.latest().close(None) => {
+                Forgetting::Later
+            }
+            (Link::End, Entry::Key(key)) => {
+                take_out(store, key, record, site.guard);
+                self.bury(Grave { place: store.place(), record, whole: true, is_node: false, epoch: None });
+                Forgetting::Done
+            }
             // A version that was taken out of the head, and may still be looked at, keeps the head for a while.
             (Link::To(latest), _)
                 if record.inline_status() == Status::Retired || !record.latest().close(Some(latest)) =>
@@ -168,14 +206,17 @@ impl Reclaimer {
                 self.collected.versions += freed;
                 self.collected.steps += freed;
                 thinned.kept_until = successor.or(thinned.kept_until);
+                thinned.is_kept_for_long |= successor.is_some();
                 break;
             }
             if is_seen {
                 thinned.kept_until = successor.or(thinned.kept_until);
+                thinned.is_kept_for_long |= successor.is_some_and(|successor| moments.sees_for_long(wts, successor));
                 place = version.next();
             } else if place.take_out(version) {
                 self.bury_version(record, version, store, site);
                 self.collected.versions += 1;
+                thinned.took_out = true;
             }
             if stands {
                 successor = Some(wts);

@@ -6,7 +6,6 @@ use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason, Stop, TableId};
-use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
 use polychron_engine::nested;
 use polychron_engine::redo::Redo;
@@ -19,6 +18,8 @@ use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowMut, RowRef};
 
 use super::absences::Part;
+use super::aside::RENEW_EVERY;
+use super::clocks::Span;
 use super::commit::Pending;
 use super::counts::Stage;
 use super::find::Missed;
@@ -46,17 +47,13 @@ pub(super) struct Buffers {
     /// Own keys in a range that is scanned.
     pub(super) own_keys: Vec<u32>,
     /// Moments at which others read.
-    pub(super) moments: Vec<Timestamp>,
+    pub(super) moments: Vec<Span>,
     /// The key at which a scan was stopped.
     pub(super) last_key: Vec<u8>,
     pub(super) changing: Changing,
     pub(super) scanning: Scanning,
     pub(super) planned: Planned,
 }
-
-/// After how many operations a snapshot leaves its epoch for the present one: often enough that a slow reader does not hold
-/// back what is retired, seldom enough that the barrier costs nothing.
-const RENEW_EVERY: u32 = 64;
 
 /// A running transaction.
 #[derive(Debug)]
@@ -73,8 +70,8 @@ pub struct CicadaTransaction<'w, R: Redo> {
     pub(super) ended: bool,
     pub(super) committed: bool,
     pub(super) until_check: u32,
-    /// The list of tables, of a snapshot.
-    pub(super) kept: Option<Tables<CicadaTable>>,
+    /// Whether it leaves its epoch between two operations, in which its client may do nothing for long.
+    pub(super) stands_aside: bool,
 }
 
 /// Where a row lies that the transaction sees.
@@ -104,64 +101,19 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
     }
 
-    /// Called at the start of every operation: conflicts stick, and long procedures find out that they are doomed.
+    /// An operation that writes.
     #[inline]
-    pub(super) fn step(&mut self) -> Result<(), Stop> {
-        if self.doomed {
-            return Err(Stop::conflict());
-        }
-        self.until_check -= 1;
-        if self.until_check == 0 { self.check_midway() } else { Ok(()) }
-    }
-
-    /// A procedure that loops on what does not stand together is stopped here. A snapshot takes the occasion to renew its
-    /// guard, so that it holds back nothing but the versions it can see.
-    #[cold]
-    fn check_midway(&mut self) -> Result<(), Stop> {
-        self.until_check = self.shared.options.check_every;
-        if self.snapshot {
-            self.until_check = self.until_check.min(RENEW_EVERY);
-            self.renew_guard();
-            return Ok(());
-        }
-        if left_out(Step::ValidateRunning) {
-            return Ok(());
-        }
-        self.check_reads(true).inspect_err(|_| {
-            if let Some(abort) = &mut self.state.last_abort {
-                abort.reason = Reason::Inconsistent;
-            }
-        })
-    }
-
-    /// Leaves a snapshot's epoch for the present one.
-    pub(super) fn renew_guard(&mut self) {
-        self.state.fingers.clear();
-        self.guard.refresh();
-    }
-
-    /// Between two operations a snapshot is in no epoch, so that one whose client does nothing holds back nothing but the versions that
-    /// it can see. The next operation enters one.
-    #[inline]
-    pub(super) fn rest(&mut self) {
-        if self.snapshot {
-            self.guard.rest();
-            self.until_check = 1;
-        }
-    }
-
-    #[inline]
-    pub(super) fn writable(&mut self) -> Result<(), Stop> {
-        self.step()?;
-        if self.snapshot { Err(Error::ReadOnly.into()) } else { Ok(()) }
+    fn alter<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+        let is_snapshot = self.snapshot;
+        self.operate(|this| if is_snapshot { Err(Error::ReadOnly.into()) } else { operation(this) })
     }
 
     /// The row at a source.
     #[inline]
     pub(super) fn row(&self, source: Source) -> RowRef<'_> {
         match source {
-            // SAFETY: the version was visible to this transaction, whose timestamp and guard keep it until it ends; it cannot end
-            // while it is borrowed.
+            // SAFETY: the version was visible to this transaction, whose span keeps it until it ends; it cannot end while it is
+            // borrowed.
             Source::Version(version) => unsafe { version.row() },
             Source::Own(position) => self.state.sets.writes.row(position).as_row(),
         }
@@ -250,6 +202,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             if !left_out(Step::PartsOfInsertions) {
                 self.state.sets.absences.push(Part::key(store.place(), key));
             }
+            self.state.sets.searches.add_key(store.place(), key);
             (write.stamp, write.has_record) = (Some(stamp), has_record);
         }
         self.state.sets.writes.push(write, Some(key), Some(row));
@@ -271,8 +224,8 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
                 Some(handle) => {
                     // SAFETY: the handle was found under this transaction's guard.
                     let record = unsafe { Record::from_handle(handle) };
-                    // A record that shows a row, or has been written by this transaction, does not leave the index while
-                    // this transaction runs; a tombstone may.
+                    // A record that shows a row, or has been written by this transaction, is not closed while this transaction
+                    // runs; a tombstone may be.
                     let stays = writes.latest(record).is_some() || search(record, self.timestamp, None, false).is_row;
                     if stays { Target::Record(record) } else { Target::Key }
                 }
@@ -318,6 +271,7 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
         if self.doomed {
             return Err(Stop::conflict());
         }
+        self.come_back();
         if !self.snapshot {
             self.validate_and_write()?;
             if !self.state.sets.writes.is_empty() {
@@ -330,7 +284,8 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
         self.end();
         if !self.snapshot {
             self.acknowledge();
-            if !self.state.promotions.is_empty() {
+            // A list of tables that is not the present one may go with the moment that has just ended; this one waits for the guard.
+            if !self.state.promotions.is_empty() && self.state.tables.is_present(&self.shared.catalog) {
                 self.promote();
             }
         }
@@ -338,6 +293,7 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
     }
 
     fn roll_back(mut self) -> bool {
+        self.come_back();
         // What is told of a transaction that is rolled back is an answer, too, so its reads are protected like any other's.
         if !left_out(Step::ProtectRolledBack) {
             self.state.sets.undo_writes(0);
@@ -349,6 +305,7 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
 impl<R: Redo> Drop for CicadaTransaction<'_, R> {
     fn drop(&mut self) {
         if !self.ended {
+            self.come_back();
             self.end();
         }
     }
@@ -362,11 +319,8 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
         key: K,
         _projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Stop> {
-        self.step()?;
-        let table = self.table(table)?;
-        let found = self.find_row(&table.primary, key);
-        self.rest();
-        Ok(found?.map(|(_, source)| self.row(source)))
+        let found = self.operate(|this| this.find_row(&this.table(table)?.primary, key))?;
+        Ok(found.map(|(_, source)| self.row(source)))
     }
 
     fn read_row_unvalidated<K: EncodedKey>(
@@ -375,16 +329,18 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
         key: K,
         _projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Stop> {
-        self.step()?;
-        let table = self.table(table)?;
-        let sets = &self.state.sets;
-        let (reads, nodes, absences) = (sets.reads.len(), sets.nodes.len(), sets.absences.len());
-        let found = self.find_row(&table.primary, key)?;
-        let sets = &mut self.state.sets;
-        sets.reads.truncate(reads);
-        sets.nodes.truncate(nodes);
-        sets.absences.truncate(absences);
-        self.rest();
+        let found = self.operate(|this| {
+            let sets = &this.state.sets;
+            let (reads, nodes, absences, searches) =
+                (sets.reads.len(), sets.nodes.len(), sets.absences.len(), sets.searches.len());
+            let found = this.find_row(&this.table(table)?.primary, key)?;
+            let sets = &mut this.state.sets;
+            sets.reads.truncate(reads);
+            sets.nodes.truncate(nodes);
+            sets.absences.truncate(absences);
+            sets.searches.truncate(searches);
+            Ok(found)
+        })?;
         Ok(found.map(|(_, source)| self.row(source)))
     }
 
@@ -396,31 +352,27 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
         _projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Stop> {
-        self.writable()?;
-        let table = self.table(table)?;
-        self.change_row(table, key, change)
+        self.alter(|this| this.change_row(this.table(table)?, key, change))
     }
 
     #[inline]
     fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.writable()?;
-        check_key(key)?;
-        let table = self.table(table)?;
-        self.add_row(table, key, row)
+        self.alter(|this| {
+            check_key(key)?;
+            this.add_row(this.table(table)?, key, row)
+        })
     }
 
     fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.writable()?;
-        check_key(key)?;
-        let table = self.table(table)?;
-        self.overwrite_row(table, key, row)
+        self.alter(|this| {
+            check_key(key)?;
+            this.overwrite_row(this.table(table)?, key, row)
+        })
     }
 
     #[inline]
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
-        self.writable()?;
-        let table = self.table(table)?;
-        self.remove_row(table, key)
+        self.alter(|this| this.remove_row(this.table(table)?, key))
     }
 
     fn scan_unchecked(
@@ -428,11 +380,7 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
-        self.step()?;
-        let table = self.table(scan.table)?;
-        let visited = self.visit_rows(scan, table, visitor);
-        self.rest();
-        visited
+        self.operate(|this| this.visit_rows(scan, this.table(scan.table)?, visitor))
     }
 
     /// A snapshot goes along the records; where absence must be protected, an index leads the way.
@@ -457,11 +405,12 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
     }
 
     fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
-        self.step()?;
-        if position < self.state.sets.writes.len() {
-            self.state.sets.undo_writes(position);
-        }
-        Ok(())
+        self.operate(|this| {
+            if position < this.state.sets.writes.len() {
+                this.state.sets.undo_writes(position);
+            }
+            Ok(())
+        })
     }
 
     fn savepoints(&mut self) -> &mut Savepoints {
@@ -480,8 +429,9 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
         if let Some(nodes) = &table.primary.versioned {
             nodes.prefetch_root(key);
         } else if let AnyIndex::Hash(index) = table.primary.index()
-            // A snapshot is in no epoch between its operations.
+            // Such transactions are in no epoch between their operations.
             && !self.snapshot
+            && !self.stands_aside
         {
             index.prefetch(key, &self.guard);
         }
@@ -524,7 +474,6 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         let mut transaction = Self::taken_over(shared, state, guard, timestamp);
         (transaction.snapshot, transaction.until_check) = (snapshot, until_check);
         if snapshot {
-            transaction.kept = Some(transaction.state.tables.keep());
             transaction.rest();
         }
         transaction
@@ -549,7 +498,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             ended: false,
             committed: false,
             until_check: 1,
-            kept: None,
+            stands_aside: false,
         }
     }
 }

@@ -17,7 +17,7 @@ use polychron_memory::{Guard, Local};
 use polychron_schema::RowRef;
 use polychron_sync::spin_hint;
 
-use super::clocks::LocalClock;
+use super::clocks::{LocalClock, Span};
 use super::counts::Stage;
 use super::options::Snapshots;
 use super::promotion::Candidate;
@@ -113,6 +113,15 @@ impl<R: Redo> CicadaWorker<R> {
 
     pub(super) fn slot(&self) -> usize {
         self.state.worker
+    }
+
+    /// Begins a transaction that stays in its epoch between its operations, as those of a batch do.
+    ///
+    /// # Errors
+    /// As [`Interactive::begin`].
+    #[doc(hidden)]
+    pub fn begin_in_epoch(&mut self, mode: Mode) -> Result<CicadaTransaction<'_, R>, Error> {
+        self.session().begin_transaction(mode)
     }
 
     /// The timestamp of the latest transaction.
@@ -211,7 +220,7 @@ impl<R: Redo> Interactive for CicadaWorker<R> {
 
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
-        self.session().begin_transaction(mode)
+        self.session().begin_transaction(mode).map(CicadaTransaction::leave_to_client)
     }
 
     fn last_abort(&self) -> Option<Abort> {
@@ -265,7 +274,7 @@ impl<R: Redo> CicadaWorker<R> {
     #[cold]
     fn end_leaked_now(&mut self) {
         let Self { local, state, shared } = self;
-        // The leaked guard still stands, so what the leaked transaction had found is there, its list of tables too.
+        // The leaked transaction still holds its moment, and so its list of tables.
         let timestamp = shared.clocks.shape.timestamp(state.clock.adjusted, state.worker);
         drop(CicadaTransaction::taken_over(shared, state, local.pin(), timestamp));
         local.end_leaked();
@@ -284,7 +293,7 @@ impl<'w, R: Redo> Session<'w, R> {
         }
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
-        // SAFETY: the transaction holds the guard, and keeps the list before it renews the guard.
+        // SAFETY: the transaction holds the guard, and a moment before it leaves the epoch (`Shared::release_lists`).
         unsafe { state.tables.renew(&shared.catalog) };
         pass(Point::Beginning);
         shared.clocks.advance(&mut state.clock, state.worker);
@@ -353,7 +362,7 @@ fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard
 fn thin<R: Redo>(
     shared: &Shared<R>,
     reclaimer: &mut Reclaimer,
-    moments: &mut Vec<Timestamp>,
+    moments: &mut Vec<Span>,
     limit: usize,
     site: &Site<'_>,
 ) -> usize {
@@ -361,12 +370,13 @@ fn thin<R: Redo>(
         return 0;
     }
     let settled = shared.clocks.held_moments(site.worker, moments);
-    reclaimer.thin(limit, settled, moments, site)
+    let lasting = shared.clocks.lasting(settled, moments, shared.options.thinning_after.as_nanos() as u64);
+    reclaimer.thin(limit, settled, (moments, lasting), site)
 }
 
 /// Works off bins that nobody else is at, as far as readers allow; with `all`, those whose workers have come by, too. Then gives back
 /// pages of places that are all free.
-pub(super) fn collect_all<R: Redo>(shared: &Shared<R>, all: bool, moments: &mut Vec<Timestamp>, site: &Site<'_>) {
+pub(super) fn collect_all<R: Redo>(shared: &Shared<R>, all: bool, moments: &mut Vec<Span>, site: &Site<'_>) {
     shared.bins.go_round(all, |reclaimer| {
         reclaimer.drain(site);
         thin(shared, reclaimer, moments, reclaimer.garbage.len(), site);
@@ -381,7 +391,7 @@ pub(super) fn collect_all<R: Redo>(shared: &Shared<R>, all: bool, moments: &mut 
 }
 
 /// Works off a bounded part of the bins whose workers have not come by.
-pub(super) fn collect_some<R: Redo>(shared: &Shared<R>, moments: &mut Vec<Timestamp>, site: &Site<'_>) {
+pub(super) fn collect_some<R: Redo>(shared: &Shared<R>, moments: &mut Vec<Span>, site: &Site<'_>) {
     let mut left = COLLECTED_IN_A_TICK;
     shared.bins.go_round(false, |reclaimer| {
         left = left.saturating_sub(reclaimer.step(left, site));

@@ -115,7 +115,8 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             if left_out(Step::LatchWrites) {
                 continue;
             }
-            let Some(state) = self.latch_once(group.record) else {
+            let is_barred = self.state.contested.is_barred(&self.shared.favour, group.record, self.state.worker);
+            let Some(state) = (if is_barred { None } else { self.latch_once(group.record) }) else {
                 self.unlatch(position);
                 return Err(self.conflict(Reason::Latched, place, Some(group.record)));
             };
@@ -453,6 +454,9 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     #[cold]
     pub(super) fn conflict(&mut self, reason: Reason, place: Place, record: Option<Record>) -> Stop {
         let key = record.and_then(|record| self.key_of(place, record));
+        if let Some(record) = record {
+            self.state.contested.note(record);
+        }
         self.look_for_itself(reason, place, record, key);
         self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
         self.doomed = !left_out(Step::StayDoomed);

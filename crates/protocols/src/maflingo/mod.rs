@@ -18,6 +18,7 @@
 
 mod beneath;
 mod commit;
+mod contested;
 mod displaced;
 mod fill;
 #[cfg(all(test, loom))]

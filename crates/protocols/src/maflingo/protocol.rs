@@ -13,6 +13,7 @@ use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use polychron_sync::thread::{Builder, JoinHandle};
 use polychron_sync::{CachePadded, MODELLED, Mutex};
 
+use super::contested::Favour;
 use super::options::Options;
 use super::reclaim::{Orphans, Reclaimer};
 use super::record::Tid;
@@ -41,6 +42,8 @@ pub(super) struct Shared<T: TidSource, R: Redo> {
     pub(super) moved_after: Box<[AtomicU64]>,
     /// Held while an index is filled.
     pub(super) filling: Mutex<()>,
+    /// Whom others let go first.
+    pub(super) favour: CachePadded<Favour>,
     pub(super) ticket: CachePadded<AtomicU64>,
     pub(super) redo: R,
     stopping: AtomicBool,
@@ -121,6 +124,7 @@ impl<T: TidSource, R: Redo> Maflingo<T, R> {
             orphans: Orphans::default(),
             moved_after: (0..OWN_SLOTS + common_workers).map(|_| AtomicU64::new(0)).collect(),
             filling: Mutex::default(),
+            favour: CachePadded::default(),
             ticket: CachePadded::new(AtomicU64::new(0)),
             redo,
             stopping: AtomicBool::new(false),

@@ -1,5 +1,6 @@
 //! White-box tests; behaviour is tested in the crate `check`.
 
+mod contested;
 mod displaced;
 
 use polychron_engine::redo::NoRedo;

@@ -410,6 +410,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         self.ended = true;
         self.state.open = false;
         self.state.unlatch_rows();
+        self.state.contested.end(&self.shared.favour);
         self.open = None;
         self.state.reclaimer.share_surplus(&self.shared.orphans, self.shared.memory.most_waiting());
     }

@@ -12,6 +12,7 @@ use polychron_engine::{Counters, Interactive, Mode, Procedure, Savepoints, Worke
 use polychron_memory::{Guard, Local};
 use polychron_sync::atomic::Ordering;
 
+use super::contested::Contested;
 use super::nested::Nested;
 use super::protocol::Shared;
 use super::reclaim::Reclaimer;
@@ -53,10 +54,18 @@ pub(super) struct State {
     /// Whether a transaction has begun and not ended: none runs when the worker begins the next, so that one was leaked.
     pub(super) open: bool,
     pub(super) nested: Nested,
+    pub(super) contested: Contested,
     back_off: RandomWait,
 }
 
 impl State {
+    /// Waits before the next attempt of a transaction.
+    fn wait<T: TidSource, R: Redo>(&mut self, attempts: u64, shared: &Shared<T, R>) {
+        if !self.contested.wait(&shared.favour, self.worker, attempts) {
+            self.back_off.wait(attempts, &shared.common.retry);
+        }
+    }
+
     /// Takes out what only a long snapshot's being open keeps, and no snapshot sees.
     #[cold]
     fn prune(&mut self, guard: &Guard<'_>) {
@@ -96,6 +105,7 @@ impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
             worker,
             open: false,
             nested: Nested::default(),
+            contested: Contested::default(),
             back_off: RandomWait::new(worker),
         };
         Self { local, state, shared: Arc::clone(shared) }
@@ -119,6 +129,7 @@ impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
         drop(guard);
         self.state.sets.clear();
         self.state.unlatch_rows();
+        self.state.contested.end(&self.shared.favour);
         self.state.open = false;
         self.local.end_leaked();
     }
@@ -184,7 +195,7 @@ impl<T: TidSource, R: Redo> Interactive for MaflingoWorker<T, R> {
     }
 
     fn back_off(&mut self, attempts: u64) {
-        self.state.back_off.wait(attempts, &self.shared.common.retry);
+        self.state.wait(attempts, &self.shared);
     }
 
     fn retry(&self) -> &Retry {
@@ -267,7 +278,7 @@ impl<T: TidSource, R: Redo> drive::Driven for Session<'_, T, R> {
     }
 
     fn back_off(&mut self, attempts: u64) {
-        self.state.back_off.wait(attempts, &self.shared.common.retry);
+        self.state.wait(attempts, self.shared);
     }
 
     fn retry(&self) -> &Retry {
@@ -282,6 +293,7 @@ impl<T: TidSource, R: Redo> drive::Driven for Session<'_, T, R> {
 impl<T: TidSource, R: Redo> Drop for MaflingoWorker<T, R> {
     fn drop(&mut self) {
         self.end_leaked();
+        self.state.contested.end(&self.shared.favour);
         self.state.pruner.leave(&self.local.pin());
         self.state.reclaimer.leave(&self.shared.orphans);
         self.shared.counters.leave(&self.state.counters);

@@ -93,7 +93,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::hot_row_beside_a_writer",
-        protocols: &["cicada", "lazy-cicada", "cicada, multi-version", "hekaton", "snapshot-isolation"],
+        protocols: &["hekaton", "snapshot-isolation"],
         what: "what is retired waits until the idle client looks again or ends",
     },
     Missing {
@@ -103,14 +103,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::queue_beside_a_writer",
-        protocols: &["cicada, multi-version"],
-        what: "versions of index nodes that nobody can see stay while anything is open",
-    },
-    Missing {
-        behaviour: "liveness::queue_beside_a_writer",
         protocols: &[
-            "cicada",
-            "lazy-cicada",
             "maflingo",
             "global-tid",
             "lazy-occ",
@@ -131,7 +124,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::updates_beside_a_writer",
-        protocols: &["cicada", "lazy-cicada", "cicada, multi-version", "hekaton", "snapshot-isolation"],
+        protocols: &["hekaton", "snapshot-isolation"],
         what: "what is retired waits until the idle client looks again or ends",
     },
 ];

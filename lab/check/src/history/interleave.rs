@@ -95,12 +95,23 @@ fn record<P: Protocol<Worker: Interactive>>(
     let mut workers: Vec<(P::Worker, Log)> = (0..parties)
         .map(|number| (database.worker().expect("a slot is free"), Log::new(number as u32, clock.clone())))
         .collect();
+    let mut collector = database.worker().expect("a slot is free");
     let load = Script::load(mix);
     let leeway = Leeway::of(setup.name);
-    wave::<P>(random, &tables, &mut workers[..1], vec![load], leeway);
+    // Drawn apart, so that a seed stands for the same transactions with and without pauses.
+    let mut pauses = Random::stream(15, random.clone().below(u64::MAX));
+    wave::<P>(random, &tables, &mut workers[..1], vec![load], leeway, &mut || ());
     for _ in 0..waves {
         let scripts = (0..parties).map(|_| Script::draw(random, mix)).collect();
-        wave::<P>(random, &tables, &mut workers, scripts, leeway);
+        // In some waves time passes between two steps, and what nobody needs is given back.
+        let is_slow = setup.interleaves && pauses.below(4) == 0;
+        let mut pause = || {
+            if is_slow && pauses.below(3) == 0 {
+                setup.pass(database, 1 + pauses.below(3) as usize);
+                collector.tidy_up();
+            }
+        };
+        wave::<P>(random, &tables, &mut workers, scripts, leeway, &mut pause);
         if random.below(3) == 0 {
             (setup.tick)(database);
         }
@@ -124,18 +135,20 @@ enum Party<'w, P: Protocol<Worker: Interactive>> {
     Done,
 }
 
-/// Runs a script with each worker, in random turns. A transaction begins at its first turn.
+/// Runs a script with each worker, in random turns, and `pause` between them. A transaction begins at its first turn.
 fn wave<P: Protocol<Worker: Interactive>>(
     random: &mut Random,
     tables: &Pair,
     workers: &mut [(P::Worker, Log)],
     scripts: Vec<Script>,
     leeway: Leeway,
+    pause: &mut impl FnMut(),
 ) {
     let (mut parties, mut logs): (Vec<Party<'_, P>>, Vec<&mut Log>) =
         workers.iter_mut().map(|(worker, log)| (Party::Waiting(worker), log)).unzip();
     let mut left = parties.len();
     while left > 0 {
+        pause();
         let turn = random.below(parties.len() as u64) as usize;
         let (script, log) = (&scripts[turn], &mut *logs[turn]);
         let party = std::mem::replace(&mut parties[turn], Party::Done);

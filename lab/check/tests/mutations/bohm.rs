@@ -48,6 +48,7 @@ enum Do {
     Append(Line),
     Amount(u32, u32),
     SetAmount(u32, u32, i64),
+    Remove(u32, u32),
     Lines(u32),
     /// Something outside of the transaction.
     Meanwhile,
@@ -99,6 +100,7 @@ impl Procedure for Script<'_> {
                 Do::SetAmount(branch, number, amount) => {
                     t.update(lines, (*branch, *number), |row| row.set_amount(*amount))?;
                 }
+                Do::Remove(branch, number) => drop(t.delete(lines, (*branch, *number))?),
                 Do::Lines(branch) => answers.push(t.scan_prefix(lines, *branch).count()? as i64),
                 Do::Meanwhile => {
                     if let Some(meanwhile) = &mut self.meanwhile {
@@ -276,6 +278,18 @@ fn snapshot_of_a_row_that_is_overwritten() -> bool {
     stage.database.worker().unwrap().snapshot(&mut script).unwrap() != [0, 0]
 }
 
+fn snapshot_of_a_row_that_is_deleted() -> bool {
+    let stage = Stage::new();
+    // Later batches collect what the first of them leaves.
+    let mut delete = || {
+        stage.run(&[Says::Lines(1)], vec![Do::Remove(1, 1)]);
+        (0..4).for_each(|_| _ = stage.run(&[Says::Writes(1)], vec![Do::Add(1, 1)]));
+    };
+    let steps = vec![Do::Meanwhile, Do::Amount(1, 1), Do::Lines(1)];
+    let mut script = Script { meanwhile: Some(&mut delete), ..stage.script(&[], steps) };
+    stage.database.worker().unwrap().snapshot(&mut script).unwrap() != [0, 1]
+}
+
 fn write_that_was_undone() -> bool {
     let stage = Stage::new();
     stage.run(&[Says::Writes(1)], vec![Do::Add(1, 1), Do::Undone(1, 7)]);
@@ -299,6 +313,7 @@ crate::killers! { Step:
     DiscardFailed: write_of_a_failure;
     RefuseUnplanned: lost_update_of_an_undeclared_row;
     AwaitReaders: snapshot_of_a_row_that_is_overwritten;
+    LookBeside: snapshot_of_a_row_that_is_deleted;
     UndoWrites: write_that_was_undone;
     RefuseDuplicates: card_of_two_accounts;
 }

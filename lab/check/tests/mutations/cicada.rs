@@ -94,9 +94,9 @@ impl Stage {
         Box::leak(Box::new(self.worker())).begin(mode).unwrap()
     }
 
-    /// One attempt at a transaction, by a worker of its own; whether it committed.
+    /// One attempt at a transaction, which stays in its epoch, by a worker of its own; whether it committed.
     fn once(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>) -> bool {
-        attempt(self.worker().begin(Mode::ReadWrite).unwrap(), body)
+        attempt(self.worker().begin_in_epoch(Mode::ReadWrite).unwrap(), body)
     }
 
     /// Whatever the background can do is done, by this worker.
@@ -140,7 +140,33 @@ impl Stage {
         write: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
     ) -> bool {
         let (mut left, mut right) = (self.worker(), self.worker());
-        let (earlier, mut later) = (left.begin(Mode::ReadWrite).unwrap(), right.begin(Mode::ReadWrite).unwrap());
+        let earlier = left.begin(Mode::ReadWrite).unwrap();
+        self.half_of(earlier, right.begin_in_epoch(Mode::ReadWrite).unwrap(), observe, write)
+    }
+
+    /// The same, where the later one leaves its epoch as soon as it has observed.
+    fn half_of_an_earlier_elsewhere<O>(
+        &self,
+        observe: impl FnOnce(&mut Tx<'_>) -> Result<O, Stop>,
+        write: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
+    ) -> bool {
+        let (mut left, mut right) = (self.worker(), self.worker());
+        let earlier = left.begin(Mode::ReadWrite).unwrap();
+        let observe = |t: &mut Tx<'_>| {
+            let seen = observe(t);
+            self.settle(&mut self.worker());
+            seen
+        };
+        self.half_of(earlier, right.begin(Mode::ReadWrite).unwrap(), observe, write)
+    }
+
+    fn half_of<'w, O>(
+        &self,
+        earlier: Tx<'w>,
+        mut later: Tx<'w>,
+        observe: impl FnOnce(&mut Tx<'_>) -> Result<O, Stop>,
+        write: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
+    ) -> bool {
         observe(&mut later).unwrap();
         let wrote = attempt(earlier, |t| {
             write(t)?;
@@ -733,6 +759,37 @@ fn count_of_a_range() -> bool {
     stage.half_of_an_earlier(|t| count(&stage, t), |t| insert(&stage, t))
 }
 
+/// A database in which nobody is overtaken.
+fn patient(rows: &[(u64, i64)]) -> Stage {
+    Stage::open(rows, |options| options.overtaking_after = Duration::from_secs(3600))
+}
+
+fn absent_key_of_an_epoch_that_was_left() -> bool {
+    let stage = patient(&[]);
+    stage.half_of_an_earlier_elsewhere(|t| present(t, &stage.items, 5), |t| insert(&stage, t))
+}
+
+fn count_of_a_range_in_an_epoch_that_was_left() -> bool {
+    let stage = patient(&[(3, 1)]);
+    stage.half_of_an_earlier_elsewhere(|t| count(&stage, t), |t| insert(&stage, t))
+}
+
+/// An earlier transaction inserts the key, a later one deletes it, and the row moves beside the index.
+fn absent_key_that_comes_and_goes() -> bool {
+    let stage = Stage::open(&[], |options| options.overtaking_after = Duration::ZERO);
+    let (mut left, mut right) = (stage.worker(), stage.worker());
+    let (earlier, mut later) = (left.begin(Mode::ReadWrite).unwrap(), right.begin(Mode::ReadWrite).unwrap());
+    assert_eq!(present(&mut later, &stage.items, 5).unwrap(), None);
+    assert!(attempt(earlier, |t| {
+        insert(&stage, t)?;
+        stage.put(t, FLAG, 1)
+    }));
+    assert!(stage.once(|t| t.delete(&stage.items, 5).map(drop)));
+    stage.settle(&mut stage.worker());
+    assert_eq!(present(&mut later, &stage.items, FLAG).unwrap(), Some(1));
+    later.commit().is_ok()
+}
+
 fn absent_key_that_was_inserted_and_given_up() -> bool {
     let stage = stage(&[]);
     let observe = |t: &mut Tx<'_>| {
@@ -903,6 +960,25 @@ fn version_in_the_middle() -> bool {
     present(&mut snapshot, &stage.items, 1).unwrap() != Some(11)
 }
 
+/// A transaction has read a version in a head; an earlier one replaces it, and another one comes to lie in its place.
+fn version_that_was_read_and_replaced() -> bool {
+    let stage = patient(&[(1, 8)]);
+    let mut cleaner = stage.worker();
+    // The head is free.
+    stage.set(1, 9);
+    stage.settle(&mut cleaner);
+    let mut workers = [(); 4].map(|()| stage.worker());
+    let mut transactions = workers.iter_mut().map(|worker| worker.begin(Mode::ReadWrite).unwrap());
+    let [first, second, third] = std::array::from_fn(|_| transactions.next().unwrap());
+    let mut reader = transactions.next().unwrap();
+    assert!(attempt(first, |t| stage.put(t, 1, 10)));
+    assert_eq!(present(&mut reader, &stage.items, 1).unwrap(), Some(10));
+    assert!(attempt(second, |t| stage.put(t, 1, 11)));
+    stage.settle(&mut cleaner);
+    assert!(attempt(third, |t| stage.put(t, 1, 12)));
+    attempt(reader, |t| stage.put(t, FLAG, 10))
+}
+
 fn deleted_row_that_a_snapshot_sees() -> bool {
     let stage = stage(&[(1, 10)]);
     let (mut cleaner, mut reader) = (stage.worker(), stage.worker());
@@ -921,21 +997,16 @@ fn latest_version_behind_a_snapshot() -> bool {
     stage.value(1) != Some(11)
 }
 
-/// What a running transaction has read is thinned, and it cannot commit.
-fn version_that_a_transaction_has_read() -> bool {
-    let stage = stage(&[(1, 10)]);
-    let (mut cleaner, mut reader) = (stage.worker(), stage.worker());
+/// Somebody has written ahead of his time; what is visible until then is thinned away behind a snapshot.
+fn version_before_one_of_the_future() -> bool {
+    let stage = Stage::open(&[(1, 10)], |options| options.consistency = Consistency::Loose);
+    let (mut cleaner, mut reader, mut hasty) = (stage.worker(), stage.worker(), stage.worker());
     let _oldest = reader.begin(Mode::Snapshot).unwrap();
-    let write = |cleaner: &mut CicadaWorker, value| {
-        drive::transact(cleaner, Mode::ReadWrite, &mut |t| stage.put(t, 1, value)).unwrap();
-    };
-    write(&mut cleaner, 11);
-    !stage.once(|t| {
-        assert_eq!(present(t, &stage.items, 1)?, Some(11));
-        write(&mut cleaner, 12);
-        stage.settle(&mut cleaner);
-        Ok(())
-    })
+    overwrite(&stage, &mut cleaner, 11);
+    hasty.follow(hasty.moment() + 1_000_000_000_000);
+    overwrite(&stage, &mut hasty, 12);
+    stage.settle(&mut cleaner);
+    stage.value(1) != Some(11)
 }
 
 /// A snapshot begins, and its version is overwritten, while the moments are collected at which somebody reads.
@@ -1065,7 +1136,8 @@ fn index_that_is_being_filled() -> bool {
     let stage = stage(&[]);
     let table = plain_members(&stage, 3);
     let (mut worker, mut reader) = (stage.worker(), stage.worker());
-    let older = worker.begin(Mode::ReadWrite).unwrap();
+    // The filling waits for its epoch.
+    let older = worker.begin_in_epoch(Mode::ReadWrite).unwrap();
     let making = index_under_way(&stage, table);
     let mut snapshot = reader.begin(Mode::Snapshot).unwrap();
     drop(older);
@@ -1314,6 +1386,9 @@ crate::killers! { Step:
     PartsOfMisses: insertion_that_a_later_one_missed;
     PartsOfInsertions: insertion_under_a_later_one;
     PartsOfRanges: insertion_into_a_range_of_a_later_one;
+    MissAgain: absent_key_of_an_epoch_that_was_left;
+    CountAgain: count_of_a_range_in_an_epoch_that_was_left;
+    LookBesideAgain: absent_key_that_comes_and_goes;
     RefuseEmptyHints: absent_key_behind_a_hint;
     CollectSuperseded: snapshot_of_a_row_that_is_overwritten;
     CloseOnlyDeleted: key_that_came_back;
@@ -1321,9 +1396,10 @@ crate::killers! { Step:
     ReplaceClosed: insertion_on_a_tombstone;
     TolerateClosed: tombstone_that_goes;
     KeepSeen: version_in_the_middle;
+    KeepSpans: version_that_was_read_and_replaced;
     KeepRows: deleted_row_that_a_snapshot_sees;
     KeepLatest: latest_version_behind_a_snapshot;
-    KeepUnsettled: version_that_a_transaction_has_read;
+    KeepUnsettled: version_before_one_of_the_future;
     HorizonBeforeMoments: snapshot_that_begins_while_moments_are_counted;
     KnowAllIndexes: entry_left_behind;
     FollowUnknowing: entry_of_an_earlier_row;

@@ -17,6 +17,18 @@ pub(in crate::cicada) struct Held<'c> {
     pub(in crate::cicada) moment: Timestamp,
 }
 
+/// Moments at which a transaction reads, or has read.
+///
+/// A snapshot reads at one moment. A transaction that may write reads at its timestamp, and until the horizon has passed that, an earlier
+/// transaction may change what it has read: the version that it saw is then visible up to a moment between its floor and its timestamp. All that
+/// it can have seen is visible at a moment of this span, for what had changed by its floor it did not see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cicada) struct Span {
+    pub(in crate::cicada) from: Timestamp,
+    /// The last of them, or the last of an earlier span that is still later.
+    pub(in crate::cicada) to: Timestamp,
+}
+
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.clocks.end(self.slot);
@@ -30,8 +42,23 @@ impl Clocks {
         Held { clocks: self, slot, moment: self.begin_snapshot(slot) }
     }
 
-    /// What is settled, and in order all moments before that at which somebody reads, now or later. The caller's slot reads nothing.
-    pub(in crate::cicada) fn held_moments(&self, slot: usize, moments: &mut Vec<Timestamp>) -> Timestamp {
+    /// Whether somebody holds a moment, or an earlier one.
+    pub(in crate::cicada) fn is_held(&self, moment: Timestamp) -> bool {
+        // Acquire: pairs with the release in `join`, and with `end`. Whoever is asked for has left an epoch behind its beginning, which has passed.
+        let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
+        let mut floors = slots.iter().map(|slot| slot.floor.load(Ordering::Acquire));
+        floors.any(|floor| floor != NONE && !Timestamp(floor).is_after(moment))
+    }
+
+    /// How many of these moments, the first ones, lie further behind what is settled than that.
+    pub(in crate::cicada) fn lasting(&self, settled: Timestamp, held: &[Span], lag: u64) -> usize {
+        let lies_behind = |from: Timestamp| from.is_before(settled) && self.shape.clock_between(from, settled) > lag;
+        held.partition_point(|span| lies_behind(span.from))
+    }
+
+    /// What is settled, and all moments before that at which somebody reads, now or later: of the spans both ends grow. The caller's slot reads
+    /// nothing.
+    pub(in crate::cicada) fn held_moments(&self, slot: usize, held: &mut Vec<Span>) -> Timestamp {
         let mut settled = self.min_wts().predecessor();
         // SeqCst: the barrier between the horizon and the look at the words; pairs with those of `begin` and `begin_snapshot`.
         // Whom the look misses sees that horizon, and reads at it or later.
@@ -39,12 +66,26 @@ impl Clocks {
         // Acquire: pairs with the release in `join`, and with `end`.
         let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
         let others = slots.iter().enumerate().filter(|&(other, _)| other != slot);
-        let words = others.map(|(_, slot)| slot.floor.load(Ordering::Acquire));
-        moments.clear();
-        moments.extend(words.filter(|&word| word != NONE).map(Timestamp));
-        moments.extend(self.overtaken_moments(slot));
-        moments.sort_unstable_by_key(|moment| moment.0.wrapping_sub(settled.0) as i64);
-        moments.dedup();
+        held.clear();
+        for (_, words) in others {
+            // Acquire, both: the floor first, so that no later transaction's is put together with an earlier one's timestamp.
+            let (floor, active) = (words.floor.load(Ordering::Acquire), words.active.load(Ordering::Acquire));
+            if floor == NONE {
+                continue;
+            }
+            let from = Timestamp(floor);
+            let to = Some(Timestamp(active)).filter(|to| active != NONE && to.is_after(from)).unwrap_or(from);
+            if left_out(Step::KeepSpans) {
+                held.push(Span { from: to, to });
+            }
+            held.push(Span { from, to: if left_out(Step::KeepSpans) { from } else { to } });
+        }
+        held.sort_unstable_by_key(|span| span.from.0.wrapping_sub(settled.0) as i64);
+        let mut furthest = held.first().map_or(settled, |span| span.to);
+        for span in held.iter_mut() {
+            furthest = if span.to.is_after(furthest) { span.to } else { furthest };
+            span.to = furthest;
+        }
         pass(Point::Counted);
         if left_out(Step::HorizonBeforeMoments) {
             settled = self.min_wts().predecessor();

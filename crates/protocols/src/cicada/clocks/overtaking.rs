@@ -155,18 +155,6 @@ impl Clocks {
         is_long_ago || self.min_wts().is_after(self.shape.timestamp(reading, slot))
     }
 
-    /// The moments of transactions that were overtaken, one slot's aside: they see what was visible then.
-    pub(super) fn overtaken_moments(&self, but: usize) -> impl Iterator<Item = Timestamp> {
-        // Acquire: pairs with the release in `join`.
-        let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
-        slots.iter().zip(&self.watches).enumerate().filter_map(move |(at, (slot, watch))| {
-            let passed = watch.passed();
-            // Acquire: pairs with the release in `end`.
-            let runs = passed != NONE && slot.active.load(Ordering::Acquire) == passed;
-            (at != but && runs).then_some(Timestamp(passed))
-        })
-    }
-
     /// Whether the calling thread has a transaction or a snapshot open on another slot than this one.
     pub(in crate::cicada) fn is_open_here(&self, but: Option<usize>) -> bool {
         let here = this_thread();

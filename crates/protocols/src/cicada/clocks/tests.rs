@@ -7,7 +7,8 @@ use polychron_base::sizes::scaled;
 
 use super::*;
 
-const BITS: u32 = 24;
+/// So many that the machine's own time, which passes meanwhile, makes no difference.
+const BITS: u32 = 40;
 const NUMBERS: u64 = 1 << BITS;
 
 fn clocks(change: impl FnOnce(&mut Options)) -> Clocks {

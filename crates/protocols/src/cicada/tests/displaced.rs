@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use polychron_base::IndexId;
 use polychron_engine::stores::for_each;
-use polychron_engine::{Direction, Scan};
+use polychron_engine::{Direction, Scan, Worker};
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn eager() -> Arc<Cicada> {
 
 /// Entries of an index, and of the one beside it.
 fn entries(worker: &mut CicadaWorker, table: &Table<Account>, index: u16) -> (usize, usize) {
-    let transaction = worker.begin(Mode::ReadWrite).unwrap();
+    let transaction = worker.begin_in_epoch(Mode::ReadWrite).unwrap();
     let store = transaction.table(table.id()).unwrap().store(IndexId(index)).unwrap();
     let (mut there, mut beside) = (0, 0);
     for_each(store.index(), &transaction.guard, &mut |_, _| there += 1);
@@ -174,4 +174,53 @@ fn rows_are_displaced_under_a_scan() {
             }
         }
     }
+}
+
+/// Insertions that are given up beside an idle snapshot leave nothing in the index: nobody sees what never was.
+#[test]
+fn insertions_that_are_given_up_leave_the_index() {
+    let rounds = scaled(400, 30) as u64;
+    let database = open(|options| {
+        (options.collection_interval, options.thinning_after) = (Duration::ZERO, Duration::ZERO);
+        // Who is overtaken writes at another timestamp, and may commit.
+        options.overtaking_after = Duration::from_secs(3600);
+    });
+    let table: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
+    let (mut idle, mut worker, mut loser) =
+        (database.worker().unwrap(), database.worker().unwrap(), database.worker().unwrap());
+    let account = |id, balance| Account { id, group: 0, balance };
+    done(&mut worker, |t| t.insert(&table, &account(0, 1)));
+    database.tick();
+    let mut snapshot = idle.begin(Mode::Snapshot).unwrap();
+    assert_eq!(snapshot.scan(&table, ..).count().unwrap(), 1);
+    let (mut used, mut refused, mut id) = (Vec::new(), 0, 0);
+    while refused < 2 * rounds {
+        id += 1;
+        let mut given_up = loser.begin(Mode::ReadWrite).unwrap();
+        given_up.insert(&table, &account(id, 0)).unwrap();
+        given_up.update(&table, 0, |row| row.set_balance(0)).unwrap();
+        // Read later than it writes, if the clocks say so: found when its versions are installed.
+        done(&mut worker, |t| t.get(&table, 0).map(|row| assert_eq!(row.unwrap().balance(), 1)));
+        if given_up.commit().is_ok() {
+            done(&mut worker, |t| {
+                t.delete(&table, id)?;
+                t.update(&table, 0, |row| row.set_balance(1)).map(drop)
+            });
+            continue;
+        }
+        refused += 1;
+        database.tick();
+        if refused % rounds == 0 {
+            for _ in 0..4 {
+                database.tick();
+                Worker::tidy_up(&mut loser);
+                Worker::tidy_up(&mut worker);
+            }
+            used.push(database.memory().statistics().used_bytes);
+        }
+    }
+    let (there, beside) = entries(&mut worker, &table, 0);
+    assert!(there <= 2 && beside == 0, "{there} entries, and {beside} beside");
+    assert!(used[1] <= used[0] + 4096, "{used:?}");
+    assert_eq!(snapshot.scan(&table, ..).map(|row| row.balance()).sum::<i64>().unwrap(), 1);
 }

@@ -1,0 +1,164 @@
+//! Deleted keys that only snapshots see leave their index for one beside it.
+//!
+//! A row that a snapshot sees keeps its chain when it is deleted. Would its key stay in the index, a queue would be scanned through all that
+//! was deleted since the snapshot began. So when collection leaves such a key for a snapshot, it is *displaced*, by who plans for its
+//! partition:
+//!
+//! 1. its chain goes into the index beside;
+//! 2. `until` is raised to the batch of the deletion, which is finished;
+//! 3. the chain is sealed, so that no version is put there any more: a key that comes back gets another chain, as with a closed one;
+//! 4. the key leaves the index.
+//!
+//! Every transaction that is executed, now and from now on, is of a later batch: it sees no such row, and looks at the index alone. A snapshot
+//! of an earlier batch that finds no row of a key looks beside, and its scans go along both. It looks at `until` behind the index: what it
+//! misses there because of step 4 it is told of by step 2. Later batches only grow, so `until` is never taken back.
+//!
+//! When no snapshot sees the row any more, the chain is closed as others are, and leaves the index beside.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use polychron_base::Stop;
+use polychron_base::key::EncodedKey;
+use polychron_engine::Scan;
+use polychron_engine::mutations::left_out;
+use polychron_engine::stores::{self, Blueprint, Both, Keeper, OwnedKey};
+use polychron_index::{AnyIndex, Inserted};
+use polychron_memory::Guard;
+use polychron_schema::{IndexKind, RowRef};
+use polychron_sync::atomic::{AtomicU64, Ordering};
+
+use super::moment::Moment;
+use super::steps::Step;
+use super::table::{BohmStore, BohmTable, Chains};
+use super::transaction::BohmTransaction;
+use super::version::{Chain, Version};
+
+/// The index beside, and the latest deletion of what went there.
+#[derive(Debug)]
+pub(super) struct Displaced {
+    /// None beside a hash table, of which no ranges are scanned, and where there was no memory for it: then deleted keys stay where they are.
+    entries: Option<stores::Store<Chains>>,
+    /// Snapshots of this batch, or of a later one, see nothing of what lies beside.
+    until: AtomicU64,
+}
+
+impl Displaced {
+    pub(super) fn new(blueprint: &Blueprint, keeper: &Arc<Keeper>, guard: &Guard<'_>) -> Self {
+        let is_scanned = blueprint.kind == IndexKind::Ordered;
+        let entries = is_scanned.then(|| stores::Store::new(blueprint, true, keeper, guard).ok()).flatten();
+        Self { entries, until: AtomicU64::new(0) }
+    }
+
+    /// One for models.
+    #[cfg(all(test, loom))]
+    pub(super) fn without_index() -> Self {
+        Self { entries: None, until: AtomicU64::new(0) }
+    }
+
+    fn index(&self) -> Option<&AnyIndex> {
+        self.entries.as_ref().map(stores::Store::index)
+    }
+
+    /// Whether rows that are seen at this moment may lie beside.
+    #[inline]
+    pub(super) fn concern(&self, moment: Moment) -> bool {
+        // Acquire: pairs with the release in `raise`.
+        moment.batch() < self.until.load(Ordering::Acquire) && !left_out(Step::LookBeside)
+    }
+
+    /// Makes known that what was deleted up to this batch may lie beside.
+    pub(super) fn raise(&self, batch: u64) {
+        // Release: pairs with the acquire in `concern`.
+        self.until.fetch_max(batch, Ordering::Release);
+    }
+}
+
+impl BohmStore {
+    /// Displaces a deleted key that a snapshot sees. The caller plans for its partition, and the batch of the deletion is finished.
+    pub(super) fn displace(&self, key: &OwnedKey, chain: Chain, deletion: Version, guard: &Guard<'_>) {
+        if chain.head().is_sealed() {
+            return;
+        }
+        match key {
+            OwnedKey::Short(key) => self.displace_key(*key, chain, deletion, guard),
+            OwnedKey::Long(key) => self.displace_key(&**key, chain, deletion, guard),
+        }
+    }
+
+    fn displace_key<K: EncodedKey>(&self, key: K, chain: Chain, deletion: Version, guard: &Guard<'_>) {
+        let Some(beside) = self.displaced.index() else { return };
+        // Another chain of the key may lie there, and without memory everything stays where it is.
+        if !matches!(beside.insert(key, chain.handle(), &mut (), guard), Ok(Inserted::New)) {
+            return;
+        }
+        self.displaced.raise(deletion.begin().batch());
+        // A late write may have come first.
+        let from = if chain.head().seal(deletion) { self.index() } else { beside };
+        let removed = from.remove(key, chain.handle(), guard);
+        debug_assert!(removed, "the chain was in both, and only who plans for the key takes it out");
+    }
+
+    /// Whether a key leads to a chain, in the index or beside.
+    pub(super) fn leads_to(&self, key: &OwnedKey, chain: Chain, guard: &Guard<'_>) -> bool {
+        let find = |index: &AnyIndex| match key {
+            OwnedKey::Short(key) => index.find(*key, guard),
+            OwnedKey::Long(key) => index.find(&**key, guard),
+        };
+        [Some(self.index()), self.displaced.index()]
+            .into_iter()
+            .flatten()
+            .any(|index| find(index) == Some(chain.handle()))
+    }
+
+    /// Closes a chain if this version, which says that the key is absent, is its newest, and takes the key out of the index in which it is. The caller
+    /// plans for its partition.
+    pub(super) fn take_out(&self, key: &OwnedKey, chain: Chain, version: Version, guard: &Guard<'_>) -> bool {
+        let from = if chain.head().is_sealed() { self.displaced.index() } else { Some(self.index()) };
+        if !chain.head().close(version) {
+            return false;
+        }
+        let removed = from.is_some_and(|index| match key {
+            OwnedKey::Short(key) => index.remove(*key, chain.handle(), guard),
+            OwnedKey::Long(key) => index.remove(&**key, chain.handle(), guard),
+        });
+        debug_assert!(removed, "who closes a chain takes it out");
+        true
+    }
+}
+
+impl BohmTransaction<'_> {
+    /// A snapshot has found no row of a key in the index. Answers the one that lies beside, if there is one that it sees.
+    #[cold]
+    pub(super) fn look_beside<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Option<Version>, Stop> {
+        let found = store.displaced.index().and_then(|beside| beside.find(key, &self.guard));
+        // SAFETY: the handle was found under the transaction's guard.
+        found.map_or(Ok(None), |handle| self.visible(unsafe { Chain::from_handle(handle) }.head()))
+    }
+
+    /// Visits the rest of a range along both indexes, from where `both` says.
+    #[cold]
+    pub(super) fn visit_both(
+        &mut self,
+        both: &mut Both,
+        scan: &Scan<'_>,
+        (table, store): (&BohmTable, &BohmStore),
+        visit: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, Stop> {
+        let Some(beside) = store.displaced.index() else { return Ok(ControlFlow::Continue(())) };
+        loop {
+            self.renew();
+            let more = both.fill((store.index(), beside), scan, &self.guard);
+            while let Some(handle) = both.next(scan.direction) {
+                // SAFETY: the handle was found under the transaction's guard, which stays until the next part.
+                let chain = unsafe { Chain::from_handle(handle) };
+                if self.visit_chain(chain, table, store, visit)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            if !more {
+                return Ok(ControlFlow::Continue(()));
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Between two operations a transaction is in no epoch, so that one whose client does nothing holds back only what its moment keeps.
+//!
+//! A snapshot rests (`Guard::rest`). A transaction that may write stands aside, which costs less, and finds out when it comes back whether it
+//! was told to leave its epoch. If it was not, everything is as if it had stayed. If it was, of all that it has found there remains what its
+//! *span* keeps, the moments from its floor to its timestamp (`clocks/held.rs`): the versions of rows that it has read, and their records. What
+//! only the epoch kept is given up:
+//!
+//! * fingers, hints, and notes for promotion;
+//! * where repeated searches begin: they begin at the heads;
+//! * records that showed no row, and the stamps of the nodes in which nothing was found. The keys and ranges were kept
+//!   (`searches.rs`), and the validation looks again.
+//!
+//! The list of tables stays as long as the moment is held (`Shared::release_lists`). The transactions of a batch stay in its epoch.
+
+use polychron_base::{Reason, Stop};
+use polychron_engine::mutations::left_out;
+use polychron_engine::redo::Redo;
+
+use super::steps::Step;
+use super::transaction::CicadaTransaction;
+
+/// After how many operations a snapshot leaves its epoch for the present one: often enough that a slow reader does not hold
+/// back what is retired, seldom enough that the barrier costs nothing.
+pub(super) const RENEW_EVERY: u32 = 64;
+
+impl<R: Redo> CicadaTransaction<'_, R> {
+    /// From now on the transaction is in its epoch while it works, and not in between.
+    #[inline]
+    pub(super) fn leave_to_client(mut self) -> Self {
+        if !self.snapshot {
+            self.stands_aside = true;
+            self.state.sets.searches.begin();
+            self.rest();
+        }
+        self
+    }
+
+    /// Runs an operation.
+    #[inline]
+    pub(super) fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+        self.come_back();
+        let outcome = match self.step() {
+            Ok(()) => operation(self),
+            Err(stop) => Err(stop),
+        };
+        self.rest();
+        outcome
+    }
+
+    /// Called at the start of every operation, and between the parts of a long one: conflicts stick, and long procedures find out that
+    /// they are doomed.
+    #[inline]
+    pub(super) fn step(&mut self) -> Result<(), Stop> {
+        if self.doomed {
+            return Err(Stop::conflict());
+        }
+        self.until_check -= 1;
+        if self.until_check == 0 { self.check_midway() } else { Ok(()) }
+    }
+
+    /// A procedure that loops on what does not stand together is stopped here. A snapshot takes the occasion to renew its
+    /// guard, so that it holds back nothing but the versions it can see.
+    #[cold]
+    fn check_midway(&mut self) -> Result<(), Stop> {
+        self.until_check = self.shared.options.check_every;
+        if self.snapshot {
+            self.until_check = self.until_check.min(RENEW_EVERY);
+            self.renew_guard();
+            return Ok(());
+        }
+        if left_out(Step::ValidateRunning) {
+            return Ok(());
+        }
+        self.check_reads(true).inspect_err(|_| {
+            if let Some(abort) = &mut self.state.last_abort {
+                abort.reason = Reason::Inconsistent;
+            }
+        })
+    }
+
+    /// Leaves a snapshot's epoch for the present one.
+    pub(super) fn renew_guard(&mut self) {
+        self.state.fingers.clear();
+        self.guard.refresh();
+    }
+
+    /// Called at the end of every operation, and of the beginning.
+    #[inline]
+    pub(super) fn rest(&mut self) {
+        if self.stands_aside {
+            self.guard.stand_aside();
+        } else if self.snapshot {
+            self.guard.rest();
+            self.until_check = 1;
+        }
+    }
+
+    /// Who may write is in an epoch from now on. A snapshot enters one with its next step.
+    #[inline]
+    pub(super) fn come_back(&mut self) {
+        if self.stands_aside && !self.guard.come_back() {
+            self.forget_found();
+        }
+    }
+
+    /// The epoch was left: see the head of the file.
+    #[cold]
+    fn forget_found(&mut self) {
+        let state = &mut *self.state;
+        state.fingers.clear();
+        state.hints.clear();
+        state.promotions.clear();
+        state.sets.forget_found();
+    }
+}

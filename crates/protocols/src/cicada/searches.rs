@@ -1,0 +1,197 @@
+//! The keys and ranges in which a transaction that stands aside has found nothing, or only some rows.
+//!
+//! What was not there is guarded by stamps of index nodes, which are good as long as the epoch in which they were taken. When that was left
+//! (`aside.rs`), the searches made so far have *lost* their stamps, and the validation makes them again at the transaction's timestamp. A key must show
+//! no row. A range must show as many rows as it did: those that were read there are validated one by one, so they are there still, and there is
+//! no other one.
+//!
+//! The second look takes the place of the stamps in the order of validation: words of absent parts are raised, then the index is looked at; who makes a
+//! key come into being enters it into the index, and then looks at the words.
+
+use std::ops::{Bound, Range};
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{Reason, Stop};
+use polychron_engine::Scan;
+use polychron_engine::mutations::left_out;
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::{Batch, Both, Place};
+use polychron_index::{AnyIndex, Handle};
+use polychron_sync::atomic::{Ordering, fence};
+
+use super::record::{Record, search};
+use super::steps::Step;
+use super::table::Store;
+use super::transaction::CicadaTransaction;
+
+/// Memory for keys above this is given back at the end of a transaction.
+const KEPT: usize = 1 << 16;
+
+/// What a transaction has looked for.
+#[derive(Clone, Debug)]
+struct Search {
+    place: Place,
+    sought: Sought,
+}
+
+/// Keys are spans of the list's bytes.
+#[derive(Clone, Debug)]
+enum Sought {
+    /// A key, which had no row.
+    Key(Range<usize>),
+    /// A range, in which so many rows were seen beneath own writes.
+    Range { lower: Bound<Range<usize>>, upper: Bound<Range<usize>>, rows: usize },
+}
+
+/// The searches of a transaction, if it may leave its epoch.
+#[derive(Debug, Default)]
+pub(super) struct Searches {
+    list: Vec<Search>,
+    keys: Vec<u8>,
+    /// Whether they are kept.
+    are_kept: bool,
+    /// Those before this position have lost their stamps.
+    lost: usize,
+}
+
+impl Searches {
+    /// Keeps the searches of the transaction that begins.
+    pub(super) fn begin(&mut self) {
+        self.are_kept = true;
+    }
+
+    /// Whether searches are kept.
+    #[inline]
+    pub(super) fn are_kept(&self) -> bool {
+        self.are_kept
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    #[inline]
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.list.truncate(len);
+    }
+
+    /// A key had no row.
+    #[inline]
+    pub(super) fn add_key<K: EncodedKey>(&mut self, place: Place, key: K) {
+        if !self.are_kept {
+            return;
+        }
+        let start = self.keys.len();
+        for index in 0..key.len().div_ceil(8) {
+            let bytes = key.slice(index).to_be_bytes();
+            self.keys.extend_from_slice(&bytes[..(key.len() - 8 * index).min(8)]);
+        }
+        self.list.push(Search { place, sought: Sought::Key(start..self.keys.len()) });
+    }
+
+    /// A range showed so many rows.
+    pub(super) fn add_range(&mut self, place: Place, lower: Bound<&[u8]>, upper: Bound<&[u8]>, rows: usize) {
+        if !self.are_kept {
+            return;
+        }
+        let mut keep = |key: &[u8]| {
+            let start = self.keys.len();
+            self.keys.extend_from_slice(key);
+            start..self.keys.len()
+        };
+        let (lower, upper) = (lower.map(&mut keep), upper.map(&mut keep));
+        self.list.push(Search { place, sought: Sought::Range { lower, upper, rows } });
+    }
+
+    /// The epoch in which stamps were taken so far was left.
+    pub(super) fn lose(&mut self) {
+        self.lost = self.list.len();
+    }
+
+    /// Forgets everything.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        if self.are_kept {
+            self.list.clear();
+            self.list.shrink_to(KEPT);
+            self.keys.clear();
+            self.keys.shrink_to(KEPT);
+            (self.are_kept, self.lost) = (false, 0);
+        }
+    }
+}
+
+impl<R: Redo> CicadaTransaction<'_, R> {
+    /// Makes those searches again that have lost their stamps. The words of their parts were raised.
+    #[inline]
+    pub(super) fn search_again(&mut self) -> Result<(), Stop> {
+        if self.state.sets.searches.lost == 0 { Ok(()) } else { self.search_lost() }
+    }
+
+    #[cold]
+    fn search_lost(&mut self) -> Result<(), Stop> {
+        // SeqCst: the barrier between the words and the looks at the indexes, whose latches are sequentially consistent, too.
+        fence(Ordering::SeqCst);
+        let Searches { list, keys, lost, .. } = &self.state.sets.searches;
+        let mut changed = None;
+        for search in &list[..*lost] {
+            let store = self.store(search.place)?;
+            let stands = match &search.sought {
+                Sought::Key(key) => left_out(Step::MissAgain) || !self.has_row(store, &keys[key.clone()]),
+                Sought::Range { lower, upper, rows } => {
+                    let [lower, upper] = [lower, upper].map(|bound| bound.clone().map(|key| &keys[key]));
+                    left_out(Step::CountAgain) || self.count_rows(store, lower, upper) == *rows
+                }
+            };
+            if !stands {
+                changed = Some(search.place);
+                break;
+            }
+        }
+        changed.map_or(Ok(()), |place| Err(self.conflict(Reason::Phantom, place, None)))
+    }
+
+    /// Whether a record shows a row beneath own writes, which are pending.
+    fn shows_row(&self, handle: Handle) -> bool {
+        // SAFETY: the handle was found under this transaction's guard.
+        let record = unsafe { Record::from_handle(handle) };
+        search(record, self.timestamp, None, true).is_row
+    }
+
+    /// The index beside, if it may have rows of this moment: asked behind the index itself, as in every look-up.
+    fn beside<'s>(&self, store: &'s Store) -> Option<&'s AnyIndex> {
+        let concerns = store.displaced.concern(self.timestamp) && !left_out(Step::LookBesideAgain);
+        store.displaced.index().filter(|_| concerns)
+    }
+
+    fn has_row(&self, store: &Store, key: &[u8]) -> bool {
+        let in_index = store.index().find(key, &self.guard);
+        if in_index.is_some_and(|handle| self.shows_row(handle)) {
+            return true;
+        }
+        let handle = self.beside(store).and_then(|beside| beside.find(key, &self.guard));
+        handle.is_some_and(|handle| self.shows_row(handle))
+    }
+
+    fn count_rows(&self, store: &Store, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> usize {
+        let Place { table, index } = store.place();
+        let scan = Scan { index, lower, upper, ..Scan::all(table) };
+        let (mut batch, mut rows) = (Batch::default(), 0);
+        batch.begin(usize::MAX, false);
+        while batch.fill(store.index(), &scan, &self.guard) {
+            let handles = (0..batch.len()).filter_map(|position| batch.get(position));
+            rows += handles.filter(|&handle| self.shows_row(handle)).count();
+        }
+        let Some(beside) = self.beside(store) else { return rows };
+        let (mut both, mut rows) = (Both::default(), 0);
+        loop {
+            let more = both.fill((store.index(), beside), &scan, &self.guard);
+            let handles = std::iter::from_fn(|| both.next(scan.direction));
+            rows += handles.filter(|&handle| self.shows_row(handle)).count();
+            if !more {
+                return rows;
+            }
+        }
+    }
+}
