@@ -195,8 +195,8 @@ fn until_committed<W: Driven, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut
     }
 }
 
-/// Attempts after which a transaction that conflicts asks whether it is nested, and from time to time again: the answer takes a look at
-/// words that other threads write.
+/// Attempts after which a transaction that conflicts asks whether it is nested, and from time to time again, for the answer takes a look at
+/// words that other threads write; and attempts of a nested one between two steps of its endurance.
 const ATTEMPTS_PER_LOOK: u64 = 16;
 
 /// Whether a transaction inside of another one has conflicted for so long with what others have open that they may wait for its own thread.
@@ -210,16 +210,25 @@ fn is_worn_out<W: Driven>(
     if endurance.is_none() && !attempts.is_multiple_of(ATTEMPTS_PER_LOOK) {
         return None;
     }
-    endure(worker, abort, endurance)
+    endure(worker, attempts, abort, endurance)
 }
 
 #[cold]
-fn endure<W: Driven>(worker: &W, abort: Option<&Abort>, endurance: &mut Option<Endurance>) -> Option<Error> {
+fn endure<W: Driven>(
+    worker: &W,
+    attempts: u64,
+    abort: Option<&Abort>,
+    endurance: &mut Option<Endurance>,
+) -> Option<Error> {
     let Some(&Abort { table, key, .. }) = abort.filter(|abort| is_in_the_way(abort.reason)) else {
         *endurance = None;
         return None;
     };
     if endurance.is_none() && !worker.is_nested() {
+        return None;
+    }
+    // Between two steps it tries in quick succession: others may let go for moments only.
+    if !attempts.is_multiple_of(ATTEMPTS_PER_LOOK) {
         return None;
     }
     let waits = endurance.get_or_insert_with(Endurance::begin).wait();

@@ -137,11 +137,11 @@ pub struct Endurance {
 
 impl Endurance {
     /// Steps at least, most of which sleep.
-    pub const STEPS: u32 = if MODELLED { 3 } else { 256 };
+    pub const STEPS: u32 = if MODELLED { 3 } else { 64 };
     /// Nanoseconds at least.
     const LEAST_NS: u64 = 500_000_000;
     /// The first steps only yield.
-    const YIELDS: u32 = 32;
+    const YIELDS: u32 = 16;
     const NAP: Duration = Duration::from_millis(1);
 
     /// The wait begins.
