@@ -219,6 +219,10 @@ impl Interactive for AnyWorker {
         self.0.waits_for_itself()
     }
 
+    fn is_nested(&self) -> bool {
+        self.0.is_nested()
+    }
+
     fn back_off(&mut self, attempts: u64) {
         self.0.back_off(attempts);
     }

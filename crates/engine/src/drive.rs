@@ -9,6 +9,7 @@ use polychron_base::{Abort, Error, Stop};
 use polychron_sync::{spin_hint, thread};
 
 use crate::futures::{self, Outcome, Resolved};
+use crate::nested::{Endurance, is_in_the_way};
 use crate::options::Retry;
 use crate::{Commit, Counters, Interactive, Mode, Procedure};
 
@@ -31,6 +32,11 @@ pub trait Driven {
     /// As [`Interactive::waits_for_itself`].
     fn waits_for_itself(&self) -> Option<Error> {
         None
+    }
+
+    /// As [`Interactive::is_nested`].
+    fn is_nested(&self) -> bool {
+        false
     }
 
     /// As [`Interactive::back_off`].
@@ -60,6 +66,10 @@ impl<W: Interactive> Driven for W {
 
     fn waits_for_itself(&self) -> Option<Error> {
         Interactive::waits_for_itself(self)
+    }
+
+    fn is_nested(&self) -> bool {
+        Interactive::is_nested(self)
     }
 
     fn back_off(&mut self, attempts: u64) {
@@ -156,7 +166,7 @@ pub fn tell_committed<P: Procedure>(procedure: &mut P, mut output: P::Output) ->
 }
 
 fn until_committed<W: Driven, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> Result<B::Output, Error> {
-    let mut attempts = 0;
+    let (mut attempts, mut endurance) = (0, None);
     loop {
         match attempt(worker, mode, body) {
             Attempt::Committed(output) => return Ok(output),
@@ -170,7 +180,9 @@ fn until_committed<W: Driven, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut
                 if let Some(abort) = &abort {
                     worker.counters().aborted(abort);
                 }
-                if let Some(error) = worker.waits_for_itself() {
+                let error = worker.waits_for_itself();
+                let through_others = || is_worn_out(worker, attempts, abort.as_ref(), &mut endurance);
+                if let Some(error) = error.or_else(through_others) {
                     worker.counters().refused();
                     return Err(error);
                 }
@@ -181,6 +193,46 @@ fn until_committed<W: Driven, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut
             }
         }
     }
+}
+
+/// Attempts after which a transaction that conflicts asks whether it is nested, and from time to time again, for the answer takes a look at
+/// words that other threads write; and attempts of a nested one between two steps of its endurance.
+const ATTEMPTS_PER_LOOK: u64 = 16;
+
+/// Whether a transaction inside of another one has conflicted for so long with what others have open that they may wait for its own thread.
+#[inline]
+fn is_worn_out<W: Driven>(
+    worker: &W,
+    attempts: u64,
+    abort: Option<&Abort>,
+    endurance: &mut Option<Endurance>,
+) -> Option<Error> {
+    if endurance.is_none() && !attempts.is_multiple_of(ATTEMPTS_PER_LOOK) {
+        return None;
+    }
+    endure(worker, attempts, abort, endurance)
+}
+
+#[cold]
+fn endure<W: Driven>(
+    worker: &W,
+    attempts: u64,
+    abort: Option<&Abort>,
+    endurance: &mut Option<Endurance>,
+) -> Option<Error> {
+    let Some(&Abort { table, key, .. }) = abort.filter(|abort| is_in_the_way(abort.reason)) else {
+        *endurance = None;
+        return None;
+    };
+    if endurance.is_none() && !worker.is_nested() {
+        return None;
+    }
+    // Between two steps it tries in quick succession: others may let go for moments only.
+    if !attempts.is_multiple_of(ATTEMPTS_PER_LOOK) {
+        return None;
+    }
+    let waits = endurance.get_or_insert_with(Endurance::begin).wait();
+    (!waits).then_some(Error::WaitsForItself { table, key })
 }
 
 enum Attempt<O> {

@@ -261,6 +261,12 @@ pub trait Interactive: Worker {
         None
     }
 
+    /// Whether the calling thread has another transaction of the same database open, in a protocol whose transactions conflict. This worker's then
+    /// do not wait without end for those of other threads, which may wait for the one that is open.
+    fn is_nested(&self) -> bool {
+        false
+    }
+
     /// Waits before the next attempt after `attempts` conflicts in a row: the protocol's back-off.
     fn back_off(&mut self, attempts: u64);
 

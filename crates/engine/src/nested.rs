@@ -6,13 +6,20 @@
 //! threads count for nothing. Where nothing tells whose commit it was, as of an insertion that broke a range, only many in a row count, during
 //! each of which the thread has committed something.
 //!
+//! An inner transaction may also wait for another thread, which waits for the outer one: a circle over threads that no protocol sees in its
+//! transactions. So a transaction whose thread has another one open never waits, nor conflicts with what others have open, without end
+//! ([`Endurance`]).
+//!
 //! What a thread has written last is known here, too ([`last_write`]): a snapshot that it begins contains that, through whichever worker
 //! either goes.
 
 use std::cell::Cell;
+use std::time::Duration;
 
+use polychron_base::clock::{Clock, SystemClock};
 use polychron_base::error::KeyPreview;
-use polychron_base::{Abort, Error, TableId};
+use polychron_base::{Abort, Error, Reason, TableId};
+use polychron_sync::{MODELLED, thread};
 
 /// Conflicts of unknown origin in a row, with commits of the thread inside each, that may come from others.
 const PATIENCE: u32 = 64;
@@ -120,9 +127,53 @@ impl Nested {
     }
 }
 
+/// How long a transaction whose thread has another one open waits for what transactions of other threads have: so many steps, and so long
+/// that on a busy machine those that can go on have gone on. It is for waits that have been long already.
+#[derive(Debug)]
+pub struct Endurance {
+    clock: SystemClock,
+    steps: u32,
+}
+
+impl Endurance {
+    /// Steps at least, most of which sleep.
+    pub const STEPS: u32 = if MODELLED { 3 } else { 64 };
+    /// Nanoseconds at least.
+    const LEAST_NS: u64 = 500_000_000;
+    /// The first steps only yield.
+    const YIELDS: u32 = 16;
+    const NAP: Duration = Duration::from_millis(1);
+
+    /// The wait begins.
+    #[cold]
+    pub fn begin() -> Self {
+        Self { clock: SystemClock::new(), steps: 0 }
+    }
+
+    /// Waits a step. `false`: it has waited as long as it makes sense.
+    pub fn wait(&mut self) -> bool {
+        self.steps += 1;
+        // Time does not pass in models, nor as an interpreter sees it.
+        if self.steps > Self::STEPS && (MODELLED || cfg!(miri) || self.clock.now_ns() >= Self::LEAST_NS) {
+            return false;
+        }
+        if MODELLED || self.steps <= Self::YIELDS {
+            thread::yield_now();
+        } else {
+            std::thread::sleep(Self::NAP);
+        }
+        true
+    }
+}
+
+/// Whether a transaction that conflicts for this reason may have met one that is still open. All other reasons tell that somebody has committed.
+pub(crate) fn is_in_the_way(reason: Reason) -> bool {
+    matches!(reason, Reason::Latched | Reason::BeingWritten | Reason::InsertedFirst | Reason::Locked | Reason::Wounded)
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use polychron_base::{IndexId, Reason};
+    use polychron_base::IndexId;
 
     use super::*;
 
@@ -174,5 +225,18 @@ mod tests {
     fn conflicts_of_unknown_origin_take_long() {
         assert_eq!(attempts(1, |_, inner, at| inner.committed(1, at)), Some(u64::from(PATIENCE)));
         assert_eq!(attempts(1, |_, _, _| {}), None);
+    }
+
+    #[test]
+    fn endurance_ends_after_its_steps_and_its_time() {
+        let mut endurance = Endurance::begin();
+        let clock = SystemClock::new();
+        let mut steps = 0;
+        while endurance.wait() {
+            steps += 1;
+        }
+        assert!(steps >= Endurance::STEPS);
+        assert!(cfg!(miri) || clock.now_ns() > Endurance::LEAST_NS / 2);
+        assert!(!endurance.wait());
     }
 }

@@ -404,6 +404,17 @@ impl Epochs {
         self.slots[..self.used_slots.load(Ordering::Relaxed)].iter().any(pinned)
     }
 
+    /// Whether the calling thread has the worker of another slot than this one pinned, one that stands aside too: as a rule one with a
+    /// transaction open, which does not end before the thread goes on. It looks at words that other threads write, so it is for who has waited already.
+    pub fn is_another_pinned_here(&self, slot: usize) -> bool {
+        let here = this_thread();
+        // Relaxed: as above.
+        let slots = self.slots[..self.used_slots.load(Ordering::Relaxed)].iter().enumerate();
+        slots.filter(|(at, _)| *at != slot).any(|(_, other)| {
+            other.thread.load(Ordering::Relaxed) == here && other.active.load(Ordering::Relaxed) != IDLE
+        })
+    }
+
     /// Leaves the epoch. The caller owns the slot.
     #[inline]
     pub(crate) fn unpin(&self, slot: usize) {

@@ -123,6 +123,11 @@ impl Local {
         self.worker.pins.get() > 0
     }
 
+    /// [`Epochs::is_another_pinned_here`](crate::Epochs::is_another_pinned_here) of this worker's slot.
+    pub fn is_nested(&self) -> bool {
+        self.worker.shared().epochs.is_another_pinned_here(self.worker.id.position())
+    }
+
     /// Opens a snapshot at the newest read-only epoch. Snapshots of one `Local` that overlap read at the same epoch, the
     /// first one's.
     ///

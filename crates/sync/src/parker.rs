@@ -31,15 +31,20 @@ impl Parker {
     /// Waits until `done` says so: with so many spin hints, and then asleep. One thread at a time waits here. `done` looks at
     /// atomics and takes no lock: whoever calls [`Parker::wake`] may hold one.
     pub fn wait(&self, spins: u32, done: impl Fn() -> bool) {
+        if !Self::spin(spins, &done) && !done() {
+            self.sleep(done);
+        }
+    }
+
+    /// The first part of [`Parker::wait`], and whether that was all.
+    pub fn spin(spins: u32, done: impl Fn() -> bool) -> bool {
         for _ in 0..if MODELLED { 0 } else { spins } {
             if done() {
-                return;
+                return true;
             }
             spin_hint();
         }
-        if !done() {
-            self.sleep(done);
-        }
+        false
     }
 
     #[cold]

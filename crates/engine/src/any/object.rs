@@ -102,6 +102,7 @@ pub(super) trait Hand: Send {
     fn begin(&mut self, mode: Mode) -> Result<Box<dyn End + '_>, Error>;
     fn last_abort(&self) -> Option<Abort>;
     fn waits_for_itself(&self) -> Option<Error>;
+    fn is_nested(&self) -> bool;
     fn back_off(&mut self, attempts: u64);
     fn retry(&self) -> &options::Retry;
 }
@@ -111,6 +112,7 @@ pub(super) trait Steps<W>: 'static {
     fn begin(worker: &mut W, mode: Mode) -> Result<Box<dyn End + '_>, Error>;
     fn last_abort(worker: &W) -> Option<Abort>;
     fn waits_for_itself(worker: &W) -> Option<Error>;
+    fn is_nested(worker: &W) -> bool;
     fn back_off(worker: &mut W, attempts: u64);
     fn retry(worker: &W) -> &options::Retry;
 }
@@ -129,6 +131,10 @@ impl<W: Interactive> Steps<W> for ByHand {
 
     fn waits_for_itself(worker: &W) -> Option<Error> {
         worker.waits_for_itself()
+    }
+
+    fn is_nested(worker: &W) -> bool {
+        worker.is_nested()
     }
 
     fn back_off(worker: &mut W, attempts: u64) {
@@ -154,6 +160,10 @@ impl<W> Steps<W> for Whole {
 
     fn waits_for_itself(_: &W) -> Option<Error> {
         None
+    }
+
+    fn is_nested(_: &W) -> bool {
+        false
     }
 
     fn back_off(_: &mut W, _: u64) {}
@@ -207,6 +217,10 @@ impl<W: Worker + 'static, S: Steps<W>> Hand for Employed<W, S> {
 
     fn waits_for_itself(&self) -> Option<Error> {
         S::waits_for_itself(&self.0)
+    }
+
+    fn is_nested(&self) -> bool {
+        S::is_nested(&self.0)
     }
 
     fn back_off(&mut self, attempts: u64) {

@@ -232,6 +232,10 @@ impl<R: Redo> Interactive for CicadaWorker<R> {
         self.state.nested.error()
     }
 
+    fn is_nested(&self) -> bool {
+        self.local.is_nested()
+    }
+
     fn back_off(&mut self, attempts: u64) {
         self.session().wait(attempts);
     }
@@ -421,6 +425,10 @@ impl<R: Redo> drive::Driven for Session<'_, R> {
 
     fn waits_for_itself(&self) -> Option<Error> {
         self.state.nested.error()
+    }
+
+    fn is_nested(&self) -> bool {
+        self.local.is_nested()
     }
 
     fn back_off(&mut self, attempts: u64) {

@@ -270,6 +270,10 @@ impl<L: Level, R: Redo> Interactive for HyperWorker<L, R> {
         self.state.nested.error()
     }
 
+    fn is_nested(&self) -> bool {
+        self.local.is_nested()
+    }
+
     fn back_off(&mut self, attempts: u64) {
         self.state.wait(attempts, &self.shared.common.retry);
     }
@@ -342,6 +346,10 @@ impl<L: Level, R: Redo> drive::Driven for Session<'_, L, R> {
 
     fn waits_for_itself(&self) -> Option<Error> {
         self.state.nested.error()
+    }
+
+    fn is_nested(&self) -> bool {
+        self.local.is_nested()
     }
 
     fn back_off(&mut self, attempts: u64) {

@@ -71,6 +71,10 @@ impl<B: Beneath, M: Moment> Interactive for LazyWorker<B, M> {
         self.inner.waits_for_itself()
     }
 
+    fn is_nested(&self) -> bool {
+        self.inner.is_nested()
+    }
+
     fn back_off(&mut self, attempts: u64) {
         self.again = true;
         self.inner.back_off(attempts);

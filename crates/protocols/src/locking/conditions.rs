@@ -68,10 +68,13 @@ impl Conditions {
         let request = self.request(position);
         let lock = Lock { name, exclusive: false };
         // SAFETY: the request is behind those that are in lists; it is taken out before it is used again.
-        let taken = match unsafe { table.ask(request, lock, own.asker(), Patience::Wound) } {
-            Answer::Granted => Taken::Held,
+        let mut answer = unsafe { table.ask(request, lock, own.asker(), Patience::Wound) };
+        if let Answer::Queued(ahead) = answer {
             // SAFETY: the request is in the table.
-            Answer::Queued(ahead) if unsafe { table.wait(request, name, own, ahead) } => Taken::Held,
+            answer = unsafe { table.wait(request, name, own, ahead) };
+        }
+        let taken = match answer {
+            Answer::Granted => Taken::Held,
             Answer::Queued(_) | Answer::Refused => Taken::Refused,
             Answer::Own => Taken::Own,
         };

@@ -26,7 +26,7 @@ pub(super) enum Taken {
     Held,
     /// Somebody else holds it, or the transaction was wounded while it waited.
     Refused,
-    /// Another transaction of the same thread holds it, which would wait for itself.
+    /// Another transaction of the same thread holds it, which would wait for itself; or others do that may wait for that one.
     Own,
 }
 
@@ -149,15 +149,19 @@ impl Held {
     /// Waits for a request that was queued.
     #[inline]
     fn await_answer(&self, table: &LockTable, request: &Request, name: u64, answer: Answer) -> Taken {
-        match answer {
-            Answer::Granted => Taken::Held,
+        let answer = match answer {
             Answer::Queued(ahead) => {
                 pass(Point::Queued);
                 // SAFETY: the request is in the table.
-                if unsafe { table.wait(request, name, &self.own, ahead) } { Taken::Held } else { Taken::Refused }
+                unsafe { table.wait(request, name, &self.own, ahead) }
             }
-            Answer::Refused => Taken::Refused,
+            answer => answer,
+        };
+        match answer {
+            Answer::Granted => Taken::Held,
             Answer::Own => Taken::Own,
+            _ if self.own.is_worn_out() => Taken::Own,
+            _ => Taken::Refused,
         }
     }
 

@@ -112,7 +112,7 @@ pub(super) enum Answer {
     Queued(usize),
     /// Somebody else holds the lock; the request is in no list.
     Refused,
-    /// As [`Answer::Refused`], by another transaction of the same thread, which would wait for itself.
+    /// As [`Answer::Refused`], by another transaction of the same thread, which would wait for itself; or by others that may wait for that one.
     Own,
 }
 
@@ -274,21 +274,21 @@ impl LockTable {
         if blocked { Answer::Queued(ahead) } else { Answer::Granted }
     }
 
-    /// Waits until a queued request is granted. `false`: its transaction was wounded first, and the request is in no list any more, or
-    /// holds what it held before it was to become exclusive.
+    /// Waits until a queued request is granted. Else its transaction was wounded first ([`Answer::Refused`]), or waits inside of another one
+    /// for too long ([`Answer::Own`]); the request is in no list any more, or holds what it held before it was to become exclusive.
     ///
     /// # Safety
     /// The request is the caller's, and in the table.
-    pub(super) unsafe fn wait(&self, request: &Request, name: u64, own: &Wounds, ahead: usize) -> bool {
+    pub(super) unsafe fn wait(&self, request: &Request, name: u64, own: &Wounds, ahead: usize) -> Answer {
         // Acquire: pairs with the release in `grant`, so that what the last holder did is seen.
         let granted = || request.granted.load(Ordering::Acquire);
-        own.slot().wait(ahead, granted);
+        let ends = own.wait(ahead, granted);
         if granted() {
-            return true;
+            return Answer::Granted;
         }
         let mut bucket = self.latch(name);
         if granted() {
-            return true;
+            return Answer::Granted;
         }
         // SAFETY: the bucket is latched.
         let said = unsafe { request.said() };
@@ -299,7 +299,7 @@ impl LockTable {
             bucket.take_out(request);
         }
         bucket.grant(name);
-        false
+        if ends { Answer::Refused } else { Answer::Own }
     }
 
     /// Makes a shared lock exclusive, if nobody else holds it. Where `patience` says so, the younger ones that hold it are wounded, and
@@ -387,7 +387,7 @@ impl LockTable {
         });
     }
 
-    /// Waits until the condition at an address is held at a name no more. [`Answer::Own`]: its holder runs in the same thread;
+    /// Waits until the condition at an address is held at a name no more. [`Answer::Own`]: its holder runs in the same thread, or may wait for it;
     /// [`Answer::Refused`]: an older one wants what the caller has.
     ///
     /// # Safety
@@ -399,10 +399,13 @@ impl LockTable {
             if !matches!(answer, Answer::Queued(_)) {
                 return answer;
             }
-            own.slot().wait(1, || request.granted.load(Ordering::Relaxed));
+            let ends = own.wait(1, || request.granted.load(Ordering::Relaxed));
             self.latch(name).take_out(request);
             if own.wounded() {
                 return Answer::Refused;
+            }
+            if !ends {
+                return Answer::Own;
             }
         }
     }

@@ -128,19 +128,23 @@ impl Ranges {
 
     /// Waits until some ranges are gone, or have the key no more. The transaction is in the list of those that wait.
     fn outlast<'l>(&'l self, own: &Wounds, in_the_way: &mut Vec<InTheWay>, locked: SpinGuard<'l, Locked>) -> Answer {
-        let mut latched = Some(locked);
+        let (mut latched, mut ends) = (Some(locked), true);
         loop {
             let mut locked = latched.take().unwrap_or_else(|| self.locked.lock());
             let at = locked.waiting.iter().position(|it| it.asker.is(own.asker())).expect("it is taken out below");
             let key = &locked.waiting[at].key;
             in_the_way.retain(|&(id, number)| locked.ranges.is_there(id, number) && locked.ranges.covers(id, key));
-            if in_the_way.is_empty() || own.wounded() {
+            if in_the_way.is_empty() || own.wounded() || !ends {
                 locked.waiting.swap_remove(at);
-                return if in_the_way.is_empty() { Answer::Granted } else { Answer::Refused };
+                return match ends || own.wounded() {
+                    _ if in_the_way.is_empty() => Answer::Granted,
+                    true => Answer::Refused,
+                    false => Answer::Own,
+                };
             }
             own.slot().expect_call();
             drop(locked);
-            own.slot().wait_for_call(in_the_way.len());
+            ends = own.wait(in_the_way.len(), || own.slot().is_called());
         }
     }
 }

@@ -74,11 +74,13 @@ impl Declare for Naming<'_> {
 impl<P: Policy> LockingWorker<P> {
     pub(super) fn new(local: Local, shared: &Arc<Shared>) -> Self {
         let back_off = RandomWait::new(local.worker_id().position());
+        let mut held = Held::default();
+        held.own.belong_to(&local);
         let state = State {
             buffers: Buffers::default(),
             log: UndoLog::default(),
             savepoints: Savepoints::default(),
-            held: Held::default(),
+            held,
             conditions: Conditions::default(),
             ranges: Vec::new(),
             in_the_way: Vec::new(),
@@ -115,7 +117,8 @@ impl<P: Policy> LockingWorker<P> {
 impl State {
     /// Takes what is wanted, waiting, in the order of names. `false`: the transaction was wounded meanwhile.
     ///
-    /// What another transaction of the same thread holds is left out: the procedure is told if it asks for it.
+    /// What another transaction of the same thread holds is left out, and what others do not give back to a transaction inside of another one:
+    /// the procedure is told if it asks for it.
     fn take_wanted(&mut self, locks: &LockTable) -> bool {
         let Self { wanted, held, .. } = self;
         let patience = match held.own.patience() {
@@ -237,6 +240,10 @@ impl<P: Policy> Interactive for LockingWorker<P> {
 
     fn last_abort(&self) -> Option<Abort> {
         self.state.last_abort
+    }
+
+    fn is_nested(&self) -> bool {
+        self.local.is_nested()
     }
 
     /// The next attempt takes beforehand what this one had reached. One that has conflicted several times gets an age, and keeps it until

@@ -6,10 +6,16 @@
 //! as long as others may set it, and never tells of a transaction that has ended.
 //!
 //! A transaction without an age is younger than all that have one, and wounds nobody.
+//!
+//! A transaction whose thread has another one open does not sleep: those in its way may wait for the one that is open, and nobody would wake it.
+//! It looks again and again for as long as its [`Endurance`] lasts, and then waits for nobody until it ends.
 
+use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use polychron_engine::nested::Endurance;
+use polychron_memory::{Local, Memory};
 use polychron_sync::Parker;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
@@ -41,13 +47,6 @@ impl Slot {
     /// Others behind whom it is worth while to spin.
     const FEW: usize = 2;
 
-    /// Waits until `done` says so, or the transaction is wounded. So many others are in its way: behind few the wait may be short,
-    /// behind more it is not, and spinning would keep them from a processor.
-    pub(super) fn wait(&self, ahead: usize, done: impl Fn() -> bool) {
-        let spins = if ahead <= Self::FEW { Parker::SPINS } else { 0 };
-        self.parker.wait(spins, || done() || self.wounded.load(Ordering::Relaxed));
-    }
-
     /// Wakes the worker, which waits for what the caller has just stored.
     pub(super) fn wake(&self) {
         self.parker.wake();
@@ -58,15 +57,15 @@ impl Slot {
         self.called.store(false, Ordering::Relaxed);
     }
 
-    /// Wakes the worker from [`Slot::wait_for_call`].
+    /// Wakes the worker, which waits for [`Slot::is_called`].
     pub(super) fn call(&self) {
         // Relaxed: who is called latches the list and looks.
         self.called.store(true, Ordering::Relaxed);
         self.wake();
     }
 
-    pub(super) fn wait_for_call(&self, ahead: usize) {
-        self.wait(ahead, || self.called.load(Ordering::Relaxed));
+    pub(super) fn is_called(&self) -> bool {
+        self.called.load(Ordering::Relaxed)
     }
 }
 
@@ -135,20 +134,65 @@ pub(super) struct Wounds {
     slot: Arc<Slot>,
     age: u64,
     thread: u64,
+    /// The worker's memory and its slot there, which tell whether the thread has another transaction open.
+    worker: Option<(Arc<Memory>, usize)>,
+    /// The transaction has waited in vain inside of another one.
+    worn_out: Cell<bool>,
 }
 
 impl Default for Wounds {
     fn default() -> Self {
-        Self { slot: Arc::default(), age: UNAGED, thread: 0 }
+        Self { slot: Arc::default(), age: UNAGED, thread: 0, worker: None, worn_out: Cell::new(false) }
     }
 }
 
 impl Wounds {
+    /// It is this worker's.
+    pub(super) fn belong_to(&mut self, worker: &Local) {
+        self.worker = Some((Arc::clone(worker.memory()), worker.worker_id().position()));
+    }
+
     /// A transaction begins, in this thread. The one before has nothing in any list.
     #[inline]
     pub(super) fn begin(&mut self, age: u64) {
         self.slot.wounded.store(false, Ordering::Relaxed);
         (self.age, self.thread) = (age, polychron_sync::this_thread());
+        self.worn_out.set(false);
+    }
+
+    /// Waits until `done` says so, or the transaction is wounded. So many others are in its way: behind few the wait may be short,
+    /// behind more it is not, and spinning would keep them from a processor.
+    ///
+    /// `false`: the transaction is inside of another one of its thread, and waited for as long as that makes sense.
+    pub(super) fn wait(&self, ahead: usize, done: impl Fn() -> bool) -> bool {
+        let slot = &*self.slot;
+        let done = || done() || slot.wounded.load(Ordering::Relaxed);
+        let spins = if ahead <= Slot::FEW { Parker::SPINS } else { 0 };
+        if Parker::spin(spins, done) {
+            return true;
+        }
+        if self.worker.as_ref().is_some_and(|(memory, slot)| memory.epochs().is_another_pinned_here(*slot)) {
+            return self.wait_inside(done);
+        }
+        slot.parker.wait(0, done);
+        true
+    }
+
+    #[cold]
+    fn wait_inside(&self, done: impl Fn() -> bool) -> bool {
+        let mut endurance = Endurance::begin();
+        while !done() {
+            if self.worn_out.get() || !endurance.wait() {
+                self.worn_out.set(true);
+                return done();
+            }
+        }
+        true
+    }
+
+    /// Whether the transaction has waited in vain, and is not to be run again for what others have.
+    pub(super) fn is_worn_out(&self) -> bool {
+        self.worn_out.get() && !self.wounded()
     }
 
     #[inline]

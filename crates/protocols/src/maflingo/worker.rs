@@ -190,6 +190,10 @@ impl<T: TidSource, R: Redo> Interactive for MaflingoWorker<T, R> {
         self.state.nested.error()
     }
 
+    fn is_nested(&self) -> bool {
+        self.local.is_nested()
+    }
+
     fn back_off(&mut self, attempts: u64) {
         self.state.wait(attempts, &self.shared);
     }
@@ -267,6 +271,10 @@ impl<T: TidSource, R: Redo> drive::Driven for Session<'_, T, R> {
 
     fn waits_for_itself(&self) -> Option<Error> {
         self.state.nested.error()
+    }
+
+    fn is_nested(&self) -> bool {
+        self.local.is_nested()
     }
 
     fn back_off(&mut self, attempts: u64) {

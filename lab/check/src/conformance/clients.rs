@@ -12,6 +12,9 @@ use polychron_engine::{
     Table, Transaction, Worker, drive,
 };
 
+pub use super::crossed::{
+    nested_at_random, nested_beside_a_plain_client, nested_meets_a_busy_row, nested_on_two_threads,
+};
 use crate::Setup;
 use crate::party::Party;
 use crate::rows::{Item, value};
@@ -20,7 +23,7 @@ use crate::watch::{Place, watched};
 
 /// What a transaction does with the rows of one test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Deed {
+pub(super) enum Deed {
     Read,
     Update,
     Insert,
@@ -29,12 +32,12 @@ enum Deed {
     Scan,
 }
 
-const DEEDS: [Deed; 5] = [Deed::Read, Deed::Update, Deed::Insert, Deed::Delete, Deed::Scan];
+pub(super) const DEEDS: [Deed; 5] = [Deed::Read, Deed::Update, Deed::Insert, Deed::Delete, Deed::Scan];
 
 impl Deed {
     const WITH_UPSERTS: [Self; 6] = [Self::Read, Self::Update, Self::Insert, Self::Upsert, Self::Delete, Self::Scan];
 
-    fn act<T: Transaction>(self, transaction: &mut T, table: &Table<Item>, id: u64) -> Result<(), Stop> {
+    pub(super) fn act<T: Transaction>(self, transaction: &mut T, table: &Table<Item>, id: u64) -> Result<(), Stop> {
         match self {
             Self::Read => value(transaction, table, id).map(drop),
             Self::Update => transaction.update(table, id, |row| row.set_value(row.value() + 1)).map(drop),
@@ -57,7 +60,7 @@ impl Deed {
     }
 
     /// The row that is there before: an insertion finds none.
-    fn before(self) -> Option<i64> {
+    pub(super) fn before(self) -> Option<i64> {
         if self == Self::Insert { None } else { Some(5) }
     }
 }

@@ -32,7 +32,14 @@ pub fn missing(protocol: &str, behaviour: &str) -> Option<&'static Missing> {
 /// design, and where memory is not the engine's nobody counts it.
 pub fn makes_sense<P: Protocol>(setup: &Setup<P>, behaviour: &str) -> bool {
     match behaviour.strip_prefix("liveness::") {
-        None => behaviour != "clients::doomed_by_other_threads" || setup.interleaves && !setup.snapshots_lock,
+        None => match behaviour {
+            "clients::doomed_by_other_threads" => setup.interleaves && !setup.snapshots_lock,
+            "clients::nested_on_two_threads"
+            | "clients::nested_beside_a_plain_client"
+            | "clients::nested_at_random"
+            | "clients::nested_meets_a_busy_row" => setup.interleaves,
+            _ => true,
+        },
         Some("garbage_of_an_idle_session") => setup.measures_memory,
         Some("own_commits_beside_a_writer" | "fresh_beside_a_writer") => setup.interleaves && !setup.snapshots_lock,
         Some(name) if name.ends_with("_beside_a_snapshot") => setup.snapshots_interleave && !setup.snapshots_lock,
@@ -45,6 +52,10 @@ pub fn makes_sense<P: Protocol>(setup: &Setup<P>, behaviour: &str) -> bool {
 pub const BEHAVIOURS: &[&str] = &[
     "clients::nested_transactions",
     "clients::nested_procedures",
+    "clients::nested_on_two_threads",
+    "clients::nested_beside_a_plain_client",
+    "clients::nested_at_random",
+    "clients::nested_meets_a_busy_row",
     "clients::doomed_by_their_own_thread",
     "clients::doomed_by_other_threads",
     "clients::new_index_inside_of_a_transaction",

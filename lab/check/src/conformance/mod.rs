@@ -8,6 +8,7 @@ mod cases;
 pub mod caught;
 pub mod changes;
 pub mod clients;
+mod crossed;
 pub mod differential;
 pub mod dropped;
 pub mod foreign_keys;
@@ -104,7 +105,8 @@ macro_rules! conformance {
     };
     // How the protocol stands clients as they are.
     (@clients $setup:expr) => {
-        $crate::conformance!(@group $setup, clients: nested_transactions, nested_procedures, doomed_by_their_own_thread, doomed_by_other_threads,
+        $crate::conformance!(@group $setup, clients: nested_transactions, nested_procedures, nested_on_two_threads, nested_beside_a_plain_client,
+            nested_at_random, nested_meets_a_busy_row, doomed_by_their_own_thread, doomed_by_other_threads,
             new_index_inside_of_a_transaction, leaked_transactions, leaked_transactions_of_workers_that_leave,
             leaked_transactions_before_failures, threads_that_end, work_at_the_end_of_a_thread, conflicts_of_their_own, more_threads_than_slots);
         $crate::conformance!(@group $setup, liveness: updates_beside_a_snapshot, queue_beside_a_snapshot,

@@ -3,10 +3,12 @@
 //! * Rows and entries of a partition are read and written only by who holds its lock.
 //! * Rows of tables that are not divided are read by who holds any lock, and written by who holds all of them; so no
 //!   transaction runs without a lock.
-//! * Locks are taken in ascending order, all of them before the first operation, so nobody waits in a circle.
+//! * Locks are taken in ascending order, all of them before the first operation, so nobody waits in a circle. Where a thread runs a transaction
+//!   inside of another one, two orders meet: that transaction does not wait without end.
 
 use polychron_base::Error;
 use polychron_engine::Protocol;
+use polychron_engine::nested::Endurance;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{Backoff, CachePadded};
 
@@ -44,25 +46,38 @@ impl Locks {
             && word.compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
+    /// Takes a lock for a transaction that holds so many.
+    ///
     /// # Errors
-    /// [`Error::Unsupported`] when this thread holds the lock itself, and would wait forever.
+    /// [`Error::Unsupported`] when this thread holds the lock itself, and would wait forever; or when it holds others for another transaction, and
+    /// the lock was not to be had in a long time.
     #[inline]
-    fn lock(&self, partition: usize, thread: u64) -> Result<(), Error> {
-        if self.try_lock(partition, thread) { Ok(()) } else { self.wait(partition, thread) }
+    fn lock(&self, partition: usize, thread: u64, held: usize) -> Result<(), Error> {
+        if self.try_lock(partition, thread) { Ok(()) } else { self.wait(partition, thread, held) }
     }
 
     #[cold]
-    fn wait(&self, partition: usize, thread: u64) -> Result<(), Error> {
+    fn wait(&self, partition: usize, thread: u64, held: usize) -> Result<(), Error> {
+        // Relaxed: what the thread has stored itself it sees.
+        let is_here = |word: &CachePadded<AtomicU64>| word.load(Ordering::Relaxed) == thread;
+        let is_nested = self.words.iter().filter(|word| is_here(word)).count() > held;
+        let mut endurance = is_nested.then(Endurance::begin);
         let mut backoff = Backoff::new();
         loop {
-            if self.words[partition].load(Ordering::Relaxed) == thread {
-                let what = "a call from inside a transaction of the same thread";
-                return Err(Error::Unsupported { protocol: PartitionedStore::NAME, what });
-            }
             if self.try_lock(partition, thread) {
                 return Ok(());
             }
-            backoff.wait();
+            let goes_on = match &mut endurance {
+                Some(endurance) => endurance.wait() && !is_here(&self.words[partition]),
+                None => {
+                    backoff.wait();
+                    true
+                }
+            };
+            if !goes_on {
+                let what = "a call from inside a transaction of the same thread";
+                return Err(Error::Unsupported { protocol: PartitionedStore::NAME, what });
+            }
         }
     }
 
@@ -133,12 +148,14 @@ impl Partitions {
         let thread = polychron_sync::this_thread();
         if self.all {
             return (0..locks.len()).try_for_each(|partition| {
-                locks.lock(partition, thread).inspect_err(|_| (0..partition).for_each(|held| locks.unlock(held)))
+                locks
+                    .lock(partition, thread, partition)
+                    .inspect_err(|_| (0..partition).for_each(|held| locks.unlock(held)))
             });
         }
         self.list.sort_unstable();
         for (position, &partition) in self.list.iter().enumerate() {
-            if let Err(error) = locks.lock(partition as usize, thread) {
+            if let Err(error) = locks.lock(partition as usize, thread, position) {
                 self.list[..position].iter().for_each(|&held| locks.unlock(held as usize));
                 return Err(error);
             }

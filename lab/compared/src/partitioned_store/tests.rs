@@ -1,7 +1,9 @@
 //! White-box tests: locks, undoing, partitions of keys and ranges, and memory.
 
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 use polychron_base::sizes::scaled;
 use polychron_base::{Error, IndexId, Stop};
@@ -284,6 +286,60 @@ fn a_thread_does_not_wait_for_itself() {
     drop(transaction);
     drop(other.begin(Mode::ReadWrite).unwrap());
     bank.database.drop_table(bank.tables.accounts.id()).unwrap();
+}
+
+/// A procedure inside of which another worker executes a transfer, in a partition that it does not have.
+struct Nesting {
+    outer: Transfer,
+    inner: Transfer,
+    worker: PartitionedWorker,
+    met: Arc<Barrier>,
+    outcome: Option<Result<(), Error>>,
+}
+
+impl Procedure for Nesting {
+    type Output = ();
+
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+        self.outer.run(transaction)?;
+        self.met.wait();
+        self.outcome = Some(self.worker.execute(&mut self.inner));
+        Ok(())
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        self.outer.declare(declaration);
+    }
+}
+
+#[test]
+fn threads_do_not_wait_for_each_other_inside_of_transactions() {
+    let mut bank = open(2);
+    fill(&mut bank, 2, 4);
+    let (ended, all_ended) = channel();
+    let met = Arc::new(Barrier::new(2));
+    for branch in [0, 1] {
+        let (database, tables, met, ended) = (Arc::clone(&bank.database), bank.tables, Arc::clone(&met), ended.clone());
+        std::thread::spawn(move || {
+            let others = 1 - branch;
+            let mut nesting = Nesting {
+                outer: transfer(tables, (branch, 0), (branch, 1)),
+                inner: transfer(tables, (others, 2), (others, 3)),
+                worker: database.worker().unwrap(),
+                met,
+                outcome: None,
+            };
+            let outcome = database.worker().unwrap().execute(&mut nesting);
+            drop(ended.send((nesting.outcome.take().unwrap(), outcome)));
+        });
+    }
+    for _ in 0..2 {
+        // Longer than any machine takes.
+        let (inner, outer) = all_ended.recv_timeout(Duration::from_secs(60)).expect("there is an end");
+        assert!(outer.is_ok(), "{outer:?}");
+        assert!(matches!(inner, Ok(()) | Err(Error::Unsupported { .. })), "{inner:?}");
+    }
+    assert_eq!(all(&mut bank).iter().map(|account| account.balance).sum::<i64>(), 800);
 }
 
 #[test]
