@@ -13,7 +13,6 @@ use polychron_engine::stores::{Batch, Place, check_key};
 use polychron_engine::{
     Commit, Constraints, Insertion, Mode, Projection, Savepoints, Scan, TableDefinition, Transaction,
 };
-use polychron_index::AnyIndex;
 use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowMut, RowRef};
 
@@ -422,19 +421,13 @@ impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
     /// stays as a hint, and the key is not looked up again.
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        let Ok(table) = self.table(table) else { return };
-        if !self.state.hints.ask(table.id, key) {
-            return;
+        // A snapshot is in no epoch between its operations, and does not come back for this.
+        if self.snapshot {
+            return self.ask_for(table, key);
         }
-        if let Some(nodes) = &table.primary.versioned {
-            nodes.prefetch_root(key);
-        } else if let AnyIndex::Hash(index) = table.primary.index()
-            // Such transactions are in no epoch between their operations.
-            && !self.snapshot
-            && !self.stands_aside
-        {
-            index.prefetch(key, &self.guard);
-        }
+        self.come_back();
+        self.ask_for(table, key);
+        self.rest();
     }
 
     #[inline]
