@@ -193,15 +193,16 @@ fn start_background<R: Redo>(shared: &Arc<Shared<R>>) -> Result<Option<JoinHandl
     let interval = shared.options.background_interval;
     let weak: Weak<Shared<R>> = Arc::downgrade(shared);
     let run = move || {
-        while let Some(shared) = weak.upgrade() {
+        // The pause comes first: a thread that starts late would else tick at any time, beside a test that ticks by hand.
+        loop {
+            std::thread::park_timeout(interval);
+            let Some(shared) = weak.upgrade() else { return };
             if shared.stopping.load(Ordering::Relaxed) {
                 return;
             }
             // Near the limit of the memory everything is to be given back that can be.
             let is_full = shared.memory.pressure() == Pressure::Hard;
             shared.tick(if is_full { Extent::All } else { Extent::Some });
-            drop(shared);
-            std::thread::park_timeout(interval);
         }
     };
     let spawned = std::thread::Builder::new().name("polychron-clock".into()).spawn(run);

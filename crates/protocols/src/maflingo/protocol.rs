@@ -153,13 +153,14 @@ fn start_ticker<T: TidSource, R: Redo>(shared: &Arc<Shared<T, R>>) -> Result<Opt
     let interval = shared.options.epoch_interval;
     let weak: Weak<Shared<T, R>> = Arc::downgrade(shared);
     let run = move || {
-        while let Some(shared) = weak.upgrade() {
+        // The pause comes first: a thread that starts late would else tick at any time, beside a test that ticks by hand.
+        loop {
+            std::thread::park_timeout(interval);
+            let Some(shared) = weak.upgrade() else { return };
             if shared.stopping.load(Ordering::Relaxed) {
                 return;
             }
             shared.tick();
-            drop(shared);
-            std::thread::park_timeout(interval);
         }
     };
     let spawned = Builder::new().name("polychron-epochs".into()).spawn(run);

@@ -90,7 +90,7 @@ fn commits(indexes: &Indexes, leaves: bool, first: Act, act: Act, then: Act) -> 
     drop(worker);
     // The horizon passes it in any case.
     stage.database.shared.clocks.pass_time(2_000_000);
-    (0..3).for_each(|_| assert!(stage.database.shared.clocks.lead()));
+    (0..3).for_each(|_| while !stage.database.shared.clocks.lead() {});
     if leaves {
         stage.pass();
         stage.use_again();
