@@ -90,7 +90,7 @@ pub(super) struct Waiting {
 #[derive(Debug, Default)]
 pub(super) struct Reclaimer {
     pub(super) garbage: VecDeque<Garbage>,
-    /// Garbage whose records were thinned: what is left waits for the oldest reader.
+    /// Garbage whose records were thinned: what is left waits for those who see it.
     pub(super) held: VecDeque<Waiting>,
     /// The horizon up to which `held` was looked through, and how many are still to be looked at.
     held_until: Timestamp,
@@ -130,7 +130,7 @@ impl<'s> Site<'s> {
 
     /// Whether the list of tables is older than a store that it does not have. Otherwise that was dropped.
     #[cold]
-    fn comes_later(&self, place: Place) -> bool {
+    pub(super) fn comes_later(&self, place: Place) -> bool {
         let Some(table) = self.tables.get(place.table.position()) else { return true };
         table.as_ref().is_some_and(|table| table.is_older_than(place.index))
     }

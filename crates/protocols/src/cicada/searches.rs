@@ -83,10 +83,8 @@ impl Searches {
             return;
         }
         let start = self.keys.len();
-        for index in 0..key.len().div_ceil(8) {
-            let bytes = key.slice(index).to_be_bytes();
-            self.keys.extend_from_slice(&bytes[..(key.len() - 8 * index).min(8)]);
-        }
+        self.keys.resize(start + key.len(), 0);
+        key.write_to(&mut self.keys[start..]);
         self.list.push(Search { place, sought: Sought::Key(start..self.keys.len()) });
     }
 

@@ -118,7 +118,7 @@ named! {
         KeepSeen,
         /// A deleted key does not leave the index under an open reader that sees its row.
         KeepRows,
-        /// So does it with what a transaction may have read before an earlier one changed it.
+        /// Thinning leaves what a transaction may have read before an earlier one changed it.
         KeepSpans,
         /// Thinning leaves the latest version.
         KeepLatest,

@@ -123,13 +123,18 @@ impl Reclaimer {
         for _ in 0..LOOKED_AT_AGAIN.min(self.held.len()) {
             let Some(waiting) = self.held.pop_front() else { return };
             self.collected.steps += 1;
-            let marks = waiting.garbage.record.marks();
-            if moments.holds(waiting.by) || !marks.try_latch() {
+            let Garbage { place, record, .. } = waiting.garbage;
+            let is_known = site.store(place).is_some();
+            if !is_known && !site.comes_later(place) {
+                // Where the store has gone, so has the record.
+                continue;
+            }
+            if !is_known || moments.holds(waiting.by) || !record.marks().try_latch() {
                 self.held.push_back(waiting);
                 continue;
             }
-            marks.clear_waiting(waiting.garbage.entry.kind());
-            marks.unlatch();
+            record.marks().clear_waiting(waiting.garbage.entry.kind());
+            record.marks().unlatch();
             let again = self.thin_item(waiting.garbage, moments, site);
             self.garbage.extend(again);
         }
@@ -137,7 +142,9 @@ impl Reclaimer {
 
     /// Answers the item if it is to be queued again.
     fn thin_item(&mut self, garbage: Garbage, moments: Moments<'_>, site: &Site<'_>) -> Option<Garbage> {
-        let store = site.store(garbage.place)?;
+        let Some(store) = site.store(garbage.place) else {
+            return site.comes_later(garbage.place).then_some(garbage);
+        };
         let (record, kind) = (garbage.record, garbage.entry.kind());
         if !record.marks().try_latch() {
             return Some(garbage);
