@@ -23,6 +23,9 @@ const STEP: usize = 4;
 /// costs a look at every slot; so the bound is kept in the ordinary case without a shared write, and costs little beyond.
 const OVERDUE_BYTES: usize = 2 << 20;
 
+/// For how many ordinary refusals one counts of work that may draw on the reserve: until it goes on nothing does.
+const REFUSALS_OF_RESERVE: usize = 16;
+
 /// How many blocks that belong to no worker are freed in one go.
 const ORPHAN_STEP: usize = 256;
 
@@ -186,7 +189,7 @@ impl Local {
     /// free blocks to the others. Workers that stop working for a while call it, so that nothing stays with them.
     pub fn collect(&self) {
         self.worker.collect();
-        self.worker.pool.dissolve(self.worker.shared());
+        self.worker.shared().dissolve(&self.worker.pool);
     }
 }
 
@@ -197,7 +200,7 @@ impl Drop for Local {
         let shared = worker.shared();
         worker.collect();
         worker.hand_over();
-        worker.pool.dissolve(shared);
+        shared.dissolve(&worker.pool);
         shared.epochs.release(worker.id.position());
     }
 }
@@ -336,7 +339,7 @@ impl Worker {
     #[cold]
     fn see_to_shortage(&self) {
         self.shortage_seen.set(self.shared().shortage());
-        self.pool.dissolve(self.shared());
+        self.shared().dissolve(&self.pool);
     }
 
     /// The lists of what waits, and for whom.
@@ -430,18 +433,18 @@ impl Worker {
         allocate: impl Fn() -> Option<NonNull<u8>>,
         cut_up: impl Fn() -> Option<NonNull<u8>>,
     ) -> Option<NonNull<u8>> {
-        let coalesced = |of_a_refusal| if self.shared().coalesce(&self.pool, of_a_refusal) { allocate() } else { None };
+        let coalesced = |refusals| if self.shared().coalesce(&self.pool, refusals) { allocate() } else { None };
         let collected = || {
             self.collect();
-            allocate().or_else(|| coalesced(false)).or_else(&cut_up)
+            allocate().or_else(|| coalesced(0)).or_else(&cut_up)
         };
         let advanced = || {
             self.collect_harder();
-            allocate().or_else(|| coalesced(false)).or_else(&cut_up)
+            allocate().or_else(|| coalesced(0)).or_else(&cut_up)
         };
         let last = || {
             self.shared().begin_shortage();
-            coalesced(true).or_else(&cut_up)
+            coalesced(if self.may_draw.get() { REFUSALS_OF_RESERVE } else { 1 }).or_else(&cut_up)
         };
         let block = collected().or_else(advanced).or_else(last);
         self.was_refused.set(self.was_refused.get() || block.is_none());

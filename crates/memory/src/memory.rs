@@ -11,7 +11,7 @@ use polychron_sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use polychron_sync::{MODELLED, Mutex, MutexGuard};
 
 use crate::arena::{Arena, Budget};
-use crate::blocks::{FreeList, Stash};
+use crate::blocks::Stash;
 use crate::classes::{CLASSES, size_of_class};
 use crate::coalesce::Coalescer;
 use crate::limbo::{Entry, Limbo, WaitsFor};
@@ -74,7 +74,7 @@ pub enum Pressure {
 pub struct MemoryStatistics {
     /// The hard mark.
     pub limit_bytes: usize,
-    /// Bytes taken off the limit: spans handed out to workers, in use or free for reuse, and large allocations.
+    /// Bytes taken off the limit: spans handed out to workers, in use or free for reuse, what is drawn on the reserve, and large allocations.
     pub reserved_bytes: usize,
     /// Address space mapped, touched or not.
     pub mapped_bytes: usize,
@@ -111,12 +111,13 @@ impl Memory {
         let arena = |_: &Vec<usize>| Arena::new(options.region_bytes, options.huge_pages);
         let limit = options.limit_bytes.or_else(system::granted_bytes).unwrap_or(usize::MAX);
         let interval = options.epoch_interval;
+        let set_aside = options.reserve_of(limit)?;
         let shared = Shared {
             epochs: Arc::new(Epochs::new(OWN_SLOTS + options.max_workers)),
-            budget: Budget::new(limit),
+            budget: Budget::new(limit, set_aside),
             arenas: nodes.iter().map(arena).collect(),
             stash: Stash::new(),
-            reserve: Reserve::new(options.reserve_of(limit)?),
+            reserve: Reserve::new(set_aside),
             coalescer: Coalescer::default(),
             nodes,
             counters: (0..OWN_SLOTS + options.max_workers).map(|_| OnceLock::new()).collect(),
@@ -188,7 +189,7 @@ impl Memory {
     /// that a benchmark meets no page faults. Returns how many bytes were touched.
     pub fn prefault(&self, bytes: usize) -> usize {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let left = self.shared.budget.limit().saturating_sub(self.shared.budget.reserved());
+        let left = self.shared.budget.left();
         self.shared.arenas[system::current_node(&self.shared.nodes)].prefault(bytes.min(left), threads)
     }
 
@@ -229,8 +230,10 @@ impl Memory {
         let large_huge: usize = large.values().filter(|mapping| mapping.huge).map(Mapping::bytes).sum();
         MemoryStatistics {
             limit_bytes: self.shared.budget.limit(),
-            reserved_bytes: self.shared.budget.reserved(),
-            mapped_bytes: mapped.iter().map(|(mapped, _)| mapped).sum::<usize>() + large_bytes,
+            reserved_bytes: self.shared.budget.reserved() + self.shared.reserve.drawn(),
+            mapped_bytes: mapped.iter().map(|(mapped, _)| mapped).sum::<usize>()
+                + large_bytes
+                + self.shared.reserve.mapped_bytes(),
             huge_page_bytes: mapped.iter().map(|(_, huge)| huge).sum::<usize>() + large_huge,
             used_bytes: classes.iter().map(|class| class.block_bytes * class.used_blocks).sum::<usize>() + large_bytes,
             retired_bytes: whole(counters().map(|of| of.retired_bytes.load(Ordering::Relaxed)).sum()),
@@ -242,8 +245,15 @@ impl Memory {
 
 impl Shared {
     /// Puts free blocks together so that they can serve other sizes. Returns whether to try an allocation again.
-    pub(crate) fn coalesce(&self, pool: &Pool, of_a_refusal: bool) -> bool {
-        self.coalescer.run(self, pool, self.used_bytes(), of_a_refusal)
+    pub(crate) fn coalesce(&self, pool: &Pool, refusals: usize) -> bool {
+        // What is drawn on the reserve was never handed out of regions.
+        let used_bytes = self.used_bytes().saturating_sub(self.reserve.drawn());
+        self.coalescer.run(self, pool, used_bytes, refusals)
+    }
+
+    /// Leaves what a worker has free to all.
+    pub(crate) fn dissolve(&self, pool: &Pool) {
+        self.coalescer.note(pool.dissolve(self));
     }
 
     /// Asks the other workers for their free blocks.
@@ -255,14 +265,6 @@ impl Shared {
     #[inline]
     pub(crate) fn shortage(&self) -> u64 {
         self.shortage.load(Ordering::Relaxed)
-    }
-
-    /// Leaves free blocks of a class, at most a batch, to whoever needs them: the reserve before all others.
-    pub(crate) fn give(&self, class: usize, list: FreeList) {
-        let left = self.reserve.take_in(class, list);
-        if left.count() > 0 {
-            self.stash.give(class, left);
-        }
     }
 
     fn used_bytes(&self) -> usize {
