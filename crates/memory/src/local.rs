@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use polychron_base::id::WorkerId;
+use polychron_sync::atomic::Ordering;
 
 use crate::OutOfMemory;
 use crate::classes::MAX_POOLED;
@@ -31,10 +32,9 @@ const ORPHAN_STEP: usize = 256;
 
 /// One worker's share of the memory: its pools, its slot in the epoch tables, what it retired. Can be moved to another
 /// thread while it is not pinned. On drop its free and its waiting blocks pass to the others.
-#[derive(Debug)]
 pub struct Local {
-    // Behind a box, so that moving the handle is cheap and guards are one pointer.
-    worker: Box<Worker>,
+    // A box whose address others know ([`Shared::workers`]), so that moving the handle is cheap and guards are one pointer.
+    worker: NonNull<Worker>,
 }
 
 pub(crate) struct Worker {
@@ -78,6 +78,15 @@ pub(crate) struct Worker {
 // snapshots borrow the `Local`, which cannot be shared between threads, so a move never separates them.
 unsafe impl Send for Local {}
 
+// What a panic leaves behind is whole, as in a box.
+impl std::panic::UnwindSafe for Local {}
+
+impl fmt::Debug for Local {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Local").field("worker", self.worker()).finish()
+    }
+}
+
 impl fmt::Debug for Worker {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Worker").field("id", &self.id).finish_non_exhaustive()
@@ -109,26 +118,40 @@ impl Local {
             versions: RefCell::default(),
             pruned: RefCell::default(),
         };
-        Self { worker: Box::new(worker) }
+        let worker = NonNull::from(Box::leak(Box::new(worker)));
+        let local = Self { worker };
+        let (shared, slot) = (local.worker().shared(), id.position());
+        shared.epochs.hold_kept(slot);
+        // Relaxed: under the claim, see `Shared::take_from_idle`.
+        shared.workers[slot].store(worker.as_ptr(), Ordering::Relaxed);
+        shared.epochs.give_up(slot, false);
+        local
+    }
+
+    #[inline]
+    fn worker(&self) -> &Worker {
+        // SAFETY: the box is this handle's, which frees it when it is dropped. Others look at it as `Shared::take_from_idle` does, and
+        // change nothing while this one uses what it keeps.
+        unsafe { self.worker.as_ref() }
     }
 
     /// Enters the current epoch: nothing retired from now on is freed before the guard is dropped. Guards may be nested;
     /// the worker stays in the epoch of the first, whose pin alone is an exchange and a barrier behind it.
     #[inline]
     pub fn pin(&self) -> Guard<'_> {
-        self.worker.come();
-        Guard { worker: &self.worker, resting: false }
+        self.worker().come();
+        Guard { worker: self.worker(), resting: false }
     }
 
     /// Whether the worker is inside an epoch already, so that [`Local::pin`] passes no barrier.
     #[inline]
     pub fn is_pinned(&self) -> bool {
-        self.worker.pins.get() > 0
+        self.worker().pins.get() > 0
     }
 
     /// [`Epochs::is_another_pinned_here`](crate::Epochs::is_another_pinned_here) of this worker's slot.
     pub fn is_nested(&self) -> bool {
-        self.worker.shared().epochs.is_another_pinned_here(self.worker.id.position())
+        self.worker().shared().epochs.is_another_pinned_here(self.worker().id.position())
     }
 
     /// Opens a snapshot at the newest read-only epoch. Snapshots of one `Local` that overlap read at the same epoch, the
@@ -138,7 +161,7 @@ impl Local {
     /// ([`Guard::refresh`]), so that it holds up neither the epochs nor the reclamation of anything else.
     #[inline]
     pub fn begin_snapshot(&self) -> Snapshot<'_> {
-        self.worker.begin_snapshot()
+        self.worker().begin_snapshot()
     }
 
     /// Whether the worker retired so much since it saw an epoch begin that the next one is overdue: true once, and again
@@ -146,8 +169,8 @@ impl Local {
     /// begin the epoch when they pin.
     #[inline]
     pub fn is_epoch_overdue(&self) -> bool {
-        self.worker.fresh.get() >= OVERDUE_BYTES && {
-            self.worker.fresh.set(0);
+        self.worker().fresh.get() >= OVERDUE_BYTES && {
+            self.worker().fresh.set(0);
             true
         }
     }
@@ -156,13 +179,13 @@ impl Local {
     /// through it before the next try.
     #[inline]
     pub fn was_refused(&self) -> bool {
-        self.worker.was_refused.get() && self.worker.was_refused.replace(false)
+        self.worker().was_refused.get() && self.worker().was_refused.replace(false)
     }
 
     /// Ends what leaked guards and snapshots ([`std::mem::forget`]) still hold: none can be alive, for each borrows the
     /// `Local`. A worker whose transactions can be leaked calls this before it begins the next.
     pub fn end_leaked(&mut self) {
-        let worker = &*self.worker;
+        let worker = self.worker();
         let (epochs, slot) = (&worker.shared().epochs, worker.id.position());
         worker.aside.set(false);
         if worker.pins.replace(0) > 0 {
@@ -177,31 +200,45 @@ impl Local {
 
     /// The worker's slot.
     pub fn worker_id(&self) -> WorkerId {
-        self.worker.id
+        self.worker().id
     }
 
     /// The memory the worker belongs to.
     pub fn memory(&self) -> &Arc<Memory> {
-        &self.worker.memory
+        &self.worker().memory
     }
 
     /// Frees all that the worker retired, and all that workers that left had retired, as far as that is possible now, and leaves its
     /// free blocks to the others. Workers that stop working for a while call it, so that nothing stays with them.
     pub fn collect(&self) {
-        self.worker.collect();
-        self.worker.shared().dissolve(&self.worker.pool);
+        let worker = self.worker();
+        let (shared, is_pinned) = (worker.shared(), worker.pins.get() > 0);
+        if !is_pinned {
+            shared.epochs.hold_kept(worker.id.position());
+        }
+        worker.collect();
+        shared.dissolve(&worker.pool);
+        if !is_pinned {
+            shared.epochs.give_up(worker.id.position(), false);
+        }
     }
 }
 
 impl Drop for Local {
     fn drop(&mut self) {
         self.end_leaked();
-        let worker = &*self.worker;
-        let shared = worker.shared();
+        let worker = self.worker();
+        let (shared, slot) = (worker.shared(), worker.id.position());
+        shared.epochs.hold_kept(slot);
         worker.collect();
         worker.hand_over();
         shared.dissolve(&worker.pool);
-        shared.epochs.release(worker.id.position());
+        // Relaxed: under the claim, see `Shared::take_from_idle`.
+        shared.workers[slot].store(std::ptr::null_mut(), Ordering::Relaxed);
+        shared.epochs.give_up(slot, false);
+        shared.epochs.release(slot);
+        // SAFETY: it was a box, see `new`, and nobody finds it any more.
+        drop(unsafe { Box::from_raw(self.worker.as_ptr()) });
     }
 }
 
@@ -261,18 +298,32 @@ impl Worker {
         self.pins.set(pins);
         if pins == 0 {
             self.aside.set(false);
-            self.shared().epochs.unpin(self.id.position());
             if self.waiting_bytes.get() > self.shared().most_waiting {
                 self.hand_over();
             }
+            // From here on others may take what the worker keeps.
+            self.shared().epochs.unpin(self.id.position());
         }
     }
 
     /// Leaves all that waits to whoever comes by: the worker may do nothing for long.
     #[cold]
     fn hand_over(&self) {
+        self.tag(self.shared().epochs.settle(self.id.position()));
+        self.leave_tagged();
+    }
+
+    /// Leaves all that the worker has to whoever comes by. Called by another one, which has taken it.
+    pub(crate) fn leave_to_all(&self) {
+        if self.waiting.get() {
+            self.tag(self.shared().epochs.tag_for_others());
+            self.leave_tagged();
+        }
+        self.shared().dissolve(&self.pool);
+    }
+
+    fn leave_tagged(&self) {
         let shared = self.shared();
-        self.tag(shared.epochs.settle(self.id.position()));
         for (limbo, waits_for) in self.limbos() {
             let limbo = limbo.take();
             if !limbo.is_empty() {
@@ -296,6 +347,9 @@ impl Worker {
         let slot = self.id.position();
         // Who has a snapshot open follows links between versions.
         let epoch = if self.snapshots.get() > 0 { epochs.pin_walking(slot) } else { epochs.pin(slot) };
+        if !epochs.kept_own(slot) {
+            epochs.come_for_kept(slot);
+        }
         if epoch != self.epoch.get() {
             self.epoch.set(epoch);
             self.fresh.set(0);
@@ -400,6 +454,7 @@ impl Worker {
 
     #[inline]
     pub(crate) fn allocate(&self, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
+        debug_assert!(self.pins.get() > 0, "in no epoch others may take what the worker keeps");
         if bytes <= MAX_POOLED
             && let Some(block) = self.pool.allocate(self.shared(), bytes)
         {
@@ -444,6 +499,7 @@ impl Worker {
         };
         let last = || {
             self.shared().begin_shortage();
+            self.shared().take_from_idle();
             coalesced(if self.may_draw.get() { REFUSALS_OF_RESERVE } else { 1 }).or_else(&cut_up)
         };
         let block = collected().or_else(advanced).or_else(last);
@@ -476,6 +532,7 @@ impl Worker {
 
     #[inline]
     pub(crate) fn retire(&self, limbo: &RefCell<Limbo>, waits_for: WaitsFor, entry: Entry) {
+        debug_assert!(self.pins.get() > 0, "in no epoch others may take what the worker keeps");
         count(&self.pool.counters.retired_bytes, entry.bytes as i64);
         self.fresh.set(self.fresh.get() + entry.bytes);
         self.waiting_bytes.set(self.waiting_bytes.get() + entry.bytes);

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use polychron_base::id::WorkerId;
-use polychron_sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use polychron_sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use polychron_sync::{MODELLED, Mutex, MutexGuard};
 
 use crate::arena::{Arena, Budget};
@@ -15,7 +15,7 @@ use crate::blocks::Stash;
 use crate::classes::{CLASSES, size_of_class};
 use crate::coalesce::Coalescer;
 use crate::limbo::{Entry, Limbo, WaitsFor};
-use crate::local::Local;
+use crate::local::{Local, Worker};
 use crate::pool::{Counters, Pool};
 use crate::reserve::Reserve;
 use crate::system::{self, HUGE_PAGE, Mapping, PAGE};
@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) coalescer: Coalescer,
     nodes: Vec<Vec<usize>>,
     counters: Box<[OnceLock<Arc<Counters>>]>,
+    /// The workers, by their slots; null where there is none. Who looks at one has taken what it keeps ([`Epochs::take_kept`]).
+    pub(crate) workers: Box<[AtomicPtr<Worker>]>,
     /// Mappings of their own, by address.
     large: Mutex<BTreeMap<usize, Mapping>>,
     /// How many bytes a worker may have waiting when it leaves an epoch, for it may not come back soon.
@@ -121,6 +123,7 @@ impl Memory {
             coalescer: Coalescer::default(),
             nodes,
             counters: (0..OWN_SLOTS + options.max_workers).map(|_| OnceLock::new()).collect(),
+            workers: (0..OWN_SLOTS + options.max_workers).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect(),
             large: Mutex::default(),
             orphans: Mutex::default(),
             orphan_count: AtomicUsize::new(0),
@@ -254,6 +257,25 @@ impl Shared {
     /// Leaves what a worker has free to all.
     pub(crate) fn dissolve(&self, pool: &Pool) {
         self.coalescer.note(pool.dissolve(self));
+    }
+
+    /// Leaves to all what workers keep that are in no epoch: they may do nothing for long. Workers that kept nothing since are passed over.
+    pub(crate) fn take_from_idle(&self) {
+        /// Gives the claim up, even if the work ends in a panic.
+        struct Claim<'e>(&'e Epochs, usize);
+        impl Drop for Claim<'_> {
+            fn drop(&mut self) {
+                self.0.give_up(self.1, true);
+            }
+        }
+        for slot in (0..self.epochs.used_slots()).filter(|slot| self.epochs.take_kept(*slot)) {
+            let _claim = Claim(&self.epochs, slot);
+            // Relaxed: it was written under what `take_kept` claims.
+            let worker = NonNull::new(self.workers[slot].load(Ordering::Relaxed));
+            // SAFETY: a worker takes its pointer away before it ends, under the claim that this thread has; and as long as this thread
+            // has it, the worker itself is in no epoch and does nothing with what it keeps.
+            worker.into_iter().for_each(|worker| unsafe { worker.as_ref() }.leave_to_all());
+        }
     }
 
     /// Asks the other workers for their free blocks.

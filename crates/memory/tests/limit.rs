@@ -182,3 +182,34 @@ fn what_makes_room_is_not_refused() {
         assert!(refused.is_empty(), "{} refusals, the first: {:?}", refused.len(), refused[0]);
     }
 }
+
+/// What a worker keeps to itself that does nothing: free blocks of many sizes, the rest of its chunk, and what waits.
+#[test]
+#[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
+fn what_idle_workers_keep_is_there_for_others() {
+    let memory = Memory::new(Options { limit_bytes: Some(1 << 20), ..Options::tiny() }).unwrap();
+    let (idle, busy) = (memory.register().unwrap(), memory.register().unwrap());
+    for waits in [false, true] {
+        let guard = idle.pin();
+        let blocks: Vec<Block> = (0..2000).map_while(|at| allocate(&guard, 32 + 16 * (at % 200))).collect();
+        for (at, (block, bytes)) in blocks.into_iter().enumerate() {
+            if waits && at % 8 == 0 {
+                retire(&guard, (block, bytes));
+            } else {
+                // SAFETY: the block came from `allocate` with this size, and nobody uses it.
+                unsafe { guard.free(block, bytes) };
+            }
+        }
+        drop(guard);
+        // What waits is free two epochs after it was taken.
+        let fill = || -> Vec<Block> { (0..).map_while(|_| allocate(&busy.pin(), 16_000)).collect() };
+        let mut all = fill();
+        (0..2).for_each(|_| assert!(memory.epochs().advance()));
+        all.extend(fill());
+        assert!(all.len() >= 50, "{} blocks of 16000 bytes", all.len());
+        let guard = busy.pin();
+        // SAFETY: as above.
+        all.into_iter().for_each(|(block, bytes)| unsafe { guard.free(block, bytes) });
+    }
+    assert_eq!(memory.statistics().used_bytes, 0);
+}
