@@ -11,7 +11,7 @@ use polychron_sync::atomic::Ordering;
 use crate::OutOfMemory;
 use crate::classes::MAX_POOLED;
 use crate::guard::{Guard, Snapshot};
-use crate::limbo::{Entry, Limbo, WaitsFor};
+use crate::limbo::{EmptyPage, Entry, Limbo, PAGE_BYTES, WaitsFor};
 use crate::memory::{Memory, Shared};
 use crate::pool::{Counters, Pool, count};
 
@@ -232,6 +232,7 @@ impl Drop for Local {
         shared.epochs.hold_kept(slot);
         worker.collect();
         worker.hand_over();
+        worker.free_last_pages();
         shared.dissolve(&worker.pool);
         // Relaxed: under the claim, see `Shared::take_from_idle`.
         shared.workers[slot].store(std::ptr::null_mut(), Ordering::Relaxed);
@@ -319,15 +320,16 @@ impl Worker {
             self.tag(self.shared().epochs.tag_for_others());
             self.leave_tagged();
         }
+        self.free_last_pages();
         self.shared().dissolve(&self.pool);
     }
 
     fn leave_tagged(&self) {
         let shared = self.shared();
         for (limbo, waits_for) in self.limbos() {
-            let limbo = limbo.take();
-            if !limbo.is_empty() {
-                shared.adopt_orphans(limbo, waits_for);
+            // The page of a list that is empty stays with the worker.
+            if !limbo.borrow().is_empty() {
+                shared.adopt_orphans(limbo.take(), waits_for);
             }
         }
         self.waiting.set(false);
@@ -383,7 +385,7 @@ impl Worker {
 
     #[cold]
     fn see_to_orphans(&self, epoch: u64) {
-        let more = self.shared().free_orphans(ORPHAN_STEP, false, |entry| self.free_retired(entry));
+        let more = self.free_orphans(ORPHAN_STEP, false);
         if !more {
             self.orphans_seen.set(epoch);
         }
@@ -423,15 +425,31 @@ impl Worker {
     fn free_ready(&self, limbo: &RefCell<Limbo>, waits_for: WaitsFor, limit: usize) {
         let horizon = waits_for.horizon(&self.shared().epochs);
         for _ in 0..limit {
-            let Some(entry) = limbo.borrow_mut().pop_ready(horizon) else { break };
+            let Some((entry, page)) = limbo.borrow_mut().pop_ready(horizon) else { break };
             self.waiting_bytes.set(self.waiting_bytes.get().saturating_sub(entry.bytes));
             self.free_retired(entry);
+            page.into_iter().for_each(|page| self.free_page(page));
         }
+    }
+
+    /// A page for a list of what waits. None is asked for again and again, and nothing that waits is freed for it: the list is in use.
+    fn allocate_page(&self) -> Option<NonNull<u8>> {
+        let shared = self.shared();
+        let allocate = || self.pool.allocate(shared, PAGE_BYTES);
+        let coalesced = || if shared.coalesce(&self.pool, 0) { allocate() } else { None };
+        allocate().or_else(coalesced).or_else(|| self.pool.scrape(shared, PAGE_BYTES))
+    }
+
+    #[cold]
+    fn free_page(&self, page: EmptyPage) {
+        // SAFETY: the page is a block that `allocate_page` gave to a worker of this memory, and the list uses it no more.
+        page.give_back(|block| unsafe { self.pool.free(self.shared(), block, PAGE_BYTES) });
     }
 
     fn free_retired(&self, entry: Entry) {
         if entry.was_found {
-            self.retired.borrow_mut().push(Entry { superseded_at: 0, was_found: false, ..entry });
+            let entry = Entry { superseded_at: 0, was_found: false, ..entry };
+            self.retired.borrow_mut().push(entry, || self.allocate_page());
             self.waiting_bytes.set(self.waiting_bytes.get() + entry.bytes);
             self.waiting.set(true);
             return;
@@ -449,7 +467,21 @@ impl Worker {
             self.free_ready(limbo, waits_for, usize::MAX);
         }
         self.look_what_waits();
-        shared.free_orphans(usize::MAX, true, |entry| self.free_retired(entry));
+        self.free_orphans(usize::MAX, true);
+        self.free_last_pages();
+    }
+
+    /// Gives back the pages of lists that are empty, which would serve what comes next.
+    fn free_last_pages(&self) {
+        for (limbo, _) in self.limbos() {
+            let mut limbo = limbo.borrow_mut();
+            let page = if limbo.is_empty() { limbo.take_page() } else { None };
+            page.into_iter().for_each(|page| self.free_page(page));
+        }
+    }
+
+    fn free_orphans(&self, limit: usize, wait: bool) -> bool {
+        self.shared().free_orphans(limit, wait, |entry| self.free_retired(entry), |page| self.free_page(page))
     }
 
     #[inline]
@@ -536,7 +568,7 @@ impl Worker {
         count(&self.pool.counters.retired_bytes, entry.bytes as i64);
         self.fresh.set(self.fresh.get() + entry.bytes);
         self.waiting_bytes.set(self.waiting_bytes.get() + entry.bytes);
-        limbo.borrow_mut().push(entry);
+        limbo.borrow_mut().push(entry, || self.allocate_page());
         self.waiting.set(true);
         self.free_ready(limbo, waits_for, STEP);
     }

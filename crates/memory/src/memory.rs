@@ -14,7 +14,7 @@ use crate::arena::{Arena, Budget};
 use crate::blocks::Stash;
 use crate::classes::{CLASSES, size_of_class};
 use crate::coalesce::Coalescer;
-use crate::limbo::{Entry, Limbo, WaitsFor};
+use crate::limbo::{EmptyPage, Entry, Limbo, WaitsFor};
 use crate::local::{Local, Worker};
 use crate::pool::{Counters, Pool};
 use crate::reserve::Reserve;
@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) epochs: Arc<Epochs>,
     pub(crate) budget: Budget,
+    /// What workers that left, or had too much, had retired. Before the arenas, in which the lists lie.
+    orphans: Mutex<Vec<(Limbo, WaitsFor)>>,
     pub(crate) arenas: Box<[Arena]>,
     pub(crate) stash: Stash,
     pub(crate) reserve: Reserve,
@@ -52,8 +54,6 @@ pub(crate) struct Shared {
     large: Mutex<BTreeMap<usize, Mapping>>,
     /// How many bytes a worker may have waiting when it leaves an epoch, for it may not come back soon.
     pub(crate) most_waiting: usize,
-    /// What workers that left, or had too much, had retired.
-    orphans: Mutex<Vec<(Limbo, WaitsFor)>>,
     orphan_count: AtomicUsize,
     /// The epoch in which an allocation was about to be refused: workers that see another one than before leave their free blocks to
     /// all. Written at the limit alone.
@@ -336,7 +336,13 @@ impl Shared {
 
     /// Frees up to `limit` orphans. Returns whether there may be more to free now. When `wait` is not set and another
     /// worker is at it, leaves the work to that one.
-    pub(crate) fn free_orphans(&self, limit: usize, wait: bool, mut free: impl FnMut(Entry)) -> bool {
+    pub(crate) fn free_orphans(
+        &self,
+        limit: usize,
+        wait: bool,
+        mut free: impl FnMut(Entry),
+        mut free_page: impl FnMut(EmptyPage),
+    ) -> bool {
         if self.orphan_count.load(Ordering::Relaxed) == 0 {
             return false;
         }
@@ -349,11 +355,15 @@ impl Shared {
         orphans.retain_mut(|(limbo, waits_for)| {
             let horizon = waits_for.horizon(&self.epochs);
             while left > 0
-                && let Some(entry) = limbo.pop_ready(horizon)
+                && let Some((entry, page)) = limbo.pop_ready(horizon)
             {
                 left -= 1;
                 self.orphan_count.fetch_sub(1, Ordering::Relaxed);
                 free(entry);
+                page.into_iter().for_each(&mut free_page);
+            }
+            if limbo.is_empty() {
+                limbo.take_page().into_iter().for_each(&mut free_page);
             }
             !limbo.is_empty()
         });
