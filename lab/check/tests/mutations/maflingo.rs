@@ -80,10 +80,6 @@ impl<R: Redo + Default> Stage<R> {
             ..polychron_memory::Options::tiny()
         };
         let database = Maflingo::open_with(options, Common { memory, ..Common::default() }, redo).unwrap();
-        // The clock's thread begins with a tick of its own.
-        while database.memory().epochs().current() < 2 {
-            std::thread::yield_now();
-        }
         let items = Table::from_id(database.create_table(Item::definition()).unwrap());
         let pages = Table::from_id(database.create_table(Page::definition()).unwrap());
         let members = Table::from_id(database.create_table(Member::definition()).unwrap());
