@@ -137,3 +137,42 @@ fn keys_are_inserted_in_all_orders() {
     settle(&database, &mut worker);
     assert_eq!(entries(&database, &pairs) as u64, left);
 }
+
+/// Who conflicts over a key that had no row is told which one it was: the inserter that comes late, and who has read the insertion or a
+/// tombstone as absent.
+#[test]
+fn conflicts_name_keys_without_a_row() {
+    let (database, pairs) = open();
+    let [mut first, mut second] = [(); 2].map(|()| database.worker().unwrap());
+    for deleted_before in [false, true] {
+        for reads in [false, true] {
+            let id = 1 + 2 * u64::from(deleted_before) + u64::from(reads);
+            let mut other = |row: bool| {
+                let change = &mut |t: &mut Tx<'_>| {
+                    if row { t.insert(&pairs, &pair(id)) } else { t.delete(&pairs, id).map(drop) }
+                };
+                drive::transact(&mut second, Mode::ReadWrite, change).unwrap();
+            };
+            if deleted_before {
+                other(true);
+                other(false);
+            }
+            let mut transaction = first.begin(Mode::ReadWrite).unwrap();
+            if reads {
+                assert!(transaction.get(&pairs, id).unwrap().is_none());
+                // The record that it has found or not is compared, too.
+                transaction.upsert(&pairs, &pair(100 + id)).unwrap();
+            } else {
+                transaction.insert(&pairs, &pair(id)).unwrap();
+            }
+            other(true);
+            assert!(transaction.commit().is_err());
+            let abort = first.state.last_abort.unwrap();
+            assert_eq!(abort.table, pairs.id());
+            let key = abort.key.map(|key| key.bytes().to_vec());
+            // Where there was no record the node alone tells, and does not know of keys.
+            let expected = (deleted_before || !reads).then(|| id.to_be_bytes().to_vec());
+            assert_eq!(key, expected, "{abort}");
+        }
+    }
+}
