@@ -100,7 +100,7 @@ impl<P: Policy> LockingTransaction<'_, P> {
     /// The record of a key that is locked, unless it is deleted.
     #[inline]
     pub(super) fn find<K: EncodedKey>(&mut self, index: &Index, key: K) -> Option<Record> {
-        // SAFETY: the fingers were cleared when the transaction took its guard, which it never renews.
+        // SAFETY: the fingers were cleared when the transaction took its guard, and whenever it had left its epoch.
         let handle = unsafe { self.state.fingers.find(&index.store, key, &self.guard) }?;
         // SAFETY: the handle is of this index, and the caller has locked the key.
         let record = unsafe { Record::from_handle(handle) };
@@ -118,12 +118,14 @@ impl<P: Policy> LockingTransaction<'_, P> {
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<Insertion, Stop>,
     ) -> Result<Insertion, Stop> {
-        let before = self.state.log.len();
-        let outcome = work(self);
-        if !matches!(outcome, Ok(Insertion::Inserted)) && !left_out(Step::UndoOperations) {
-            self.undo_to(before);
-        }
-        outcome
+        self.operate(|this| {
+            let before = this.state.log.len();
+            let outcome = work(this);
+            if !matches!(outcome, Ok(Insertion::Inserted)) && !left_out(Step::UndoOperations) {
+                this.undo_to(before);
+            }
+            outcome
+        })
     }
 
     /// Locks a key exclusively and inserts it, if it is absent. `false`: it is present.

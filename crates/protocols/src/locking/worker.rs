@@ -147,7 +147,7 @@ impl<P: Policy> LockingWorker<P> {
     fn end_leaked(&mut self) {
         let Self { local, state, shared, .. } = self;
         let guard = local.pin();
-        // The tables are those that the leaked transaction has seen: its guard has kept them.
+        // The tables are those that the leaked transaction has seen: they are kept as long as its guard is.
         state.log.undo_to(0, &Undone(&state.tables), &guard);
         drop(guard);
         state.release::<P>(shared);
@@ -210,8 +210,9 @@ impl<P: Policy> Interactive for LockingWorker<P> {
         let owner = local.worker_id().position() as u64;
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
-        // SAFETY: the transaction holds the guard, and never renews it.
+        // SAFETY: of the transaction, which leaves its epoch, the list is kept below, until it has ended.
         unsafe { state.tables.renew(&shared.catalog) };
+        shared.kept.keep(owner as usize, &mut state.tables);
         state.fingers.clear();
         let age = state.age.take().unwrap_or_else(|| if P::WOUNDS { shared.draw_age() } else { UNAGED });
         state.held.begin(age);
@@ -226,7 +227,7 @@ impl<P: Policy> Interactive for LockingWorker<P> {
             state.wanted.clear();
         }
         let read_only = mode == Mode::Snapshot;
-        Ok(LockingTransaction {
+        let mut transaction = LockingTransaction {
             shared,
             state,
             guard,
@@ -235,7 +236,9 @@ impl<P: Policy> Interactive for LockingWorker<P> {
             doomed,
             asks_secondary: false,
             policy: PhantomData,
-        })
+        };
+        transaction.guard.stand_aside();
+        Ok(transaction)
     }
 
     fn last_abort(&self) -> Option<Abort> {
@@ -271,6 +274,7 @@ impl<P: Policy> Drop for LockingWorker<P> {
         if self.local.is_pinned() {
             self.end_leaked();
         }
+        self.shared.kept.let_go(self.local.worker_id().position(), &mut self.state.tables);
         self.shared.counters.leave(&self.state.counters);
     }
 }
