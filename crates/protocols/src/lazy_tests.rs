@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use polychron_engine::{
-    Common, Futures, Interactive, Mode, Operations, Protocol, Row, Savepoint, Stop, Table, Transaction, drive,
+    Commit, Common, Futures, Interactive, Mode, Operations, Protocol, Row, Savepoint, Stop, Table, Transaction, drive,
 };
 
 use crate::lazy::{AtCommit, Lazy, LazyTransaction};
@@ -142,4 +142,19 @@ fn undone_operations() {
         add(t, stock, id)?;
         t.roll_back_to(savepoint)
     });
+}
+
+/// Who was told that a condition is true does not commit where it has no value, also if that failure is caught.
+#[test]
+fn condition_that_loses_its_value() {
+    let (database, stock) = open(3);
+    let [mut asker, mut writer] = [database.worker().unwrap(), database.worker().unwrap()];
+    let mut asks = asker.begin(Mode::ReadWrite).unwrap();
+    let quotient = asks.future(&stock, 0, Stock::AMOUNT).unwrap() / asks.future(&stock, 1, Stock::AMOUNT).unwrap();
+    assert!(asks.is_true(quotient.equal_to(1)).unwrap());
+    let change = &mut |t: &mut Tx<'_>| t.set_future(&stock, 1, Stock::AMOUNT, 0);
+    drive::transact(&mut writer, Mode::ReadWrite, change).unwrap();
+    asks.set_future(&stock, 2, Stock::AMOUNT, 6).unwrap();
+    assert!(asks.get(&stock, 2).is_err(), "it settles what is open");
+    assert!(asks.commit().is_err());
 }

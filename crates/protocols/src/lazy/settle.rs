@@ -250,12 +250,14 @@ impl<B: Beneath> LazyTransaction<'_, B> {
             arena.compute(arena.open_from..arena.nodes.values.len());
             arena.open_from = arena.nodes.values.len();
         }
-        while let Some(told) = self.arena.told.pop() {
+        while let Some(&told) = self.arena.told.last() {
+            // One that has no value stays: whoever catches the failure must not commit.
             let truth = self.arena.settled(told.condition)? != 0;
             if truth != told.truth && !left_out(Step::CheckConditions) {
                 let table = self.table_of(told.condition);
                 return Err(B::conflict(&mut self.inner, Reason::Condition, table));
             }
+            self.arena.told.pop();
         }
         Ok(())
     }
