@@ -15,7 +15,7 @@ impl Beneath for Locking<Conditional> {
     const AT_ONCE: Names = Names { name: "2pl", summary: "lazy-2pl with futures resolved at once, for comparison" };
 
     fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, _scratch: &mut Values) -> Result<bool, Stop> {
-        transaction.operate(|transaction| transaction.hold_condition(condition))
+        transaction.hold_condition(condition)
     }
 
     fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Stop> {

@@ -15,6 +15,7 @@ use super::options::Policy;
 use super::steps::Step;
 use super::table::{Index, Table, Undone, name_of};
 use super::transaction::LockingTransaction;
+use super::worker::State;
 
 /// A whole row that takes the place of another.
 #[derive(Clone, Copy)]
@@ -87,8 +88,17 @@ impl<P: Policy> LockingTransaction<'_, P> {
             self.state.held.release(&self.shared.locks);
         }
         if !self.is_wounded() {
-            let held = &mut self.state.held;
-            match held.take(&self.shared.locks, lock, held.own.patience()) {
+            let (State { held, fingers, .. }, guard) = (&mut *self.state, &mut self.guard);
+            // A wait may last as long as a client does nothing.
+            let aside = |wait: &dyn Fn() -> Answer| {
+                guard.stand_aside();
+                let answer = wait();
+                if !guard.come_back() {
+                    fingers.clear();
+                }
+                answer
+            };
+            match held.take(&self.shared.locks, lock, held.own.patience(), aside) {
                 Taken::Held => return Ok(()),
                 Taken::Own => return Err(own_wait(index.store.place, key)),
                 Taken::Refused => {}
@@ -162,8 +172,15 @@ impl<P: Policy> LockingTransaction<'_, P> {
     /// A key that has just come into the index must be in no range that another transaction has locked.
     #[inline]
     fn respect_ranges<K: EncodedKey>(&mut self, index: &Index, key: K) -> Result<(), Stop> {
+        if !index.ranges.are_there() {
+            return Ok(());
+        }
+        // As in `lock`.
+        self.guard.stand_aside();
         let state = &mut *self.state;
-        match index.ranges.admits(&state.held.own, self.owner, &mut state.in_the_way, || bytes_of(key)) {
+        let answer = index.ranges.admit(&state.held.own, self.owner, &mut state.in_the_way, bytes_of(key));
+        self.come_back();
+        match answer {
             Answer::Granted => Ok(()),
             _ if left_out(Step::RespectRanges) => Ok(()),
             Answer::Own => Err(own_wait(index.store.place, key)),

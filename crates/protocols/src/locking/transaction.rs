@@ -63,7 +63,7 @@ impl<'w, P: Policy> LockingTransaction<'w, P> {
 
     /// The transaction is in an epoch from now on.
     #[inline]
-    fn come_back(&mut self) {
+    pub(super) fn come_back(&mut self) {
         if !self.guard.come_back() {
             self.state.fingers.clear();
         }
@@ -121,7 +121,6 @@ impl<P: Policy> Commit for LockingTransaction<'_, P> {
     #[inline]
     fn commit(mut self) -> Result<(), Stop> {
         self.alive()?;
-        self.come_back();
         if !self.state.tables.is_present(&self.shared.catalog) && !left_out(Step::KnowAllIndexes) {
             self.compare_catalogs()?;
         }
@@ -129,6 +128,7 @@ impl<P: Policy> Commit for LockingTransaction<'_, P> {
         if P::CONDITIONS {
             self.respect_conditions()?;
         }
+        self.come_back();
         let state = &mut *self.state;
         state.log.commit(&Undone(&state.tables), &self.guard);
         if self.read_only {

@@ -125,7 +125,7 @@ impl State {
             Patience::Refuse => Patience::Queue,
             patience => patience,
         };
-        wanted.in_order().iter().all(|&lock| held.take(locks, lock, patience) != Taken::Refused)
+        wanted.in_order().iter().all(|&lock| held.take(locks, lock, patience, |wait| wait()) != Taken::Refused)
     }
 
     /// Gives back all that is locked.
@@ -209,11 +209,13 @@ impl<P: Policy> Interactive for LockingWorker<P> {
         let Self { local, state, shared, .. } = self;
         let owner = local.worker_id().position() as u64;
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
-        let guard = local.pin();
+        let mut guard = local.pin();
         // SAFETY: of the transaction, which leaves its epoch, the list is kept below, until it has ended.
         unsafe { state.tables.renew(&shared.catalog) };
         shared.kept.keep(owner as usize, &mut state.tables);
         state.fingers.clear();
+        // It looks at nothing before its first operation, and may wait for locks here.
+        guard.stand_aside();
         let age = state.age.take().unwrap_or_else(|| if P::WOUNDS { shared.draw_age() } else { UNAGED });
         state.held.begin(age);
         debug_assert!(state.log.is_empty(), "the transaction before left something behind");
@@ -227,7 +229,7 @@ impl<P: Policy> Interactive for LockingWorker<P> {
             state.wanted.clear();
         }
         let read_only = mode == Mode::Snapshot;
-        let mut transaction = LockingTransaction {
+        Ok(LockingTransaction {
             shared,
             state,
             guard,
@@ -236,9 +238,7 @@ impl<P: Policy> Interactive for LockingWorker<P> {
             doomed,
             asks_secondary: false,
             policy: PhantomData,
-        };
-        transaction.guard.stand_aside();
-        Ok(transaction)
+        })
     }
 
     fn last_abort(&self) -> Option<Abort> {
