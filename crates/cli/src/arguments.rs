@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand};
-use polychron::{DefaultProtocol, Protocol, Submissions};
+use polychron::{DefaultProtocol, Protocol, ProtocolInfo, Submissions};
 use polychron_workloads::churn::ChurnOptions;
 use polychron_workloads::hotkey::{AssertOptions, HotOptions};
 use polychron_workloads::increment::IncrementOptions;
@@ -166,12 +166,12 @@ pub struct Common {
     pub json: Option<PathBuf>,
 }
 
-/// The options of a protocol, with those changed that the command line gives.
+/// The options of a protocol of a list, with those changed that the command line gives.
 ///
 /// # Errors
 /// One line.
-pub fn protocol_options<P: Protocol>(given: &[String]) -> Result<P::Options, String> {
-    let mut options = P::Options::default();
+pub fn protocol_options<P: Protocol>(info: &ProtocolInfo, given: &[String]) -> Result<P::Options, String> {
+    let mut options = info.options_of::<P>().map_err(|error| error.to_string())?;
     for (name, value) in knobs(given)? {
         P::set_option(&mut options, name, value)
             .map_err(|error| format!("--protocol-option {name}={value}: {error}"))?;

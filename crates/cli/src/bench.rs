@@ -123,14 +123,14 @@ pub struct Run<'a, W: Workload> {
 impl<W: Workload> ProtocolVisitor for Run<'_, W> {
     type Output = Result<Report, Refusal>;
 
-    fn visit<P: Protocol>(self) -> Self::Output {
+    fn visit<P: Protocol>(self, info: &ProtocolInfo) -> Self::Output {
         let interleave = self.settings.interleave;
         if interleave > 1 && !(P::INTERLEAVES && W::INTERLEAVES) {
             let (workload, protocol) = (W::NAME, P::NAME);
             let text = format!("--interleave is {interleave}, but {workload} under {protocol} cannot be interleaved");
             return Err(Refusal::Input(text));
         }
-        let options = protocol_options::<P>(self.protocol_options).map_err(Refusal::Input)?;
+        let options = protocol_options::<P>(info, self.protocol_options).map_err(Refusal::Input)?;
         let database = P::open(options, self.shared).map_err(|error| Refusal::Input(error.to_string()))?;
         // A protocol may have fewer slots than were asked for, so whether there are enough shows only here.
         let wanted = self.settings.threads.saturating_mul(interleave);

@@ -17,7 +17,7 @@ use polychron_schema::Value;
 use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Scalar, Scope};
 use crate::{
     Abort, Access, Aggregate, ColumnBatch, Commit, Common, Constraints, Counters, Declare, Error, Figure,
-    IndexDefinition, IndexId, Insertion, Interactive, Mode, Procedure, Projection, Protocol, RowMut, RowRef,
+    IndexDefinition, IndexId, Insertion, Interactive, Isolation, Mode, Procedure, Projection, Protocol, RowMut, RowRef,
     Savepoints, Scan, Statistics, Stop, TableDefinition, TableId, Transaction, Versions, Worker, options,
 };
 
@@ -84,8 +84,8 @@ impl fmt::Debug for AnyOptions {
 impl Protocol for AnyProtocol {
     const NAME: &'static str = "any";
     const SUMMARY: &'static str = "the protocol that the options name, behind virtual calls";
-    // What the protocol beneath promises, only who chose it knows.
-    const ISOLATION: crate::Isolation = crate::Isolation::Nothing;
+    // What the protocol beneath promises, the open database tells.
+    const ISOLATION: Isolation = Isolation::Nothing;
 
     type Options = AnyOptions;
     type Worker = AnyWorker;
@@ -93,6 +93,14 @@ impl Protocol for AnyProtocol {
     fn open(options: AnyOptions, common: Common) -> Result<Arc<Self>, Error> {
         let open = options.open.ok_or_else(|| Error::Options("no protocol was chosen".to_owned()))?;
         Ok(Arc::new(Self(open(common)?)))
+    }
+
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn isolation(&self) -> Isolation {
+        self.0.isolation()
     }
 
     fn memory(&self) -> &Arc<Memory> {

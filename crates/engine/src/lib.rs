@@ -20,6 +20,7 @@ pub mod drive;
 pub mod foreign_keys;
 pub mod futures;
 mod handle;
+mod isolation;
 pub mod lazy;
 #[doc(hidden)]
 pub mod mutations;
@@ -51,6 +52,7 @@ pub use batch::{ColumnBatch, ColumnVector};
 pub use distribution::Distribution;
 pub use foreign_keys::Constraints;
 pub use futures::{Becomes, Future, FutureValue, Futures};
+pub use isolation::{Configuration, Isolation};
 pub use options::Common;
 pub use procedure::{Access, Declare, Procedure};
 pub use savepoint::{Savepoint, Savepoints};
@@ -68,8 +70,12 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// One line for lists: what it is and when to take it.
     const SUMMARY: &'static str;
 
-    /// What transactions are promised of each other. Everything but what is there for comparison is serializable.
+    /// What transactions are promised of each other under the default options. Everything but what is there for comparison is
+    /// serializable.
     const ISOLATION: Isolation = Isolation::Serializable;
+
+    /// Options that have a name of their own in lists, beside the default ones, which go by [`Protocol::NAME`].
+    const CONFIGURATIONS: &'static [Configuration] = &[];
 
     /// Whether transactions of several workers can be open in one thread, none of whose operations waits for another one to end. Only
     /// benchmarks ask.
@@ -92,6 +98,16 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// [`Error::Options`]: there is no knob of that name, or it has no such value.
     fn set_option(_options: &mut Self::Options, name: &str, _value: &str) -> Result<(), Error> {
         Err(Error::Options(format!("{} has no option `{name}`", Self::NAME)))
+    }
+
+    /// The name of the options that this database was opened with, if they have one of their own.
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    /// What the transactions of this database are promised of each other.
+    fn isolation(&self) -> Isolation {
+        Self::ISOLATION
     }
 
     /// The memory of this database.
@@ -151,18 +167,6 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     fn inspect(&self) -> Vec<Figure> {
         Vec::new()
     }
-}
-
-/// What a protocol promises its transactions of each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Isolation {
-    /// As if they ran one after the other.
-    Serializable,
-    /// Each transaction reads one consistent snapshot, and of two that write the same row at the same time one is aborted. Write
-    /// skew, and what readers see of it, is allowed, and nothing else.
-    Snapshot,
-    /// Nothing: single operations are atomic, transactions are not.
-    Nothing,
 }
 
 /// One thread's way into a database.

@@ -106,10 +106,10 @@ pub use polychron_engine::options::{Retry, Submissions};
 pub use polychron_engine::scan::Comparison;
 pub use polychron_engine::typed::{Mapped, Range};
 pub use polychron_engine::{
-    Abort, Access, Aggregate, Becomes, ColumnBatch, ColumnVector, Commit, Common, Declare, Direction, Error, Figure,
-    FigureValue, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Mode, Operations, Procedure,
-    Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Stop, Submission, Table, TableId, Transaction,
-    Versions, Worker,
+    Abort, Access, Aggregate, Becomes, ColumnBatch, ColumnVector, Commit, Common, Configuration, Declare, Direction,
+    Error, Figure, FigureValue, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Mode,
+    Operations, Procedure, Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Stop, Submission, Table,
+    TableId, Transaction, Versions, Worker,
 };
 pub use polychron_memory::{MemoryStatistics, Options as MemoryOptions, Pressure};
 pub use polychron_protocols as protocols;

@@ -1,8 +1,8 @@
 //! The list of protocols, and lists of them in general. It stands here once; the command line, the server and the tests go by it.
 
 #[cfg(feature = "any")]
-use polychron_engine::{Error, any::AnyOptions};
-use polychron_engine::{Isolation, Protocol};
+use polychron_engine::any::AnyOptions;
+use polychron_engine::{Configuration, Error, Isolation, Protocol};
 
 /// A protocol's name and what it is.
 ///
@@ -20,6 +20,31 @@ pub struct ProtocolInfo {
     pub summary: &'static str,
     /// What it promises transactions of each other.
     pub isolation: Isolation,
+    /// Its options that differ from the default ones, each a name and a value for [`Protocol::set_option`].
+    pub options: &'static [(&'static str, &'static str)],
+}
+
+impl ProtocolInfo {
+    /// The protocol `P` with its default options, and each of its named configurations.
+    #[must_use]
+    pub fn of<P: Protocol>() -> Vec<Self> {
+        let default = Self { name: P::NAME, summary: P::SUMMARY, isolation: P::ISOLATION, options: &[] };
+        let named = P::CONFIGURATIONS.iter().map(|it| {
+            let &Configuration { name, summary, isolation, options } = it;
+            Self { name, summary, isolation, options }
+        });
+        std::iter::once(default).chain(named).collect()
+    }
+
+    /// The default options of the protocol `P` with these set.
+    ///
+    /// # Errors
+    /// [`Error::Options`], where they are not options of this protocol.
+    pub fn options_of<P: Protocol>(&self) -> Result<P::Options, Error> {
+        let mut options = P::Options::default();
+        self.options.iter().try_for_each(|(name, value)| P::set_option(&mut options, name, value))?;
+        Ok(options)
+    }
 }
 
 /// Code that is compiled once for each protocol; see [`ProtocolList::visit`].
@@ -27,8 +52,8 @@ pub trait ProtocolVisitor {
     /// What it answers with.
     type Output;
 
-    /// Does its work with the protocol `P`.
-    fn visit<P: Protocol>(self) -> Self::Output;
+    /// Does its work with the protocol `P`, of which `info` names the options.
+    fn visit<P: Protocol>(self, info: &ProtocolInfo) -> Self::Output;
 }
 
 /// There is no protocol of this name.
@@ -87,11 +112,7 @@ macro_rules! protocol_list {
 
         impl $crate::ProtocolList for $list {
             fn all() -> Vec<$crate::ProtocolInfo> {
-                vec![$($crate::ProtocolInfo {
-                    name: <$protocol as $crate::Protocol>::NAME,
-                    summary: <$protocol as $crate::Protocol>::SUMMARY,
-                    isolation: <$protocol as $crate::Protocol>::ISOLATION,
-                }),+]
+                [$($crate::ProtocolInfo::of::<$protocol>()),+].concat()
             }
 
             fn visit<V: $crate::ProtocolVisitor>(
@@ -99,11 +120,12 @@ macro_rules! protocol_list {
                 visitor: V,
             ) -> Result<V::Output, $crate::UnknownProtocol> {
                 $(
-                    if name == <$protocol as $crate::Protocol>::NAME {
-                        return Ok(visitor.visit::<$protocol>());
+                    let configurations = $crate::ProtocolInfo::of::<$protocol>();
+                    if let Some(info) = configurations.iter().find(|info| info.name == name) {
+                        return Ok(visitor.visit::<$protocol>(info));
                     }
                 )+
-                let known = vec![$(<$protocol as $crate::Protocol>::NAME),+];
+                let known = Self::all().iter().map(|info| info.name).collect();
                 Err($crate::UnknownProtocol { name: name.to_owned(), known })
             }
         }
@@ -141,8 +163,8 @@ pub fn any_protocol_of<L: ProtocolList>(name: &str, knobs: &[(&str, &str)]) -> R
     impl ProtocolVisitor for Erase<'_> {
         type Output = Result<AnyOptions, Error>;
 
-        fn visit<P: Protocol>(self) -> Self::Output {
-            let mut options = P::Options::default();
+        fn visit<P: Protocol>(self, info: &ProtocolInfo) -> Self::Output {
+            let mut options = info.options_of::<P>()?;
             self.0.iter().try_for_each(|(name, value)| P::set_option(&mut options, name, value))?;
             Ok(AnyOptions::of::<P>(options))
         }
@@ -158,13 +180,13 @@ protocol_list! {
     /// Every protocol of this crate.
     ///
     /// ```
-    /// use polychron::{Protocol, ProtocolList, ProtocolVisitor, Protocols};
+    /// use polychron::{Protocol, ProtocolInfo, ProtocolList, ProtocolVisitor, Protocols};
     ///
     /// struct HasTables;
     /// impl ProtocolVisitor for HasTables {
     ///     type Output = bool;
-    ///     fn visit<P: Protocol>(self) -> bool {
-    ///         let database = P::open(P::Options::default(), Default::default()).unwrap();
+    ///     fn visit<P: Protocol>(self, info: &ProtocolInfo) -> bool {
+    ///         let database = P::open(info.options_of::<P>().unwrap(), Default::default()).unwrap();
     ///         database.find_table("account").is_some()
     ///     }
     /// }
@@ -177,8 +199,6 @@ protocol_list! {
     polychron_protocols::maflingo::Maflingo<polychron_protocols::maflingo::GlobalTid>,
     polychron_protocols::bohm::Bohm,
     polychron_protocols::hyper::Hyper,
-    polychron_protocols::hyper::Hyper<polychron_protocols::hyper::ByRecord>,
-    polychron_protocols::hyper::Hyper<polychron_protocols::hyper::Snapshot>,
     polychron_protocols::locking::Locking,
     polychron_protocols::locking::Locking<polychron_protocols::locking::NoWait>,
     polychron_protocols::locking::Locking<polychron_protocols::locking::WoundWait>,
@@ -199,8 +219,10 @@ mod tests {
         struct Name;
         impl ProtocolVisitor for Name {
             type Output = &'static str;
-            fn visit<P: Protocol>(self) -> &'static str {
-                P::NAME
+            fn visit<P: Protocol>(self, info: &ProtocolInfo) -> &'static str {
+                let database = P::open(info.options_of::<P>().unwrap(), Default::default()).unwrap();
+                assert_eq!(database.isolation(), info.isolation);
+                database.name()
             }
         }
         let all = Protocols::all();

@@ -10,7 +10,7 @@ use polychron::protocols::maflingo::Maflingo;
 use polychron::schema::{Key, KeyScratch};
 use polychron::{
     Access, Database, Declare, DefaultProtocol, Error, Interactive, Operations, Options, Procedure, Protocol,
-    ProtocolList, ProtocolVisitor, Protocols, Row, Stop, Submission, Table, Transaction,
+    ProtocolInfo, ProtocolList, ProtocolVisitor, Protocols, Row, Stop, Submission, Table, Transaction,
 };
 
 #[derive(Row, Clone, Debug, PartialEq)]
@@ -99,8 +99,8 @@ fn every_protocol_takes_submissions() {
     impl ProtocolVisitor for Submit {
         type Output = ();
 
-        fn visit<P: Protocol>(self) {
-            let (database, accounts) = open::<P>(|_| ());
+        fn visit<P: Protocol>(self, info: &ProtocolInfo) {
+            let (database, accounts) = open::<P>(|options| options.protocol = info.options_of::<P>().unwrap());
             let opened: Vec<_> = (0..20).map(|id| database.submit(Open(accounts, id))).collect();
             assert!((0..20).zip(opened).all(|(id, submission)| submission.wait().unwrap() == id));
             let sum: Result<i64, Error> = block_on(async {
@@ -111,9 +111,9 @@ fn every_protocol_takes_submissions() {
                 }
                 Ok(sum)
             });
-            assert_eq!(sum.unwrap(), 20, "{}", P::NAME);
+            assert_eq!(sum.unwrap(), 20, "{}", info.name);
             let again = database.try_submit(Open(accounts, 3)).ok().expect("there is room").wait();
-            assert!(matches!(again, Err(Error::Duplicate { .. })), "{}: {again:?}", P::NAME);
+            assert!(matches!(again, Err(Error::Duplicate { .. })), "{}: {again:?}", info.name);
         }
     }
 

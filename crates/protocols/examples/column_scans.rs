@@ -10,7 +10,7 @@ use std::time::Instant;
 use polychron_engine::{
     Aggregate, Commit, Common, Interactive, Mode, Operations, Protocol, Scan, Stop, Table, Transaction, Worker,
 };
-use polychron_protocols::hyper::{Backend, ByColumn, Hyper, HyperTransaction, Images, Options};
+use polychron_protocols::hyper::{Backend, Hyper, HyperTransaction, Images, Options};
 use polychron_schema::Row;
 
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
@@ -21,7 +21,7 @@ struct Item {
     value: i64,
 }
 
-type Tx<'w> = HyperTransaction<'w, ByColumn, polychron_engine::redo::NoRedo>;
+type Tx<'w> = HyperTransaction<'w, polychron_engine::redo::NoRedo>;
 
 /// Rounds of the five.
 const ROUNDS: usize = 25;

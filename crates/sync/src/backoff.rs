@@ -1,8 +1,10 @@
 //! Back-off: how a thread waits a short while for another one.
 
-use crate::{spin_hint, thread};
+use std::time::Duration;
 
-/// Waits longer each time it is asked, first spinning, then giving the processor away.
+use crate::{MODELLED, spin_hint, thread};
+
+/// Waits longer each time it is asked: first spinning, then giving the processor away, then asleep.
 #[derive(Debug, Default)]
 pub struct Backoff {
     step: u32,
@@ -11,6 +13,13 @@ pub struct Backoff {
 impl Backoff {
     /// From this step on the thread yields: 2^6 hints are about the cost of a switch.
     const YIELD_STEP: u32 = 7;
+    /// From this step on it sleeps. Who is waited for does not run then, and a scheduler that counts each yield as a used time slice would
+    /// let the thread itself starve: Linux's since version 6.6.
+    const SLEEP_STEP: u32 = Self::YIELD_STEP + 4;
+    /// The shortest sleep, which the next three double.
+    const NAP: Duration = Duration::from_micros(50);
+    /// From here on no sleep is longer.
+    const LAST_STEP: u32 = Self::SLEEP_STEP + 3;
 
     /// A back-off that has not waited yet.
     #[inline]
@@ -18,11 +27,11 @@ impl Backoff {
         Self { step: 0 }
     }
 
-    /// Waits: 1, 2, 4, ... 64 spin hints, from then on one yield of the thread a call.
+    /// Waits: 1, 2, 4, ... 64 spin hints, then four times a yield of the thread, from then on asleep for 50 to 400 µs.
     #[inline]
     pub fn wait(&mut self) {
         if self.step >= Self::YIELD_STEP {
-            thread::yield_now();
+            self.wait_long();
             return;
         }
         let hints = if cfg!(any(loom, shuttle)) { 1 } else { 1 << self.step };
@@ -32,7 +41,17 @@ impl Backoff {
         self.step += 1;
     }
 
-    /// Whether the spinning is over and each further wait yields: the moment to give up for who waits boundedly.
+    #[cold]
+    fn wait_long(&mut self) {
+        if self.step < Self::SLEEP_STEP || MODELLED {
+            thread::yield_now();
+        } else {
+            std::thread::sleep(Self::NAP * (1 << (self.step - Self::SLEEP_STEP)));
+        }
+        self.step = Self::LAST_STEP.min(self.step + 1);
+    }
+
+    /// Whether the spinning is over and each further wait yields or sleeps: the time to give up for who waits boundedly.
     #[inline]
     pub const fn is_yielding(&self) -> bool {
         self.step >= Self::YIELD_STEP

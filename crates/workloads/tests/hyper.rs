@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use polychron_engine::redo::NoRedo;
 use polychron_engine::{Commit, Common, Figure, FigureValue, Interactive, Mode, Procedure, Protocol, Worker};
-use polychron_protocols::hyper::{Hyper, Snapshot};
+use polychron_protocols::hyper::{Hyper, Level, Options};
 use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::modify::{Modify, ModifyOptions, Operation};
 use polychron_workloads::run::{self, Settings, Unobserved};
@@ -18,26 +19,23 @@ fn options() -> TpccOptions {
 /// Transactions of one thread take turns, conflict, and leave the database whole.
 #[test]
 fn transactions_are_interleaved() {
-    fn passes<P: Protocol>() {
-        let database = P::open(P::Options::default(), Common::default()).unwrap();
+    for level in [Level::Columns, Level::Snapshot] {
+        let database = Hyper::open(Options { level, ..Options::default() }, Common::default()).unwrap();
         let settings =
             Settings { threads: 1, interleave: 6, warmup_seconds: 0.02, seconds: 0.2, ..Settings::default() };
         let stop = AtomicBool::new(false);
-        let report = run::run::<P, Tpcc>(&database, &options(), &settings, &stop, &Unobserved).unwrap();
+        let report = run::run::<Hyper, Tpcc>(&database, &options(), &settings, &stop, &Unobserved).unwrap();
         assert!(report.completed > 0 && report.passed(), "{report:?}");
         // The six have three districts, so hardly a dozen of them do not meet.
         assert!(report.completed < 1000 || !report.aborts.is_empty(), "{report:?}");
     }
-    passes::<Hyper>();
-    passes::<Hyper<Snapshot>>();
 }
 
 /// Whoever updates rows goes on beside a snapshot that stays open, which shows the same at its end; what it costs is counted.
 #[test]
 fn updates_go_on_beside_an_open_snapshot() {
     for operation in [Operation::Update, Operation::Mixed] {
-        let database =
-            Hyper::<polychron_protocols::hyper::ByColumn>::open(Default::default(), Common::default()).unwrap();
+        let database = Hyper::<NoRedo>::open(Default::default(), Common::default()).unwrap();
         let options = ModifyOptions { records: 50, operation, readers: 1, read_seconds: 0.1, ..Default::default() };
         let settings = Settings { threads: 2, warmup_seconds: 0.02, seconds: 0.4, ..Settings::default() };
         let stop = AtomicBool::new(false);
@@ -55,7 +53,7 @@ fn updates_go_on_beside_an_open_snapshot() {
 /// §4.4: who asks a district's three thousand customers for the highest balance leaves less than 100 bytes.
 #[test]
 fn the_predicate_log_of_top_customer_is_small() {
-    let database = Hyper::<polychron_protocols::hyper::ByColumn>::open(Default::default(), Common::default()).unwrap();
+    let database = Hyper::<NoRedo>::open(Default::default(), Common::default()).unwrap();
     // One district of the size that the specification gives it.
     let scale = Scale { districts: 1, customers: 3000, orders: 3000, ..Scale::tiny() };
     let options = TpccOptions { scale, transactions: Transactions::Np, top_customer_percent: 0, ..options() };

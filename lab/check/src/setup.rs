@@ -90,6 +90,20 @@ impl<P: Protocol> Setup<P> {
         }
     }
 
+    /// The same with one of the protocol's named configurations.
+    ///
+    /// # Panics
+    /// When there is none of this name.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        let found = P::CONFIGURATIONS.iter().find(|configuration| configuration.name == name);
+        let configuration = found.expect("the protocol has this configuration");
+        for (name, value) in configuration.options {
+            P::set_option(&mut self.options, name, value).expect("the options of a configuration are sound");
+        }
+        Self { name: configuration.name, isolation: configuration.isolation, ..self }
+    }
+
     /// The same for a protocol that runs one transaction at a time.
     pub fn alone(self) -> Self {
         Self { interleaves: false, snapshots_interleave: false, ..self }

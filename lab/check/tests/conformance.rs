@@ -5,9 +5,8 @@ mod setups;
 // Where the protocols behind virtual calls are compiled.
 use polychron as _;
 use polychron_check::{Setup, conformance};
-use polychron_compared::hekaton::{self, Hekaton, Level};
+use polychron_compared::hekaton::Hekaton;
 use polychron_compared::partitioned_store::PartitionedStore;
-use polychron_engine::Protocol;
 use polychron_protocols::hyper::{self, Hyper};
 use polychron_protocols::lazy::{AtCommit, AtOnce};
 use polychron_protocols::locking::{InOrder, NoWait, WoundWait};
@@ -39,27 +38,23 @@ fn partitioned_store() -> Setup<PartitionedStore> {
 conformance!(partitioned_store, partitioned_store());
 
 /// Hekaton, and snapshot isolation, with epochs that the tests move.
-fn hekaton<L: Level>() -> Setup<Hekaton<L>> {
-    let mut setup: Setup<Hekaton<L>> = Setup::new(hekaton::Options::default(), |database| {
-        database.memory().epochs().advance();
-    });
-    setup.common.memory.epoch_interval = None;
-    setup
+fn hekaton() -> Setup<Hekaton> {
+    by_epochs::<Hekaton>()
 }
 
-conformance!(hekaton_mvo, hekaton::<hekaton::Serializable>());
-conformance!(snapshot_isolation, hekaton::<hekaton::Snapshot>());
+conformance!(hekaton_mvo, hekaton());
+conformance!(snapshot_isolation, hekaton().named("snapshot-isolation"));
 
 /// HyPer's MVCC at each of its levels, and over columns.
-fn hyper<L: hyper::Level>(backend: hyper::Backend) -> Setup<Hyper<L>> {
-    let mut setup = by_epochs::<Hyper<L>>();
+fn hyper(backend: hyper::Backend) -> Setup<Hyper> {
+    let mut setup = by_epochs::<Hyper>();
     setup.options.backend = backend;
     setup
 }
 
-conformance!(hyper_by_column, hyper::<hyper::ByColumn>(hyper::Backend::Rows));
-conformance!(hyper_by_record, hyper::<hyper::ByRecord>(hyper::Backend::Columns));
-conformance!(hyper_snapshot, hyper::<hyper::Snapshot>(hyper::Backend::Rows));
+conformance!(hyper_by_column, hyper(hyper::Backend::Rows));
+conformance!(hyper_by_record, hyper(hyper::Backend::Columns).named("hyper-record-level"));
+conformance!(hyper_snapshot, hyper(hyper::Backend::Rows).named("hyper-snapshot"));
 
 /// The oracle; it has no clock, and its rows lie on the common heap.
 fn serial() -> Setup<Serial> {

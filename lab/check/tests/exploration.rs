@@ -54,7 +54,7 @@ fn hekaton() -> Setup<Hekaton> {
 }
 
 /// HyPer's MVCC at its levels that have a serial order.
-fn hyper<L: hyper::Level>(backend: hyper::Backend) -> Setup<Hyper<L>> {
+fn hyper(backend: hyper::Backend) -> Setup<Hyper> {
     Setup::new(hyper::Options { backend, ..Default::default() }, |database| {
         polychron_engine::Protocol::memory(&**database).epochs().advance();
     })
@@ -115,8 +115,8 @@ explore! {
     maflingo_has_a_serial_order: maflingo::<LocalTid>();
     global_tid_has_a_serial_order: maflingo::<GlobalTid>();
     hekaton_has_a_serial_order: hekaton();
-    hyper_has_a_serial_order: hyper::<hyper::ByColumn>(hyper::Backend::Rows);
-    hyper_by_record_over_columns_has_a_serial_order: hyper::<hyper::ByRecord>(hyper::Backend::Columns);
+    hyper_has_a_serial_order: hyper(hyper::Backend::Rows);
+    hyper_by_record_over_columns_has_a_serial_order: hyper(hyper::Backend::Columns).named("hyper-record-level");
     locking_has_a_serial_order: locked::<InOrder>();
     locking_no_wait_has_a_serial_order: locked::<NoWait>();
     locking_wound_wait_has_a_serial_order: locked::<WoundWait>();
@@ -169,8 +169,8 @@ find! {
     without_locking_ranges_there_is_none: locked::<NoWait>(), polychron_protocols::locking::Step::LockRanges;
     without_looking_for_conditions_there_is_none: lazy_2pl(), polychron_protocols::locking::Step::RespectConditions;
     without_checking_conditions_there_is_none: lazy_occ::<AtCommit>(), polychron_protocols::lazy::Step::CheckConditions;
-    without_comparing_predicates_there_is_none: hyper::<hyper::ByColumn>(hyper::Backend::Rows), hyper::Step::ComparePoints;
-    without_widening_intervals_there_is_none: hyper::<hyper::ByColumn>(hyper::Backend::Columns), hyper::Step::CoverVersions;
+    without_comparing_predicates_there_is_none: hyper(hyper::Backend::Rows), hyper::Step::ComparePoints;
+    without_widening_intervals_there_is_none: hyper(hyper::Backend::Columns), hyper::Step::CoverVersions;
     without_passing_over_deleted_rows_there_is_none: setups::by_epochs::<Lazy<Hyper>>(), hyper::Step::PassOverDeleted;
 }
 

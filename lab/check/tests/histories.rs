@@ -113,16 +113,16 @@ fn predicates_that_miss_something_are_found() {
     }
 }
 
-fn snapshot_isolation() -> Setup<Hekaton<hekaton::Snapshot>> {
-    Setup::new(hekaton::Options::default(), |database| {
-        polychron_engine::Protocol::memory(&**database).epochs().advance();
-    })
+fn by_clock<P: Protocol>() -> Setup<P> {
+    Setup::new(P::Options::default(), |database| _ = database.memory().epochs().advance())
 }
 
-fn hyper_snapshot() -> Setup<Hyper<hyper::Snapshot>> {
-    Setup::new(hyper::Options::default(), |database| {
-        polychron_engine::Protocol::memory(&**database).epochs().advance();
-    })
+fn snapshot_isolation() -> Setup<Hekaton> {
+    by_clock().named("snapshot-isolation")
+}
+
+fn hyper_snapshot() -> Setup<Hyper> {
+    by_clock().named("hyper-snapshot")
 }
 
 /// Snapshot isolation shows write skew and phantoms, and nothing that it does not allow.

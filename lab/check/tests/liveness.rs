@@ -8,10 +8,10 @@ use std::fmt::Write;
 use polychron as _;
 use polychron_check::Setup;
 use polychron_check::conformance::known::{BEHAVIOURS, MISSING, makes_sense, missing};
-use polychron_compared::hekaton::{self, Hekaton};
+use polychron_compared::hekaton::Hekaton;
 use polychron_compared::partitioned_store::PartitionedStore;
 use polychron_engine::any::AnyProtocol;
-use polychron_protocols::hyper::{self, Hyper};
+use polychron_protocols::hyper::Hyper;
 use polychron_protocols::lazy::{AtCommit, AtOnce, Lazy};
 use polychron_protocols::locking::{NoWait, WoundWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid};
@@ -32,10 +32,10 @@ fn columns() -> Vec<Setup<AnyProtocol>> {
         maflingo::<GlobalTid>().erased(),
         bohm().erased(),
         by_epochs::<Hekaton>().erased(),
-        by_epochs::<Hekaton<hekaton::Snapshot>>().erased(),
+        by_epochs::<Hekaton>().named("snapshot-isolation").erased(),
         by_epochs::<Hyper>().erased(),
-        by_epochs::<Hyper<hyper::ByRecord>>().erased(),
-        by_epochs::<Hyper<hyper::Snapshot>>().erased(),
+        by_epochs::<Hyper>().named("hyper-record-level").erased(),
+        by_epochs::<Hyper>().named("hyper-snapshot").erased(),
         locking::<polychron_protocols::locking::InOrder>().erased(),
         locking::<NoWait>().erased(),
         locking::<WoundWait>().erased(),

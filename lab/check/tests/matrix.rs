@@ -8,10 +8,10 @@ use std::fmt::Write;
 use polychron as _;
 use polychron_check::conformance::anomalies::SKEWS;
 use polychron_check::conformance::verdict::{Verdict, matrix};
-use polychron_compared::hekaton::{self, Hekaton};
+use polychron_compared::hekaton::Hekaton;
 use polychron_compared::key_value::KeyValue;
 use polychron_compared::partitioned_store::PartitionedStore;
-use polychron_protocols::hyper::{self, Hyper};
+use polychron_protocols::hyper::Hyper;
 use polychron_protocols::lazy::AtCommit;
 use polychron_protocols::locking::{Locking, NoWait, WoundWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid};
@@ -38,10 +38,10 @@ fn the_page_shows_what_becomes_of_each_case() {
         ("global-tid", matrix(&maflingo::<GlobalTid>().erased(), everything)),
         ("bohm", matrix(&bohm().erased(), everything)),
         ("hekaton", matrix(&by_epochs::<Hekaton>().erased(), everything)),
-        ("snapshot-isolation", matrix(&by_epochs::<Hekaton<hekaton::Snapshot>>().erased(), everything)),
+        ("snapshot-isolation", matrix(&by_epochs::<Hekaton>().named("snapshot-isolation").erased(), everything)),
         ("hyper", matrix(&by_epochs::<Hyper>().erased(), everything)),
-        ("hyper-record-level", matrix(&by_epochs::<Hyper<hyper::ByRecord>>().erased(), everything)),
-        ("hyper-snapshot", matrix(&by_epochs::<Hyper<hyper::Snapshot>>().erased(), everything)),
+        ("hyper-record-level", matrix(&by_epochs::<Hyper>().named("hyper-record-level").erased(), everything)),
+        ("hyper-snapshot", matrix(&by_epochs::<Hyper>().named("hyper-snapshot").erased(), everything)),
         ("locking", matrix(&by_epochs::<Locking>().erased(), everything)),
         ("locking-no-wait", matrix(&by_epochs::<Locking<NoWait>>().erased(), everything)),
         ("locking-wound-wait", matrix(&by_epochs::<Locking<WoundWait>>().erased(), everything)),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use polychron::{Protocol, ProtocolList, ProtocolVisitor};
+use polychron::{Protocol, ProtocolInfo, ProtocolList, ProtocolVisitor};
 use polychron_compared::Everything;
 use polychron_engine::Common;
 use polychron_figures::{Drawn, Ended, PAPERS, Paper, Runner, Settings, Work, page};
@@ -33,8 +33,8 @@ struct Options<'a>(&'a [String]);
 impl ProtocolVisitor for Options<'_> {
     type Output = Result<(), String>;
 
-    fn visit<P: Protocol>(self) -> Self::Output {
-        protocol_options::<P>(self.0).map(|_| ())
+    fn visit<P: Protocol>(self, info: &ProtocolInfo) -> Self::Output {
+        protocol_options::<P>(info, self.0).map(|_| ())
     }
 }
 

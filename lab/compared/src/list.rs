@@ -4,7 +4,7 @@ use polychron::{
     AnyOptions, Error, ProtocolInfo, ProtocolList, ProtocolVisitor, Protocols, UnknownProtocol, any_protocol_of,
 };
 
-use crate::hekaton::{Hekaton, Snapshot};
+use crate::hekaton::Hekaton;
 use crate::key_value::KeyValue;
 use crate::partitioned_store::PartitionedStore;
 
@@ -12,7 +12,6 @@ polychron::protocol_list! {
     /// The systems of this crate.
     pub struct Compared;
     Hekaton,
-    Hekaton<Snapshot>,
     KeyValue,
     PartitionedStore,
 }
@@ -55,7 +54,7 @@ pub fn any_protocol(name: &str, knobs: &[(&str, &str)]) -> Result<AnyOptions, Er
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use polychron::Protocol;
+    use polychron::{Protocol, ProtocolInfo};
 
     use super::*;
 
@@ -64,8 +63,10 @@ mod tests {
         struct Name;
         impl ProtocolVisitor for Name {
             type Output = &'static str;
-            fn visit<P: Protocol>(self) -> &'static str {
-                P::NAME
+            fn visit<P: Protocol>(self, info: &ProtocolInfo) -> &'static str {
+                let database = P::open(info.options_of::<P>().unwrap(), Default::default()).unwrap();
+                assert_eq!(database.isolation(), info.isolation);
+                database.name()
             }
         }
         let all = Everything::all();

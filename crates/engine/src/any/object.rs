@@ -12,13 +12,15 @@ use super::{Erased, Naming};
 use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Resolved, Scalar, Scope};
 use crate::{
     Abort, Access, Aggregate, ColumnBatch, Commit, Constraints, Counters, Declare, Error, Figure, IndexDefinition,
-    IndexId, Insertion, Interactive, Mode, Procedure, Projection, Protocol, RowMut, RowRef, Savepoints, Scan,
-    Statistics, Stop, TableDefinition, TableId, Transaction, Versions, Worker, options,
+    IndexId, Insertion, Interactive, Isolation, Mode, Procedure, Projection, Protocol, RowMut, RowRef, Savepoints,
+    Scan, Statistics, Stop, TableDefinition, TableId, Transaction, Versions, Worker, options,
 };
 
 /// [`Protocol`].
 pub(super) trait Database: Send + Sync {
     fn as_any(&self) -> &dyn Any;
+    fn name(&self) -> &'static str;
+    fn isolation(&self) -> Isolation;
     fn memory(&self) -> &Arc<Memory>;
     fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error>;
     fn drop_table(&self, table: TableId) -> Result<(), Error>;
@@ -38,6 +40,14 @@ pub(super) struct Opened<P, S>(pub(super) Arc<P>, pub(super) PhantomData<fn() ->
 impl<P: Protocol, S: Steps<P::Worker>> Database for Opened<P, S> {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn isolation(&self) -> Isolation {
+        self.0.isolation()
     }
 
     fn memory(&self) -> &Arc<Memory> {

@@ -11,7 +11,6 @@ use polychron_engine::stores::Place;
 use polychron_schema::ColumnSet;
 use polychron_sync::Backoff;
 
-use super::level::Level;
 use super::predicates::summary_of;
 use super::protocol::Hyper;
 use super::steps::Step;
@@ -23,7 +22,7 @@ use super::writes::Conflict;
 /// waits for a transaction that a client holds open.
 const LOOKS: usize = 64;
 
-impl<L: Level, R: Redo + Default> Beneath for Hyper<L, R> {
+impl<R: Redo + Default> Beneath for Hyper<R> {
     const LATE: Names = Names {
         name: "lazy-hyper",
         summary: "hyper, futures open until the commit: for hot rows that are added to, beside long readers",
@@ -43,7 +42,7 @@ impl<L: Level, R: Redo + Default> Beneath for Hyper<L, R> {
     }
 }
 
-impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
+impl<R: Redo> HyperTransaction<'_, R> {
     /// Locks the row of a key by an image that changes nothing. What is committed there may be younger than the start, so the row must not be
     /// read before [`Self::begin_later`].
     fn lock_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Stop> {

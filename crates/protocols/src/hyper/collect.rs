@@ -20,7 +20,6 @@ use super::chains::LongChains;
 use super::clock::{Again, Clock, Committed, Held, History, Old};
 use super::counts::{Counts, add};
 use super::elsewhere::Dropped;
-use super::level::Level;
 use super::needed::is_needed;
 use super::rows::{Latched, Record};
 use super::steps::Step;
@@ -83,7 +82,7 @@ pub(super) struct Site<'s> {
     pub(super) counts: &'s Counts,
 }
 
-impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
+impl<R: Redo> HyperTransaction<'_, R> {
     /// Sees to what the commit has taken from the list.
     #[inline]
     pub(super) fn collect(&mut self) {

@@ -16,7 +16,6 @@ use polychron_sync::{MODELLED, vectors};
 
 use super::ahead;
 use super::counts::{Counts, add};
-use super::level::Level;
 use super::rows::{Record, Word};
 use super::steps::Step;
 use super::stretches::{Looked, Run, Stretch, Unit};
@@ -263,7 +262,7 @@ impl ColumnBuffers {
     }
 }
 
-impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
+impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// See [`polychron_engine::Transaction::scan_columns`], of a scan that comes in stretches.
     pub(super) fn visit_stretches<O>(
         &mut self,

@@ -15,7 +15,6 @@ use polychron_schema::RowBuffer;
 
 use super::clock::{Committed, History};
 use super::counts::add;
-use super::level::Level;
 use super::predicates::RelationLog;
 use super::steps::{Point, Step};
 use super::table::HyperTable;
@@ -90,7 +89,7 @@ impl Validation {
     }
 }
 
-impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
+impl<R: Redo> HyperTransaction<'_, R> {
     /// Commits a transaction that wrote. After an error the transaction is undone when it is dropped.
     pub(super) fn commit_writes(&mut self) -> Result<(), Stop> {
         self.know_all_indexes()?;
@@ -253,10 +252,10 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
             if image.columns().is_empty() {
                 return None;
             }
-            if tree.meets_point(relation, image, L::BY_COLUMNS) {
+            if tree.meets_point(relation, image, self.shared.options.level.goes_by_columns()) {
                 return Some(image);
             }
-            if !tree.may_meet(image, L::BY_COLUMNS) {
+            if !tree.may_meet(image, self.shared.options.level.goes_by_columns()) {
                 return None;
             }
         } else if !tree.asks_of(relation, image.summary()) {
@@ -292,10 +291,10 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
             let stamp = present.stamp();
             // Of who has not committed yet nothing is compared: the commit comes later, and is compared then, or compares with this one.
             let is_changed = stamp < FIRST_ID && !present.columns().is_empty();
-            if is_changed && tree.meets_point(relation, present, L::BY_COLUMNS) {
+            if is_changed && tree.meets_point(relation, present, self.shared.options.level.goes_by_columns()) {
                 return Some(present);
             }
-            let is_compared = is_changed && tree.may_meet(present, L::BY_COLUMNS);
+            let is_compared = is_changed && tree.may_meet(present, self.shared.options.level.goes_by_columns());
             let left = seen;
             if is_compared {
                 whole_row(after, words, left);
@@ -308,7 +307,7 @@ impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
                     after: left.present.then(|| after.as_row()),
                     columns: present.columns(),
                 };
-                if tree.meets(relation, table, images, L::BY_COLUMNS) {
+                if tree.meets(relation, table, images, self.shared.options.level.goes_by_columns()) {
                     return Some(present);
                 }
             }

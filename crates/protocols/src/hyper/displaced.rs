@@ -28,7 +28,6 @@ use polychron_memory::Guard;
 use polychron_schema::RowRef;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
-use super::level::Level;
 use super::rows::{Latched, Record};
 use super::scan::Visit;
 use super::steps::Step;
@@ -87,7 +86,7 @@ impl Relation {
     }
 }
 
-impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
+impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// A snapshot has found no row of a key in the index. Whether one lies beside that it sees; its columns are brought then.
     #[cold]
     pub(super) fn read_beside<K: EncodedKey>(&mut self, store: &'w Relation, key: K, projection: &Projection) -> bool {

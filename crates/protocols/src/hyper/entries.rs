@@ -11,7 +11,6 @@ use polychron_engine::stores::check_row;
 use polychron_engine::{Insertion, Projection};
 use polychron_schema::{Changes, ColumnSet, KeyScratch, RowBuffer, RowMut, RowRef};
 
-use super::level::Level;
 use super::rows::Record;
 use super::steps::Step;
 use super::table::{HyperTable, Relation};
@@ -19,7 +18,7 @@ use super::transaction::HyperTransaction;
 use super::view::view;
 use super::writes::{Conflict, NewRow};
 
-impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
+impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// Logs that a key of an index was seen to lead to a row, or to none.
     pub(super) fn log_key(&mut self, table: &HyperTable, index: IndexId, key: &[u8]) {
         if self.logs() {

@@ -7,7 +7,6 @@ use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Keys, for_each, wait_for};
 use polychron_engine::{Mode, Versions, drive};
 
-use super::level::Level;
 use super::protocol::{Hyper, Shared};
 use super::transaction::HyperTransaction;
 use super::worker::HyperWorker;
@@ -22,11 +21,7 @@ const ROWS_AT_ONCE: usize = 64;
 /// collected here, or its writer made the entry. The rows are then read and
 /// the entries made in ordinary transactions, so a writer of the same row conflicts with the filling, which tries again.
 /// Answers a moment at which all entries are there. One index at a time: there is one slot for this.
-pub(super) fn fill<L: Level, R: Redo + Default>(
-    database: &Arc<Hyper<L, R>>,
-    table: TableId,
-    index: IndexId,
-) -> Result<u64, Error> {
+pub(super) fn fill<R: Redo + Default>(database: &Arc<Hyper<R>>, table: TableId, index: IndexId) -> Result<u64, Error> {
     let shared = &database.shared;
     let _alone = shared.filling.lock().unwrap_or_else(PoisonError::into_inner);
     let mut worker = HyperWorker::own(shared)?;
@@ -46,7 +41,7 @@ pub(super) fn fill<L: Level, R: Redo + Default>(
 }
 
 /// How many before-images each record has.
-pub(super) fn count_versions<L: Level, R: Redo>(shared: &Shared<L, R>) -> Versions {
+pub(super) fn count_versions<R: Redo>(shared: &Shared<R>) -> Versions {
     let mut versions = Versions::default();
     let (_, tables) = shared.catalog.snapshot();
     shared.keeper.with_guard(|_| {
@@ -70,7 +65,7 @@ pub(super) fn count_versions<L: Level, R: Redo>(shared: &Shared<L, R>) -> Versio
     versions
 }
 
-impl<L: Level, R: Redo> HyperTransaction<'_, L, R> {
+impl<R: Redo> HyperTransaction<'_, R> {
     /// Makes one row's entry in an index that is being filled.
     fn fill_entry(&mut self, table: TableId, index: IndexId, key: &[u8]) -> Result<(), Stop> {
         self.alter(|this| {

@@ -51,7 +51,7 @@ mod view;
 mod worker;
 mod writes;
 
-pub use level::{ByColumn, ByRecord, Level, Snapshot};
+pub use level::Level;
 pub use options::{Backend, Images, Options};
 pub use protocol::Hyper;
 #[doc(hidden)]

@@ -1,8 +1,12 @@
 //! The knobs of this protocol.
 
+use super::level::Level;
+
 /// Options of HyPer's MVCC.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What transactions are promised of each other.
+    pub level: Level,
     /// In which order the words of a page's rows lie.
     pub backend: Backend,
     /// For how many records one pair of VersionedPositions stands, a power of two from 16 to 65536; `None`: there are none, and a scan looks
@@ -16,7 +20,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { backend: Backend::default(), synopsis: Some(1024), images: Images::default(), timed_scans: false }
+        Self {
+            level: Level::default(),
+            backend: Backend::default(),
+            synopsis: Some(1024),
+            images: Images::default(),
+            timed_scans: false,
+        }
     }
 }
 
@@ -48,6 +58,10 @@ impl Options {
     /// Sets an option by its name.
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match (name, value) {
+            ("level", "columns") => self.level = Level::Columns,
+            ("level", "rows") => self.level = Level::Rows,
+            ("level", "snapshot") => self.level = Level::Snapshot,
+            ("level", _) => return Err(format!("`level` is `columns`, `rows` or `snapshot`, and not `{value}`")),
             ("backend", "rows") => self.backend = Backend::Rows,
             ("backend", "columns") => self.backend = Backend::Columns,
             ("synopsis", "none") => self.synopsis = None,
@@ -67,7 +81,7 @@ impl Options {
             ("images", _) => return Err(format!("`images` is `columns` or `records`, and not `{value}`")),
             ("backend", _) => return Err(format!("`backend` is `rows` or `columns`, and not `{value}`")),
             _ => {
-                let known = "`backend`, `synopsis`, `images` and `timed-scans`";
+                let known = "`level`, `backend`, `synopsis`, `images` and `timed-scans`";
                 return Err(format!("hyper has no option `{name}`; it has {known}"));
             }
         }

@@ -19,9 +19,9 @@ use polychron_engine::{
 };
 use polychron_schema::{ColumnSpan, ColumnType, Layout, RowBuffer, RowMut, RowRef, Value, build_row, set_value};
 
-use super::{Backend, ByColumn, ByRecord, Hyper, HyperTransaction, Level, Options};
+use super::{Backend, Hyper, HyperTransaction, Level, Options};
 
-type Tx<'w, L> = HyperTransaction<'w, L, polychron_engine::redo::NoRedo>;
+type Tx<'w> = HyperTransaction<'w, polychron_engine::redo::NoRedo>;
 /// All rows by their keys.
 type Rows = BTreeMap<u64, Vec<Value>>;
 
@@ -297,8 +297,8 @@ fn sum(values: &[&Value], column_type: ColumnType) -> Option<Value> {
     })
 }
 
-struct Lab<L: Level> {
-    database: Arc<Hyper<L>>,
+struct Lab {
+    database: Arc<Hyper>,
     table: TableId,
     elsewhere: TableId,
     layout: Layout,
@@ -308,11 +308,11 @@ fn key(id: u64) -> [u8; 8] {
     id.to_be_bytes()
 }
 
-impl<L: Level> Lab<L> {
-    fn open(backend: Backend) -> Self {
+impl Lab {
+    fn open(level: Level, backend: Backend) -> Self {
         let memory = polychron_memory::Options { epoch_interval: None, ..polychron_memory::Options::tiny() };
         let common = Common { memory, ..Common::default() };
-        let database = Hyper::<L>::open(Options { backend, ..Options::default() }, common).unwrap();
+        let database = Hyper::open(Options { level, backend, ..Options::default() }, common).unwrap();
         let elsewhere = TableDefinition::new("elsewhere").with_column("id", ColumnType::U64).with_key([0]);
         let elsewhere = database.create_table(elsewhere).unwrap();
         let table = database.create_table(definition()).unwrap();
@@ -323,7 +323,7 @@ impl<L: Level> Lab<L> {
         TableDefinition::new("elsewhere").with_column("id", ColumnType::U64).with_key([0]).layout().unwrap()
     }
 
-    fn put(&self, t: &mut Tx<'_, L>, id: u64, row: &[Value]) -> Result<(), Stop> {
+    fn put(&self, t: &mut Tx<'_>, id: u64, row: &[Value]) -> Result<(), Stop> {
         let mut buffer = RowBuffer::new();
         build_row(&self.layout, row, &mut buffer).unwrap();
         t.put_row(self.table, &key(id)[..], buffer.as_row()).map(drop)
@@ -339,7 +339,7 @@ impl<L: Level> Lab<L> {
     }
 
     /// The answer, from the transaction.
-    fn ask(&self, t: &mut Tx<'_, L>, question: &Question) -> Answer {
+    fn ask(&self, t: &mut Tx<'_>, question: &Question) -> Answer {
         let ends = question.keys.map(|(first, last)| (key(first), key(last)));
         let shelf = question.shelf.map(|shelf| ([shelf], [shelf + 1]));
         let (index, lower, upper) = match (&ends, &shelf) {
@@ -437,7 +437,7 @@ impl<L: Level> Lab<L> {
 #[test]
 fn rows_shown_to_code_that_panics_are_protected() {
     for ask in 0..3 {
-        let (lab, mut random) = (Lab::<ByColumn>::open(Backend::Rows), Random::from_seed(5));
+        let (lab, mut random) = (Lab::open(Level::Columns, Backend::Rows), Random::from_seed(5));
         let (mut worker, mut other) = (lab.database.worker().unwrap(), lab.database.worker().unwrap());
         let mut t = worker.begin(Mode::ReadWrite).unwrap();
         lab.put(&mut t, 1, &row_of(&mut random, 1)).unwrap();
@@ -475,8 +475,8 @@ struct Counts {
     needless: u32,
 }
 
-fn play<L: Level>(backend: Backend, seed: u64, cases: usize) -> Counts {
-    let (lab, mut random, mut rows) = (Lab::<L>::open(backend), Random::from_seed(seed), Rows::new());
+fn play(level: Level, backend: Backend, seed: u64, cases: usize) -> Counts {
+    let (lab, mut random, mut rows) = (Lab::open(level, backend), Random::from_seed(seed), Rows::new());
     let (mut counts, mut worker) = (Counts::default(), lab.database.worker().unwrap());
     let mut t = worker.begin(Mode::ReadWrite).unwrap();
     for id in 0..KEYS - 2 {
@@ -515,8 +515,8 @@ fn play<L: Level>(backend: Backend, seed: u64, cases: usize) -> Counts {
 fn no_answer_changes_under_a_transaction_that_commits() {
     let cases = scaled(8000, 30);
     for (seed, backend) in [Backend::Rows, Backend::Columns].into_iter().enumerate() {
-        let by_column = play::<ByColumn>(backend, 10 + seed as u64, cases);
-        let by_record = play::<ByRecord>(backend, 20 + seed as u64, cases);
+        let by_column = play(Level::Columns, backend, 10 + seed as u64, cases);
+        let by_record = play(Level::Rows, backend, 20 + seed as u64, cases);
         for (level, counts) in [("columns", &by_column), ("records", &by_record)] {
             let of_unchanged = 100.0 * f64::from(counts.needless) / f64::from((counts.cases - counts.changed).max(1));
             println!("{level}, {backend:?}: {counts:?}, {of_unchanged:.1} % refused without need");

@@ -8,21 +8,23 @@ use polychron_engine::catalog::{Catalog, Kept};
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
-use polychron_engine::{Common, IndexDefinition, Isolation, Protocol, Statistics, TableDefinition, Versions};
+use polychron_engine::{
+    Common, Configuration, IndexDefinition, Isolation, Protocol, Statistics, TableDefinition, Versions,
+};
 use polychron_memory::{Memory, OWN_SLOTS};
 use polychron_sync::{CachePadded, Mutex};
 
 use super::clock::Clock;
 use super::counts::Counts;
 use super::elsewhere::Dropped;
-use super::level::{ByColumn, Level};
+use super::level::Level;
 use super::options::Options;
 use super::table::{HyperTable, Relation};
 use super::worker::HyperWorker;
 
 /// What all workers share.
 #[derive(Debug)]
-pub(super) struct Shared<L: Level, R: Redo> {
+pub(super) struct Shared<R: Redo> {
     pub(super) memory: Arc<Memory>,
     pub(super) common: Common,
     pub(super) options: Options,
@@ -40,16 +42,15 @@ pub(super) struct Shared<L: Level, R: Redo> {
     /// For how long trees take to build.
     pub(super) time: SystemClock,
     pub(super) redo: R,
-    level: std::marker::PhantomData<L>,
 }
 
 /// The protocol. See the module.
 #[derive(Debug)]
-pub struct Hyper<L: Level = ByColumn, R: Redo = NoRedo> {
-    pub(super) shared: Arc<Shared<L, R>>,
+pub struct Hyper<R: Redo = NoRedo> {
+    pub(super) shared: Arc<Shared<R>>,
 }
 
-impl<L: Level, R: Redo> Hyper<L, R> {
+impl<R: Redo> Hyper<R> {
     /// Opens a database whose commits hand their changes to `redo`.
     ///
     /// # Errors
@@ -71,7 +72,6 @@ impl<L: Level, R: Redo> Hyper<L, R> {
             filling: Mutex::default(),
             time: SystemClock::new(),
             redo,
-            level: std::marker::PhantomData,
         });
         Ok(Arc::new(Self { shared }))
     }
@@ -94,20 +94,21 @@ impl<L: Level, R: Redo> Hyper<L, R> {
     }
 }
 
-impl<L: Level, R: Redo> Drop for Hyper<L, R> {
+impl<R: Redo> Drop for Hyper<R> {
     fn drop(&mut self) {
         self.shared.keeper.close();
     }
 }
 
-impl<L: Level, R: Redo + Default> Protocol for Hyper<L, R> {
-    const NAME: &'static str = L::NAME;
-    const SUMMARY: &'static str = L::SUMMARY;
-    const ISOLATION: Isolation = L::ISOLATION;
+impl<R: Redo + Default> Protocol for Hyper<R> {
+    const NAME: &'static str = "hyper";
+    const SUMMARY: &'static str =
+        "in place with undo buffers, precision locking of the columns read: short writers beside long readers";
+    const CONFIGURATIONS: &'static [Configuration] = Level::NAMED;
     const INTERLEAVES: bool = true;
 
     type Options = Options;
-    type Worker = HyperWorker<L, R>;
+    type Worker = HyperWorker<R>;
 
     fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
         Self::open_with(options, common, R::default())
@@ -115,6 +116,14 @@ impl<L: Level, R: Redo + Default> Protocol for Hyper<L, R> {
 
     fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
         options.set(name, value).map_err(Error::Options)
+    }
+
+    fn name(&self) -> &'static str {
+        self.shared.options.level.configuration().map_or(Self::NAME, |it| it.name)
+    }
+
+    fn isolation(&self) -> Isolation {
+        self.shared.options.level.configuration().map_or(Self::ISOLATION, |it| it.isolation)
     }
 
     fn memory(&self) -> &Arc<Memory> {
@@ -170,7 +179,7 @@ impl<L: Level, R: Redo + Default> Protocol for Hyper<L, R> {
         self.shared.catalog.definition(table)
     }
 
-    fn worker(self: &Arc<Self>) -> Result<HyperWorker<L, R>, Error> {
+    fn worker(self: &Arc<Self>) -> Result<HyperWorker<R>, Error> {
         HyperWorker::new(&self.shared)
     }
 

@@ -10,7 +10,6 @@ use polychron_engine::{Aggregate, Direction, Projection, Scan, aggregate};
 use polychron_schema::{ColumnSet, ColumnSpan, ColumnType, Layout, RowRef, Value};
 
 use super::columns::comes_in_stretches;
-use super::level::Level;
 use super::predicates::Extremum;
 use super::rows::Record;
 use super::steps::Step;
@@ -29,7 +28,7 @@ pub(super) struct Visit<'s> {
     left: usize,
 }
 
-impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
+impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// Visits the rows of a range of any index.
     pub(super) fn visit_rows(
         &mut self,
@@ -215,16 +214,16 @@ fn columns_of(table: &HyperTable, scan: &Scan<'_>, wanted: Aggregate) -> ColumnS
 }
 
 /// While it lives, scans log nothing; also when one of them panics.
-struct Silent<'t, 'w, L: Level, R: Redo>(&'t mut HyperTransaction<'w, L, R>);
+struct Silent<'t, 'w, R: Redo>(&'t mut HyperTransaction<'w, R>);
 
-impl<'t, 'w, L: Level, R: Redo> Silent<'t, 'w, L, R> {
-    fn begin(transaction: &'t mut HyperTransaction<'w, L, R>) -> Self {
+impl<'t, 'w, R: Redo> Silent<'t, 'w, R> {
+    fn begin(transaction: &'t mut HyperTransaction<'w, R>) -> Self {
         transaction.silent = true;
         Self(transaction)
     }
 }
 
-impl<L: Level, R: Redo> Drop for Silent<'_, '_, L, R> {
+impl<R: Redo> Drop for Silent<'_, '_, R> {
     fn drop(&mut self) {
         self.0.silent = false;
     }

@@ -15,7 +15,7 @@ use polychron_engine::{
 use polychron_schema::{Row, RowRef, Value};
 use polychron_sync::thread;
 
-use super::{Backend, ByColumn, Hyper, HyperTransaction, HyperWorker, Images, Options};
+use super::{Backend, Hyper, HyperTransaction, HyperWorker, Images, Options};
 
 /// Numbers of all widths, some of them absent.
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
@@ -30,7 +30,7 @@ struct Reading {
     flag: bool,
 }
 
-type Tx<'w> = HyperTransaction<'w, ByColumn, polychron_engine::redo::NoRedo>;
+type Tx<'w> = HyperTransaction<'w, polychron_engine::redo::NoRedo>;
 
 fn reading(random: &mut Random, id: u64) -> Reading {
     let some = |random: &mut Random| random.below(3) > 0;
@@ -60,7 +60,7 @@ fn variants() -> impl Iterator<Item = Options> {
     let of_backend = move |backend| {
         synopses.map(|synopsis| {
             let timed_scans = synopsis == Some(64);
-            Options { backend, synopsis, images: images(synopsis), timed_scans }
+            Options { backend, synopsis, images: images(synopsis), timed_scans, ..Options::default() }
         })
     };
     // Under an interpreter one for each backend.

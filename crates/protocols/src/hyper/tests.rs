@@ -18,7 +18,7 @@ use polychron_engine::{
 use polychron_schema::{ColumnSet, Row, Value};
 
 use super::predicates::PredicateLog;
-use super::{Backend, ByColumn, ByRecord, Hyper, HyperTransaction, HyperWorker, Level, Options, Snapshot};
+use super::{Backend, Hyper, HyperTransaction, HyperWorker, Level, Options};
 
 /// A row whose other number is unique, and refers to an account.
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
@@ -40,10 +40,10 @@ struct Account {
     credit: Option<i64>,
 }
 
-type Tx<'w, L> = HyperTransaction<'w, L, polychron_engine::redo::NoRedo>;
+type Tx<'w> = HyperTransaction<'w, polychron_engine::redo::NoRedo>;
 
-struct Bank<L: Level> {
-    database: Arc<Hyper<L>>,
+struct Bank {
+    database: Arc<Hyper>,
     accounts: Table<Account>,
 }
 
@@ -51,12 +51,16 @@ fn account(id: u64) -> Account {
     Account { id, owner: id as u32 % 4, balance: 100 + id as i64, credit: None }
 }
 
-impl<L: Level> Bank<L> {
+impl Bank {
     /// Accounts 0 to 9.
     fn new(backend: Backend) -> Self {
+        Self::at(Level::default(), backend)
+    }
+
+    fn at(level: Level, backend: Backend) -> Self {
         let memory = polychron_memory::Options { epoch_interval: None, ..polychron_memory::Options::tiny() };
         let database =
-            Hyper::<L>::open(Options { backend, ..Options::default() }, Common { memory, ..Common::default() })
+            Hyper::open(Options { level, backend, ..Options::default() }, Common { memory, ..Common::default() })
                 .unwrap();
         let accounts = Table::from_id(database.create_table(Account::definition()).unwrap());
         let bank = Self { database, accounts };
@@ -64,11 +68,11 @@ impl<L: Level> Bank<L> {
         bank
     }
 
-    fn worker(&self) -> HyperWorker<L> {
+    fn worker(&self) -> HyperWorker {
         self.database.worker().unwrap()
     }
 
-    fn once(&self, body: impl FnOnce(&mut Tx<'_, L>) -> Result<(), Stop>) -> bool {
+    fn once(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>) -> bool {
         let mut worker = self.worker();
         let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
         body(&mut transaction).is_ok() && transaction.commit().is_ok()
@@ -77,8 +81,8 @@ impl<L: Level> Bank<L> {
     /// Whether a transaction commits that asks something, when another one does something before it writes elsewhere.
     fn stands(
         &self,
-        ask: impl FnOnce(&mut Tx<'_, L>) -> Result<(), Stop>,
-        other: impl FnOnce(&mut Tx<'_, L>) -> Result<(), Stop>,
+        ask: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
+        other: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
     ) -> bool {
         self.once(|t| {
             ask(t)?;
@@ -87,12 +91,12 @@ impl<L: Level> Bank<L> {
         })
     }
 
-    fn ask(&self, wanted: Aggregate) -> impl FnOnce(&mut Tx<'_, L>) -> Result<(), Stop> {
+    fn ask(&self, wanted: Aggregate) -> impl FnOnce(&mut Tx<'_>) -> Result<(), Stop> {
         let table = self.accounts.id();
         move |t| t.aggregate(&Scan::all(table), wanted).map(drop)
     }
 
-    fn insert(&self, id: u64, balance: i64) -> impl FnOnce(&mut Tx<'_, L>) -> Result<(), Stop> {
+    fn insert(&self, id: u64, balance: i64) -> impl FnOnce(&mut Tx<'_>) -> Result<(), Stop> {
         let accounts = self.accounts;
         move |t| t.insert(&accounts, &Account { balance, ..account(id) })
     }
@@ -110,22 +114,22 @@ impl<L: Level> Bank<L> {
 
 #[test]
 fn columns_are_told_apart_or_not() {
-    fn stands<L: Level>(change: impl FnOnce(&mut Tx<'_, L>, Table<Account>) -> Result<bool, Stop>) -> bool {
-        let bank = Bank::<L>::new(Backend::Columns);
+    fn stands(level: Level, change: impl FnOnce(&mut Tx<'_>, Table<Account>) -> Result<bool, Stop>) -> bool {
+        let bank = Bank::at(level, Backend::Columns);
         let accounts = bank.accounts;
-        let balance = |t: &mut Tx<'_, L>| t.get_columns(&accounts, 1, Account::BALANCE).map(drop);
+        let balance = |t: &mut Tx<'_>| t.get_columns(&accounts, 1, Account::BALANCE).map(drop);
         bank.stands(balance, |t| change(t, accounts).map(drop))
     }
-    assert!(stands::<ByColumn>(|t, accounts| t.update(&accounts, 1, |row| row.set_credit(Some(5)))));
-    assert!(!stands::<ByRecord>(|t, accounts| t.update(&accounts, 1, |row| row.set_credit(Some(5)))));
-    assert!(!stands::<ByColumn>(|t, accounts| t.update(&accounts, 1, |row| row.set_balance(5))));
-    assert!(stands::<ByRecord>(|t, accounts| t.update(&accounts, 2, |row| row.set_balance(5))));
+    assert!(stands(Level::Columns, |t, accounts| t.update(&accounts, 1, |row| row.set_credit(Some(5)))));
+    assert!(!stands(Level::Rows, |t, accounts| t.update(&accounts, 1, |row| row.set_credit(Some(5)))));
+    assert!(!stands(Level::Columns, |t, accounts| t.update(&accounts, 1, |row| row.set_balance(5))));
+    assert!(stands(Level::Rows, |t, accounts| t.update(&accounts, 2, |row| row.set_balance(5))));
 }
 
 #[test]
 fn extremes_are_protected_and_no_more() {
     let least = Aggregate::Min(2);
-    let open = || Bank::<ByColumn>::new(Backend::Rows);
+    let open = || Bank::new(Backend::Rows);
     let bank = open();
     assert!(bank.stands(bank.ask(least), bank.insert(20, 100)), "an equal one changes nothing");
     let bank = open();
@@ -145,15 +149,15 @@ fn extremes_are_protected_and_no_more() {
     assert!(bank.stands(bank.ask(Aggregate::Max(3)), bank.insert(20, 5)));
     let bank = open();
     let accounts = bank.accounts;
-    let credit = |t: &mut Tx<'_, ByColumn>| t.update(&accounts, 5, |row| row.set_credit(Some(1))).map(drop);
+    let credit = |t: &mut Tx<'_>| t.update(&accounts, 5, |row| row.set_credit(Some(1))).map(drop);
     assert!(!bank.stands(bank.ask(Aggregate::Max(3)), credit));
 }
 
 #[test]
 fn restrictions_narrow_what_is_protected() {
-    let open = || Bank::<ByColumn>::new(Backend::Columns);
+    let open = || Bank::new(Backend::Columns);
     let rich = [Restriction { column: 2, comparison: Comparison::AtLeast, value: Value::Integer(1000) }];
-    let look = |bank: &Bank<ByColumn>, t: &mut Tx<'_, ByColumn>| {
+    let look = |bank: &Bank, t: &mut Tx<'_>| {
         let scan = Scan { restrictions: &rich, ..Scan::all(bank.accounts.id()) };
         t.scan_rows(&scan, &mut |_| unreachable!("nobody is rich"))
     };
@@ -163,18 +167,18 @@ fn restrictions_narrow_what_is_protected() {
     assert!(!bank.stands(|t| look(&bank, t), bank.insert(20, 1000)));
     let bank = open();
     let accounts = bank.accounts;
-    let update = |to: i64| move |t: &mut Tx<'_, ByColumn>| t.update(&accounts, 3, |row| row.set_balance(to)).map(drop);
+    let update = |to: i64| move |t: &mut Tx<'_>| t.update(&accounts, 3, |row| row.set_balance(to)).map(drop);
     assert!(bank.stands(|t| look(&bank, t), update(7)));
     let bank = open();
     let accounts = bank.accounts;
-    let update = |to: i64| move |t: &mut Tx<'_, ByColumn>| t.update(&accounts, 3, |row| row.set_balance(to)).map(drop);
+    let update = |to: i64| move |t: &mut Tx<'_>| t.update(&accounts, 3, |row| row.set_balance(to)).map(drop);
     assert!(!bank.stands(|t| look(&bank, t), update(1007)));
 }
 
 #[test]
 fn a_range_is_protected_as_far_as_it_was_visited() {
-    let open = || Bank::<ByColumn>::new(Backend::Rows);
-    let two = |bank: &Bank<ByColumn>, t: &mut Tx<'_, ByColumn>| {
+    let open = || Bank::new(Backend::Rows);
+    let two = |bank: &Bank, t: &mut Tx<'_>| {
         let scan = Scan { limit: 2, ..Scan::all(bank.accounts.id()) };
         t.scan_rows(&scan, &mut |_| std::ops::ControlFlow::Continue(()))
     };
@@ -188,20 +192,20 @@ fn a_range_is_protected_as_far_as_it_was_visited() {
 
 #[test]
 fn secondary_ranges_are_protected_by_what_rows_were_and_are() {
-    let open = || Bank::<ByColumn>::new(Backend::Rows);
+    let open = || Bank::new(Backend::Rows);
     let move_to = |accounts: Table<Account>, id, owner| {
-        move |t: &mut Tx<'_, ByColumn>| t.update(&accounts, id, |row| row.set_owner(owner)).map(drop)
+        move |t: &mut Tx<'_>| t.update(&accounts, id, |row| row.set_owner(owner)).map(drop)
     };
     for (id, owner, stands) in [(3, 2, false), (2, 3, false), (3, 1, true)] {
         let bank = open();
-        let count = |t: &mut Tx<'_, ByColumn>| t.scan_by(&bank.accounts, Account::BY_OWNER, 2).count().map(drop);
+        let count = |t: &mut Tx<'_>| t.scan_by(&bank.accounts, Account::BY_OWNER, 2).count().map(drop);
         assert_eq!(bank.stands(count, move_to(bank.accounts, id, owner)), stands, "{id} goes to {owner}");
     }
 }
 
 #[test]
 fn the_three_cases_of_a_primary_key() {
-    let bank = Bank::<ByColumn>::new(Backend::Rows);
+    let bank = Bank::new(Backend::Rows);
     let accounts = bank.accounts;
     let (mut left, mut right) = (bank.worker(), bank.worker());
     let mut older = left.begin(Mode::ReadWrite).unwrap();
@@ -221,7 +225,7 @@ fn the_three_cases_of_a_primary_key() {
 
 #[test]
 fn the_three_cases_of_a_unique_key() {
-    let bank = Bank::<ByColumn>::new(Backend::Rows);
+    let bank = Bank::new(Backend::Rows);
     let cards: Table<Card> = Table::from_id(bank.database.create_table(Card::definition()).unwrap());
     assert!(bank.once(|t| t.insert(&cards, &Card { id: 1, account: 1 })));
     let (mut left, mut right) = (bank.worker(), bank.worker());
@@ -243,8 +247,8 @@ fn the_three_cases_of_a_unique_key() {
 
 #[test]
 fn a_child_conflicts_at_once_when_its_parent_is_being_deleted() {
-    fn conflicts<L: Level>(commits: bool) {
-        let bank = Bank::<L>::new(Backend::Rows);
+    fn conflicts(level: Level, commits: bool) {
+        let bank = Bank::at(level, Backend::Rows);
         let (accounts, cards) = (bank.accounts, bank.database.create_table(Card::definition()).unwrap());
         let cards: Table<Card> = Table::from_id(cards);
         let (mut left, mut right) = (bank.worker(), bank.worker());
@@ -257,15 +261,15 @@ fn a_child_conflicts_at_once_when_its_parent_is_being_deleted() {
         assert!(inserting.insert(&cards, &Card { id: 1, account: 1 }).is_err_and(|stop| stop.is_conflict()));
     }
     for commits in [false, true] {
-        conflicts::<ByColumn>(commits);
-        conflicts::<Snapshot>(commits);
+        conflicts(Level::Columns, commits);
+        conflicts(Level::Snapshot, commits);
     }
 }
 
 #[test]
 fn who_writes_a_parent_and_who_inserts_a_child_do_not_meet() {
-    fn meet_not<L: Level>() {
-        let bank = Bank::<L>::new(Backend::Rows);
+    fn meet_not(level: Level) {
+        let bank = Bank::at(level, Backend::Rows);
         let (accounts, cards) = (bank.accounts, bank.database.create_table(Card::definition()).unwrap());
         let cards: Table<Card> = Table::from_id(cards);
         let mut worker = bank.worker();
@@ -274,8 +278,8 @@ fn who_writes_a_parent_and_who_inserts_a_child_do_not_meet() {
         assert!(bank.once(|t| t.update(&accounts, 1, |row| row.set_balance(0)).map(drop)));
         inserting.commit().unwrap();
     }
-    meet_not::<ByColumn>();
-    meet_not::<Snapshot>();
+    meet_not(Level::Columns);
+    meet_not(Level::Snapshot);
 }
 
 #[test]
@@ -300,7 +304,7 @@ fn many_points_become_few_ranges() {
 fn undo_buffers_go_at_once_or_when_nobody_needs_them() {
     const UPDATES: i64 = scaled(1000, 50) as i64;
     for backend in [Backend::Rows, Backend::Columns] {
-        let bank = Bank::<ByColumn>::new(backend);
+        let bank = Bank::new(backend);
         let (accounts, mut writer, mut reader) = (bank.accounts, bank.worker(), bank.worker());
         let mut update = |round: i64| {
             let mut t = writer.begin(Mode::ReadWrite).unwrap();
@@ -333,12 +337,11 @@ fn set_balance(writer: &mut HyperWorker, accounts: &Table<Account>, id: u64, bal
 #[test]
 fn an_old_snapshot_keeps_one_small_image_of_each_row() {
     const ROWS: u64 = scaled(300, 60) as u64;
-    let bank = Bank::<ByColumn>::new(Backend::Rows);
+    let bank = Bank::new(Backend::Rows);
     let (accounts, mut writer, mut reader, mut later) = (bank.accounts, bank.worker(), bank.worker(), bank.worker());
     assert!(bank.once(|t| (10..ROWS).try_for_each(|id| t.insert(&accounts, &account(id)))));
-    let balances = |t: &mut Tx<'_, ByColumn>| -> Vec<i64> {
-        (0..ROWS).map(|id| t.get(&accounts, id).unwrap().unwrap().balance()).collect()
-    };
+    let balances =
+        |t: &mut Tx<'_>| -> Vec<i64> { (0..ROWS).map(|id| t.get(&accounts, id).unwrap().unwrap().balance()).collect() };
     let mut update = |balance: i64| (0..ROWS).for_each(|id| set_balance(&mut writer, &accounts, id, balance));
     // Two cache lines each, and a little for what has not been thinned yet.
     let most = |images: u64| (images * 128 + 4096) as f64;
@@ -365,7 +368,7 @@ fn an_old_snapshot_keeps_one_small_image_of_each_row() {
 #[test]
 fn a_large_buffer_stays_while_most_of_it_is_needed() {
     const ROWS: u64 = scaled(300, 150) as u64;
-    let bank = Bank::<ByColumn>::new(Backend::Columns);
+    let bank = Bank::new(Backend::Columns);
     let (accounts, mut writer, mut reader, mut later) = (bank.accounts, bank.worker(), bank.worker(), bank.worker());
     assert!(bank.once(|t| (10..ROWS).try_for_each(|id| t.insert(&accounts, &account(id)))));
     let all = |balance: i64| {
@@ -384,8 +387,7 @@ fn a_large_buffer_stays_while_most_of_it_is_needed() {
     // Of the second one nothing is needed; when half of it has gone the rest is found.
     (0..ROWS * 2 / 3).for_each(|id| set_balance(&mut writer, &accounts, id, 5));
     assert!(bank.figure("undo_bytes") <= both * 0.6, "{} of {both}", bank.figure("undo_bytes"));
-    let balances = |t: &mut Tx<'_, ByColumn>| -> Vec<i64> {
-        (0..ROWS).map(|id| t.get(&accounts, id).unwrap().unwrap().balance()).collect()
-    };
+    let balances =
+        |t: &mut Tx<'_>| -> Vec<i64> { (0..ROWS).map(|id| t.get(&accounts, id).unwrap().unwrap().balance()).collect() };
     assert_eq!(balances(&mut snapshot), (0..ROWS as i64).map(|id| 100 + id).collect::<Vec<_>>());
 }

@@ -19,7 +19,6 @@ use polychron_schema::{ColumnSet, RowBuffer, RowMut, RowRef, Value};
 
 use super::clock::Clock;
 use super::columns::{ColumnBuffers, comes_in_stretches};
-use super::level::Level;
 use super::protocol::Shared;
 use super::rows::Record;
 use super::steps::Step;
@@ -48,8 +47,8 @@ pub(super) struct Buffers {
 
 /// A running transaction.
 #[derive(Debug)]
-pub struct HyperTransaction<'w, L: Level, R: Redo> {
-    pub(super) shared: &'w Shared<L, R>,
+pub struct HyperTransaction<'w, R: Redo> {
+    pub(super) shared: &'w Shared<R>,
     pub(super) state: &'w mut State,
     pub(super) guard: Guard<'w>,
     pub(super) id: u64,
@@ -65,11 +64,11 @@ pub struct HyperTransaction<'w, L: Level, R: Redo> {
     ended: bool,
 }
 
-impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
+impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// A transaction that has begun to read at a moment.
     #[inline]
     pub(super) fn new(
-        shared: &'w Shared<L, R>,
+        shared: &'w Shared<R>,
         state: &'w mut State,
         guard: Guard<'w>,
         start: u64,
@@ -104,7 +103,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     }
 
     /// The worker's transaction that was leaked, to be dropped.
-    pub(super) fn taken_over(shared: &'w Shared<L, R>, state: &'w mut State, guard: Guard<'w>) -> Self {
+    pub(super) fn taken_over(shared: &'w Shared<R>, state: &'w mut State, guard: Guard<'w>) -> Self {
         let id = Clock::id(state.slot, state.generation);
         let start = state.known;
         Self {
@@ -198,13 +197,13 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     /// Whether there is anything to validate.
     #[inline]
     pub(super) fn has_logged(&self) -> bool {
-        L::VALIDATES || !self.state.log.touched().is_empty()
+        self.shared.options.level.validates() || !self.state.log.touched().is_empty()
     }
 
     /// Whether what is read is logged.
     #[inline]
     pub(super) fn logs(&self) -> bool {
-        (L::VALIDATES || self.protects) && !self.snapshot && !self.silent
+        (self.shared.options.level.validates() || self.protects) && !self.snapshot && !self.silent
     }
 
     /// Logs that a key was looked up in a primary index.
@@ -303,7 +302,7 @@ impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
     }
 }
 
-impl<L: Level, R: Redo> Commit for HyperTransaction<'_, L, R> {
+impl<R: Redo> Commit for HyperTransaction<'_, R> {
     fn commit(mut self) -> Result<(), Stop> {
         if self.doomed {
             return Err(Stop::conflict());
@@ -326,7 +325,7 @@ impl<L: Level, R: Redo> Commit for HyperTransaction<'_, L, R> {
     }
 }
 
-impl<L: Level, R: Redo> Drop for HyperTransaction<'_, L, R> {
+impl<R: Redo> Drop for HyperTransaction<'_, R> {
     fn drop(&mut self) {
         if !self.ended {
             self.come_back();
@@ -340,7 +339,7 @@ impl<L: Level, R: Redo> Drop for HyperTransaction<'_, L, R> {
     }
 }
 
-impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
+impl<R: Redo> Transaction for HyperTransaction<'_, R> {
     #[inline]
     fn read_row<K: EncodedKey>(
         &mut self,
@@ -487,7 +486,7 @@ impl<L: Level, R: Redo> Transaction for HyperTransaction<'_, L, R> {
     }
 }
 
-impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
+impl<'w, R: Redo> HyperTransaction<'w, R> {
     #[inline]
     fn read<K: EncodedKey>(&mut self, table: &'w HyperTable, key: K, projection: &Projection) -> Result<bool, Stop> {
         let found = self.find(&table.primary, key).map(|record| self.see(record, projection));

@@ -16,7 +16,6 @@ use polychron_memory::Local;
 use super::clock::{Clock, Held};
 use super::collect::{Collector, Site};
 use super::commit::Validation;
-use super::level::{ByColumn, Level};
 use super::predicates::PredicateLog;
 use super::protocol::Shared;
 use super::steps::Point;
@@ -29,10 +28,10 @@ const TIDIED_AT_ONCE: usize = 1 << 12;
 
 /// One thread's way into the database.
 #[derive(Debug)]
-pub struct HyperWorker<L: Level = ByColumn, R: Redo = NoRedo> {
+pub struct HyperWorker<R: Redo = NoRedo> {
     local: Local,
     state: State,
-    shared: Arc<Shared<L, R>>,
+    shared: Arc<Shared<R>>,
 }
 
 /// What a worker keeps from one transaction to the next.
@@ -91,17 +90,17 @@ impl State {
     }
 }
 
-impl<L: Level, R: Redo> HyperWorker<L, R> {
-    pub(super) fn new(shared: &Arc<Shared<L, R>>) -> Result<Self, Error> {
+impl<R: Redo> HyperWorker<R> {
+    pub(super) fn new(shared: &Arc<Shared<R>>) -> Result<Self, Error> {
         Ok(Self::over(shared.memory.register()?, shared))
     }
 
     /// A worker for the database's own transactions.
-    pub(super) fn own(shared: &Arc<Shared<L, R>>) -> Result<Self, Error> {
+    pub(super) fn own(shared: &Arc<Shared<R>>) -> Result<Self, Error> {
         Ok(Self::over(shared.memory.register_own()?, shared))
     }
 
-    fn over(local: Local, shared: &Arc<Shared<L, R>>) -> Self {
+    fn over(local: Local, shared: &Arc<Shared<R>>) -> Self {
         let slot = local.worker_id().position();
         shared.clock.enter(slot);
         let state = State {
@@ -150,7 +149,7 @@ impl<L: Level, R: Redo> HyperWorker<L, R> {
     }
 
     #[inline]
-    fn session(&mut self) -> Session<'_, L, R> {
+    fn session(&mut self) -> Session<'_, R> {
         self.end_leaked();
         if self.local.was_refused() {
             // Else what the last transaction needed may wait for a commit, and no commit succeed without it.
@@ -160,7 +159,7 @@ impl<L: Level, R: Redo> HyperWorker<L, R> {
     }
 }
 
-impl<L: Level, R: Redo> Worker for HyperWorker<L, R> {
+impl<R: Redo> Worker for HyperWorker<R> {
     fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
         drive::execute(self, Mode::ReadWrite, procedure)
     }
@@ -227,8 +226,8 @@ impl<L: Level, R: Redo> Worker for HyperWorker<L, R> {
     }
 }
 
-impl<L: Level, R: Redo> Interactive for HyperWorker<L, R> {
-    type Transaction<'w> = HyperTransaction<'w, L, R>;
+impl<R: Redo> Interactive for HyperWorker<R> {
+    type Transaction<'w> = HyperTransaction<'w, R>;
 
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
@@ -257,17 +256,17 @@ impl<L: Level, R: Redo> Interactive for HyperWorker<L, R> {
 }
 
 /// A worker's parts, borrowed one by one: a batch holds a guard of its own while the session runs transactions.
-struct Session<'w, L: Level, R: Redo> {
+struct Session<'w, R: Redo> {
     local: &'w Local,
     state: &'w mut State,
-    shared: &'w Shared<L, R>,
+    shared: &'w Shared<R>,
     /// Whether a batch keeps the epoch, and the hints that were found in it, from one transaction to the next.
     in_batch: bool,
 }
 
-impl<'w, L: Level, R: Redo> Session<'w, L, R> {
+impl<'w, R: Redo> Session<'w, R> {
     #[inline]
-    fn begin_transaction(self, mode: Mode) -> Result<HyperTransaction<'w, L, R>, Error> {
+    fn begin_transaction(self, mode: Mode) -> Result<HyperTransaction<'w, R>, Error> {
         let Session { local, state, shared, in_batch } = self;
         if state.met.is_some() {
             state.meet_again(&shared.clock)?;
@@ -301,9 +300,9 @@ impl<'w, L: Level, R: Redo> Session<'w, L, R> {
     }
 }
 
-impl<L: Level, R: Redo> drive::Driven for Session<'_, L, R> {
+impl<R: Redo> drive::Driven for Session<'_, R> {
     type Transaction<'t>
-        = HyperTransaction<'t, L, R>
+        = HyperTransaction<'t, R>
     where
         Self: 't;
 
@@ -338,7 +337,7 @@ impl<L: Level, R: Redo> drive::Driven for Session<'_, L, R> {
     }
 }
 
-impl<L: Level, R: Redo> Drop for HyperWorker<L, R> {
+impl<R: Redo> Drop for HyperWorker<R> {
     fn drop(&mut self) {
         self.end_leaked();
         self.shared.kept.let_go(self.state.slot, &mut self.state.tables);

@@ -9,7 +9,6 @@ use polychron_engine::redo::Redo;
 use polychron_index::Inserted;
 use polychron_schema::ColumnSet;
 
-use super::level::Level;
 use super::options::Images;
 use super::predicates::summary_of;
 use super::rows::{Latched, Record};
@@ -46,7 +45,7 @@ pub(super) struct Conflict {
     pub(super) stamp: u64,
 }
 
-impl<'w, L: Level, R: Redo> HyperTransaction<'w, L, R> {
+impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// Whether the newest image lets this transaction write: there is none, or it is its own, or was committed before the start. What
     /// stands in place is then what the transaction sees. Of a settled one that is known.
     #[inline]

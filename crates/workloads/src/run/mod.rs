@@ -183,23 +183,13 @@ pub fn run<P: Protocol, W: Workload>(
     observer: &dyn Observer,
 ) -> Result<Report, RunError> {
     let take_seats = || seats::seat(database, settings).map(|seats| Box::new(seats) as Box<dyn Seats<W>>);
-    let stage = Stage {
-        database: AnyProtocol::over(database),
-        protocol: P::NAME,
-        isolation: P::ISOLATION,
-        take_seats: &take_seats,
-        settings,
-        stop,
-        observer,
-    };
+    let stage = Stage { database: AnyProtocol::over(database), take_seats: &take_seats, settings, stop, observer };
     stage.run(options)
 }
 
 /// Where a workload is run. What is measured is compiled for each protocol, what comes before and after it once.
 struct Stage<'r, W> {
     database: Arc<AnyProtocol>,
-    protocol: &'static str,
-    isolation: Isolation,
     take_seats: &'r dyn Fn() -> Result<Box<dyn Seats<W> + 'r>, Error>,
     settings: &'r Settings,
     stop: &'r AtomicBool,
@@ -223,7 +213,7 @@ impl<W: Workload> Stage<'_, W> {
         observer.loaded(load);
         let measured = self.measure(&workload)?;
         observer.checking();
-        let checked = check(&workload, database, self.isolation)?;
+        let checked = check(&workload, database)?;
         Ok(self.report(&workload, options, load, measured, checked))
     }
 
@@ -246,7 +236,7 @@ impl<W: Workload> Stage<'_, W> {
         let a_second = |count: u64| count as f64 / seconds.max(1e-9);
         Report {
             workload: W::NAME.to_owned(),
-            protocol: self.protocol.to_owned(),
+            protocol: database.name().to_owned(),
             options: serde_json::to_value(options).unwrap_or_default(),
             threads: settings.threads,
             batch: settings.batch,
@@ -280,7 +270,8 @@ impl<W: Workload> Stage<'_, W> {
     }
 
     fn measure(&self, workload: &W) -> Result<Measured, RunError> {
-        let Self { database, settings, stop, observer, isolation, .. } = self;
+        let Self { database, settings, stop, observer, .. } = self;
+        let isolation = database.isolation();
         let threads = settings.threads;
         let seats = (self.take_seats)().map_err(RunError::Worker)?;
         let mut reader = settings.open_snapshot.then(|| database.worker()).transpose().map_err(RunError::Worker)?;
@@ -308,7 +299,7 @@ impl<W: Workload> Stage<'_, W> {
                             polychron_memory::pin_thread(thread);
                         }
                         let client = workload.client(settings.seed, thread, threads);
-                        let client = Loop::new(client, W::KINDS.len(), (tally, phase), settings, *isolation);
+                        let client = Loop::new(client, W::KINDS.len(), (tally, phase), settings, isolation);
                         seats.run(thread, client).map_err(|failed| {
                             failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failed);
                         })
@@ -346,13 +337,9 @@ impl<W: Workload> Stage<'_, W> {
 }
 
 /// Checks a database at rest: the verdict, and the conditions that hold.
-fn check<W: Workload>(
-    workload: &W,
-    database: &Arc<AnyProtocol>,
-    isolation: Isolation,
-) -> Result<(String, Vec<String>), RunError> {
+fn check<W: Workload>(workload: &W, database: &Arc<AnyProtocol>) -> Result<(String, Vec<String>), RunError> {
     match workload.check(database) {
-        _ if isolation == Isolation::Nothing => Ok((Report::NOT_PROMISED.to_owned(), Vec::new())),
+        _ if database.isolation() == Isolation::Nothing => Ok((Report::NOT_PROMISED.to_owned(), Vec::new())),
         Ok(checked) => Ok((Report::PASSED.to_owned(), checked.conditions)),
         Err(broken @ CheckError::Broken { .. }) => Ok((broken.to_string(), Vec::new())),
         Err(other) => Err(RunError::Check(other)),

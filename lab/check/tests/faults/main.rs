@@ -11,13 +11,13 @@ use std::sync::Arc;
 // Where the protocols behind virtual calls are compiled.
 use polychron as _;
 use polychron_check::Setup;
-use polychron_compared::hekaton::{self, Hekaton};
+use polychron_compared::hekaton::Hekaton;
 use polychron_compared::key_value::KeyValue;
 use polychron_compared::partitioned_store::PartitionedStore;
 use polychron_engine::{Error, IndexDefinition, Interactive, Protocol, Row, Worker};
 use polychron_memory::faults::{Refusal, refuse};
 use polychron_protocols::cicada::Cicada;
-use polychron_protocols::hyper::{self, Hyper};
+use polychron_protocols::hyper::Hyper;
 use polychron_protocols::lazy::AtCommit;
 use polychron_protocols::locking::{Locking, WoundWait};
 use polychron_protocols::maflingo::{GlobalTid, LocalTid};
@@ -234,9 +234,9 @@ faults! {
     global_tid: maflingo::<GlobalTid>(), AllOrNothing;
     bohm: bohm(), AllOrNothing;
     hekaton_mvo: by_epochs::<Hekaton>(), AllOrNothing;
-    snapshot_isolation: by_epochs::<Hekaton<hekaton::Snapshot>>(), AllOrNothing;
+    snapshot_isolation: by_epochs::<Hekaton>().named("snapshot-isolation"), AllOrNothing;
     hyper_by_column: by_epochs::<Hyper>(), AllOrNothing;
-    hyper_snapshot: by_epochs::<Hyper<hyper::Snapshot>>(), AllOrNothing;
+    hyper_snapshot: by_epochs::<Hyper>().named("hyper-snapshot"), AllOrNothing;
     serial: by_epochs::<Serial>(), AllOrNothing;
     locking: by_epochs::<Locking>(), AllOrNothing;
     locking_wound_wait: by_epochs::<Locking<WoundWait>>(), AllOrNothing;

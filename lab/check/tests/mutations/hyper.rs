@@ -12,9 +12,7 @@ use polychron_engine::{
     Access, Aggregate, Commit, Common, Declare, Futures, Insertion, Interactive, Mode, Operations, Procedure, Protocol,
     Restriction, Scan, Stop, Table, TableDefinition, Transaction, Worker, drive,
 };
-use polychron_protocols::hyper::{
-    ByColumn, Hyper, HyperTransaction, HyperWorker, Level, Options, Point, Snapshot, Step,
-};
+use polychron_protocols::hyper::{Hyper, HyperTransaction, HyperWorker, Level, Options, Point, Step};
 use polychron_protocols::lazy::Lazy;
 use polychron_schema::{Index, Key, KeyScratch, Row, Value};
 
@@ -37,33 +35,34 @@ struct Member {
 const FLAG: u64 = 1 << 40;
 
 /// A database with epochs that the tests move.
-struct Stage<L: Level = ByColumn> {
-    database: Arc<Hyper<L>>,
+struct Stage {
+    database: Arc<Hyper>,
     items: Table<Item>,
     members: Table<Member>,
 }
 
-impl<L: Level> Clone for Stage<L> {
+impl Clone for Stage {
     fn clone(&self) -> Self {
         Self { database: Arc::clone(&self.database), ..*self }
     }
 }
 
-type Tx<'w, L = ByColumn> = HyperTransaction<'w, L, polychron_engine::redo::NoRedo>;
+type Tx<'w> = HyperTransaction<'w, polychron_engine::redo::NoRedo>;
 
 fn stage(rows: &[(u64, i64)]) -> Stage {
-    Stage::open(rows)
+    Stage::open(Level::default(), rows)
 }
 
-impl<L: Level> Stage<L> {
-    fn open(rows: &[(u64, i64)]) -> Self {
+impl Stage {
+    fn open(level: Level, rows: &[(u64, i64)]) -> Self {
         let memory = polychron_memory::Options {
             limit_bytes: Some(64 << 20),
             max_workers: 32,
             epoch_interval: None,
             ..polychron_memory::Options::tiny()
         };
-        let database = Hyper::<L>::open(Options::default(), Common { memory, ..Common::default() }).unwrap();
+        let database =
+            Hyper::open(Options { level, ..Options::default() }, Common { memory, ..Common::default() }).unwrap();
         let items = Table::from_id(database.create_table(Item::definition()).unwrap());
         let members = Table::from_id(database.create_table(Member::definition()).unwrap());
         let stage = Self { database, items, members };
@@ -75,12 +74,12 @@ impl<L: Level> Stage<L> {
         stage
     }
 
-    fn worker(&self) -> HyperWorker<L> {
+    fn worker(&self) -> HyperWorker {
         self.database.worker().unwrap()
     }
 
     /// One attempt at a transaction, by a worker of its own; whether it committed.
-    fn once(&self, body: impl FnOnce(&mut Tx<'_, L>) -> Result<(), Stop>) -> bool {
+    fn once(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>) -> bool {
         let mut worker = self.worker();
         let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
         let outcome = match body(&mut transaction) {
@@ -110,7 +109,7 @@ impl<L: Level> Stage<L> {
     }
 
     /// Whatever can be collected is collected, by this worker.
-    fn settle(&self, worker: &mut HyperWorker<L>) {
+    fn settle(&self, worker: &mut HyperWorker) {
         for _ in 0..4 {
             self.database.memory().epochs().advance();
             worker.tidy_up();
@@ -118,7 +117,7 @@ impl<L: Level> Stage<L> {
     }
 
     /// A transaction that an interruption may use: its worker stays for ever.
-    fn lasting(&self, mode: Mode) -> Tx<'static, L> {
+    fn lasting(&self, mode: Mode) -> Tx<'static> {
         Box::leak(Box::new(self.worker())).begin(mode).unwrap()
     }
 
@@ -126,9 +125,9 @@ impl<L: Level> Stage<L> {
     /// the flag. It went wrong when both commit.
     fn skew(
         &self,
-        observe: impl FnOnce(&mut Tx<'_, L>) -> Result<(), Stop>,
-        other: impl FnOnce(&mut Tx<'_, L>) -> Result<(), Stop>,
-        go_on: impl FnOnce(&mut Tx<'_, L>) -> Result<(), Stop>,
+        observe: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
+        other: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
+        go_on: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
     ) -> bool {
         let mut wrote = false;
         let committed = self.once(|t| {
@@ -145,7 +144,7 @@ impl<L: Level> Stage<L> {
     }
 }
 
-fn get<L: Level>(t: &mut Tx<'_, L>, table: &Table<Item>, id: u64) -> Result<Option<i64>, Stop> {
+fn get(t: &mut Tx<'_>, table: &Table<Item>, id: u64) -> Result<Option<i64>, Stop> {
     Ok(t.get(table, id)?.map(|row| row.value()))
 }
 
@@ -175,7 +174,7 @@ fn row_written_by_two() -> bool {
 }
 
 fn lost_update() -> bool {
-    let stage: Stage<Snapshot> = Stage::open(&[(1, 10)]);
+    let stage = Stage::open(Level::Snapshot, &[(1, 10)]);
     let mut other = false;
     let mine = stage.once(|t| {
         let before = get(t, &stage.items, 1)?.unwrap();
@@ -300,7 +299,7 @@ fn conflict_that_the_procedure_ignores() -> bool {
 }
 
 /// Members without their index.
-fn plain_members<L: Level>(stage: &Stage<L>) -> Table<Member> {
+fn plain_members(stage: &Stage) -> Table<Member> {
     let plain = TableDefinition { name: "plain".into(), indexes: Vec::new(), ..Member::definition() };
     let table = Table::from_id(stage.database.create_table(plain).unwrap());
     assert!(stage.once(|t| (1..4).try_for_each(|id| t.insert(&table, &Member { id, code: 10 + id as u32 }))));
@@ -312,7 +311,7 @@ fn by_code() -> Index<Member, u32> {
 }
 
 /// Whether an index leads to something else than the table's three rows, each with the code under which it is found.
-fn is_wrong<L: Level>(stage: &Stage<L>, table: Table<Member>) -> bool {
+fn is_wrong(stage: &Stage, table: Table<Member>) -> bool {
     let mut found = Vec::new();
     let read = stage.once(|t| {
         let mut codes: Vec<u32> = t.scan(&table, ..).map(|row| row.code()).collect()?;
@@ -328,7 +327,7 @@ fn is_wrong<L: Level>(stage: &Stage<L>, table: Table<Member>) -> bool {
 }
 
 /// Starts to make the index of members, and returns when the catalog shows it.
-fn start_index<L: Level>(stage: &Stage<L>, table: Table<Member>) -> std::thread::JoinHandle<()> {
+fn start_index(stage: &Stage, table: Table<Member>) -> std::thread::JoinHandle<()> {
     let making = stage.clone();
     let thread = std::thread::spawn(move || {
         making.database.create_index(table.id(), Member::definition().indexes[0].clone()).unwrap();
@@ -437,7 +436,7 @@ fn column_that_changes_behind_the_comparison() -> bool {
 
 /// A row is changed after the filling of an index has read it.
 fn row_that_changes_under_the_filling() -> bool {
-    let stage: Stage<Snapshot> = Stage::open(&[]);
+    let stage = Stage::open(Level::Snapshot, &[]);
     let table = plain_members(&stage);
     interrupt(Point::Compared, {
         let stage = stage.clone();
@@ -542,7 +541,7 @@ fn snapshot_of_a_row_in_a_large_buffer() -> bool {
 
 /// Behind a snapshot a row is overwritten before a transaction begins, and once more after that has read it.
 fn lost_update_behind_a_snapshot() -> bool {
-    let stage: Stage<Snapshot> = Stage::open(&[(1, 10)]);
+    let stage = Stage::open(Level::Snapshot, &[(1, 10)]);
     let _snapshot = stage.lasting(Mode::Snapshot);
     assert!(stage.set(1, 11));
     let mut other = false;
@@ -714,7 +713,7 @@ fn code_of_two_members() -> bool {
 }
 
 fn child_whose_parent_goes() -> bool {
-    crate::child_whose_parent_goes(crate::setups::by_epochs::<Hyper<Snapshot>>())
+    crate::child_whose_parent_goes(crate::setups::by_epochs::<Hyper>().named("hyper-snapshot"))
 }
 
 /// A database with futures above, and these rows.

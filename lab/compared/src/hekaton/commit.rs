@@ -13,14 +13,13 @@ use polychron_engine::redo::{self, Redo};
 use polychron_engine::stores::{OwnedKey, Place, dropped_among};
 
 use super::collect::Tombstone;
-use super::level::Level;
 use super::sets::{Kind, Read, Target, Write};
 use super::steps::{Point, Step};
 use super::transaction::HekatonTransaction;
 use super::transactions::{Basis, End, Look};
 use super::version::{INFINITY, Stamp, TransactionId, Version};
 
-impl<L: Level, R: Redo> Commit for HekatonTransaction<'_, L, R> {
+impl<R: Redo> Commit for HekatonTransaction<'_, R> {
     fn commit(mut self) -> Result<(), Stop> {
         if self.doomed {
             return Err(Stop::conflict());
@@ -39,7 +38,7 @@ impl<L: Level, R: Redo> Commit for HekatonTransaction<'_, L, R> {
     }
 }
 
-impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
+impl<R: Redo> HekatonTransaction<'_, R> {
     /// Commits a transaction that wrote. After an error the transaction is undone when it is dropped.
     pub(super) fn commit_writes(&mut self) -> Result<(), Stop> {
         pass(Point::Committing);
@@ -48,7 +47,7 @@ impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
         let end = transactions.prepare(self.id, || pass(Point::Drawn));
         self.state.known = end;
         pass(Point::Preparing);
-        if L::VALIDATES || self.has_protected {
+        if self.shared.options.level.validates() || self.has_protected {
             self.validate(end)?;
         }
         pass(Point::Validated);
@@ -205,7 +204,7 @@ impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
     /// may go on.
     pub(super) fn undo_writes(&mut self, from: usize) {
         while let Some(write) = self.state.sets.pop(from) {
-            if L::VALIDATES && !self.doomed {
+            if self.shared.options.level.validates() && !self.doomed {
                 self.remember_undone(&write);
             }
             if let Some(made) = write.made {

@@ -7,7 +7,6 @@ use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Keys, for_each, wait_for};
 use polychron_engine::{Mode, Versions, drive};
 
-use super::level::Level;
 use super::protocol::{Hekaton, Shared};
 use super::table::HekatonTable;
 use super::transaction::HekatonTransaction;
@@ -23,8 +22,8 @@ const ROWS_AT_ONCE: usize = 64;
 /// ended, each row is either old, and its key is collected here, or its writer made the entry. The rows are then read and
 /// the entries made in ordinary transactions, so a writer of the same row conflicts with the filling, which tries again.
 /// Answers a moment at which all entries are there. One index at a time: there is one slot for this.
-pub(super) fn fill<L: Level, R: Redo + Default>(
-    database: &Arc<Hekaton<L, R>>,
+pub(super) fn fill<R: Redo + Default>(
+    database: &Arc<Hekaton<R>>,
     table: TableId,
     index: IndexId,
 ) -> Result<u64, Error> {
@@ -47,7 +46,7 @@ pub(super) fn fill<L: Level, R: Redo + Default>(
 }
 
 /// How many versions each record has besides the newest.
-pub(super) fn count_versions<L: Level, R: Redo>(shared: &Shared<L, R>) -> Versions {
+pub(super) fn count_versions<R: Redo>(shared: &Shared<R>) -> Versions {
     let mut versions = Versions::default();
     let (_, tables) = shared.catalog.snapshot();
     shared.keeper.with_guard(|guard| {
@@ -76,7 +75,7 @@ fn extra_versions(record: Record) -> usize {
     count.saturating_sub(1)
 }
 
-impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
+impl<R: Redo> HekatonTransaction<'_, R> {
     /// Makes one row's entry in an index that is being filled.
     fn fill_entry(&mut self, table: TableId, index: IndexId, key: &[u8]) -> Result<(), Stop> {
         let table: &HekatonTable = self.table(table)?;

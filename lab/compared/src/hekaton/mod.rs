@@ -11,7 +11,7 @@
 //! within the call, so the order agrees with real time.
 //!
 //! `docs/protocols/hekaton.md` lists the invariants, and where this differs from the paper and why. Without validation of reads the
-//! same code is snapshot isolation: the type parameter [`Level`].
+//! same code is snapshot isolation: the option [`Level`].
 
 mod collect;
 mod commit;
@@ -34,7 +34,7 @@ mod transactions;
 mod version;
 mod worker;
 
-pub use level::{Level, Serializable, Snapshot};
+pub use level::Level;
 pub use options::Options;
 pub use protocol::Hekaton;
 #[doc(hidden)]

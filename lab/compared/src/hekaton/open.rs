@@ -6,7 +6,6 @@ use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
 use polychron_memory::Guard;
 
-use super::level::Level;
 use super::protocol::Shared;
 use super::transaction::HekatonTransaction;
 use super::transactions::Transactions;
@@ -43,7 +42,7 @@ impl State {
     }
 }
 
-impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
+impl<'w, R: Redo> HekatonTransaction<'w, R> {
     /// What tells this database from others while it is open.
     pub(super) fn database(&self) -> u32 {
         self.shared.catalog.number()
@@ -51,7 +50,7 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
 
     /// Undoes the transaction that a worker has open and nobody can end, because it was leaked.
     #[cold]
-    pub(super) fn undo_leaked(shared: &'w Shared<L, R>, state: &'w mut State, guard: Guard<'w>, id: TransactionId) {
+    pub(super) fn undo_leaked(shared: &'w Shared<R>, state: &'w mut State, guard: Guard<'w>, id: TransactionId) {
         // The tables are those that it has seen: its guard has kept them, or it has.
         let mut leaked = Self::over(shared, state, guard, id, 0);
         leaked.doomed = true;

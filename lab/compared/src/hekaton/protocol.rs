@@ -7,12 +7,14 @@ use polychron_engine::catalog::Catalog;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
-use polychron_engine::{Common, IndexDefinition, Isolation, Protocol, Statistics, TableDefinition, Versions};
+use polychron_engine::{
+    Common, Configuration, IndexDefinition, Isolation, Protocol, Statistics, TableDefinition, Versions,
+};
 use polychron_memory::{Memory, OWN_SLOTS};
 use polychron_sync::Mutex;
 
 use super::collect::Orphans;
-use super::level::{Level, Serializable};
+use super::level::Level;
 use super::options::Options;
 use super::table::{HekatonTable, Store};
 use super::transactions::Transactions;
@@ -21,7 +23,7 @@ use super::worker::HekatonWorker;
 
 /// What all workers share.
 #[derive(Debug)]
-pub(super) struct Shared<L: Level, R: Redo> {
+pub(super) struct Shared<R: Redo> {
     pub(super) memory: Arc<Memory>,
     pub(super) common: Common,
     pub(super) catalog: Catalog<HekatonTable>,
@@ -32,21 +34,21 @@ pub(super) struct Shared<L: Level, R: Redo> {
     /// Held while an index is filled.
     pub(super) filling: Mutex<()>,
     pub(super) redo: R,
-    level: std::marker::PhantomData<L>,
+    pub(super) options: Options,
 }
 
 /// The protocol. See the module.
 #[derive(Debug)]
-pub struct Hekaton<L: Level = Serializable, R: Redo = NoRedo> {
-    pub(super) shared: Arc<Shared<L, R>>,
+pub struct Hekaton<R: Redo = NoRedo> {
+    pub(super) shared: Arc<Shared<R>>,
 }
 
-impl<L: Level, R: Redo> Hekaton<L, R> {
+impl<R: Redo> Hekaton<R> {
     /// Opens a database whose commits hand their changes to `redo`.
     ///
     /// # Errors
     /// As [`Protocol::open`].
-    pub fn open_with(_: Options, common: Common, redo: R) -> Result<Arc<Self>, Error> {
+    pub fn open_with(options: Options, common: Common, redo: R) -> Result<Arc<Self>, Error> {
         let slots = common.memory.max_workers + OWN_SLOTS;
         if slots > TransactionId::MAX_SLOTS {
             return Err(Error::TooManyWorkers { limit: TransactionId::MAX_SLOTS - OWN_SLOTS });
@@ -62,7 +64,7 @@ impl<L: Level, R: Redo> Hekaton<L, R> {
             orphans: Orphans::default(),
             filling: Mutex::default(),
             redo,
-            level: std::marker::PhantomData,
+            options,
         });
         Ok(Arc::new(Self { shared }))
     }
@@ -78,23 +80,36 @@ impl<L: Level, R: Redo> Hekaton<L, R> {
     }
 }
 
-impl<L: Level, R: Redo> Drop for Hekaton<L, R> {
+impl<R: Redo> Drop for Hekaton<R> {
     fn drop(&mut self) {
         self.shared.keeper.close();
     }
 }
 
-impl<L: Level, R: Redo + Default> Protocol for Hekaton<L, R> {
-    const NAME: &'static str = L::NAME;
-    const SUMMARY: &'static str = L::SUMMARY;
-    const ISOLATION: Isolation = L::ISOLATION;
+impl<R: Redo + Default> Protocol for Hekaton<R> {
+    const NAME: &'static str = "hekaton";
+    const SUMMARY: &'static str =
+        "optimistic, multi-version, one counter for all timestamps (Hekaton's MV/O): for comparison";
+    const CONFIGURATIONS: &'static [Configuration] = Level::SNAPSHOT;
     const INTERLEAVES: bool = true;
 
     type Options = Options;
-    type Worker = HekatonWorker<L, R>;
+    type Worker = HekatonWorker<R>;
 
     fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
         Self::open_with(options, common, R::default())
+    }
+
+    fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
+        options.set(name, value).map_err(Error::Options)
+    }
+
+    fn name(&self) -> &'static str {
+        self.shared.options.level.configuration().map_or(Self::NAME, |it| it.name)
+    }
+
+    fn isolation(&self) -> Isolation {
+        self.shared.options.level.configuration().map_or(Self::ISOLATION, |it| it.isolation)
     }
 
     fn memory(&self) -> &Arc<Memory> {
@@ -144,7 +159,7 @@ impl<L: Level, R: Redo + Default> Protocol for Hekaton<L, R> {
         self.shared.catalog.definition(table)
     }
 
-    fn worker(self: &Arc<Self>) -> Result<HekatonWorker<L, R>, Error> {
+    fn worker(self: &Arc<Self>) -> Result<HekatonWorker<R>, Error> {
         HekatonWorker::new(&self.shared)
     }
 

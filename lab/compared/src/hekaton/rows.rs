@@ -12,12 +12,11 @@ use polychron_engine::stores::{check_row, entry_words, key_in_entry};
 use polychron_engine::{Insertion, Scan};
 use polychron_schema::{Changes, KeyScratch, RowMut, RowRef};
 
-use super::level::Level;
 use super::steps::Step;
 use super::table::{HekatonTable, Store};
 use super::transaction::{Found, HekatonTransaction, Remember};
 
-impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
+impl<R: Redo> HekatonTransaction<'_, R> {
     /// Changes a row: a copy of it, which becomes the new version.
     #[inline]
     pub(super) fn change_row<K: EncodedKey>(
@@ -158,7 +157,7 @@ impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
                 return Err(Error::Duplicate { table: table.id, index: store.place.index }.into());
             }
         }
-        if L::VALIDATES || left_out(Step::LockFilledRows) {
+        if self.shared.options.level.validates() || left_out(Step::LockFilledRows) {
             return Ok(());
         }
         self.write_version(table.primary.place, (record, version), primary, version.row().as_words())

@@ -10,7 +10,6 @@ use polychron_engine::redo::Redo;
 use polychron_engine::stores::Batch;
 use polychron_index::AnyIndex;
 
-use super::level::Level;
 use super::steps::Step;
 use super::table::{HekatonTable, Store};
 use super::transaction::{Found, HekatonTransaction, Remember};
@@ -23,7 +22,7 @@ const LEAST: usize = 4;
 /// How far ahead of the visit a version is fetched; its record is on its way by then.
 const VERSIONS_AHEAD: usize = Batch::AHEAD / 2;
 
-impl<L: Level, R: Redo> HekatonTransaction<'_, L, R> {
+impl<R: Redo> HekatonTransaction<'_, R> {
     /// Visits what a range shows to this transaction. The range, as far as it was visited, is protected.
     pub(super) fn scan_entries(
         &mut self,

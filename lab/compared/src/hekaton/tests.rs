@@ -9,7 +9,7 @@ use polychron_engine::{
 };
 use polychron_schema::{IndexDefinition, Row};
 
-use super::{Hekaton, HekatonTransaction, HekatonWorker, Level, Options, Serializable, Snapshot};
+use super::{Hekaton, HekatonTransaction, HekatonWorker, Level, Options};
 
 #[derive(Row, Clone, Debug, PartialEq)]
 #[row(name = "entry")]
@@ -20,8 +20,8 @@ struct Entry {
     count: u64,
 }
 
-struct Opened<L: Level> {
-    database: Arc<Hekaton<L>>,
+struct Opened {
+    database: Arc<Hekaton>,
     table: Table<Entry>,
 }
 
@@ -29,23 +29,23 @@ fn entry(id: u64) -> Entry {
     Entry { id, count: 0 }
 }
 
-fn open<L: Level>(rows: u64) -> Opened<L> {
+fn open(level: Level, rows: u64) -> Opened {
     let memory = polychron_memory::Options { limit_bytes: Some(256 << 20), ..polychron_memory::Options::tiny() };
-    let database = Hekaton::<L>::open(Options::default(), Common { memory, ..Common::default() }).unwrap();
+    let database = Hekaton::open(Options { level }, Common { memory, ..Common::default() }).unwrap();
     let table = Table::from_id(database.create_table(Entry::definition()).unwrap());
     let opened = Opened { database, table };
     opened.transact(|it| (0..rows).try_for_each(|id| it.insert(&table, &entry(id)))).unwrap();
     opened
 }
 
-type Transaction<'w, L> = HekatonTransaction<'w, L, polychron_engine::redo::NoRedo>;
+type Transaction<'w> = HekatonTransaction<'w, polychron_engine::redo::NoRedo>;
 
-impl<L: Level> Opened<L> {
-    fn worker(&self) -> HekatonWorker<L> {
+impl Opened {
+    fn worker(&self) -> HekatonWorker {
         self.database.worker().unwrap()
     }
 
-    fn transact<O>(&self, mut body: impl FnMut(&mut Transaction<'_, L>) -> Result<O, Stop>) -> Result<O, Error> {
+    fn transact<O>(&self, mut body: impl FnMut(&mut Transaction<'_>) -> Result<O, Stop>) -> Result<O, Error> {
         drive::transact(&mut self.worker(), Mode::ReadWrite, &mut body)
     }
 
@@ -54,8 +54,8 @@ impl<L: Level> Opened<L> {
     }
 }
 
-fn leaked_transactions<L: Level>() {
-    let opened = open::<L>(4);
+fn leaked_transactions(level: Level) {
+    let opened = open(level, 4);
     let (table, mut worker) = (opened.table, opened.worker());
     let before = opened.rows();
     for drops in [false, true] {
@@ -83,16 +83,16 @@ fn leaked_transactions<L: Level>() {
 
 #[test]
 fn leaked_transactions_are_undone() {
-    leaked_transactions::<Serializable>();
-    leaked_transactions::<Snapshot>();
+    leaked_transactions(Level::Serializable);
+    leaked_transactions(Level::Snapshot);
 }
 
 fn is_own_wait<O: std::fmt::Debug>(answer: Result<O, Error>) {
     assert!(matches!(answer, Err(Error::WaitsForItself { .. })), "{answer:?}");
 }
 
-fn nested_transactions<L: Level>() {
-    let opened = open::<L>(4);
+fn nested_transactions(level: Level) {
+    let opened = open(level, 4);
     let table = opened.table;
     opened
         .transact(|outer| {
@@ -112,17 +112,17 @@ fn nested_transactions<L: Level>() {
 
 #[test]
 fn waiting_for_oneself_is_an_error() {
-    nested_transactions::<Serializable>();
-    nested_transactions::<Snapshot>();
+    nested_transactions(Level::Serializable);
+    nested_transactions(Level::Snapshot);
 }
 
 /// What an operation costs does not grow with those before it: a transaction of which it did would not end.
-fn large_transactions<L: Level>() {
-    let opened = open::<L>(0);
+fn large_transactions(level: Level) {
+    let opened = open(level, 0);
     let (table, count) = (opened.table, scaled(1 << 15, 100) as u64);
     let mut worker = opened.worker();
     for savepoints in [false, true] {
-        let large = |it: &mut Transaction<'_, L>| {
+        let large = |it: &mut Transaction<'_>| {
             for id in 0..count {
                 assert!(it.get(&table, id)?.is_none());
                 it.insert(&table, &entry(id))?;
@@ -141,20 +141,20 @@ fn large_transactions<L: Level>() {
 
 #[test]
 fn large_transactions_end() {
-    large_transactions::<Serializable>();
-    large_transactions::<Snapshot>();
+    large_transactions(Level::Serializable);
+    large_transactions(Level::Snapshot);
 }
 
 /// What has waited for an idle transaction is collected in slices: no transaction that begins works off all of it, and in the end
 /// nothing is left.
 #[test]
 fn a_backlog_is_collected_in_slices() {
-    let opened = open::<Serializable>(2);
+    let opened = open(Level::Serializable, 2);
     let (table, mut idle, mut worker) = (opened.table, opened.worker(), opened.worker());
     let waits = idle.begin(Mode::ReadWrite).unwrap();
     let count = scaled(4000, 600);
     for _ in 0..count {
-        let change = |it: &mut Transaction<'_, Serializable>| it.update(&table, 0, |row| row.set_count(1));
+        let change = |it: &mut Transaction<'_>| it.update(&table, 0, |row| row.set_count(1));
         assert!(drive::transact(&mut worker, Mode::ReadWrite, &mut { change }).unwrap());
     }
     drop(waits);
@@ -173,14 +173,14 @@ fn a_backlog_is_collected_in_slices() {
 /// Behind a transaction that is open for long, a hot row's list is long. What is collected of it does not pass by all of it each time.
 #[test]
 fn a_long_list_is_gone_through_seldom() {
-    let opened = open::<Serializable>(1);
+    let opened = open(Level::Serializable, 1);
     let (table, mut worker) = (opened.table, opened.worker());
     let mut idle = [opened.worker(), opened.worker()];
     let [first, second] = &mut idle;
     let count = scaled(3000, 600);
-    let change = |worker: &mut HekatonWorker<Serializable>| {
+    let change = |worker: &mut HekatonWorker| {
         for _ in 0..count {
-            let change = |it: &mut Transaction<'_, Serializable>| it.update(&table, 0, |row| row.set_count(1));
+            let change = |it: &mut Transaction<'_>| it.update(&table, 0, |row| row.set_count(1));
             assert!(drive::transact(worker, Mode::ReadWrite, &mut { change }).unwrap());
         }
     };

@@ -15,7 +15,6 @@ use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowMut, RowRef};
 use polychron_sync::Backoff;
 
-use super::level::Level;
 use super::protocol::Shared;
 use super::sets::{Kind, Read, Target, Write};
 use super::steps::Step;
@@ -41,8 +40,8 @@ const RENEW_EVERY: u32 = 64;
 
 /// A running transaction.
 #[derive(Debug)]
-pub struct HekatonTransaction<'w, L: Level, R: Redo> {
-    pub(super) shared: &'w Shared<L, R>,
+pub struct HekatonTransaction<'w, R: Redo> {
+    pub(super) shared: &'w Shared<R>,
     pub(super) state: &'w mut State,
     pub(super) guard: Guard<'w>,
     pub(super) id: TransactionId,
@@ -78,8 +77,8 @@ pub(super) enum Remember {
     Nothing,
 }
 
-impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
-    pub(super) fn new(shared: &'w Shared<L, R>, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
+impl<'w, R: Redo> HekatonTransaction<'w, R> {
+    pub(super) fn new(shared: &'w Shared<R>, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
         debug_assert!(state.open.is_none(), "the transaction before left something behind");
         let snapshot = mode == Mode::Snapshot;
         let (id, moment) = if snapshot {
@@ -97,7 +96,7 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
 
     /// The transaction that a worker has open.
     pub(super) fn over(
-        shared: &'w Shared<L, R>,
+        shared: &'w Shared<R>,
         state: &'w mut State,
         guard: Guard<'w>,
         id: TransactionId,
@@ -195,7 +194,7 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
 
     #[inline]
     pub(super) fn tracks(&self) -> bool {
-        (L::VALIDATES || self.protects) && !self.snapshot
+        (self.shared.options.level.validates() || self.protects) && !self.snapshot
     }
 
     #[inline]
@@ -472,7 +471,7 @@ impl<'w, L: Level, R: Redo> HekatonTransaction<'w, L, R> {
     }
 }
 
-impl<L: Level, R: Redo> Drop for HekatonTransaction<'_, L, R> {
+impl<R: Redo> Drop for HekatonTransaction<'_, R> {
     fn drop(&mut self) {
         if !self.ended {
             if !self.state.sets.writes().is_empty() {
@@ -483,7 +482,7 @@ impl<L: Level, R: Redo> Drop for HekatonTransaction<'_, L, R> {
     }
 }
 
-impl<L: Level, R: Redo> Transaction for HekatonTransaction<'_, L, R> {
+impl<R: Redo> Transaction for HekatonTransaction<'_, R> {
     #[inline]
     fn read_row<K: EncodedKey>(&mut self, table: TableId, key: K, _: &Projection) -> Result<Option<RowRef<'_>>, Stop> {
         self.step()?;

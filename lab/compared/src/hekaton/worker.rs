@@ -15,7 +15,6 @@ use polychron_engine::{Counters, Interactive, Mode, Procedure, Savepoints, Worke
 use polychron_memory::Local;
 
 use super::collect::Collector;
-use super::level::{Level, Serializable};
 use super::open::Met;
 use super::protocol::Shared;
 use super::sets::Sets;
@@ -26,10 +25,10 @@ use super::version::TransactionId;
 
 /// One thread's way into the database.
 #[derive(Debug)]
-pub struct HekatonWorker<L: Level = Serializable, R: Redo = NoRedo> {
+pub struct HekatonWorker<R: Redo = NoRedo> {
     local: Local,
     pub(super) state: State,
-    shared: Arc<Shared<L, R>>,
+    shared: Arc<Shared<R>>,
 }
 
 /// What a worker keeps from one transaction to the next.
@@ -55,17 +54,17 @@ pub(super) struct State {
     pub(super) back_off: RandomWait,
 }
 
-impl<L: Level, R: Redo> HekatonWorker<L, R> {
-    pub(super) fn new(shared: &Arc<Shared<L, R>>) -> Result<Self, Error> {
+impl<R: Redo> HekatonWorker<R> {
+    pub(super) fn new(shared: &Arc<Shared<R>>) -> Result<Self, Error> {
         Ok(Self::over(shared.memory.register()?, shared))
     }
 
     /// A worker for the database's own transactions.
-    pub(super) fn own(shared: &Arc<Shared<L, R>>) -> Result<Self, Error> {
+    pub(super) fn own(shared: &Arc<Shared<R>>) -> Result<Self, Error> {
         Ok(Self::over(shared.memory.register_own()?, shared))
     }
 
-    fn over(local: Local, shared: &Arc<Shared<L, R>>) -> Self {
+    fn over(local: Local, shared: &Arc<Shared<R>>) -> Self {
         let slot = local.worker_id().position();
         shared.transactions.enter(slot);
         let state = State {
@@ -99,7 +98,7 @@ impl<L: Level, R: Redo> HekatonWorker<L, R> {
     }
 
     #[inline]
-    fn session(&mut self) -> Session<'_, L, R> {
+    fn session(&mut self) -> Session<'_, R> {
         if self.local.was_refused() {
             // Else what the last transaction needed may wait for a commit, and no commit succeed without it.
             self.tidy_up();
@@ -108,7 +107,7 @@ impl<L: Level, R: Redo> HekatonWorker<L, R> {
     }
 }
 
-impl<L: Level, R: Redo> Worker for HekatonWorker<L, R> {
+impl<R: Redo> Worker for HekatonWorker<R> {
     fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
         drive::execute(self, Mode::ReadWrite, procedure)
     }
@@ -158,8 +157,8 @@ impl<L: Level, R: Redo> Worker for HekatonWorker<L, R> {
     }
 }
 
-impl<L: Level, R: Redo> Interactive for HekatonWorker<L, R> {
-    type Transaction<'w> = HekatonTransaction<'w, L, R>;
+impl<R: Redo> Interactive for HekatonWorker<R> {
+    type Transaction<'w> = HekatonTransaction<'w, R>;
 
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
@@ -189,17 +188,17 @@ impl<L: Level, R: Redo> Interactive for HekatonWorker<L, R> {
 }
 
 /// A worker's parts, borrowed one by one: a batch holds a guard of its own while the session runs transactions.
-struct Session<'w, L: Level, R: Redo> {
+struct Session<'w, R: Redo> {
     local: &'w Local,
     state: &'w mut State,
-    shared: &'w Shared<L, R>,
+    shared: &'w Shared<R>,
     /// Whether a batch keeps the epoch, and the hints that were found in it, from one transaction to the next.
     in_batch: bool,
 }
 
-impl<'w, L: Level, R: Redo> Session<'w, L, R> {
+impl<'w, R: Redo> Session<'w, R> {
     #[inline]
-    fn begin_transaction(self, mode: Mode) -> Result<HekatonTransaction<'w, L, R>, Error> {
+    fn begin_transaction(self, mode: Mode) -> Result<HekatonTransaction<'w, R>, Error> {
         let Session { local, state, shared, in_batch } = self;
         if state.met.is_some() {
             state.meet_again(&shared.transactions)?;
@@ -221,9 +220,9 @@ impl<'w, L: Level, R: Redo> Session<'w, L, R> {
     }
 }
 
-impl<L: Level, R: Redo> drive::Driven for Session<'_, L, R> {
+impl<R: Redo> drive::Driven for Session<'_, R> {
     type Transaction<'t>
-        = HekatonTransaction<'t, L, R>
+        = HekatonTransaction<'t, R>
     where
         Self: 't;
 
@@ -258,7 +257,7 @@ impl<L: Level, R: Redo> drive::Driven for Session<'_, L, R> {
     }
 }
 
-impl<L: Level, R: Redo> Drop for HekatonWorker<L, R> {
+impl<R: Redo> Drop for HekatonWorker<R> {
     fn drop(&mut self) {
         self.end_leaked();
         let guard = self.local.pin();

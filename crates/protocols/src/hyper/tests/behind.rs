@@ -9,7 +9,7 @@ use super::*;
 const COMMITS: i64 = scaled(4000, 1000) as i64;
 
 /// Steps that some work takes.
-fn steps(bank: &Bank<ByColumn>, work: impl FnOnce()) -> f64 {
+fn steps(bank: &Bank, work: impl FnOnce()) -> f64 {
     let all = || bank.figure("images_walked") + bank.figure("images_compared") + bank.figure("conditions_tested");
     let before = all();
     work();
@@ -19,7 +19,7 @@ fn steps(bank: &Bank<ByColumn>, work: impl FnOnce()) -> f64 {
 /// Whatever others commit, it holds back as many images as rows have changed, compares as many, and leaves no more.
 #[test]
 fn undo_memory_behind_an_idle_writer_is_what_it_sees() {
-    let bank = Bank::<ByColumn>::new(Backend::Rows);
+    let bank = Bank::new(Backend::Rows);
     let (accounts, mut idle, mut worker) = (bank.accounts, bank.worker(), bank.worker());
     (0..10).for_each(|id| set_balance(&mut worker, &accounts, id, 1));
     let mut open = idle.begin(Mode::ReadWrite).unwrap();
@@ -50,7 +50,7 @@ fn undo_memory_behind_an_idle_writer_is_what_it_sees() {
 fn what_an_image_stands_for_is_compared() {
     for (changes_balance, stands) in [(true, false), (false, true)] {
         let options = Options { images: Images::Records, ..Options::default() };
-        let database = Hyper::<ByColumn>::open(options, Common::default()).unwrap();
+        let database = Hyper::open(options, Common::default()).unwrap();
         let accounts = Table::from_id(database.create_table(Account::definition()).unwrap());
         let bank = Bank { database, accounts };
         assert!(bank.once(|t| t.insert(&accounts, &account(1))));
@@ -78,7 +78,7 @@ fn what_an_image_stands_for_is_compared() {
 #[test]
 fn rows_that_went_behind_an_idle_writer_are_compared() {
     for comes_back in [false, true] {
-        let bank = Bank::<ByColumn>::new(Backend::Rows);
+        let bank = Bank::new(Backend::Rows);
         let (accounts, mut idle, mut worker) = (bank.accounts, bank.worker(), bank.worker());
         let mut open = idle.begin(Mode::ReadWrite).unwrap();
         assert_eq!(open.scan(&accounts, ..).count().unwrap(), 10);
@@ -104,7 +104,7 @@ fn rows_that_went_behind_an_idle_writer_are_compared() {
 /// An open transaction that may write is in no epoch before its first operation and after any, and goes on in another one.
 #[test]
 fn an_idle_writer_is_in_no_epoch() {
-    let bank = Bank::<ByColumn>::new(Backend::Rows);
+    let bank = Bank::new(Backend::Rows);
     let (accounts, mut worker, mut idle) = (bank.accounts, bank.worker(), bank.worker());
     let other = bank.database.create_table(Card::definition()).unwrap();
     let mut open = idle.begin(Mode::ReadWrite).unwrap();
@@ -144,7 +144,7 @@ fn an_idle_writer_is_in_no_epoch() {
 /// Who began before an index was added, and does nothing meanwhile, does not hold it up, and does not commit past it.
 #[test]
 fn an_idle_writer_does_not_hold_up_a_new_index() {
-    let bank = Bank::<ByColumn>::new(Backend::Rows);
+    let bank = Bank::new(Backend::Rows);
     let (accounts, mut idle) = (bank.accounts, bank.worker());
     let mut open = idle.begin(Mode::ReadWrite).unwrap();
     open.insert(&accounts, &account(50)).unwrap();
@@ -181,11 +181,11 @@ impl Drop for Over<'_> {
 fn long_and_short_transactions_exclude_each_other() {
     const ROUNDS: usize = scaled(30, 3);
     let options = Options { images: Images::Records, ..Options::default() };
-    let database = Hyper::<ByColumn>::open(options, Common::default()).unwrap();
+    let database = Hyper::open(options, Common::default()).unwrap();
     let accounts = Table::from_id(database.create_table(Account::definition()).unwrap());
     let bank = Bank { database, accounts };
     assert!(bank.once(|t| (0..4).try_for_each(|id| t.insert(&accounts, &Account { balance: 0, ..account(id) }))));
-    let balance = |t: &mut Tx<'_, ByColumn>, id| t.get_columns(&accounts, id, Account::BALANCE).map(Option::unwrap);
+    let balance = |t: &mut Tx<'_>, id| t.get_columns(&accounts, id, Account::BALANCE).map(Option::unwrap);
     let (over, commits) = (&AtomicBool::new(false), &AtomicU64::new(0));
     let is_over = || over.load(Ordering::Acquire);
     let (mut stood, mut refused) = (0, 0);
@@ -197,7 +197,7 @@ fn long_and_short_transactions_exclude_each_other() {
                 let (mut worker, mut number) = (bank.worker(), 0);
                 while !is_over() {
                     number += 1;
-                    let mut change = |t: &mut Tx<'_, ByColumn>| {
+                    let mut change = |t: &mut Tx<'_>| {
                         // Account 1 is locked by the long one.
                         t.update(&accounts, [0, 2, 3][number % 3], |row| match thread {
                             0 => row.set_credit(Some(number as i64)),
@@ -220,7 +220,7 @@ fn long_and_short_transactions_exclude_each_other() {
             let mut worker = bank.worker();
             while !is_over() {
                 pass(200);
-                let mut set = |t: &mut Tx<'_, ByColumn>| {
+                let mut set = |t: &mut Tx<'_>| {
                     if balance(t, 1)? == 0 {
                         t.update(&accounts, 0, |row| row.set_balance(1))?;
                     }
@@ -231,7 +231,7 @@ fn long_and_short_transactions_exclude_each_other() {
         });
         let (mut worker, mut long) = (bank.worker(), bank.worker());
         for _ in 0..ROUNDS {
-            let mut reset = |t: &mut Tx<'_, ByColumn>| {
+            let mut reset = |t: &mut Tx<'_>| {
                 let seen = (balance(t, 0)?, balance(t, 1)?);
                 (0..2).try_for_each(|id| t.update(&accounts, id, |row| row.set_balance(0)).map(drop))?;
                 Ok(seen)

@@ -11,7 +11,7 @@ use polychron_sync::atomic::{AtomicBool, Ordering};
 use super::*;
 
 /// Entries of each index, and of those beside them.
-fn entries(bank: &Bank<ByColumn>, worker: &HyperWorker<ByColumn>) -> Vec<(usize, usize)> {
+fn entries(bank: &Bank, worker: &HyperWorker) -> Vec<(usize, usize)> {
     let (all, guard) = (bank.database.shared.catalog.snapshot().1, worker.pin());
     let table = all[bank.accounts.id().position()].as_ref().unwrap();
     let stores = std::iter::once(&table.primary).chain(table.secondaries());
@@ -25,7 +25,7 @@ fn entries(bank: &Bank<ByColumn>, worker: &HyperWorker<ByColumn>) -> Vec<(usize,
 
 /// What a snapshot sees, by single reads, by scans of the primary index in both directions and in parts, by those of the secondary one, and along the
 /// slots.
-fn check(t: &mut Tx<'_, ByColumn>, table: &Table<Account>, rows: &BTreeMap<u64, i64>, keys: u64) {
+fn check(t: &mut Tx<'_>, table: &Table<Account>, rows: &BTreeMap<u64, i64>, keys: u64) {
     for id in 0..keys {
         assert_eq!(t.get(table, id).unwrap().map(|row| row.balance()), rows.get(&id).copied(), "row {id}");
     }
@@ -43,7 +43,7 @@ fn check(t: &mut Tx<'_, ByColumn>, table: &Table<Account>, rows: &BTreeMap<u64, 
         let some = t.scan(table, from..keys - 1).limit(limit).map(|row| row.id()).collect::<Vec<_>>().unwrap();
         assert!(some.iter().eq(rows.range(from..keys - 1).map(|row| row.0).take(limit)));
     }
-    let of = |t: &mut Tx<'_, ByColumn>, owner: u32| {
+    let of = |t: &mut Tx<'_>, owner: u32| {
         t.scan_by(table, Account::BY_OWNER, owner).map(|row| row.balance()).sum::<i64>().unwrap()
     };
     let sum = rows.values().sum::<i64>();
@@ -56,18 +56,18 @@ fn check(t: &mut Tx<'_, ByColumn>, table: &Table<Account>, rows: &BTreeMap<u64, 
     assert_eq!(count, rows.len());
 }
 
-fn change(worker: &mut HyperWorker<ByColumn>, body: impl FnOnce(&mut Tx<'_, ByColumn>) -> Result<(), Stop>) {
+fn change(worker: &mut HyperWorker, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>) {
     let mut t = worker.begin(Mode::ReadWrite).unwrap();
     body(&mut t).unwrap();
     t.commit().unwrap();
 }
 
 /// Deletes the rows that a bank begins with.
-fn empty(worker: &mut HyperWorker<ByColumn>, accounts: &Table<Account>) {
+fn empty(worker: &mut HyperWorker, accounts: &Table<Account>) {
     change(worker, |t| (0..10).try_for_each(|id| t.delete(accounts, id).map(drop)));
 }
 
-fn settle(bank: &Bank<ByColumn>, worker: &mut HyperWorker<ByColumn>) {
+fn settle(bank: &Bank, worker: &mut HyperWorker) {
     for _ in 0..4 {
         bank.database.memory().epochs().advance();
         worker.tidy_up();
@@ -114,10 +114,10 @@ fn snapshots_find_what_was_displaced() {
         let mut readers: Vec<_> = (0..3).map(|_| bank.worker()).collect();
         let mut writers: Vec<_> = (0..3).map(|_| bank.worker()).collect();
         let (mut rows, mut random) = (BTreeMap::new(), Random::stream(11, 1));
-        let mut open: Vec<(Tx<'_, ByColumn>, BTreeMap<u64, i64>)> = Vec::new();
+        let mut open: Vec<(Tx<'_>, BTreeMap<u64, i64>)> = Vec::new();
         let (mut readers, mut writers) = (readers.iter_mut(), writers.iter_mut());
         // Now and then one that may write is open, too, and sees what is deleted meanwhile.
-        let (mut old, mut has_displaced): (Option<(Tx<'_, ByColumn>, _)>, _) = (None, false);
+        let (mut old, mut has_displaced): (Option<(Tx<'_>, _)>, _) = (None, false);
         for round in 0..scaled(1600, 64) as i64 {
             if round % scaled(400, 16) as i64 == 10
                 && let Some(reader) = readers.next()
@@ -197,7 +197,7 @@ fn snapshots_see_whole_queues() {
     let (accounts, mut worker) = (bank.accounts, bank.worker());
     change(&mut worker, |t| (10..ROWS).try_for_each(|id| t.insert(&accounts, &account(id))));
     let ends = AtomicBool::new(false);
-    let look = |t: &mut Tx<'_, ByColumn>| {
+    let look = |t: &mut Tx<'_>| {
         let ids = t.scan(&accounts, ..).map(|row| row.id()).collect::<Vec<_>>().unwrap();
         assert!(ids.iter().copied().eq(ids[0]..ids[0] + ROWS), "{ids:?} is not the whole queue");
         let last = t.scan(&accounts, ..).reverse().first(|row| row.id()).unwrap();

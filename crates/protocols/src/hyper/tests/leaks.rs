@@ -5,7 +5,7 @@ use std::mem;
 use super::*;
 
 /// Leaves a transaction behind that has updated, inserted and deleted, which nobody may ever see.
-fn leak(bank: &Bank<ByColumn>, worker: &mut HyperWorker, mode: Mode) {
+fn leak(bank: &Bank, worker: &mut HyperWorker, mode: Mode) {
     let accounts = bank.accounts;
     let mut t = worker.begin(mode).unwrap();
     assert!(t.get(&accounts, 1).unwrap().is_some());
@@ -19,7 +19,7 @@ fn leak(bank: &Bank<ByColumn>, worker: &mut HyperWorker, mode: Mode) {
 }
 
 /// The rows are what they were, in each index; they can be written, and what was retired is freed.
-fn check(bank: &Bank<ByColumn>) {
+fn check(bank: &Bank) {
     let accounts = bank.accounts;
     assert!(bank.once(|t| {
         for id in 0..10 {
@@ -48,7 +48,7 @@ fn what_was_forgotten_never_commits() {
     for mode in [Mode::ReadWrite, Mode::Snapshot] {
         // The next transaction commits nothing, or something, or is rolled back, or there is none and the worker goes or tidies up.
         for next in 0..6 {
-            let bank = Bank::<ByColumn>::new(Backend::Rows);
+            let bank = Bank::new(Backend::Rows);
             let (accounts, mut worker) = (bank.accounts, bank.worker());
             leak(&bank, &mut worker, mode);
             match next {
@@ -66,7 +66,7 @@ fn what_was_forgotten_never_commits() {
 
 #[test]
 fn others_meet_what_was_forgotten_until_its_worker_goes_on() {
-    let bank = Bank::<ByColumn>::new(Backend::Rows);
+    let bank = Bank::new(Backend::Rows);
     let (accounts, mut worker) = (bank.accounts, bank.worker());
     leak(&bank, &mut worker, Mode::ReadWrite);
     assert!(bank.once(|t| {

@@ -7,10 +7,8 @@ use polychron_engine::{IndexDefinition, drive};
 use super::*;
 
 /// Runs a transaction until it commits, beside one of the same thread that has written.
-fn attempts(
-    write: impl Fn(&mut Tx<'_, ByColumn>, &Bank<ByColumn>, Table<Card>) -> Result<(), Stop>,
-) -> Result<(), Error> {
-    let bank = Bank::<ByColumn>::new(Backend::Rows);
+fn attempts(write: impl Fn(&mut Tx<'_>, &Bank, Table<Card>) -> Result<(), Stop>) -> Result<(), Error> {
+    let bank = Bank::new(Backend::Rows);
     let cards: Table<Card> = Table::from_id(bank.database.create_table(Card::definition()).unwrap());
     let (accounts, mut outer, mut inner) = (bank.accounts, bank.worker(), bank.worker());
     let mut open = outer.begin(Mode::ReadWrite).unwrap();
@@ -18,7 +16,7 @@ fn attempts(
     open.insert(&accounts, &account(50)).unwrap();
     assert!(open.delete(&accounts, 2).unwrap());
     let mut attempts = 0;
-    let outcome = drive::transact(&mut inner, Mode::ReadWrite, &mut |t: &mut Tx<'_, ByColumn>| {
+    let outcome = drive::transact(&mut inner, Mode::ReadWrite, &mut |t: &mut Tx<'_>| {
         attempts += 1;
         assert!(attempts < 100, "it would go on for ever");
         write(t, &bank, cards)
@@ -26,7 +24,7 @@ fn attempts(
     assert_eq!(attempts, 1);
     // The worker goes on, with what is not in the way, and with the rest when the outer transaction has ended.
     let mut change = |id| {
-        let mut change = |t: &mut Tx<'_, ByColumn>| t.update(&accounts, id, |row| row.set_balance(7));
+        let mut change = |t: &mut Tx<'_>| t.update(&accounts, id, |row| row.set_balance(7));
         drive::transact(&mut inner, Mode::ReadWrite, &mut change).unwrap()
     };
     assert!(change(3));
@@ -53,7 +51,7 @@ fn a_nested_transaction_is_told_that_it_would_wait_for_its_own_thread() {
 
 #[test]
 fn another_thread_conflicts() {
-    let bank = Bank::<ByColumn>::new(Backend::Rows);
+    let bank = Bank::new(Backend::Rows);
     let (accounts, mut outer, mut inner) = (bank.accounts, bank.worker(), bank.worker());
     let mut open = outer.begin(Mode::ReadWrite).unwrap();
     assert!(open.update(&accounts, 1, |row| row.set_balance(5)).unwrap());
@@ -67,7 +65,7 @@ fn another_thread_conflicts() {
 
 #[test]
 fn an_index_is_not_created_inside_of_a_transaction() {
-    let bank = Bank::<ByColumn>::new(Backend::Rows);
+    let bank = Bank::new(Backend::Rows);
     let (accounts, mut worker) = (bank.accounts, bank.worker());
     let create = || bank.database.create_index(accounts.id(), IndexDefinition::new("by_balance", [2]));
     let open = worker.begin(Mode::ReadWrite).unwrap();

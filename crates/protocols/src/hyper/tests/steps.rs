@@ -6,12 +6,12 @@ use super::*;
 
 const MANY: i64 = scaled(40_000, 300) as i64;
 
-fn bank_with_snapshots() -> Bank<ByColumn> {
+fn bank_with_snapshots() -> Bank {
     Bank::new(Backend::Rows)
 }
 
 /// Steps that some work takes.
-fn steps(bank: &Bank<ByColumn>, work: impl FnOnce()) -> f64 {
+fn steps(bank: &Bank, work: impl FnOnce()) -> f64 {
     let all = || bank.figure("images_walked") + bank.figure("conditions_tested");
     let before = all();
     work();
@@ -129,7 +129,7 @@ fn many_questions_are_compared_in_few_steps() {
     let of_commit = steps(&bank, || t.commit().unwrap());
     assert!(of_commit <= 10.0 * QUESTIONS as f64 + 1000.0, "{of_commit} steps for {QUESTIONS} questions");
     // The index tells the ranges apart nevertheless.
-    let asks = |t: &mut Tx<'_, ByColumn>| {
+    let asks = |t: &mut Tx<'_>| {
         for owner in 100..110 {
             assert_eq!(t.scan_by(&accounts, Account::BY_OWNER, owner).count()?, 0);
         }
@@ -155,8 +155,7 @@ fn a_hot_row_keeps_its_chain_short() {
                 scope.spawn(|| {
                     let mut worker = bank.worker();
                     for _ in 0..UPDATES {
-                        let mut add =
-                            |t: &mut Tx<'_, ByColumn>| t.update(&accounts, 1, |row| row.set_balance(row.balance() + 1));
+                        let mut add = |t: &mut Tx<'_>| t.update(&accounts, 1, |row| row.set_balance(row.balance() + 1));
                         assert!(drive::transact(&mut worker, Mode::ReadWrite, &mut add).unwrap());
                     }
                 });

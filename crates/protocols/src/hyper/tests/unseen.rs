@@ -15,7 +15,7 @@ fn turn(worker: &mut HyperWorker, queue: &Table<Account>, id: u64) {
 }
 
 /// Entries of the index that has most: the rows that are there, and a few that were deleted just now.
-fn most_entries(bank: &Bank<ByColumn>, worker: &HyperWorker) -> usize {
+fn most_entries(bank: &Bank, worker: &HyperWorker) -> usize {
     let all = bank.database.shared.catalog.snapshot().1;
     let table = all[bank.accounts.id().position()].as_ref().unwrap();
     let entries = |store: &super::super::table::Relation| {
@@ -30,7 +30,7 @@ fn most_entries(bank: &Bank<ByColumn>, worker: &HyperWorker) -> usize {
 fn rows_that_come_and_go_behind_an_idle_transaction_leave_the_indexes() {
     const TURNS: u64 = scaled(2000, 600) as u64;
     for mode in [Mode::ReadWrite, Mode::Snapshot] {
-        let bank = Bank::<ByColumn>::new(Backend::Rows);
+        let bank = Bank::new(Backend::Rows);
         let (accounts, mut worker, mut idle) = (bank.accounts, bank.worker(), bank.worker());
         turn(&mut worker, &accounts, 100);
         let mut open = idle.begin(mode).unwrap();
@@ -61,7 +61,7 @@ fn rows_that_come_and_go_behind_an_idle_transaction_leave_the_indexes() {
 
 #[test]
 fn a_row_that_came_and_went_meets_no_range() {
-    let bank = Bank::<ByColumn>::new(Backend::Rows);
+    let bank = Bank::new(Backend::Rows);
     let (accounts, mut worker, mut idle) = (bank.accounts, bank.worker(), bank.worker());
     let mut open = idle.begin(Mode::ReadWrite).unwrap();
     assert_eq!(open.scan(&accounts, 100..).count().unwrap(), 0);
@@ -78,7 +78,7 @@ fn a_row_that_came_and_went_meets_no_range() {
 /// An idle snapshot holds back the images that it undoes, and no epoch, before its first operation and after any.
 #[test]
 fn an_idle_snapshot_is_in_no_epoch() {
-    let bank = Bank::<ByColumn>::new(Backend::Rows);
+    let bank = Bank::new(Backend::Rows);
     let (accounts, mut worker, mut idle) = (bank.accounts, bank.worker(), bank.worker());
     let mut open = idle.begin(Mode::Snapshot).unwrap();
     let other = bank.database.create_table(Card::definition()).unwrap();
@@ -104,7 +104,7 @@ fn an_idle_snapshot_is_in_no_epoch() {
 /// The list of tables that a snapshot uses stays until it ends, whatever was dropped in the meantime, and no longer.
 #[test]
 fn an_idle_snapshot_keeps_its_tables() {
-    let bank = Bank::<ByColumn>::new(Backend::Rows);
+    let bank = Bank::new(Backend::Rows);
     let (database, accounts, mut idle) = (&bank.database, bank.accounts, bank.worker());
     let slot = idle.pin().worker_id().position();
     let kept = || database.shared.kept.version(slot);

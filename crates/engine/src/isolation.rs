@@ -1,0 +1,26 @@
+//! What protocols promise, and their named options.
+
+/// A protocol with options that have a name of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Configuration {
+    /// The name in lists and on the command line.
+    pub name: &'static str,
+    /// One line: what it is and when to take it.
+    pub summary: &'static str,
+    /// What it promises transactions of each other.
+    pub isolation: Isolation,
+    /// Names and values for [`crate::Protocol::set_option`].
+    pub options: &'static [(&'static str, &'static str)],
+}
+
+/// What a protocol promises its transactions of each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// As if they ran one after the other.
+    Serializable,
+    /// Each transaction reads one consistent snapshot, and of two that write the same row at the same time one is aborted. Write
+    /// skew, and what readers see of it, is allowed, and nothing else.
+    Snapshot,
+    /// Nothing: single operations are atomic, transactions are not.
+    Nothing,
+}
