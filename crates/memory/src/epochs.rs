@@ -65,6 +65,8 @@ struct Slot {
     committing: AtomicU64,
     snapshot: AtomicU64,
     claimed: AtomicBool,
+    /// Whose the free blocks are that the worker keeps to itself.
+    kept: AtomicUsize,
     /// The thread on which the slot's worker was pinned last. Only that thread may conclude anything from it: it knows what
     /// it wrote itself.
     thread: AtomicU64,
@@ -90,6 +92,7 @@ impl Epochs {
             committing: AtomicU64::new(IDLE),
             snapshot: AtomicU64::new(IDLE),
             claimed: AtomicBool::new(false),
+            kept: AtomicUsize::new(kept::OWN),
             thread: AtomicU64::new(0),
         };
         let horizons = Horizons {
@@ -466,6 +469,19 @@ impl Epochs {
         self.current()
     }
 
+    /// How many slots were ever claimed.
+    pub(crate) fn used_slots(&self) -> usize {
+        // Acquire: pairs with the release in `claim`.
+        self.used_slots.load(Ordering::Acquire)
+    }
+
+    /// A tag for what others unlinked in epochs that they have left: passes a barrier and returns the epoch behind it.
+    pub(crate) fn tag_for_others(&self) -> u64 {
+        // Barrier: as in `settle`; what the others unlinked happened before.
+        fence(Ordering::SeqCst);
+        self.current()
+    }
+
     /// Announces a snapshot at the newest epoch of the past and returns that epoch. The caller owns the slot.
     ///
     /// No epoch is ever announced but the one that is read at: so what is published as `collectable` was either read at
@@ -501,6 +517,8 @@ impl Epochs {
         self.slots[slot].snapshot.store(IDLE, Ordering::Release);
     }
 }
+
+mod kept;
 
 #[cfg(all(test, not(loom)))]
 mod tests;
