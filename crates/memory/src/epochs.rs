@@ -396,6 +396,18 @@ impl Epochs {
         self.slots.get(slot).is_some_and(|slot| slot.thread.load(Ordering::Relaxed) == this_thread())
     }
 
+    /// Whether the worker of a slot is pinned, aside or not. If not, the barrier of the worker's next pin comes after a sequentially consistent
+    /// fence that the caller has passed before.
+    pub fn is_pinned(&self, slot: usize) -> bool {
+        // Acquire: pairs with the release in `unpin`.
+        self.slots.get(slot).is_some_and(|slot| slot.active.load(Ordering::Acquire) != IDLE)
+    }
+
+    /// Whether the calling thread has a worker pinned, aside or not: as a rule one with a transaction open.
+    pub fn is_open_here(&self) -> bool {
+        self.is_another_pinned_here(usize::MAX)
+    }
+
     /// Whether the calling thread has a worker pinned: it would wait in vain for all of the present epoch to end.
     pub fn is_pinned_here(&self) -> bool {
         let here = this_thread();

@@ -12,10 +12,12 @@ mod crossed;
 pub mod differential;
 pub mod dropped;
 pub mod foreign_keys;
+pub mod future_failures;
 pub mod future_rows;
 pub mod futures;
 pub mod handles;
 pub mod histories;
+mod insertions;
 pub mod known;
 pub mod limits;
 pub mod liveness;
@@ -88,6 +90,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
                 long_chains, assumptions, beside_ordinary_operations, failures_behind_savepoints);
             $crate::conformance!(@group $setup, future_rows: keys, refusals, deleted_rows, numbers, choices, foreign);
+            $crate::conformance!(@group $setup, future_failures: overwritten, undone, undone_and_caught, unique_keys, in_order);
             $crate::conformance!(@group $setup, anomalies: g0_dirty_write, g1a_aborted_read, g1b_intermediate_read,
                 g1c_circular_information_flow, otv_observed_transaction_vanishes, pmp_predicate_many_preceders,
                 pmp_predicate_many_preceders_by_a_write, p4_lost_update, p4_lost_update_in_place, g_single_read_skew,
@@ -115,7 +118,8 @@ macro_rules! conformance {
             hot_row_beside_a_snapshot, updates_beside_a_writer, queue_beside_a_writer, hot_row_beside_a_writer,
             updates_beside_a_session, queue_beside_a_session, hot_row_beside_a_session, crowd_that_reads_and_writes,
             crowd_that_writes_blindly, garbage_of_an_idle_session,
-            own_commits_beside_a_snapshot, own_commits_beside_a_writer, fresh_beside_a_snapshot, fresh_beside_a_writer);
+            own_commits_beside_a_snapshot, own_commits_beside_a_writer, fresh_beside_a_snapshot, fresh_beside_a_writer,
+            reads_beside_an_insertion, insertions_beside_an_insertion, wanted_beside_an_insertion);
     };
     (@group $setup:expr, $group:ident: $($behaviour:ident),* $(,)?) => {
         mod $group {
