@@ -395,6 +395,9 @@ pub trait Beneath: Protocol<Worker: Interactive> {
     /// the commit.
     const HOLDS_CONDITIONS: bool = false;
 
+    /// Sets what the layer needs of the options.
+    fn prepare(_options: &mut Self::Options) {}
+
     /// Tells whether a condition is true now. `scratch` is room for values. Who does not hold conditions looks without protection.
     ///
     /// # Errors

@@ -8,7 +8,6 @@ use polychron_check::{Setup, conformance};
 use polychron_compared::hekaton::Hekaton;
 use polychron_compared::partitioned_store::PartitionedStore;
 use polychron_protocols::hyper::{self, Hyper};
-use polychron_protocols::locking::{InOrder, NoWait, WoundWait};
 use polychron_protocols::maflingo::Maflingo;
 use polychron_protocols::serial::Serial;
 
@@ -62,9 +61,9 @@ fn serial() -> Setup<Serial> {
 
 conformance!(serial, serial());
 
-conformance!(locking, locking::<InOrder>());
-conformance!(locking_no_wait, locking::<NoWait>());
-conformance!(locking_wound_wait, locking::<WoundWait>());
+conformance!(locking, locking());
+conformance!(locking_no_wait, locking().named("locking-no-wait"));
+conformance!(locking_wound_wait, locking().named("locking-wound-wait"));
 
 conformance!(lazy_occ, lazy_occ());
 conformance!(occ, lazy_occ().named("occ"));

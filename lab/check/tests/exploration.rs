@@ -18,7 +18,7 @@ use polychron_protocols::bohm::{self, Bohm};
 use polychron_protocols::cicada::{self, Cicada};
 use polychron_protocols::hyper::{self, Hyper};
 use polychron_protocols::lazy::Lazy;
-use polychron_protocols::locking::{InOrder, Locking, NoWait, Policy, WoundWait};
+use polychron_protocols::locking::Locking;
 use polychron_protocols::serial::Serial;
 
 use setups::{lazy_2pl, lazy_cicada, lazy_occ, maflingo};
@@ -59,7 +59,7 @@ fn hyper(backend: hyper::Backend) -> Setup<Hyper> {
     })
 }
 
-fn locked<P: Policy>() -> Setup<Locking<P>> {
+fn locked() -> Setup<Locking> {
     Setup::new(Default::default(), |database| {
         polychron_engine::Protocol::memory(&**database).epochs().advance();
     })
@@ -116,9 +116,9 @@ explore! {
     hekaton_has_a_serial_order: hekaton();
     hyper_has_a_serial_order: hyper(hyper::Backend::Rows);
     hyper_by_record_over_columns_has_a_serial_order: hyper(hyper::Backend::Columns).named("hyper-record-level");
-    locking_has_a_serial_order: locked::<InOrder>();
-    locking_no_wait_has_a_serial_order: locked::<NoWait>();
-    locking_wound_wait_has_a_serial_order: locked::<WoundWait>();
+    locking_has_a_serial_order: locked();
+    locking_no_wait_has_a_serial_order: locked().named("locking-no-wait");
+    locking_wound_wait_has_a_serial_order: locked().named("locking-wound-wait");
     lazy_occ_has_a_serial_order: lazy_occ();
     lazy_2pl_has_a_serial_order: lazy_2pl();
     lazy_cicada_has_a_serial_order: lazy_cicada();
@@ -163,9 +163,9 @@ find! {
     without_waiting_for_who_writes_anything_there_is_none: bohm_in_place(), bohm::Step::AwaitEverything;
     without_passing_rows_on_there_is_none: bohm(|_| ()), bohm::Step::PassOn;
     without_discarding_there_is_none: bohm(|_| ()), bohm::Step::DiscardFailed;
-    without_locking_reads_there_is_none: locked::<InOrder>(), polychron_protocols::locking::Step::LockReads;
-    without_holding_locks_there_is_none: locked::<NoWait>(), polychron_protocols::locking::Step::HoldLocks;
-    without_locking_ranges_there_is_none: locked::<NoWait>(), polychron_protocols::locking::Step::LockRanges;
+    without_locking_reads_there_is_none: locked(), polychron_protocols::locking::Step::LockReads;
+    without_holding_locks_there_is_none: locked().named("locking-no-wait"), polychron_protocols::locking::Step::HoldLocks;
+    without_locking_ranges_there_is_none: locked().named("locking-no-wait"), polychron_protocols::locking::Step::LockRanges;
     without_looking_for_conditions_there_is_none: lazy_2pl(), polychron_protocols::locking::Step::RespectConditions;
     without_checking_conditions_there_is_none: lazy_occ(), polychron_protocols::lazy::Step::CheckConditions;
     without_comparing_predicates_there_is_none: hyper(hyper::Backend::Rows), hyper::Step::ComparePoints;

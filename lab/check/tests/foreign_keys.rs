@@ -9,7 +9,7 @@ use polychron_check::conformance::foreign_keys;
 use polychron_compared::hekaton::Hekaton;
 use polychron_compared::partitioned_store::PartitionedStore;
 use polychron_protocols::hyper::Hyper;
-use polychron_protocols::locking::{Locking, NoWait};
+use polychron_protocols::locking::Locking;
 use polychron_protocols::serial::Serial;
 
 use setups::{bohm, by_epochs, cicada, lazy_occ, maflingo};
@@ -39,7 +39,7 @@ protocols! {
     hyper_checks: by_epochs::<Hyper>();
     hyper_record_level_checks: by_epochs::<Hyper>().named("hyper-record-level");
     hyper_snapshot_checks: by_epochs::<Hyper>().named("hyper-snapshot");
-    locking_checks: by_epochs::<Locking<NoWait>>();
+    locking_checks: by_epochs::<Locking>().named("locking-no-wait");
     lazy_checks: lazy_occ();
     partitioned_store_checks: Setup { interleaves: false, ..by_epochs::<PartitionedStore>() };
     serial_checks: Setup::<Serial>::new(Default::default(), |_| ()).alone();

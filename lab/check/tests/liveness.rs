@@ -13,7 +13,6 @@ use polychron_compared::partitioned_store::PartitionedStore;
 use polychron_engine::any::AnyProtocol;
 use polychron_protocols::hyper::Hyper;
 use polychron_protocols::lazy::Lazy;
-use polychron_protocols::locking::{NoWait, WoundWait};
 use polychron_protocols::serial::Serial;
 
 use setups::{bohm, by_epochs, lazy_2pl, lazy_cicada, lazy_occ, locking, maflingo, still_cicada, still_multi_version};
@@ -35,9 +34,9 @@ fn columns() -> Vec<Setup<AnyProtocol>> {
         by_epochs::<Hyper>().erased(),
         by_epochs::<Hyper>().named("hyper-record-level").erased(),
         by_epochs::<Hyper>().named("hyper-snapshot").erased(),
-        locking::<polychron_protocols::locking::InOrder>().erased(),
-        locking::<NoWait>().erased(),
-        locking::<WoundWait>().erased(),
+        locking().erased(),
+        locking().named("locking-no-wait").erased(),
+        locking().named("locking-wound-wait").erased(),
         lazy_occ().erased(),
         lazy_occ().named("occ").erased(),
         lazy_2pl().erased(),

@@ -12,7 +12,7 @@ use polychron_compared::hekaton::Hekaton;
 use polychron_compared::key_value::KeyValue;
 use polychron_compared::partitioned_store::PartitionedStore;
 use polychron_protocols::hyper::Hyper;
-use polychron_protocols::locking::{Locking, NoWait, WoundWait};
+use polychron_protocols::locking::Locking;
 use polychron_protocols::serial::Serial;
 
 use setups::{bohm, by_epochs, cicada, lazy_2pl, lazy_occ, maflingo, multi_version};
@@ -41,8 +41,8 @@ fn the_page_shows_what_becomes_of_each_case() {
         ("hyper-record-level", matrix(&by_epochs::<Hyper>().named("hyper-record-level").erased(), everything)),
         ("hyper-snapshot", matrix(&by_epochs::<Hyper>().named("hyper-snapshot").erased(), everything)),
         ("locking", matrix(&by_epochs::<Locking>().erased(), everything)),
-        ("locking-no-wait", matrix(&by_epochs::<Locking<NoWait>>().erased(), everything)),
-        ("locking-wound-wait", matrix(&by_epochs::<Locking<WoundWait>>().erased(), everything)),
+        ("locking-no-wait", matrix(&by_epochs::<Locking>().named("locking-no-wait").erased(), everything)),
+        ("locking-wound-wait", matrix(&by_epochs::<Locking>().named("locking-wound-wait").erased(), everything)),
         ("lazy-occ", matrix(&lazy_occ().erased(), everything)),
         ("lazy-2pl", matrix(&lazy_2pl().erased(), everything)),
         ("partitioned-store", matrix(&by_epochs::<PartitionedStore>().erased(), everything)),

@@ -36,7 +36,8 @@ impl<B: Beneath> Protocol for Lazy<B> {
     type Worker = LazyWorker<B>;
 
     fn open(options: Options<B::Options>, common: Common) -> Result<Arc<Self>, Error> {
-        let Options { base, resolution } = options;
+        let Options { mut base, resolution } = options;
+        B::prepare(&mut base);
         Ok(Arc::new(Self { inner: B::open(base, common)?, resolution }))
     }
 

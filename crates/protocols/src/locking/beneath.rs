@@ -3,15 +3,19 @@
 use polychron_base::{Reason, Stop, TableId};
 use polychron_engine::lazy::{Beneath, Condition, Inner, Names, Values};
 
-use super::options::Conditional;
+use super::options::{Options, Policy};
 use super::protocol::Locking;
 
-impl Beneath for Locking<Conditional> {
+impl Beneath for Locking {
     const HOLDS_CONDITIONS: bool = true;
     const DEFERRED: Names = Names {
         name: "lazy-2pl",
         summary: "two-phase locking, futures open until the commit: for hot rows whose transactions seldom abort",
     };
+
+    fn prepare(options: &mut Options) {
+        options.policy = Policy::Conditional;
+    }
 
     fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, _scratch: &mut Values) -> Result<bool, Stop> {
         transaction.hold_condition(condition)

@@ -23,7 +23,6 @@ use polychron_schema::RowRef;
 
 use super::held::{CHUNK, Lock, Taken};
 use super::locks::{Answer, LockTable, Request};
-use super::options::Policy;
 use super::rows::own_wait;
 use super::steps::Step;
 use super::table::name_of;
@@ -119,7 +118,7 @@ impl Conditions {
     }
 }
 
-impl<P: Policy> LockingTransaction<'_, P> {
+impl LockingTransaction<'_> {
     /// Tells whether a condition is true, and sees to it that it stays so.
     pub(crate) fn hold_condition(&mut self, condition: &Condition) -> Result<bool, Stop> {
         self.alive()?;

@@ -6,7 +6,6 @@ use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::stores::{Keys, for_each, wait_for};
 use polychron_engine::{Mode, catalog, drive};
 
-use super::options::Policy;
 use super::protocol::Shared;
 use super::worker::LockingWorker;
 
@@ -19,9 +18,9 @@ const ROWS_AT_ONCE: usize = 64;
 /// it came into the catalog, do not commit to its table. Operations of such transactions are waited for, and not the transactions: what they
 /// have written is locked. Then the rows are locked and their entries made in ordinary transactions. One index at a time: there is one slot
 /// for this.
-pub(super) fn fill<P: Policy>(shared: &Arc<Shared>, table: TableId, index: IndexId) -> Result<(), Error> {
+pub(super) fn fill(shared: &Arc<Shared>, table: TableId, index: IndexId) -> Result<(), Error> {
     let _alone = shared.filling.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut worker = LockingWorker::<P>::new(shared.memory.register_own()?, shared);
+    let mut worker = LockingWorker::new(shared.memory.register_own()?, shared);
     let epochs = shared.memory.epochs();
     wait_for(epochs, epochs.current());
     let mut keys = Keys::default();

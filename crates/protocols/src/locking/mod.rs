@@ -37,7 +37,7 @@ mod transaction;
 mod worker;
 mod wounds;
 
-pub use options::{Conditional, InOrder, NoWait, Options, Policy, WoundWait};
+pub use options::{Options, Policy};
 pub use protocol::Locking;
 #[doc(hidden)]
 pub use steps::{Point, Step};

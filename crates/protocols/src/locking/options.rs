@@ -1,10 +1,12 @@
 //! The knobs of this protocol, and its policies.
 
-use std::fmt::Debug;
+use polychron_engine::{Configuration, Isolation};
 
 /// Options of two-phase locking.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
+    /// What a transaction does about locks that others hold.
+    pub policy: Policy,
     /// How many buckets the lock table has, rounded up to a power of two: a word each. Locks that share a bucket share a latch
     /// and a list for moments; with many more buckets than locks that are held at a time there is one lock in each.
     pub buckets: usize,
@@ -13,71 +15,91 @@ pub struct Options {
 impl Options {
     /// The most buckets there can be.
     pub const MOST_BUCKETS: usize = 1 << 28;
+
+    /// Sets an option by its name.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match (name, value) {
+            ("policy", "in-order") => self.policy = Policy::InOrder,
+            ("policy", "no-wait") => self.policy = Policy::NoWait,
+            ("policy", "wound-wait") => self.policy = Policy::WoundWait,
+            ("policy", _) => {
+                return Err(format!("`policy` is `in-order`, `no-wait` or `wound-wait`, and not `{value}`"));
+            }
+            ("buckets", _) => {
+                self.buckets = value.parse().map_err(|_| format!("`{value}` is no number of buckets"))?;
+            }
+            _ => return Err(format!("locking has no option `{name}`; it has `buckets` and `policy`")),
+        }
+        Ok(())
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { buckets: if cfg!(any(loom, shuttle, miri)) { 16 } else { 1 << 16 } }
+        Self { policy: Policy::default(), buckets: if cfg!(any(loom, shuttle, miri)) { 16 } else { 1 << 16 } }
     }
 }
 
 /// What a transaction does about locks that others hold.
-pub trait Policy: Debug + Send + Sync + 'static {
-    /// The protocol's name on the command line.
-    const NAME: &'static str;
-    /// Its line in lists.
-    const SUMMARY: &'static str;
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// Locks that are known beforehand are waited for in one global order; any other lock that another holds is a conflict.
+    #[default]
+    InOrder,
+    /// Nobody waits: a lock that another holds is a conflict.
+    NoWait,
+    /// Older transactions wound younger ones that hold what they want, and wait for older ones.
+    WoundWait,
+    /// As [`Policy::WoundWait`], with condition locks: for a layer that leaves futures open, which chooses it.
+    Conditional,
+}
+
+/// How often a transaction conflicts before it gets an age, where not all have one.
+pub(super) const CONFLICTS_UNAGED: u64 = 4;
+
+impl Policy {
+    /// Those that have names of their own.
+    pub(super) const NAMED: &'static [Configuration] = &[
+        Configuration {
+            name: "locking-no-wait",
+            summary: "two-phase locking that never waits for a lock: for short transactions that seldom meet",
+            isolation: Isolation::Serializable,
+            options: &[("policy", "no-wait")],
+        },
+        Configuration {
+            name: "locking-wound-wait",
+            summary: "two-phase locking, locks as they come, older transactions first: for interactive transactions on hot rows",
+            isolation: Isolation::Serializable,
+            options: &[("policy", "wound-wait")],
+        },
+    ];
+
+    /// The name of the configuration.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::InOrder => "locking",
+            Self::NoWait => Self::NAMED[0].name,
+            Self::WoundWait => Self::NAMED[1].name,
+            Self::Conditional => "locking-conditional",
+        }
+    }
+
     /// Whether locks that are known beforehand are taken in the global order, waiting.
-    const IN_ORDER: bool = false;
-    /// Whether every transaction has an age from its beginning on: older ones wound younger ones, and wait while they run. Without
-    /// it a transaction gets one when it has conflicted [`Policy::CONFLICTS_UNAGED`] times.
-    const WOUNDS: bool = false;
-    /// How often a transaction conflicts before it gets an age.
-    #[doc(hidden)]
-    const CONFLICTS_UNAGED: u64 = 4;
+    #[inline]
+    pub(super) const fn is_in_order(self) -> bool {
+        matches!(self, Self::InOrder)
+    }
+
+    /// Whether every transaction has an age from its beginning on: older ones wound younger ones, and wait while they run. Otherwise a
+    /// transaction gets one when it has conflicted several times.
+    #[inline]
+    pub(super) const fn wounds(self) -> bool {
+        matches!(self, Self::WoundWait | Self::Conditional)
+    }
+
     /// Whether transactions hold conditions, which others respect.
-    const CONDITIONS: bool = false;
-}
-
-/// Locks that are known beforehand are waited for in one global order.
-#[derive(Debug)]
-pub enum InOrder {}
-
-impl Policy for InOrder {
-    const NAME: &'static str = "locking";
-    const SUMMARY: &'static str =
-        "two-phase locking, declared keys in one order: the classic, for declared sets and hot rows";
-    const IN_ORDER: bool = true;
-}
-
-/// Nobody waits: a lock that another holds is a conflict.
-#[derive(Debug)]
-pub enum NoWait {}
-
-impl Policy for NoWait {
-    const NAME: &'static str = "locking-no-wait";
-    const SUMMARY: &'static str =
-        "two-phase locking that never waits for a lock: for short transactions that seldom meet";
-}
-
-/// Older transactions wound younger ones that hold what they want, and wait for older ones.
-#[derive(Debug)]
-pub enum WoundWait {}
-
-impl Policy for WoundWait {
-    const NAME: &'static str = "locking-wound-wait";
-    const SUMMARY: &'static str =
-        "two-phase locking, locks as they come, older transactions first: for interactive transactions on hot rows";
-    const WOUNDS: bool = true;
-}
-
-/// As [`WoundWait`], with condition locks: beneath a layer that leaves futures open.
-#[derive(Debug)]
-pub enum Conditional {}
-
-impl Policy for Conditional {
-    const NAME: &'static str = "locking-conditional";
-    const SUMMARY: &'static str = "two-phase locking with condition locks, beneath a layer that leaves futures open";
-    const WOUNDS: bool = true;
-    const CONDITIONS: bool = true;
+    #[inline]
+    pub(super) const fn has_conditions(self) -> bool {
+        matches!(self, Self::Conditional)
+    }
 }

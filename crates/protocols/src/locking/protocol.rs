@@ -1,19 +1,18 @@
 //! The database as a whole.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::{Catalog, Kept};
 use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, Store, StoreTable};
-use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, TableDefinition};
+use polychron_engine::{Common, Configuration, IndexDefinition, Protocol, Statistics, TableDefinition};
 use polychron_memory::{Memory, OWN_SLOTS};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{CachePadded, Mutex};
 
 use super::locks::LockTable;
-use super::options::{InOrder, Options, Policy};
+use super::options::{Options, Policy};
 use super::ranges::Ranges;
 use super::table::{Index, Table};
 use super::worker::LockingWorker;
@@ -28,6 +27,7 @@ pub(super) struct Shared {
     pub(super) kept: Kept<Table>,
     pub(super) counters: Registry,
     pub(super) keeper: Arc<Keeper>,
+    pub(super) policy: Policy,
     pub(super) locks: LockTable,
     /// The age of the next transaction, where ages matter.
     ages: CachePadded<AtomicU64>,
@@ -46,12 +46,11 @@ impl Shared {
 
 /// The protocol. See the module.
 #[derive(Debug)]
-pub struct Locking<P: Policy = InOrder> {
+pub struct Locking {
     pub(super) shared: Arc<Shared>,
-    policy: PhantomData<P>,
 }
 
-impl<P: Policy> Locking<P> {
+impl Locking {
     /// Gives back the memory of what was dropped.
     fn give_back(&self) {
         let epochs = self.shared.memory.epochs();
@@ -66,12 +65,14 @@ impl<P: Policy> Locking<P> {
     }
 }
 
-impl<P: Policy> Protocol for Locking<P> {
-    const NAME: &'static str = P::NAME;
-    const SUMMARY: &'static str = P::SUMMARY;
+impl Protocol for Locking {
+    const NAME: &'static str = "locking";
+    const SUMMARY: &'static str =
+        "two-phase locking, declared keys in one order: the classic, for declared sets and hot rows";
+    const CONFIGURATIONS: &'static [Configuration] = Policy::NAMED;
 
     type Options = Options;
-    type Worker = LockingWorker<P>;
+    type Worker = LockingWorker;
 
     fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
         if !(1..=Options::MOST_BUCKETS).contains(&options.buckets) {
@@ -86,20 +87,20 @@ impl<P: Policy> Protocol for Locking<P> {
             catalog: Catalog::default(),
             counters: Registry::default(),
             keeper,
+            policy: options.policy,
             locks: LockTable::new(options.buckets),
             ages: CachePadded::default(),
             filling: Mutex::default(),
         });
-        Ok(Arc::new(Self { shared, policy: PhantomData }))
+        Ok(Arc::new(Self { shared }))
     }
 
     fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
-        match (name, value.parse()) {
-            ("buckets", Ok(buckets)) => options.buckets = buckets,
-            ("buckets", Err(_)) => return Err(Error::Options(format!("`{value}` is no number of buckets"))),
-            _ => return Err(Error::Options(format!("{} has no option `{name}`", Self::NAME))),
-        }
-        Ok(())
+        options.set(name, value).map_err(Error::Options)
+    }
+
+    fn name(&self) -> &'static str {
+        self.shared.policy.name()
     }
 
     fn memory(&self) -> &Arc<Memory> {
@@ -123,7 +124,7 @@ impl<P: Policy> Protocol for Locking<P> {
         }
         let make = |_: &TableDefinition, blueprint: &Blueprint| self.make(blueprint, false);
         let (id, index) = StoreTable::add_index(&self.shared.catalog, table, &definition, make)?;
-        match super::fill::fill::<P>(&self.shared, table, id) {
+        match super::fill::fill(&self.shared, table, id) {
             Ok(()) => {
                 index.store.set_ready();
                 Ok(id)
@@ -149,7 +150,7 @@ impl<P: Policy> Protocol for Locking<P> {
         self.shared.catalog.definition(table)
     }
 
-    fn worker(self: &Arc<Self>) -> Result<LockingWorker<P>, Error> {
+    fn worker(self: &Arc<Self>) -> Result<LockingWorker, Error> {
         Ok(LockingWorker::new(self.shared.memory.register()?, &self.shared))
     }
 
@@ -158,7 +159,7 @@ impl<P: Policy> Protocol for Locking<P> {
     }
 }
 
-impl<P: Policy> Drop for Locking<P> {
+impl Drop for Locking {
     fn drop(&mut self) {
         self.shared.keeper.close();
     }

@@ -11,7 +11,6 @@ use polychron_schema::{Changes, KeyScratch, RowBuffer, RowMut, RowRef};
 
 use super::held::{Lock, Taken};
 use super::locks::Answer;
-use super::options::Policy;
 use super::steps::Step;
 use super::table::{Index, Table, Undone, name_of};
 use super::transaction::LockingTransaction;
@@ -36,7 +35,7 @@ pub(super) fn own_wait<K: EncodedKey>(place: Place, key: K) -> Stop {
     Error::WaitsForItself { table: place.table, key: Some(KeyPreview::new(key)) }.into()
 }
 
-impl<P: Policy> LockingTransaction<'_, P> {
+impl LockingTransaction<'_> {
     /// The transaction is over: somebody else holds what it wants.
     #[cold]
     pub(super) fn conflict(
@@ -47,7 +46,7 @@ impl<P: Policy> LockingTransaction<'_, P> {
         missing: Option<Lock>,
     ) -> Stop {
         self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
-        if P::IN_ORDER && !self.doomed {
+        if self.shared.policy.is_in_order() && !self.doomed {
             self.state.wanted.remember(&self.state.held, missing);
         }
         self.doomed = true;

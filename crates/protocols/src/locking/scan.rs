@@ -10,7 +10,6 @@ use polychron_index::Handle;
 use polychron_schema::RowRef;
 
 use super::intervals::Id;
-use super::options::Policy;
 use super::steps::{Point, Step};
 use super::table::{Index, Table};
 use super::transaction::LockingTransaction;
@@ -29,12 +28,7 @@ struct Visit<'v, V> {
 impl<V: FnMut(RowRef<'_>) -> ControlFlow<()>> Visit<'_, V> {
     /// The entry's record, which is locked, unless it is deleted.
     #[inline]
-    fn record<P: Policy>(
-        &self,
-        key: &[u8],
-        handle: Handle,
-        transaction: &mut LockingTransaction<'_, P>,
-    ) -> Option<Record> {
+    fn record(&self, key: &[u8], handle: Handle, transaction: &mut LockingTransaction<'_>) -> Option<Record> {
         // Where the transaction has waited for a lock since, the record that was collected may be gone.
         if transaction.guard.epoch() == self.epoch {
             // SAFETY: the handle was collected in the epoch in which the transaction is, so the record is there; its key is locked.
@@ -52,11 +46,11 @@ impl<V: FnMut(RowRef<'_>) -> ControlFlow<()>> Visit<'_, V> {
 
     /// Locks an entry and the row behind it, and shows the row to the visitor, if it is wanted.
     #[inline]
-    fn entry<P: Policy>(
+    fn entry(
         &mut self,
         key: &[u8],
         handle: Handle,
-        transaction: &mut LockingTransaction<'_, P>,
+        transaction: &mut LockingTransaction<'_>,
     ) -> Result<ControlFlow<()>, Stop> {
         let go_on = Ok(ControlFlow::Continue(()));
         if !left_out(Step::LockScanned) {
@@ -81,7 +75,7 @@ impl<V: FnMut(RowRef<'_>) -> ControlFlow<()>> Visit<'_, V> {
     }
 }
 
-impl<P: Policy> LockingTransaction<'_, P> {
+impl LockingTransaction<'_> {
     /// Visits the rows of a range of any index.
     pub(super) fn visit_rows(
         &mut self,

@@ -9,7 +9,7 @@ use polychron_base::{Error, Stop, TableId};
 use polychron_engine::{Commit, Common, Interactive, Mode, Operations, Protocol, Table, drive};
 use polychron_schema::{IndexDefinition, Row};
 
-use super::{Conditional, InOrder, Locking, LockingTransaction, LockingWorker, NoWait, Options, Policy, WoundWait};
+use super::{Locking, LockingTransaction, LockingWorker, Options, Policy};
 
 #[derive(Row, Clone, Debug, PartialEq)]
 #[row(name = "entry")]
@@ -25,44 +25,44 @@ fn entry(id: u64) -> Entry {
     Entry { id, place: id % 4, count: 0 }
 }
 
-struct Opened<P: Policy> {
-    database: Arc<Locking<P>>,
+struct Opened {
+    database: Arc<Locking>,
     table: Table<Entry>,
 }
 
 /// What a transaction does; the number is its own.
-type Body<P> = fn(&mut LockingTransaction<'_, P>, &Table<Entry>, u64) -> Result<(), Stop>;
+type Body = fn(&mut LockingTransaction<'_>, &Table<Entry>, u64) -> Result<(), Stop>;
 
-impl<P: Policy> Clone for Opened<P> {
+impl Clone for Opened {
     fn clone(&self) -> Self {
         Self { database: Arc::clone(&self.database), table: self.table }
     }
 }
 
-fn open<P: Policy>(rows: u64) -> Opened<P> {
-    open_with(Options { buckets: 64 }, rows)
+fn open(policy: Policy, rows: u64) -> Opened {
+    open_with(Options { policy, buckets: 64 }, rows)
 }
 
-fn open_with<P: Policy>(options: Options, rows: u64) -> Opened<P> {
+fn open_with(options: Options, rows: u64) -> Opened {
     let memory =
         polychron_memory::Options { limit_bytes: Some(64 << 20), max_workers: 64, ..polychron_memory::Options::tiny() };
     let common = Common { memory, ..Common::default() };
-    let database = Locking::<P>::open(options, common).expect("the options are sound");
+    let database = Locking::open(options, common).expect("the options are sound");
     let table = Table::from_id(database.create_table(Entry::definition()).expect("there is memory"));
     let opened = Opened { database, table };
-    let insert = |transaction: &mut LockingTransaction<'_, P>| {
+    let insert = |transaction: &mut LockingTransaction<'_>| {
         (0..rows).try_for_each(|id| transaction.insert(&table, &entry(id)).map(|_| ()))
     };
     opened.transact(insert).expect("it commits");
     opened
 }
 
-impl<P: Policy> Opened<P> {
-    fn worker(&self) -> LockingWorker<P> {
+impl Opened {
+    fn worker(&self) -> LockingWorker {
         self.database.worker().expect("a slot is free")
     }
 
-    fn transact<O>(&self, mut body: impl FnMut(&mut LockingTransaction<'_, P>) -> Result<O, Stop>) -> Result<O, Error> {
+    fn transact<O>(&self, mut body: impl FnMut(&mut LockingTransaction<'_>) -> Result<O, Stop>) -> Result<O, Error> {
         drive::transact(&mut self.worker(), Mode::ReadWrite, &mut body)
     }
 
@@ -71,7 +71,7 @@ impl<P: Policy> Opened<P> {
     }
 
     /// Runs a transaction so many times in each of so many threads. No transaction begins again more than `most` times.
-    fn run(&self, threads: u64, times: usize, most: usize, body: Body<P>) {
+    fn run(&self, threads: u64, times: usize, most: usize, body: Body) {
         let opened = self.clone();
         ends(move || {
             std::thread::scope(|scope| {
@@ -114,10 +114,10 @@ macro_rules! each_policy {
         $(
             #[test]
             fn $test() {
-                cases::$test::<InOrder>();
-                cases::$test::<NoWait>();
-                cases::$test::<WoundWait>();
-                cases::$test::<Conditional>();
+                cases::$test(Policy::InOrder);
+                cases::$test(Policy::NoWait);
+                cases::$test(Policy::WoundWait);
+                cases::$test(Policy::Conditional);
             }
         )*
     };
@@ -137,8 +137,8 @@ mod cases {
     use super::*;
 
     /// All hold the row shared, and want it alone.
-    pub(super) fn who_reads_and_then_writes_gets_through<P: Policy>() {
-        let opened = open::<P>(1);
+    pub(super) fn who_reads_and_then_writes_gets_through(policy: Policy) {
+        let opened = open(policy, 1);
         let times = scaled(200, 20);
         opened.run(6, times, 100, |transaction, table, _| {
             let count = transaction.get(table, 0)?.map_or(0, |row| row.count());
@@ -148,8 +148,8 @@ mod cases {
     }
 
     /// Each scans all rows, of both indexes, and then adds one, which comes into the ranges of all others.
-    pub(super) fn scans_and_insertions_get_through<P: Policy>() {
-        let opened = open::<P>(0);
+    pub(super) fn scans_and_insertions_get_through(policy: Policy) {
+        let opened = open(policy, 0);
         let times = scaled(40, 4);
         opened.run(4, times, 100, |transaction, table, id| {
             let places = transaction.scan_range_by(table, Entry::BY_PLACE, 0_u64..).rows()?.len();
@@ -163,8 +163,8 @@ mod cases {
     }
 
     /// Many more threads than processors.
-    pub(super) fn many_threads_share_a_row<P: Policy>() {
-        let opened = open::<P>(1);
+    pub(super) fn many_threads_share_a_row(policy: Policy) {
+        let opened = open(policy, 1);
         opened.run(32, scaled(30, 3), 200, |transaction, table, _| {
             transaction.update(table, 0, |row| row.set_count(row.count() + 1)).map(|_| ())
         });
@@ -176,8 +176,8 @@ mod cases {
     }
 
     /// A transaction inside another one of the same thread wants what that holds.
-    pub(super) fn waiting_for_oneself_is_an_error<P: Policy>() {
-        let opened = open::<P>(8);
+    pub(super) fn waiting_for_oneself_is_an_error(policy: Policy) {
+        let opened = open(policy, 8);
         let (table, id) = (opened.table, opened.table.id());
         let inner = opened.clone();
         opened
@@ -210,8 +210,8 @@ mod cases {
     }
 
     /// Nothing of a leaked transaction is committed, and nothing of it stays locked.
-    pub(super) fn leaked_transactions_are_undone<P: Policy>() {
-        let opened = open::<P>(4);
+    pub(super) fn leaked_transactions_are_undone(policy: Policy) {
+        let opened = open(policy, 4);
         let (table, mut worker) = (opened.table, opened.worker());
         for mode in [Mode::ReadWrite, Mode::Snapshot] {
             let mut leaked = worker.begin(Mode::ReadWrite).expect("it begins");
@@ -232,10 +232,10 @@ mod cases {
     }
 
     /// What an operation costs does not grow with those before it: a transaction of which it did would not end.
-    pub(super) fn large_transactions_end<P: Policy>() {
-        let opened = open_with::<P>(Options::default(), 0);
+    pub(super) fn large_transactions_end(policy: Policy) {
+        let opened = open_with(Options { policy, ..Options::default() }, 0);
         let (table, count) = (opened.table, scaled(1 << 15, 100) as u64);
-        let large = |it: &mut LockingTransaction<'_, P>| {
+        let large = |it: &mut LockingTransaction<'_>| {
             for id in 0..count {
                 assert!(it.get(&table, id)?.is_none());
                 it.insert(&table, &entry(id))?;
@@ -251,8 +251,8 @@ mod cases {
     }
 
     /// Others wait for what a leaked transaction holds, and get it when its worker goes.
-    pub(super) fn leaked_locks_go_with_their_worker<P: Policy>() {
-        let opened = open::<P>(2);
+    pub(super) fn leaked_locks_go_with_their_worker(policy: Policy) {
+        let opened = open(policy, 2);
         let (table, mut worker) = (opened.table, opened.worker());
         let mut leaked = worker.begin(Mode::ReadWrite).expect("it begins");
         leaked.update(&table, 1, |row| row.set_count(1)).expect("nobody is in the way");
@@ -273,9 +273,9 @@ mod cases {
 }
 
 /// Beside a client that does nothing, one waits for what it has locked: neither holds back what others retire.
-fn memory_beside_a_waiter(waits: Body<WoundWait>) {
+fn memory_beside_a_waiter(waits: Body) {
     ends(move || {
-        let opened = open::<WoundWait>(8);
+        let opened = open(Policy::WoundWait, 8);
         let (mut idle, others) = (opened.worker(), opened.clone());
         let mut writer = idle.begin(Mode::ReadWrite).unwrap();
         writer.update(&opened.table, 5, |row| row.set_count(1)).unwrap();

@@ -1,6 +1,5 @@
 //! What a procedure may ask for.
 
-use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
@@ -11,7 +10,6 @@ use polychron_engine::{Commit, Constraints, Insertion, Projection, Savepoints, S
 use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowMut, RowRef};
 
-use super::options::Policy;
 use super::protocol::Shared;
 use super::steps::Step;
 use super::table::{Table, Undone, name_of};
@@ -29,7 +27,7 @@ pub(super) struct Buffers {
 
 /// A running transaction: it holds its locks, and is rolled back when it is dropped.
 #[derive(Debug)]
-pub struct LockingTransaction<'w, P: Policy> {
+pub struct LockingTransaction<'w> {
     pub(super) shared: &'w Shared,
     pub(super) state: &'w mut State,
     pub(super) guard: Guard<'w>,
@@ -40,10 +38,9 @@ pub struct LockingTransaction<'w, P: Policy> {
     pub(super) doomed: bool,
     /// It has been told something by a secondary index.
     pub(super) asks_secondary: bool,
-    pub(super) policy: PhantomData<P>,
 }
 
-impl<'w, P: Policy> LockingTransaction<'w, P> {
+impl<'w> LockingTransaction<'w> {
     #[inline]
     pub(super) fn table(&self, id: TableId) -> Result<&'w Table, Error> {
         let table = polychron_engine::catalog::get(&self.state.tables, id)?;
@@ -101,11 +98,11 @@ impl<'w, P: Policy> LockingTransaction<'w, P> {
 
     /// Gives back all that is locked.
     fn release(&mut self) {
-        self.state.release::<P>(self.shared);
+        self.state.release(self.shared);
     }
 }
 
-impl<P: Policy> Drop for LockingTransaction<'_, P> {
+impl Drop for LockingTransaction<'_> {
     fn drop(&mut self) {
         self.come_back();
         if left_out(Step::UndoTransactions) {
@@ -117,7 +114,7 @@ impl<P: Policy> Drop for LockingTransaction<'_, P> {
     }
 }
 
-impl<P: Policy> Commit for LockingTransaction<'_, P> {
+impl Commit for LockingTransaction<'_> {
     #[inline]
     fn commit(mut self) -> Result<(), Stop> {
         self.alive()?;
@@ -125,7 +122,7 @@ impl<P: Policy> Commit for LockingTransaction<'_, P> {
             self.compare_catalogs()?;
         }
         self.know_dropped()?;
-        if P::CONDITIONS {
+        if self.shared.policy.has_conditions() {
             self.respect_conditions()?;
         }
         self.come_back();
@@ -143,7 +140,7 @@ impl<P: Policy> Commit for LockingTransaction<'_, P> {
     }
 }
 
-impl<P: Policy> Transaction for LockingTransaction<'_, P> {
+impl Transaction for LockingTransaction<'_> {
     #[inline]
     fn read_row<K: EncodedKey>(
         &mut self,
@@ -168,7 +165,7 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Stop> {
         let index = &self.table(table)?.primary;
-        if !P::WOUNDS || self.state.held.has(name_of(index.store.place, key)) {
+        if !self.shared.policy.wounds() || self.state.held.has(name_of(index.store.place, key)) {
             return self.read_row(table, key, projection);
         }
         // Rows are written in place, so nobody writes this one while it is copied; who waits by age may give the lock back at once.

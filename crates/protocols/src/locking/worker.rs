@@ -1,6 +1,5 @@
 //! A worker: asks a procedure for its keys, locks them in the global order, and runs it.
 
-use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use super::conditions::Conditions;
 use super::held::{Held, Lock, Taken, Wanted};
 use super::intervals::Id;
 use super::locks::LockTable;
-use super::options::Policy;
+use super::options::CONFLICTS_UNAGED;
 use super::protocol::Shared;
 use super::ranges::InTheWay;
 use super::table::{Declared, Table, Undone, index_at, name_of};
@@ -26,11 +25,10 @@ use super::wounds::{Patience, UNAGED};
 
 /// One thread's way into the database.
 #[derive(Debug)]
-pub struct LockingWorker<P: Policy> {
+pub struct LockingWorker {
     pub(super) local: Local,
     pub(super) state: State,
     shared: Arc<Shared>,
-    policy: PhantomData<P>,
 }
 
 /// What a worker keeps from one transaction to the next.
@@ -71,7 +69,7 @@ impl Declare for Naming<'_> {
     }
 }
 
-impl<P: Policy> LockingWorker<P> {
+impl LockingWorker {
     pub(super) fn new(local: Local, shared: &Arc<Shared>) -> Self {
         let back_off = RandomWait::new(local.worker_id().position());
         let mut held = Held::default();
@@ -93,7 +91,7 @@ impl<P: Policy> LockingWorker<P> {
             back_off,
             age: None,
         };
-        Self { local, state, shared: Arc::clone(shared), policy: PhantomData }
+        Self { local, state, shared: Arc::clone(shared) }
     }
 
     /// Asks a procedure which keys it wants. One that panics here is given none, and panics again where it is caught and
@@ -102,7 +100,7 @@ impl<P: Policy> LockingWorker<P> {
     fn ask<Q: Procedure>(&mut self, procedure: &Q) {
         let wanted = &mut self.state.wanted;
         wanted.clear();
-        if !P::IN_ORDER {
+        if !self.shared.policy.is_in_order() {
             return;
         }
         let mut naming = Naming { locks: &self.shared.locks, wanted };
@@ -130,18 +128,18 @@ impl State {
 
     /// Gives back all that is locked.
     #[inline]
-    pub(super) fn release<P: Policy>(&mut self, shared: &Shared) {
+    pub(super) fn release(&mut self, shared: &Shared) {
         for (place, range) in self.ranges.drain(..) {
             index_at(&self.tables, place).ranges.release(range);
         }
-        if P::CONDITIONS {
+        if shared.policy.has_conditions() {
             self.conditions.release(&shared.locks);
         }
         self.held.release(&shared.locks);
     }
 }
 
-impl<P: Policy> LockingWorker<P> {
+impl LockingWorker {
     /// Rolls back a transaction that was leaked, and gives back what it holds. Others may have met its requests, which lie here.
     #[cold]
     fn end_leaked(&mut self) {
@@ -150,12 +148,12 @@ impl<P: Policy> LockingWorker<P> {
         // The tables are those that the leaked transaction has seen: they are kept as long as its guard is.
         state.log.undo_to(0, &Undone(&state.tables), &guard);
         drop(guard);
-        state.release::<P>(shared);
+        state.release(shared);
         local.end_leaked();
     }
 }
 
-impl<P: Policy> Worker for LockingWorker<P> {
+impl Worker for LockingWorker {
     fn execute<Q: Procedure>(&mut self, procedure: &mut Q) -> Result<Q::Output, Error> {
         self.ask(procedure);
         drive::execute(self, Mode::ReadWrite, procedure)
@@ -197,12 +195,12 @@ impl<P: Policy> Worker for LockingWorker<P> {
     }
 }
 
-impl<P: Policy> Interactive for LockingWorker<P> {
-    type Transaction<'w> = LockingTransaction<'w, P>;
+impl Interactive for LockingWorker {
+    type Transaction<'w> = LockingTransaction<'w>;
 
     /// Locks what a procedure declared just before, or what the attempt before had reached.
     #[inline]
-    fn begin(&mut self, mode: Mode) -> Result<LockingTransaction<'_, P>, Error> {
+    fn begin(&mut self, mode: Mode) -> Result<LockingTransaction<'_>, Error> {
         if self.local.is_pinned() {
             self.end_leaked();
         }
@@ -216,7 +214,7 @@ impl<P: Policy> Interactive for LockingWorker<P> {
         state.fingers.clear();
         // It looks at nothing before its first operation, and may wait for locks here.
         guard.stand_aside();
-        let age = state.age.take().unwrap_or_else(|| if P::WOUNDS { shared.draw_age() } else { UNAGED });
+        let age = state.age.take().unwrap_or_else(|| if shared.policy.wounds() { shared.draw_age() } else { UNAGED });
         state.held.begin(age);
         debug_assert!(state.log.is_empty(), "the transaction before left something behind");
         state.savepoints.clear();
@@ -229,16 +227,7 @@ impl<P: Policy> Interactive for LockingWorker<P> {
             state.wanted.clear();
         }
         let read_only = mode == Mode::Snapshot;
-        Ok(LockingTransaction {
-            shared,
-            state,
-            guard,
-            owner,
-            read_only,
-            doomed,
-            asks_secondary: false,
-            policy: PhantomData,
-        })
+        Ok(LockingTransaction { shared, state, guard, owner, read_only, doomed, asks_secondary: false })
     }
 
     fn last_abort(&self) -> Option<Abort> {
@@ -253,11 +242,11 @@ impl<P: Policy> Interactive for LockingWorker<P> {
     /// it commits, so that it comes first in the end; before, it waits for a random time.
     fn back_off(&mut self, attempts: u64) {
         let state = &mut self.state;
-        state.wanted.in_force = P::IN_ORDER;
+        state.wanted.in_force = self.shared.policy.is_in_order();
         let age = state.held.own.age();
         if age != UNAGED {
             state.age = Some(age);
-        } else if attempts >= P::CONFLICTS_UNAGED {
+        } else if attempts >= CONFLICTS_UNAGED {
             state.age = Some(self.shared.draw_age());
         } else {
             state.back_off.wait(attempts, &self.shared.common.retry);
@@ -269,7 +258,7 @@ impl<P: Policy> Interactive for LockingWorker<P> {
     }
 }
 
-impl<P: Policy> Drop for LockingWorker<P> {
+impl Drop for LockingWorker {
     fn drop(&mut self) {
         if self.local.is_pinned() {
             self.end_leaked();

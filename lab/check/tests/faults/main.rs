@@ -18,7 +18,7 @@ use polychron_engine::{Error, IndexDefinition, Interactive, Protocol, Row, Worke
 use polychron_memory::faults::{Refusal, refuse};
 use polychron_protocols::cicada::Cicada;
 use polychron_protocols::hyper::Hyper;
-use polychron_protocols::locking::{Locking, WoundWait};
+use polychron_protocols::locking::Locking;
 use polychron_protocols::serial::Serial;
 
 use setups::{bohm, by_epochs, cicada, lazy_2pl, lazy_occ, maflingo};
@@ -237,7 +237,7 @@ faults! {
     hyper_snapshot: by_epochs::<Hyper>().named("hyper-snapshot"), AllOrNothing;
     serial: by_epochs::<Serial>(), AllOrNothing;
     locking: by_epochs::<Locking>(), AllOrNothing;
-    locking_wound_wait: by_epochs::<Locking<WoundWait>>(), AllOrNothing;
+    locking_wound_wait: by_epochs::<Locking>().named("locking-wound-wait"), AllOrNothing;
     lazy_occ: lazy_occ(), AllOrNothing;
     lazy_2pl: lazy_2pl(), AllOrNothing;
     partitioned_store: by_epochs::<PartitionedStore>(), AllOrNothing;

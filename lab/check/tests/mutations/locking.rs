@@ -9,9 +9,7 @@ use polychron_engine::{
     drive,
 };
 use polychron_protocols::lazy::{Lazy, LazyTransaction};
-use polychron_protocols::locking::{
-    Conditional, InOrder, Locking, LockingTransaction, LockingWorker, Options, Point, Step, WoundWait,
-};
+use polychron_protocols::locking::{Locking, LockingTransaction, LockingWorker, Options, Point, Policy, Step};
 use polychron_schema::{Index, Row};
 
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
@@ -46,7 +44,7 @@ struct Stage {
     members: Table<Member>,
 }
 
-type Tx<'w> = LockingTransaction<'w, InOrder>;
+type Tx<'w> = LockingTransaction<'w>;
 
 impl Stage {
     /// Items 1, 2 and 5 of value 100, a page, and a member.
@@ -65,7 +63,7 @@ impl Stage {
         stage
     }
 
-    fn worker(&self) -> LockingWorker<InOrder> {
+    fn worker(&self) -> LockingWorker {
         self.database.worker().unwrap()
     }
 
@@ -190,7 +188,7 @@ fn row_that_moves_beside_a_scan() -> bool {
 }
 
 fn write_skew_over_a_dropped_index() -> bool {
-    crate::write_skew_over_a_dropped_index(crate::setups::locking::<polychron_protocols::locking::InOrder>())
+    crate::write_skew_over_a_dropped_index(crate::setups::locking())
 }
 
 /// A transaction that began before an index, and is not waited for because it stands aside, changes a row of which the index has an entry.
@@ -276,11 +274,11 @@ fn write_that_was_rolled_back() -> bool {
 
 /// Two rows in `lazy-2pl`, 1 of value 2 and 2 of value 1, and what a condition over them is told.
 struct Pair {
-    database: Arc<Lazy<Locking<Conditional>>>,
+    database: Arc<Lazy<Locking>>,
     items: Table<Item>,
 }
 
-type Late<'w> = LazyTransaction<'w, Locking<Conditional>>;
+type Late<'w> = LazyTransaction<'w, Locking>;
 
 impl Pair {
     fn new() -> Self {
@@ -345,10 +343,14 @@ fn condition_over_a_value_that_is_taken_back() -> bool {
 /// Whether a younger transaction goes on while an older one waits for it.
 fn younger_one_that_goes_on() -> bool {
     let memory = polychron_memory::Options::tiny();
-    let database = Locking::<WoundWait>::open(Options::default(), Common { memory, ..Common::default() }).unwrap();
+    let database = Locking::open(
+        Options { policy: Policy::WoundWait, ..Options::default() },
+        Common { memory, ..Common::default() },
+    )
+    .unwrap();
     let items: Table<Item> = Table::from_id(database.create_table(Item::definition()).unwrap());
     let mut worker = database.worker().unwrap();
-    let fill = |t: &mut LockingTransaction<'_, WoundWait>| {
+    let fill = |t: &mut LockingTransaction<'_>| {
         [1, 2].into_iter().try_for_each(|id| t.insert(&items, &Item { id, value: 100 }))
     };
     drive::transact(&mut worker, Mode::ReadWrite, &mut { fill }).unwrap();

@@ -9,7 +9,7 @@ use polychron_engine::Protocol;
 use polychron_protocols::bohm::Bohm;
 use polychron_protocols::cicada::{self, Cicada, Indexes};
 use polychron_protocols::lazy::{self, Lazy};
-use polychron_protocols::locking::{Conditional, Locking, Policy};
+use polychron_protocols::locking::Locking;
 use polychron_protocols::maflingo::{self, Maflingo};
 
 /// Maflingo and its kin.
@@ -34,8 +34,8 @@ pub(crate) fn lazy_cicada() -> Setup<Lazy<Cicada>> {
 }
 
 /// Two-phase locking beneath futures; its snapshots lock.
-pub(crate) fn lazy_2pl() -> Setup<Lazy<Locking<Conditional>>> {
-    let mut setup = by_epochs::<Lazy<Locking<Conditional>>>();
+pub(crate) fn lazy_2pl() -> Setup<Lazy<Locking>> {
+    let mut setup = by_epochs::<Lazy<Locking>>();
     setup.snapshots_lock = true;
     setup
 }
@@ -95,8 +95,8 @@ pub(crate) fn still_cicada() -> Setup<Cicada> {
 }
 
 /// Two-phase locking; its snapshots lock.
-pub(crate) fn locking<P: Policy>() -> Setup<Locking<P>> {
-    let mut setup: Setup<Locking<P>> = Setup::new(Default::default(), |database: &std::sync::Arc<Locking<P>>| {
+pub(crate) fn locking() -> Setup<Locking> {
+    let mut setup: Setup<Locking> = Setup::new(Default::default(), |database: &std::sync::Arc<Locking>| {
         database.memory().epochs().advance();
     });
     setup.common.memory.epoch_interval = None;

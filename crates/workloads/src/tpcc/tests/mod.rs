@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use polychron_engine::{Common, Error, Interactive, Mode, Procedure, Protocol, Stop, Worker, drive};
 use polychron_protocols::lazy::Lazy;
-use polychron_protocols::locking::{Conditional, Locking};
+use polychron_protocols::locking::Locking;
 use polychron_protocols::serial::{Options, Serial, SerialWorker};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
@@ -190,7 +190,7 @@ fn concurrent_clients_on_the_oracle() {
 
 #[test]
 fn concurrent_clients_with_futures() {
-    let database = Lazy::<Locking<Conditional>>::open(Default::default(), Common::default()).expect("a database");
+    let database = Lazy::<Locking>::open(Default::default(), Common::default()).expect("a database");
     concurrent_clients_keep_every_condition(&database, true);
 }
 
