@@ -35,8 +35,11 @@ use super::transaction::{Buffers, CicadaTransaction};
 const COLLECTED_AT_ONCE: usize = 256;
 /// Records that the background collects in one go.
 const COLLECTED_IN_A_TICK: usize = 4096;
-/// After so many conflicts in a row a worker naps before each attempt: the other side may be waiting for its processor.
+/// After so many conflicts in a row a worker naps before each attempt, for the other side may be waiting for its processor; after as many more
+/// for twice as long, and so on.
 const NAP_AFTER: u64 = 8;
+/// How often the nap is doubled.
+const NAP_DOUBLINGS: u64 = 5;
 
 /// One thread's way into the database.
 #[derive(Debug)]
@@ -339,7 +342,7 @@ impl<'w, R: Redo> Session<'w, R> {
             }
         }
         if attempts > NAP_AFTER {
-            polychron_sync::nap(1);
+            polychron_sync::nap(1 << (attempts / NAP_AFTER - 1).min(NAP_DOUBLINGS));
         }
     }
 }
