@@ -4,6 +4,7 @@ pub mod anomalies;
 pub mod background;
 pub mod batches;
 pub mod bytes;
+mod callbacks;
 mod cases;
 pub mod caught;
 pub mod changes;
@@ -108,7 +109,8 @@ macro_rules! conformance {
         $crate::conformance!(@group $setup, clients: nested_transactions, nested_procedures, nested_on_two_threads, nested_beside_a_plain_client,
             nested_at_random, nested_meets_a_busy_row, doomed_by_their_own_thread, doomed_by_other_threads,
             new_index_inside_of_a_transaction, leaked_transactions, leaked_transactions_of_workers_that_leave,
-            leaked_transactions_before_failures, threads_that_end, work_at_the_end_of_a_thread, conflicts_of_their_own, more_threads_than_slots);
+            leaked_transactions_before_failures, threads_that_end, work_at_the_end_of_a_thread, conflicts_of_their_own, more_threads_than_slots,
+            changes_between_transactions);
         $crate::conformance!(@group $setup, liveness: updates_beside_a_snapshot, queue_beside_a_snapshot,
             hot_row_beside_a_snapshot, updates_beside_a_writer, queue_beside_a_writer, hot_row_beside_a_writer,
             updates_beside_a_session, queue_beside_a_session, hot_row_beside_a_session, crowd_that_reads_and_writes,
