@@ -1,7 +1,6 @@
 //! Where submitted procedures wait, and become batches.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -13,6 +12,7 @@ use super::admission::Tasks;
 use super::answer::{Service, Submission, pair};
 use super::batch::Batch;
 use super::lock;
+use crate::drive::catch;
 use crate::futures::Attempt;
 use crate::options::Submissions;
 use crate::{Procedure, Worker};
@@ -243,6 +243,6 @@ impl<W: Worker + 'static> Queue<W> {
 /// Wakes tasks. Wakers are somebody's code; one that panics is not the service's end.
 fn wake(tasks: Vec<Waker>) {
     for waker in tasks {
-        let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        let _ = catch(|| waker.wake());
     }
 }

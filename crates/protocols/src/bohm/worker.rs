@@ -1,7 +1,6 @@
 //! A worker: hands a client's procedures in, and does what is due while it waits for the answers.
 
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use polychron_base::clock::Clock;
@@ -75,7 +74,7 @@ fn attempt<O>(
     }
     let _scope = Attempt::begin();
     // The transaction discards what a procedure put that panics, so nothing half done can be observed.
-    match catch_unwind(AssertUnwindSafe(|| body(transaction))) {
+    match drive::catch(|| body(transaction)) {
         // A procedure may take the refusal of a write for an answer, but it would commit without that write.
         Ok(_) if let Some(failure) = transaction.failure() => (Ran::RollBack, Some(Err(failure))),
         Ok(Ok(output)) => (Ran::Commit, Some(Ok(output))),
@@ -87,7 +86,7 @@ fn attempt<O>(
             Stopped::Conflict => (Ran::RollBack, Some(Err(Error::UnknownConflict))),
             Stopped::Failed(error) => (Ran::RollBack, Some(Err(error))),
         },
-        Err(panic) => (Ran::RollBack, Some(Err(Error::Panicked(drive::panic_text(&*panic))))),
+        Err(panic) => (Ran::RollBack, Some(Err(panic.into_error()))),
     }
 }
 
@@ -265,7 +264,7 @@ impl BohmWorker {
         };
         naming.known.clear();
         // One that panics here panics again when it runs, where it is caught and reported.
-        let declared = catch_unwind(AssertUnwindSafe(|| procedure.declare(&mut naming)));
+        let declared = drive::catch(|| procedure.declare(&mut naming));
         let mut has_more = naming.has_more || declared.is_err();
         for (table, key) in guess.into_iter().flat_map(|guess| &guess.keys) {
             let Some(table) = polychron_engine::catalog::known(naming.tables, *table) else { continue };
@@ -514,8 +513,8 @@ fn refuse_inside<P: Procedure>(procedure: &P) -> Error {
 
     let mut first = First(None);
     // What it says is of no consequence when it panics.
-    let _ = catch_unwind(AssertUnwindSafe(|| procedure.declare(&mut first)));
-    let (table, key) = first.0.unwrap_or_default();
+    let _ = drive::catch(|| procedure.declare(&mut first));
+    let (table, key) = first.0.unwrap_or((TableId::NONE, None));
     Error::WaitsForItself { table, key }
 }
 

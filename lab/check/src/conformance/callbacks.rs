@@ -119,9 +119,11 @@ fn by_value() -> IndexDefinition {
     IndexDefinition::new("by_value", [1])
 }
 
+type Work = Box<dyn FnOnce() + Send>;
+
 /// What is called at one of the places, once.
 #[derive(Clone)]
-struct Hook(Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>);
+struct Hook(Arc<Mutex<Option<Work>>>);
 
 impl Hook {
     fn call(&self) {
