@@ -260,12 +260,14 @@ impl BohmWorker {
             partitions: self.shared.partitions.len(),
             reads: options.annotate_reads,
             has_more: false,
+            is_too_long: false,
             known: &mut self.known,
         };
         naming.known.clear();
         // One that panics here panics again when it runs, where it is caught and reported.
         let declared = drive::catch(|| procedure.declare(&mut naming));
-        let mut has_more = naming.has_more || declared.is_err();
+        let is_too_long = naming.is_too_long;
+        let mut has_more = !is_too_long && (naming.has_more || declared.is_err());
         for (table, key) in guess.into_iter().flat_map(|guess| &guess.keys) {
             let Some(table) = polychron_engine::catalog::known(naming.tables, *table) else { continue };
             match key {
@@ -283,7 +285,7 @@ impl BohmWorker {
         let (content, body) = unsafe { (parcel.content_mut(), parcel.planned(owner as usize).body_mut()) };
         content.has_everything |= everything;
         body.end = content.entries.get_mut().len() as u32;
-        (body.has_more, body.is_everything) = (has_more, everything);
+        (body.has_more, body.is_everything, body.is_too_long) = (has_more, everything, is_too_long);
     }
 
     pub(super) fn prepare(&mut self, parcel: &Parcel) {

@@ -53,7 +53,7 @@ macro_rules! conformance {
                 violations_change_nothing, too_long_entries_change_nothing, unique_values_change_hands,
                 hash_entries, hash_look_up, definitions);
             $crate::conformance!(@group $setup, ranges: of_entries, refused);
-            $crate::conformance!(@group $setup, batches: declared_keys, hashed_keys);
+            $crate::conformance!(@group $setup, batches: declared_keys, hashed_keys, odd_declarations);
             $crate::conformance!(@group $setup, savepoints: undo_writes, nest, undone_ones_are_void,
                 those_of_earlier_transactions_are_void, those_of_others_are_void, those_of_other_procedures_are_void,
                 undo_entries, undo_everything);
