@@ -44,7 +44,8 @@ pub struct Submissions {
     /// For how long after its first procedure a batch that is not full is kept open while a thread is free, in microseconds. The default is
     /// not to wait for company: what comes while the threads are busy makes the next batch, so that batches grow with the load.
     pub batch_time_us: u64,
-    /// Procedures at most that were submitted and that no thread took yet. Who submits more waits.
+    /// Procedures at most that were submitted and that no thread took yet. Who submits more waits; a batch that is not full is then kept
+    /// open no longer.
     pub most_waiting: usize,
 }
 
