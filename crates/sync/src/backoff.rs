@@ -16,8 +16,6 @@ impl Backoff {
     /// From this step on it sleeps. Who is waited for does not run then, and a scheduler that counts each yield as a used time slice would
     /// let the thread itself starve: Linux's since version 6.6.
     const SLEEP_STEP: u32 = Self::YIELD_STEP + 4;
-    /// The shortest sleep, which the next three double.
-    const NAP: Duration = Duration::from_micros(50);
     /// From here on no sleep is longer.
     const LAST_STEP: u32 = Self::SLEEP_STEP + 3;
 
@@ -43,10 +41,10 @@ impl Backoff {
 
     #[cold]
     fn wait_long(&mut self) {
-        if self.step < Self::SLEEP_STEP || MODELLED {
+        if self.step < Self::SLEEP_STEP {
             thread::yield_now();
         } else {
-            std::thread::sleep(Self::NAP * (1 << (self.step - Self::SLEEP_STEP)));
+            nap(1 << (self.step - Self::SLEEP_STEP));
         }
         self.step = Self::LAST_STEP.min(self.step + 1);
     }
@@ -61,6 +59,17 @@ impl Backoff {
     #[inline]
     pub const fn reset(&mut self) {
         self.step = 0;
+    }
+}
+
+/// Sleeps for `length` times 50 µs, for a thread that waits for others which may wait for its processor. Where threads outnumber processors,
+/// this is soon over, while a thread that yields again and again starves; see [`Backoff`].
+#[cold]
+pub fn nap(length: u32) {
+    if MODELLED {
+        thread::yield_now();
+    } else {
+        std::thread::sleep(Duration::from_micros(50) * length);
     }
 }
 

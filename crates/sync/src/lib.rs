@@ -14,7 +14,7 @@ mod parker;
 pub mod vectors;
 mod words;
 
-pub use backoff::Backoff;
+pub use backoff::{Backoff, nap};
 pub use crossbeam_utils::CachePadded;
 pub use latch::{SpinGuard, SpinLatch};
 pub use numbers::Numbers;

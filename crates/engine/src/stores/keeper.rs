@@ -7,8 +7,8 @@ use polychron_base::Error;
 use polychron_base::key::{EncodedKey, Key16};
 use polychron_index::{AnyIndex, Handle, Stamp, ordered};
 use polychron_memory::{Epochs, Guard, Local, Memory};
-use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, Ordering};
+use polychron_sync::{Backoff, Mutex};
 
 use crate::catalog::{Catalog, Described};
 
@@ -70,9 +70,10 @@ impl Keeper {
 /// ([`Epochs::is_pinned_here`]).
 pub fn wait_for(epochs: &Epochs, epoch: u64) {
     debug_assert!(!epochs.is_pinned_here(), "this thread is pinned in an epoch whose end it waits for");
+    let mut backoff = Backoff::new();
     while epochs.readonly() < epoch {
         epochs.advance();
-        polychron_sync::thread::yield_now();
+        backoff.wait();
     }
 }
 

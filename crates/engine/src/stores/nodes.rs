@@ -172,36 +172,38 @@ impl NodeSet {
     /// The guard under which the stamps were taken is alive.
     #[inline]
     pub unsafe fn first_broken(&self) -> Option<Place> {
+        let mut known = ByStamp::default();
         // SAFETY: the caller keeps the guard.
-        let broken = |stamp: &Stamp| unsafe { !stamp.holds() && !self.stands(*stamp) };
+        let mut broken = |stamp: &Stamp| unsafe { !stamp.holds() && !self.stands(*stamp, &mut known) };
         self.nodes.iter().find(|(stamp, _)| broken(stamp)).map(|(_, place)| *place)
     }
 
     /// Whether a stamp that does not hold is of a node that was taken out, and nothing but own insertions came into its range
     /// since. As long as there is no table, insertions bring such stamps up to date themselves.
     ///
+    /// Nodes that own insertions have divided off may have been taken out, too, and stand for ranges of one heir then: `known` has
+    /// the stamps that were followed, each of which is followed once.
+    ///
     /// # Safety
     /// As for [`NodeSet::first_broken`].
     #[cold]
-    unsafe fn stands(&self, mut stamp: Stamp) -> bool {
+    unsafe fn stands(&self, stamp: Stamp, known: &mut ByStamp<()>) -> bool {
         if !self.is_hashed || left_out(NodeStep::FollowSettled) {
             return false;
         }
-        loop {
+        let mut left = vec![stamp];
+        while let Some(stamp) = left.pop() {
             // SAFETY: the caller keeps the guard.
+            if unsafe { stamp.holds() } || known.insert(stamp, ()).is_some() {
+                continue;
+            }
+            // SAFETY: as above.
             let settled = unsafe { stamp.settled() };
             let Some(&Own { after: Some(after), added }) = self.table.own.get(&settled) else { return false };
-            // SAFETY: as above.
-            let holds = |stamp: &Stamp| unsafe { stamp.holds() };
-            // SAFETY: as above.
-            if added.is_some_and(|added| !holds(&added) && unsafe { !self.stands(added) }) {
-                return false;
-            }
-            if holds(&after) {
-                return true;
-            }
-            stamp = after;
+            left.push(after);
+            left.extend(added);
         }
+        true
     }
 
     /// Searches the list.
@@ -320,6 +322,37 @@ mod tests {
         let memory = Memory::new(Options { limit_bytes: Some(256 << 20), ..Options::tiny() }).unwrap();
         let local = memory.register().unwrap();
         test(&local.pin());
+    }
+
+    /// A node is divided by an insertion and taken out with it, again and again, so that ever more stamps stand for ranges of one heir.
+    #[test]
+    fn nodes_that_come_and_go_are_followed_once() {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            in_memory(|guard| {
+                let index = AnyIndex::Ordered(OrderedIndex::new(guard).unwrap());
+                let mut nodes = NodeSet::default();
+                for number in 0..64 {
+                    get_and_insert(&index, &mut nodes, number, guard);
+                }
+                nodes.hash();
+                for _ in 0..64 {
+                    // Past the end of a full node, and out again.
+                    for number in 64..80 {
+                        get_and_insert(&index, &mut nodes, number, guard);
+                    }
+                    for number in 64..80 {
+                        assert!(index.remove(key(number), handle(number), guard));
+                        nodes.add(index.get(key(number), guard).stamp, PLACE);
+                    }
+                }
+                // SAFETY: the guard is the one of the stamps.
+                assert!(unsafe { nodes.first_broken() }.is_none());
+            });
+            sender.send(()).unwrap();
+        });
+        let longest = polychron_base::sizes::slowed(std::time::Duration::from_secs(60));
+        receiver.recv_timeout(longest).expect("each stamp is followed once");
     }
 
     #[test]

@@ -10,8 +10,8 @@
 use std::ptr::{self, NonNull};
 
 use polychron_base::key::EncodedKey;
-use polychron_sync::MODELLED;
 use polychron_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use polychron_sync::{Backoff, MODELLED};
 
 use super::entry::{EMPTY, LONG, LongKey, Probe};
 use crate::Handle;
@@ -93,25 +93,6 @@ impl Meta {
     }
 }
 
-/// Waits ever more politely: the latch holder may have lost its processor.
-pub(super) struct Patience(u32);
-
-impl Patience {
-    pub(super) fn new() -> Self {
-        Self(0)
-    }
-
-    #[cold]
-    pub(super) fn wait(&mut self) {
-        self.0 += 1;
-        if self.0.is_multiple_of(64) {
-            polychron_sync::thread::yield_now();
-        } else {
-            polychron_sync::spin_hint();
-        }
-    }
-}
-
 /// An optimistic read met a writer and must start again.
 pub(super) struct Disturbed;
 
@@ -161,7 +142,7 @@ impl Bucket {
 
     /// Takes the latch; `None` when the bucket was moved.
     pub(super) fn latch(&self) -> Option<Latched<'_>> {
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         loop {
             let meta = self.meta();
             if meta.is_moved() {
@@ -175,7 +156,7 @@ impl Bucket {
                     return Some(Latched { head: self, meta });
                 }
             }
-            patience.wait();
+            backoff.wait();
         }
     }
 

@@ -19,10 +19,11 @@ use std::ptr::NonNull;
 
 use polychron_base::key::EncodedKey;
 use polychron_memory::{Guard, OutOfMemory};
+use polychron_sync::Backoff;
 use polychron_sync::atomic::{AtomicPtr, Ordering};
 
 use crate::{Changes, Handle, Inserted, Lookup};
-use bucket::{Bucket, Latched, Meta, Patience, Place, inline_value};
+use bucket::{Bucket, Latched, Meta, Place, inline_value};
 use entry::{EMPTY, LongKey, Probe};
 use table::{Header, Table};
 
@@ -77,13 +78,13 @@ pub(crate) unsafe fn stamp_holds(node: NonNull<()>, state: u64) -> bool {
     let place = node.cast::<Bucket>();
     // SAFETY: heads lie in tables, which are retired, not freed, while the caller's guard lives.
     let bucket = unsafe { place.as_ref() };
-    let mut patience = Patience::new();
+    let mut backoff = Backoff::new();
     let meta = loop {
         let meta = bucket.meta_in_order();
         if !meta.is_latched() {
             break meta;
         }
-        patience.wait();
+        backoff.wait();
     };
     if meta.insertions() != state || !meta.is_moved() {
         return meta.insertions() == state;
@@ -419,7 +420,7 @@ fn allocate_overflow(guard: &Guard<'_>) -> Result<NonNull<Bucket>, OutOfMemory> 
 #[inline(never)]
 fn get_anywhere<K: EncodedKey>(mut table: Table<'_>, key: K, hash: u64) -> Lookup {
     let probe = &Probe::with_hash(key, hash);
-    let mut patience = Patience::new();
+    let mut backoff = Backoff::new();
     loop {
         // SAFETY: the table was the current one, or was reached through a moved bucket that covers the hash.
         let head = unsafe { table.bucket(probe.hash) };
@@ -433,6 +434,6 @@ fn get_anywhere<K: EncodedKey>(mut table: Table<'_>, key: K, hash: u64) -> Looku
         {
             return Lookup { handle, stamp: table.stamp(head.into(), meta.insertions()) };
         }
-        patience.wait();
+        backoff.wait();
     }
 }

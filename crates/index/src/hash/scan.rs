@@ -3,10 +3,11 @@
 use std::ptr::{self, NonNull};
 
 use polychron_memory::Guard;
+use polychron_sync::Backoff;
 use polychron_sync::atomic::Ordering;
 
 use super::HashIndex;
-use super::bucket::{Bucket, Meta, Patience, SLOTS};
+use super::bucket::{Bucket, Meta, SLOTS};
 use super::entry::{EMPTY, Entry, LONG, LongKey};
 use super::table::Table;
 use crate::Stamp;
@@ -72,7 +73,7 @@ impl Snapshot {
 unsafe fn visit_bucket(table: Table<'_>, index: usize, snapshot: &mut Snapshot, visit: &mut impl FnMut(&Snapshot)) {
     // SAFETY: the caller says that the bucket is initialised.
     let bucket = unsafe { table.place(index).as_ref() };
-    let mut patience = Patience::new();
+    let mut backoff = Backoff::new();
     loop {
         let meta = bucket.meta();
         if meta.is_moved() && !meta.is_latched() {
@@ -87,7 +88,7 @@ unsafe fn visit_bucket(table: Table<'_>, index: usize, snapshot: &mut Snapshot, 
             snapshot.stamp = table.stamp(bucket.into(), meta.insertions());
             return visit(snapshot);
         }
-        patience.wait();
+        backoff.wait();
     }
 }
 

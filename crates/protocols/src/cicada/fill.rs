@@ -8,6 +8,7 @@ use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Keys, for_each, wait_for};
 use polychron_engine::{Figure, FigureValue, Mode, Versions, drive};
 use polychron_schema::KeyScratch;
+use polychron_sync::Backoff;
 
 use super::protocol::{Cicada, Shared};
 use super::record::{Link, Record, Status};
@@ -57,9 +58,10 @@ pub(super) fn fill<R: Redo + Default>(
     }
     // Snapshots that begin from now on are to find the entries, so what was written here must have become the past.
     let filled = worker.last_timestamp();
+    let mut backoff = Backoff::new();
     while !shared.clocks.min_wts().is_after(filled) && !left_out(Step::AwaitFilling) {
         shared.clocks.lead();
-        polychron_sync::thread::yield_now();
+        backoff.wait();
     }
     Ok(filled)
 }

@@ -12,9 +12,10 @@ pub(super) enum Queued {
     Leaving = 1,
 }
 
-/// The latch's word: held, and for each kind whether an item waits for the oldest reader.
+/// The latch's word: held, for each kind whether an item waits for the oldest reader, and whether somebody frees its versions in slices.
 const LATCHED: u8 = 1;
 const WAITING: [u8; 2] = [2, 4];
+const SLICED: u8 = 8;
 
 /// The marks of one record, in its head; those of versions elsewhere are not used.
 #[derive(Debug, Default)]
@@ -83,6 +84,17 @@ impl Marks {
     pub(super) fn clear_waiting(&self, kind: Queued) {
         let latch = &self.latch;
         latch.store(latch.load(Ordering::Relaxed) & !WAITING[kind as usize], Ordering::Relaxed);
+    }
+
+    /// Whether somebody frees versions of the record in slices: all others leave it alone. The caller has the latch.
+    pub(super) fn is_sliced(&self) -> bool {
+        self.latch.load(Ordering::Relaxed) & SLICED != 0
+    }
+
+    /// Begins or ends that. The caller has the latch.
+    pub(super) fn set_sliced(&self, is_sliced: bool) {
+        let now = self.latch.load(Ordering::Relaxed);
+        self.latch.store(if is_sliced { now | SLICED } else { now & !SLICED }, Ordering::Relaxed);
     }
 
     /// The record serves another key. Items of the key before may still be queued: they find that the record is another one, and what they take

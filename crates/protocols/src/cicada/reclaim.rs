@@ -33,6 +33,8 @@ use super::timestamp::Timestamp;
 
 /// Items that wait for the oldest reader and are looked at in vain, in one go.
 const LOOKED_AT_IN_VAIN: usize = 32;
+/// Versions of one record that are freed in one go: more would keep a client, or what it holds, for long.
+pub(super) const SLICE: u64 = 2048;
 /// Items whose marks are taken away behind one barrier.
 const MARKS_AT_ONCE: usize = 16;
 
@@ -86,6 +88,16 @@ pub(super) struct Waiting {
     pub(super) by: Timestamp,
 }
 
+/// A record whose versions are freed in slices, because there are many. Nobody else frees any of it meanwhile (`Marks::is_sliced`), so the record
+/// and the version above them stay.
+#[derive(Debug)]
+struct Sliced {
+    place: Place,
+    record: Record,
+    /// The latest version that is settled for everybody. What lies below nobody looks at.
+    bottom: Version,
+}
+
 /// One worker's queues.
 #[derive(Debug, Default)]
 pub(super) struct Reclaimer {
@@ -95,6 +107,8 @@ pub(super) struct Reclaimer {
     /// The horizon up to which `held` was looked through, and how many are still to be looked at.
     held_until: Timestamp,
     pub(super) held_left: usize,
+    /// Records of which many versions are freed.
+    sliced: VecDeque<Sliced>,
     graves: VecDeque<Grave>,
     /// Whether there are graves without an epoch.
     fresh_graves: bool,
@@ -177,7 +191,7 @@ enum Leaving<K> {
 impl Reclaimer {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.garbage.is_empty() && self.held.is_empty() && self.graves.is_empty()
+        self.garbage.is_empty() && self.held.is_empty() && self.graves.is_empty() && self.sliced.is_empty()
     }
 
     /// Tells the counts of a worker what was collected since the last time, and how long that had waited.
@@ -199,6 +213,7 @@ impl Reclaimer {
         if self.is_empty() {
             return 0;
         }
+        self.free_slice(site);
         let mut again = Vec::new();
         let (mut done, mut marked) = (0, 0);
         while done < limit {
@@ -281,7 +296,7 @@ impl Reclaimer {
         (self.held_until, self.held_left) = (site.min_rts, self.held.len());
         loop {
             self.step(self.garbage.len() + self.held.len(), site);
-            if self.held_left == 0 {
+            if self.held_left == 0 && self.sliced.is_empty() {
                 return;
             }
         }
@@ -354,6 +369,9 @@ impl Reclaimer {
 
     /// Collects a record; the caller has its latch.
     fn clean<K: EncodedKey>(&mut self, record: Record, store: &Store, site: &Site<'_>, leaving: Leaving<K>) -> Outcome {
+        if record.marks().is_sliced() {
+            return Outcome::Later;
+        }
         let (mut place, mut newer) = (record.latest(), Newer::default());
         let bottom = loop {
             let version = match place.link() {
@@ -379,10 +397,10 @@ impl Reclaimer {
                 _ => break Some(version),
             }
         };
-        if let Some(version) = bottom {
-            let freed = free_all(record, version.next().cut(), site.guard);
-            self.collected.versions += freed;
-            self.collected.steps += freed;
+        if let Some(version) = bottom
+            && !self.free_below(record, version, store.place(), site)
+        {
+            return Outcome::Later;
         }
         if let Some((latest, status)) = newer.latest {
             let is_all = bottom.is_none() && newer.count == 1 && status == Status::Committed;
@@ -411,6 +429,40 @@ impl Reclaimer {
             None => self.bury(Grave { place: store.place(), record, whole: true, is_node, epoch: None }),
         }
         Outcome::Done
+    }
+
+    /// Frees what lies below the latest version that is settled for everybody, a slice of it now where that is much. `false`: there is more.
+    /// The caller has the record's latch.
+    pub(super) fn free_below(&mut self, record: Record, bottom: Version, place: Place, site: &Site<'_>) -> bool {
+        let (freed, is_all) = free_below(record, bottom, SLICE, site.guard);
+        self.collected.versions += freed;
+        self.collected.steps += freed;
+        if !is_all {
+            record.marks().set_sliced(true);
+            self.sliced.push_back(Sliced { place, record, bottom });
+        }
+        is_all
+    }
+
+    /// Frees the next slice of the first record that has many.
+    fn free_slice(&mut self, site: &Site<'_>) {
+        let Some(&Sliced { place, record, bottom }) = self.sliced.front() else { return };
+        if site.store(place).is_none() && !site.comes_later(place) {
+            // Where the store has gone, so has all of the record.
+            self.sliced.pop_front();
+            return;
+        }
+        if !record.marks().try_latch() {
+            return;
+        }
+        let (freed, is_all) = free_below(record, bottom, SLICE, site.guard);
+        self.collected.versions += freed;
+        self.collected.steps += freed;
+        record.marks().set_sliced(!is_all);
+        record.marks().unlatch();
+        if is_all {
+            self.sliced.pop_front();
+        }
     }
 
     /// A record was closed above its latest version, and nobody finds it any more; somebody may still hold it, or stand on a
@@ -486,10 +538,15 @@ struct Newer {
     latest: Option<(Timestamp, Status)>,
 }
 
-/// Frees the versions of a list that was cut off: nobody can hold them. Answers how many there were.
-pub(super) fn free_all(record: Record, mut first: Option<Version>, guard: &Guard<'_>) -> u64 {
-    let mut freed = 0;
+/// Frees versions below the latest one that is settled for everybody, up to `limit` of them: nobody can hold them. Answers how many, and
+/// whether these were all.
+pub(super) fn free_below(record: Record, bottom: Version, limit: u64, guard: &Guard<'_>) -> (u64, bool) {
+    let (mut first, mut freed) = (bottom.next().cut(), 0);
     while let Some(version) = first {
+        if freed == limit {
+            bottom.next().put_back(version);
+            return (freed, false);
+        }
         freed += 1;
         first = match version.next().link() {
             Link::To(next) => Some(next),
@@ -503,5 +560,5 @@ pub(super) fn free_all(record: Record, mut first: Option<Version>, guard: &Guard
             unsafe { guard.free(memory, bytes) };
         }
     }
-    freed
+    (freed, true)
 }

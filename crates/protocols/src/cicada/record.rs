@@ -195,6 +195,11 @@ impl<'r> Place<'r> {
         // Acquire: pairs with the installations of what is cut off.
         NonNull::new(self.0.swap(ptr::null_mut(), Ordering::Acquire)).map(Version)
     }
+
+    /// Puts the rest of a list back that was cut off here. Nobody has looked at it meanwhile, or will.
+    pub(super) fn put_back(self, rest: Version) {
+        self.0.store(rest.0.as_ptr(), Ordering::Relaxed);
+    }
 }
 
 impl Version {

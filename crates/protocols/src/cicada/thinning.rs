@@ -12,7 +12,7 @@ use polychron_sync::atomic::{Ordering, fence};
 
 use super::clocks::Span;
 use super::marks::Queued;
-use super::reclaim::{Entry, Garbage, Grave, Reclaimer, Site, Waiting, free_all};
+use super::reclaim::{Entry, Garbage, Grave, Reclaimer, Site, Waiting};
 use super::record::{Link, Record, Status, Version};
 use super::steps::Step;
 use super::table::Store;
@@ -149,6 +149,10 @@ impl Reclaimer {
         if !record.marks().try_latch() {
             return Some(garbage);
         }
+        if record.marks().is_sliced() {
+            record.marks().unlatch();
+            return Some(garbage);
+        }
         record.marks().clear_queued(kind);
         // SeqCst: as in `take_marks`.
         fence(Ordering::SeqCst);
@@ -248,9 +252,8 @@ impl Reclaimer {
                     moments.sees(wts, successor) && !left_out(Step::KeepSeen)
                 });
             if stands && !wts.is_after(site.min_rts) {
-                let freed = free_all(record, version.next().cut(), site.guard);
-                self.collected.versions += freed;
-                self.collected.steps += freed;
+                // What is left of many goes on by itself.
+                let _is_all = self.free_below(record, version, store.place(), site);
                 thinned.kept_until = successor.or(thinned.kept_until);
                 thinned.keep_by(successor.map(|_| moments.held.first().map_or(site.min_rts, |span| span.from)));
                 break;

@@ -35,8 +35,8 @@ use super::transaction::{Buffers, CicadaTransaction};
 const COLLECTED_AT_ONCE: usize = 256;
 /// Records that the background collects in one go.
 const COLLECTED_IN_A_TICK: usize = 4096;
-/// After so many conflicts in a row a worker gives its processor away: the other side may be waiting for it.
-const YIELD_AFTER: u64 = 8;
+/// After so many conflicts in a row a worker naps before each attempt: the other side may be waiting for its processor.
+const NAP_AFTER: u64 = 8;
 
 /// One thread's way into the database.
 #[derive(Debug)]
@@ -346,8 +346,8 @@ impl<'w, R: Redo> Session<'w, R> {
                 spin_hint();
             }
         }
-        if attempts > YIELD_AFTER {
-            polychron_sync::thread::yield_now();
+        if attempts > NAP_AFTER {
+            polychron_sync::nap(1);
         }
     }
 }

@@ -168,7 +168,7 @@ impl<R: Redo> HyperWorker<R> {
         local.end_leaked();
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn pin(&self) -> polychron_memory::Guard<'_> {
         self.local.pin()
     }

@@ -1,7 +1,7 @@
 //! Commit (Figure 4-1) and roll-back.
 //!
-//! 1. Latch the written records in the order of their addresses. Records that this transaction inserted are latched since
-//!    their birth. Then read the epoch: this is the serialization point. Reading it here, and not at the transaction's
+//! 1. Latch the written records in the order of their addresses; last those that it inserted and nobody else has claimed, in any
+//!    order. An insertion must be as it was put into the index. Then read the epoch: this is the serialization point. Reading it here, and not at the transaction's
 //!    start as the thesis does, means that no transaction aborts because an epoch began, and that whoever comes later in
 //!    the serial order never has the earlier epoch: a transaction that overwrites what we read latches it after we
 //!    validated, hence reads its epoch after we read ours.
@@ -28,8 +28,9 @@ use polychron_sync::atomic::Ordering;
 
 use super::reclaim::Tombstone;
 use super::record::{Record, State as RecordState, Tid};
-use super::sets::{Kind, Sets};
+use super::sets::{Kind, Read, Sets};
 use super::steps::{Point, Step};
+use super::table::Store;
 use super::tid::TidSource;
 use super::transaction::{Found, MaflingoTransaction};
 use super::versions::{Superseded, store_at};
@@ -85,50 +86,53 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         Ok(())
     }
 
-    /// Gathers the writes by record: first those that must be latched, in the order of their addresses, then the own ones.
+    /// Gathers the writes by record: first those that others may want, in the order of their addresses, then the own ones.
     fn build_groups(&mut self) {
-        let writes = &self.state.sets.writes;
         let groups = &mut self.state.buffers.groups;
         groups.clear();
-        for own_record in [false, true] {
-            groups.extend(writes.firsts(own_record).map(|(record, latest)| Group {
-                record,
-                latest,
-                own_record,
-                replacement: None,
-                version: None,
-            }));
-            if !own_record {
-                groups.sort_unstable_by_key(|group| group.record);
+        let mut contended = 0;
+        for (write, latest) in self.state.sets.writes.firsts() {
+            let (record, own_record) = (write.record, write.own_record);
+            groups.push(Group { record, latest, own_record, replacement: None, version: None });
+            // Who claims it from now on meets it in another order; then one of the two gives up.
+            if !own_record || record.state().claimed() {
+                let last = groups.len() - 1;
+                groups.swap(contended, last);
+                contended += 1;
             }
         }
+        groups[..contended].sort_unstable_by_key(|group| group.record);
     }
 
     /// Phase 1.
     fn latch_all(&mut self) -> Result<(), Stop> {
         for position in 0..self.state.buffers.groups.len() {
             let group = self.state.buffers.groups[position];
-            if group.own_record {
-                break;
-            }
-            let place = self.state.sets.writes.get(group.latest).place;
-            if left_out(Step::LatchWrites) {
+            if left_out(Step::LatchWrites) || group.own_record && left_out(Step::LatchInsertions) {
                 continue;
             }
             let is_barred = self.state.contested.is_barred(&self.shared.favour, group.record, self.state.worker);
             let Some(state) = (if is_barred { None } else { self.latch_once(group.record) }) else {
-                self.unlatch(position);
-                return Err(self.conflict(Reason::Latched, place, Some(group.record)));
+                return Err(self.give_way(position, Reason::Latched));
             };
-            if state.unlinked() && !left_out(Step::RefuseUnlinkedWrites) {
+            let is_overtaken = group.own_record && group.record.is_overtaken();
+            if state.unlinked() && !left_out(Step::RefuseUnlinkedWrites) || is_overtaken {
                 // The row moved, or was deleted in an earlier epoch after it was found here, and left the index. A tombstone that was found
-                // would have stayed: it was claimed when it was written on.
+                // would have stayed: it was claimed when it was written on. Or another one has inserted the key on this transaction's record.
                 group.record.unlatch();
-                self.unlatch(position);
-                return Err(self.conflict(Reason::StaleRead, place, Some(group.record)));
+                return Err(self.give_way(position, Reason::StaleRead));
             }
         }
         Ok(())
+    }
+
+    /// Conflicts at a group, before which all are latched.
+    #[cold]
+    fn give_way(&mut self, position: usize, reason: Reason) -> Stop {
+        self.unlatch(position);
+        let Group { record, latest, .. } = self.state.buffers.groups[position];
+        let place = self.state.sets.writes.get(latest).place;
+        self.conflict(reason, place, Some(record))
     }
 
     /// Latches a record that may be latched already, by [`Self::latch_row`].
@@ -185,13 +189,9 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         place.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
 
-    /// Gives back the latches of the first `groups` groups; own records keep theirs until they are taken out.
+    /// Gives back the latches of the first `groups` groups.
     fn unlatch(&mut self, groups: usize) {
-        for group in &self.state.buffers.groups[..groups] {
-            if !group.own_record {
-                group.record.unlatch();
-            }
-        }
+        self.state.buffers.groups[..groups].iter().for_each(|group| group.record.unlatch());
     }
 
     /// Phase 2 and the id (§4.1). Runs again when the epoch's counter is used up and a new epoch had to begin, because
@@ -320,6 +320,13 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
     #[inline]
     fn apply(&mut self, group: Group, tid: Tid) {
         let target = group.replacement.unwrap_or(group.record);
+        if self.state.sets.writes.get(group.latest).kind == Kind::Insert {
+            // The row lies there already, and nothing was changed since.
+            target.begin_write();
+            pass(Point::Writing);
+            target.publish(tid, true);
+            return;
+        }
         let mut present = !target_is_absent(group);
         target.begin_write();
         let Sets { writes, order, .. } = &mut self.state.sets;
@@ -432,7 +439,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             let data = self.state.sets.writes.words(write.data);
             let inserted;
             let change = match write.kind {
-                // The row of an own record lies in the record alone; nobody else can change it.
+                // The row of an own record lies in the record alone, which is latched.
                 Kind::Insert => {
                     let words = &write.record.words()[..write.record.length()];
                     inserted = words.iter().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<_>>();
@@ -464,10 +471,22 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         self.conflict(reason, Place { table, index: IndexId::PRIMARY }, None)
     }
 
-    /// Keeps why the transaction conflicts. The key is taken from the record where it is a row.
+    /// Keeps why the transaction conflicts. The key is taken from the record.
     #[cold]
     pub(super) fn conflict(&mut self, reason: Reason, place: Place, record: Option<Record>) -> Stop {
         let key = record.and_then(|record| self.key_of(place, record));
+        self.conflict_over(reason, place, record, key)
+    }
+
+    /// As [`Self::conflict`], over a key.
+    #[cold]
+    pub(super) fn conflict_over(
+        &mut self,
+        reason: Reason,
+        place: Place,
+        record: Option<Record>,
+        key: Option<KeyPreview>,
+    ) -> Stop {
         if let Some(record) = record {
             self.state.contested.note(record);
         }
@@ -477,12 +496,12 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         Stop::conflict()
     }
 
-    /// The key of a row, best effort: the record may be changing.
+    /// The key of a record, best effort: it may be changing.
     fn key_of(&mut self, place: Place, record: Record) -> Option<KeyPreview> {
         let mut row = std::mem::take(&mut self.state.buffers.old);
-        let seen = record.read(0..record.capacity(), row.overwrite_words(record.capacity()));
+        let is_whole = record.peek(&mut row);
         let table = self.state.tables.get(place.table.position()).and_then(Option::as_deref);
-        let key = table.filter(|_| seen.present).and_then(|table| self.key_in(table, place.index, row.as_words()));
+        let key = table.filter(|_| is_whole).and_then(|table| self.key_in(table, place.index, row.as_words()));
         self.state.buffers.old = row;
         key
     }
@@ -491,27 +510,30 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
 impl State {
     /// Takes the transaction's own records out of the indexes again, from the given write on, and forgets the writes.
     ///
-    /// That a key could be inserted told that it was absent, and the transaction may go on: the node's stamp, taken while
-    /// the record still keeps others from inserting the key, goes on guarding that.
+    /// That a key could be inserted told that it was absent, and the transaction may go on. The node's stamp, taken while
+    /// the record keeps others from putting another one there, goes on guarding that, and where the record stays, its id does, too.
     pub(super) fn undo_writes(&mut self, from: usize, guard: &Guard<'_>) {
-        let tables = &self.tables;
-        let Sets { writes, nodes, .. } = &mut self.sets;
+        // They are for commits, which this is not any more.
+        self.unlatch_rows();
+        let Self { tables, sets: Sets { writes, nodes, reads, .. }, reclaimer, .. } = self;
         writes.truncate(from, |writes, write| {
             if !write.own_record || write.prior.is_some() || left_out(Step::UndoInsertions) {
                 return;
             }
-            let store =
-                tables[write.place.table.position()].as_ref().and_then(|table| table.store(write.place.index).ok());
-            if let Some(store) = store {
-                if !left_out(Step::NodesOfUndone) {
-                    nodes.add(store.index().get(writes.key_bytes(write), guard).stamp, write.place);
-                }
-                let removed = store.index().remove(writes.key_bytes(write), write.record.handle(), guard);
-                debug_assert!(removed, "an own record stays linked until it is taken out here");
+            // A dropped table or index gives its records back as a whole.
+            let Some(store) = store_at(tables, write.place) else { return };
+            let (key, place, record) = (writes.key_bytes(write), write.place, write.record);
+            if !left_out(Step::NodesOfUndone) {
+                nodes.add(store.index().get(key, guard).stamp, place);
             }
-            write.record.unlink();
-            // SAFETY: the index has forgotten the record.
-            unsafe { guard.retire(write.record.memory(), write.record.bytes()) };
+            if !take_back(record, store, key, guard) {
+                if !left_out(Step::ReadsOfUndone) {
+                    reads.push(Read { record, tid: Tid::ZERO, place });
+                }
+                // Whoever has written it by now has seen to it, and it is left alone.
+                record.give_up();
+                reclaimer.push(Tombstone::new(place, key, record, Tid::ZERO));
+            }
         });
     }
 
@@ -524,6 +546,21 @@ impl State {
             }
         }
     }
+}
+
+/// Takes an insertion that is given up out of its index. `false`: others have claimed it, or written it.
+fn take_back(record: Record, store: &Store, key: &[u8], guard: &Guard<'_>) -> bool {
+    let Some(state) = record.latch_in_background() else { return false };
+    if state.claimed() && !left_out(Step::RespectClaims) || record.tid() != Tid::ZERO {
+        record.unlatch();
+        return false;
+    }
+    let removed = store.index().remove(key, record.handle(), guard);
+    debug_assert!(removed, "an own record stays linked until it is taken out here");
+    record.unlink();
+    // SAFETY: the index has forgotten the record.
+    unsafe { guard.retire(record.memory(), record.bytes()) };
+    true
 }
 
 #[inline]

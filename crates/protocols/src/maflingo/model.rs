@@ -20,7 +20,7 @@ fn tid(epoch: u64) -> Tid {
 
 /// A record that was committed in epoch 1 with this row.
 fn committed(row: &[u64], guard: &Guard<'_>) -> Record {
-    let record = Record::latched(1, row, guard).expect("memory is there");
+    let record = Record::absent(row, guard).expect("memory is there");
     record.publish(tid(1), true);
     record
 }
@@ -175,6 +175,38 @@ fn a_tombstone_is_claimed_or_unlinked() {
                 assert!(claim != Claim::Gone || after.unlinked());
             },
             |record, _| assert!(!(record.state().claimed() && record.state().unlinked())),
+        );
+    });
+}
+
+/// An insertion that is given up is taken out, or left to who has claimed it and writes it.
+#[test]
+fn an_insertion_is_taken_back_or_claimed() {
+    explore(3, || {
+        beside(
+            |guard| Record::absent(&[1], guard).expect("memory is there"),
+            |record, _| match record.latch_in_background() {
+                Some(state) if !state.claimed() && record.tid() == Tid::ZERO => record.unlink(),
+                state => {
+                    if state.is_some() {
+                        record.unlatch();
+                    }
+                    record.give_up();
+                }
+            },
+            |record, _| {
+                if record.claim() == Claim::Held
+                    && let Some(state) = record.latch(0)
+                {
+                    assert!(!state.unlinked(), "what is claimed stays");
+                    write(record, &[2], 2);
+                }
+            },
+            |record, _| {
+                let state = record.state();
+                assert!(!state.unlinked() || record.tid() == Tid::ZERO);
+                assert!(state.unlinked() || state.given_up() || record.tid() == tid(2));
+            },
         );
     });
 }

@@ -11,7 +11,7 @@ use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, TableDefin
 use polychron_memory::{Memory, OWN_SLOTS};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use polychron_sync::thread::{Builder, JoinHandle};
-use polychron_sync::{CachePadded, MODELLED, Mutex};
+use polychron_sync::{Backoff, CachePadded, MODELLED, Mutex};
 
 use super::contested::Favour;
 use super::options::Options;
@@ -68,22 +68,14 @@ impl<T: TidSource, R: Redo> Shared<T, R> {
     #[cold]
     pub(super) fn wait_until_past(&self, epoch: u64) {
         let epochs = self.memory.epochs();
-        let mut waits = 0u32;
+        let mut backoff = Backoff::new();
         while epochs.past() < epoch {
             if epochs.current() > epoch {
                 epochs.refresh();
             } else if MODELLED || epochs.age_ns(epochs.current() - 1) >= SHORTEST_EPOCH_NS {
                 epochs.advance();
             }
-            waits += 1;
-            if waits.is_multiple_of(1024) && !MODELLED {
-                // A commit that waits for a processor this long gets it sooner when others leave it.
-                std::thread::park_timeout(std::time::Duration::from_micros(50));
-            } else if waits > 64 {
-                polychron_sync::thread::yield_now();
-            } else {
-                polychron_sync::spin_hint();
-            }
+            backoff.wait();
         }
     }
 

@@ -14,6 +14,7 @@
 //! * A transaction that writes on a tombstone claims it first. A claimed tombstone stays; the claim is taken back, and the
 //!   tombstone looked at again when every transaction of that moment has ended. So a transaction that runs finds what it
 //!   wrote under the key where it wrote it.
+//! * An insertion that another transaction had claimed when it was given up is queued as a tombstone of no epoch.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -309,7 +310,9 @@ fn unlink_key<K: EncodedKey>(
         return Unlinked::Done;
     }
     let Some(state) = record.latch_in_background() else { return Unlinked::Latched };
-    let another = !state.absent() || state.unlinked() || record.tid() != tombstone.tid;
+    // An insertion that was given up has no id yet; another one's may lie in the same memory, under the same key.
+    let not_given_up = tombstone.tid == Tid::ZERO && !state.given_up();
+    let another = !state.absent() || state.unlinked() || record.tid() != tombstone.tid || not_given_up;
     if another && !left_out(Step::UnlinkOnlyTombstones) {
         record.unlatch();
         return Unlinked::Done;

@@ -1,14 +1,14 @@
 //! Records: the header words of §4.1 and §5, the row in the same allocation, and the rules for touching them.
 //!
 //! ```text
-//!  word 0  data version   15 … 0 latch (owner + 1, 0 = free) │ counter │ pruned │ claimed │ moved │ unlinked │ absent │ dirty
+//!  word 0  data version   15 … 0 latch (owner + 1, 0 = free) │ counter │ given up │ pruned │ claimed │ moved │ unlinked │ absent │ dirty
 //!  word 1  transaction id epoch (42) │ counter (12) │ worker (10)
 //!  word 2  previous version
 //!  word 3  length in words (32) │ capacity in words (32)
 //!  word 4… the row, or a secondary entry's primary key
 //! ```
 //!
-//! * Only the owner of the latch changes a record that others can reach; the one exception is a record's birth.
+//! * Only the owner of the latch changes a record that others can reach.
 //! * A reader takes the data version, then the other words with acquiring loads, then compares the data version, its latch
 //!   aside. The owner sets *dirty* first and stores every further word with a release, so a reader that saw any of the new
 //!   words also sees *dirty* or a later counter, and tries again.
@@ -17,7 +17,9 @@
 //!   version has left its chain.
 //! * *Unlinked* is set once, after the index has forgotten the record, and never taken back. *Moved* comes with it when
 //!   the key leads to a larger record instead: what was read here, a row or its absence, has then been superseded.
-//! * *Claimed* keeps a tombstone in the index while a transaction that is going to write on it runs (`reclaim.rs`).
+//! * An insertion that has not committed is absent with an id of zero, and has its row inside already. Others take it for a tombstone.
+//! * *Claimed* keeps a record without a row in the index while a transaction that is going to write on it runs (`reclaim.rs`).
+//! * *Given up* says that the inserter has rolled back while another transaction had claimed the record, which is a tombstone since.
 //! * The latch's owner may be the *background*: then neither row nor id changes under it. Such a latch fails no validation,
 //!   and who wants the latch waits for it.
 
@@ -39,7 +41,8 @@ const UNLINKED: u64 = 4;
 const MOVED: u64 = 8;
 const CLAIMED: u64 = 16;
 const PRUNED: u64 = 32;
-const COUNTER: u64 = 64;
+const GIVEN_UP: u64 = 64;
+const COUNTER: u64 = 128;
 const LATCH_SHIFT: u32 = 48;
 const LATCH_MASK: u64 = !0 << LATCH_SHIFT;
 /// The latch of whoever reclaims memory: no worker's number.
@@ -153,6 +156,11 @@ impl State {
         self.0 & MOVED != 0
     }
 
+    /// Whether the inserter has left the record to others.
+    pub(super) fn given_up(self) -> bool {
+        self.0 & GIVEN_UP != 0
+    }
+
     /// Whether a transaction may be about to write on the tombstone.
     #[inline]
     pub(super) fn claimed(self) -> bool {
@@ -214,14 +222,14 @@ impl Record {
         self.0.cast()
     }
 
-    /// A new record that is absent and latched by `worker`, holding `row` already. Nobody else can reach it yet, so the
-    /// latch costs no interlocked instruction (§4.5).
+    /// A new record that is absent and holds `row` already.
     #[inline]
-    pub(super) fn latched(worker: usize, row: &[u64], guard: &Guard<'_>) -> Result<Self, OutOfMemory> {
-        Self::allocate(latch_of(worker) | ABSENT, Tid::ZERO, None, row.len(), row.iter().copied(), guard)
+    pub(super) fn absent(row: &[u64], guard: &Guard<'_>) -> Result<Self, OutOfMemory> {
+        Self::allocate(ABSENT, Tid::ZERO, None, row.len(), row.iter().copied(), guard)
     }
 
-    /// As [`Record::latched`], with room for a row of `capacity` words that is written later.
+    /// A new record that is absent and latched by `worker`, with room for a row of `capacity` words that is written later. Nobody
+    /// else can reach it yet, so the latch costs no interlocked instruction (§4.5).
     pub(super) fn latched_empty(worker: usize, capacity: usize, guard: &Guard<'_>) -> Result<Self, OutOfMemory> {
         let row = std::iter::repeat_n(0, capacity);
         Self::allocate(latch_of(worker) | ABSENT, Tid::ZERO, None, 0, row, guard)
@@ -321,6 +329,13 @@ impl Record {
         Tid(self.header().tid.load(Ordering::Acquire))
     }
 
+    /// Whether another transaction has written on this record, which the caller has put into the index: it has the key, and the row inside
+    /// may be its.
+    #[inline]
+    pub(super) fn is_overtaken(self) -> bool {
+        self.tid() != Tid::ZERO && !left_out(Step::RefuseOvertaken)
+    }
+
     /// The version before this one. Acquiring: pairs with the release in `set_previous`, so that the version is whole.
     #[inline]
     pub(super) fn previous(self) -> Option<Self> {
@@ -368,6 +383,19 @@ impl Record {
             }
             spin_hint();
         }
+    }
+
+    /// Copies the row that the record has, or had last, or is going to have: best effort, for explaining a conflict.
+    #[cold]
+    pub(super) fn peek(self, row: &mut RowBuffer) -> bool {
+        let version = &self.header().version;
+        // Pairs with the release that ended the last write.
+        let before = version.load(Ordering::Acquire);
+        let words = self.length().min(self.capacity());
+        polychron_sync::load_words(&self.words()[..words], row.overwrite_words(words));
+        // The loads above acquire, so this one is not taken before them.
+        let after = version.load(Ordering::Relaxed);
+        before & DIRTY == 0 && (before ^ after) & !LATCH_MASK == 0 && words > 0
     }
 
     /// As [`Record::read`], of the version that a snapshot at `epoch` sees (§4.7), into a buffer that is made long enough.
@@ -448,6 +476,14 @@ impl Record {
             spin_hint();
         }
         Claim::Latched
+    }
+
+    /// Leaves an own insertion, which others have claimed, to them. It is not latched: who has the latch either gives it back with the
+    /// bits as they are, or writes the record, and then it has an id and the mark says nothing any more.
+    #[cold]
+    pub(super) fn give_up(self) {
+        // The queue to which the record goes carries it to whoever takes the record out.
+        self.header().version.fetch_or(GIVEN_UP, Ordering::Relaxed);
     }
 
     /// Takes all claims of a latched record back.

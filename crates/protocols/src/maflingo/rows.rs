@@ -187,7 +187,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         let found = self.find(store, key, 0..usize::MAX);
         let entry = std::mem::replace(&mut self.state.buffers.row, row);
         if !matches!(found?, Found::Row(_)) || key_in_entry(entry.as_words()) == primary {
-            return Err(self.conflict(Reason::Inconsistent, store.place, None));
+            return Err(self.conflict_over(Reason::Inconsistent, store.place, None, Some(KeyPreview::new(primary))));
         }
         self.check_small_sets()
     }
@@ -304,11 +304,12 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         })
     }
 
-    /// A secondary entry leads to no row: what was read is of different times.
+    /// The secondary entry in its buffer leads to no row: what was read is of different times.
     #[cold]
     fn inconsistent(&mut self, table: &MaflingoTable) -> Stop {
         debug_assert!(self.snapshot.is_none(), "a snapshot is consistent");
-        self.conflict(Reason::Inconsistent, table.primary.place, None)
+        let key = KeyPreview::new(key_in_entry(self.state.buffers.entry.as_words()));
+        self.conflict_over(Reason::Inconsistent, table.primary.place, None, Some(key))
     }
 
     /// The key in a record's words, for explaining an abort.

@@ -19,7 +19,7 @@ pub(super) struct Read {
 /// What a write does to its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The record is this transaction's own, already in the index, latched since its birth, with the row inside.
+    /// The record is this transaction's own, already in the index, absent, with the row inside.
     Insert,
     /// The row becomes `data`; the record had no row when this was decided, or it did not matter.
     Put,
@@ -97,17 +97,13 @@ impl WriteSet {
         self.writes.iter()
     }
 
-    /// Each written record, own or not, and the position of its latest write.
+    /// The first write of each written record, and the position of its latest one.
     #[inline]
-    pub(super) fn firsts(&self, own_record: bool) -> impl Iterator<Item = (Record, u32)> {
-        let firsts = self
-            .writes
-            .iter()
-            .enumerate()
-            .filter(move |(_, write)| write.own_record == own_record && write.prior.is_none());
+    pub(super) fn firsts(&self) -> impl Iterator<Item = (&Write, u32)> {
+        let firsts = self.writes.iter().enumerate().filter(|(_, write)| write.prior.is_none());
         firsts.map(|(position, write)| {
             let latest = if self.repeats { self.latest(write.record) } else { None };
-            (write.record, latest.unwrap_or(position as u32))
+            (write, latest.unwrap_or(position as u32))
         })
     }
 

@@ -8,8 +8,10 @@ named! {
     pub enum Step {
         /// Phase 1 latches the records that are written.
         LatchWrites,
-        /// Own insertions are latched from their birth.
+        /// Phase 1 latches own insertions, too.
         LatchInsertions,
+        /// An own insertion is written only if no other transaction has written its record.
+        RefuseOvertaken,
         /// A record that the index has forgotten is not written.
         RefuseUnlinkedWrites,
         /// Who writes a table knows all its indexes.
@@ -50,6 +52,8 @@ named! {
         NodesOfRanges,
         /// So does an insertion that is taken back.
         NodesOfUndone,
+        /// One that stays for another transaction is a record that was read.
+        ReadsOfUndone,
         /// An own insertion brings the node set up to date.
         FollowOwnInsertions,
         /// It does so only for stamps that say what was there just before.

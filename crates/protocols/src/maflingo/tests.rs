@@ -2,9 +2,10 @@
 
 mod contested;
 mod displaced;
+mod insertions;
 
 use polychron_engine::redo::NoRedo;
-use polychron_engine::{Commit, Common, Interactive, Mode, Operations, Protocol, Table, Transaction, Worker};
+use polychron_engine::{Commit, Common, Error, Interactive, Mode, Operations, Protocol, Table, Transaction, Worker};
 use polychron_memory::{Memory, Options};
 use polychron_schema::Row;
 
@@ -48,7 +49,7 @@ fn a_latch_of_the_background_makes_nobody_give_up() {
     let memory = Memory::new(Options::tiny()).unwrap();
     let local = memory.register().unwrap();
     let guard = local.pin();
-    let record = Record::latched(0, &[7], &guard).unwrap();
+    let record = Record::absent(&[7], &guard).unwrap();
     record.publish(Tid::after(Tid::ZERO, 1, 0).unwrap(), true);
     let state = record.latch_in_background().unwrap();
     assert!(!state.latched_by_other(0) && !record.state().latched_by_other(1));

@@ -148,10 +148,13 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
         })
     }
 
-    /// Whether the records that are going to be written are where they were found: own writes are looked for there.
+    /// Whether the records that are going to be written are where they were found: own writes are looked for there. Own insertions are read there.
     fn check_written(&mut self) -> Result<(), Stop> {
         let writes = &self.state.sets.writes;
-        let gone = |write: &&Write| write.record.state().unlinked() && !left_out(Step::RefuseUnlinkedWrites);
+        let gone = |write: &&Write| {
+            let unlinked = write.record.state().unlinked() && !left_out(Step::RefuseUnlinkedWrites);
+            unlinked || write.own_record && write.record.is_overtaken()
+        };
         let gone = writes.iter().find(gone).copied();
         match gone {
             Some(write) => Err(self.conflict(Reason::StaleRead, write.place, Some(write.record))),
@@ -279,7 +282,7 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
                 row.overwrite_words(words.len()).copy_from_slice(words);
                 Seen { tid: record.tid(), present: true, moved: false, words: words.len() }
             }
-            // An own insertion is still absent for everybody else, so it is copied without asking.
+            // An own insertion is copied without asking: if another one has put its row there, this transaction is told that before it is believed.
             Some(_) => {
                 let length = record.length();
                 polychron_sync::load_words(&record.words()[..length], row.overwrite_words(length));
@@ -322,12 +325,12 @@ impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
     }
 
     /// Inserts an entry whose key is absent (§4.5). `false`: the key has a row.
+    ///
+    /// Its record is absent and free, as the thesis has it, and not latched from its birth, as the thesis then says is faster: others read
+    /// and write there as if it were a tombstone, however long this transaction takes. The first that commits has the key.
     #[inline]
     pub(super) fn insert_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<bool, Stop> {
-        let record = Record::latched(self.state.worker, row, &self.guard).map_err(Error::from)?;
-        if left_out(Step::LatchInsertions) {
-            record.unlatch();
-        }
+        let record = Record::absent(row, &self.guard).map_err(Error::from)?;
         let State { sets, fingers, .. } = &mut *self.state;
         // SAFETY: as in `look_up`.
         let inserted = unsafe { fingers.insert(store, key, record.handle(), &mut sets.nodes, &self.guard) };

@@ -42,6 +42,7 @@ pub fn makes_sense<P: Protocol>(setup: &Setup<P>, behaviour: &str) -> bool {
         },
         Some("garbage_of_an_idle_session") => setup.measures_memory,
         Some("own_commits_beside_a_writer" | "fresh_beside_a_writer") => setup.interleaves && !setup.snapshots_lock,
+        Some(name) if name.ends_with("_beside_an_insertion") => setup.interleaves && !setup.snapshots_lock,
         Some(name) if name.ends_with("_beside_a_snapshot") => setup.snapshots_interleave && !setup.snapshots_lock,
         Some(name) if name.ends_with("_beside_a_writer") => setup.interleaves,
         Some(_) => true,
@@ -83,6 +84,9 @@ pub const BEHAVIOURS: &[&str] = &[
     "liveness::own_commits_beside_a_writer",
     "liveness::fresh_beside_a_snapshot",
     "liveness::fresh_beside_a_writer",
+    "liveness::reads_beside_an_insertion",
+    "liveness::insertions_beside_an_insertion",
+    "liveness::wanted_beside_an_insertion",
 ];
 
 /// All that is known to be missing.
@@ -127,5 +131,10 @@ pub const MISSING: &[Missing] = &[
         behaviour: "liveness::updates_beside_a_writer",
         protocols: &["hekaton", "snapshot-isolation"],
         what: "what is retired waits until the idle client looks again or ends",
+    },
+    Missing {
+        behaviour: "liveness::wanted_beside_an_insertion",
+        protocols: &["hekaton", "snapshot-isolation"],
+        what: "the conflict does not name the key",
     },
 ];

@@ -10,6 +10,7 @@ use polychron_engine::{Error, Interactive, Mode, Operations, Protocol, Stop, Tab
 use polychron_schema::Row;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
+pub use super::insertions::{insertions_beside_an_insertion, reads_beside_an_insertion, wanted_beside_an_insertion};
 use crate::Setup;
 use crate::party::Party;
 use crate::rows::{Image, Item, value};

@@ -17,6 +17,7 @@ pub mod future_rows;
 pub mod futures;
 pub mod handles;
 pub mod histories;
+mod insertions;
 pub mod known;
 pub mod limits;
 pub mod liveness;
@@ -115,7 +116,8 @@ macro_rules! conformance {
             hot_row_beside_a_snapshot, updates_beside_a_writer, queue_beside_a_writer, hot_row_beside_a_writer,
             updates_beside_a_session, queue_beside_a_session, hot_row_beside_a_session, crowd_that_reads_and_writes,
             crowd_that_writes_blindly, garbage_of_an_idle_session,
-            own_commits_beside_a_snapshot, own_commits_beside_a_writer, fresh_beside_a_snapshot, fresh_beside_a_writer);
+            own_commits_beside_a_snapshot, own_commits_beside_a_writer, fresh_beside_a_snapshot, fresh_beside_a_writer,
+            reads_beside_an_insertion, insertions_beside_an_insertion, wanted_beside_an_insertion);
     };
     (@group $setup:expr, $group:ident: $($behaviour:ident),* $(,)?) => {
         mod $group {

@@ -69,10 +69,6 @@ impl Stage {
             ..polychron_memory::Options::tiny()
         };
         let database = Cicada::open(options, Common { memory, ..Common::default() }).unwrap();
-        // The background begins with a tick of its own.
-        while database.memory().epochs().current() < 2 {
-            std::thread::yield_now();
-        }
         let items = Table::from_id(database.create_table(Item::definition()).unwrap());
         let members = Table::from_id(database.create_table(Member::definition()).unwrap());
         let stage = Self { database, items, members };

@@ -80,10 +80,6 @@ impl<R: Redo + Default> Stage<R> {
             ..polychron_memory::Options::tiny()
         };
         let database = Maflingo::open_with(options, Common { memory, ..Common::default() }, redo).unwrap();
-        // The clock's thread begins with a tick of its own.
-        while database.memory().epochs().current() < 2 {
-            std::thread::yield_now();
-        }
         let items = Table::from_id(database.create_table(Item::definition()).unwrap());
         let pages = Table::from_id(database.create_table(Page::definition()).unwrap());
         let members = Table::from_id(database.create_table(Member::definition()).unwrap());
@@ -401,6 +397,26 @@ fn write_skew_while_latched() -> bool {
     mine && other.get() && (stage.value(1), stage.value(2)) == (Some(1), Some(1))
 }
 
+/// As before, but one of the two inserts a row that the other one finds absent.
+fn write_skew_with_an_insertion() -> bool {
+    let stage = stage(&[(2, 0)]);
+    let other = Rc::new(Cell::new(false));
+    interrupt(Point::Validated, {
+        let (stage, other) = (stage.clone(), Rc::clone(&other));
+        move || {
+            other.set(stage.once(|t| {
+                assert_eq!(present(t, &stage.items, 1)?, None);
+                t.upsert(&stage.items, &Item { id: 2, value: 1 })
+            }));
+        }
+    });
+    let mine = stage.once(|t| {
+        let value = present(t, &stage.items, 2)?.unwrap();
+        t.insert(&stage.items, &Item { id: 1, value })
+    });
+    mine && other.get() && (stage.value(1), stage.value(2)) == (Some(0), Some(1))
+}
+
 fn read_of_a_record_that_moved() -> bool {
     let stage = stage(&[]);
     stage.half_of_another(
@@ -459,6 +475,24 @@ fn absent_key_that_was_inserted_and_given_up() -> bool {
         |t| t.insert(&stage.items, &Item { id: 5, value: 1 }),
         |_| Ok(()),
     )
+}
+
+/// A key is inserted, claimed by another transaction, given up by a savepoint, and inserted by the other one on the same record.
+fn absent_key_that_was_given_up_to_another() -> bool {
+    let stage = stage(&[]);
+    let (mut worker, mut seen) = (stage.worker(), 0);
+    let mine = stage.once(|t| {
+        let savepoint = t.savepoint();
+        assert_eq!(t.try_insert(&stage.items, &Item { id: 5, value: 0 })?, Insertion::Inserted);
+        let mut other = worker.begin(Mode::ReadWrite).unwrap();
+        other.insert(&stage.items, &Item { id: 5, value: 1 })?;
+        other.upsert(&stage.items, &Item { id: FLAG, value: 1 })?;
+        t.roll_back_to(savepoint)?;
+        assert!(other.commit().is_ok(), "nobody is in the other's way");
+        seen = t.get(&stage.items, FLAG)?.map_or(0, |row| row.value());
+        Ok(())
+    });
+    mine && seen == 1
 }
 
 fn own_insertion_into_a_range() -> bool {
@@ -556,17 +590,22 @@ fn loop_over_inconsistent_reads() -> bool {
     turns == 1000
 }
 
+/// It meets the latch of a commit that is under way.
 fn conflict_that_the_procedure_ignores() -> bool {
     let stage = stage(&[]);
-    let mut worker = stage.worker();
-    let mut first = worker.begin(Mode::ReadWrite).unwrap();
-    first.insert(&stage.items, &Item { id: 1, value: 1 }).unwrap();
-    stage.once(|t| {
-        let lost = t.insert(&stage.items, &Item { id: 1, value: 2 });
-        assert!(lost.is_err_and(|stop| stop.is_conflict()));
-        drop(first);
-        Ok(())
-    })
+    let committed = Rc::new(Cell::new(false));
+    interrupt(Point::Validated, {
+        let (stage, committed) = (stage.clone(), Rc::clone(&committed));
+        move || {
+            committed.set(stage.once(|t| {
+                let lost = t.upsert(&stage.items, &Item { id: 1, value: 2 });
+                assert!(lost.is_err_and(|stop| stop.is_conflict()));
+                Ok(())
+            }));
+        }
+    });
+    assert!(stage.once(|t| t.insert(&stage.items, &Item { id: 1, value: 1 })));
+    committed.get()
 }
 
 /// The ids in the order of the commits.
@@ -837,13 +876,22 @@ fn key_that_came_back() -> bool {
     stage.value(5) != Some(2)
 }
 
+/// Insertions that are rolled back leave their records in the index.
 fn insertion_that_was_rolled_back() -> bool {
     let stage = stage(&[]);
     let mut worker = stage.worker();
-    let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
-    transaction.insert(&stage.items, &Item { id: 5, value: 1 }).unwrap();
-    drop(transaction);
-    !stage.once(|t| t.insert(&stage.items, &Item { id: 5, value: 2 }))
+    let used = || stage.database.statistics().memory.unwrap().used_bytes;
+    let mut rounds = (0..2).map(|round| {
+        for id in 0..1000 {
+            let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
+            transaction.insert(&stage.items, &Item { id: 1000 * round + id, value: 1 }).unwrap();
+            drop(transaction);
+        }
+        stage.settle(&mut worker);
+        used()
+    });
+    let (first, second) = (rounds.next().unwrap(), rounds.next().unwrap());
+    second > first + 32_000
 }
 
 fn row_whose_entry_was_refused() -> bool {
@@ -871,7 +919,8 @@ fn code_of_two_members() -> bool {
 
 crate::killers! { Step:
     LatchWrites: lost_update_after_validation;
-    LatchInsertions: insert_insert;
+    LatchInsertions: write_skew_with_an_insertion;
+    RefuseOvertaken: insert_insert;
     RefuseUnlinkedWrites: write_to_a_record_that_moved;
     KnowAllIndexes: entry_left_behind;
     KnowDropped: write_skew_over_a_dropped_index;
@@ -892,6 +941,7 @@ crate::killers! { Step:
     NodesOfTombstones: absent_key_without_its_tombstone;
     NodesOfRanges: count_of_a_range;
     NodesOfUndone: absent_key_that_was_inserted_and_given_up;
+    ReadsOfUndone: absent_key_that_was_given_up_to_another;
     FollowOwnInsertions: own_insertion_into_a_range;
     FollowOnlyOwn: phantom_before_an_own_insertion;
     FollowSplits: phantom_in_a_divided_node;

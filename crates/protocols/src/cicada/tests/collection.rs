@@ -5,6 +5,7 @@ use polychron_engine::Worker;
 use super::*;
 use crate::cicada::options::Indexes;
 use crate::cicada::protocol::Extent;
+use crate::cicada::reclaim::SLICE;
 
 fn count(database: &Arc<Cicada>, name: &str) -> u64 {
     let FigureValue::Count(count) = figure(&database.statistics().figures, name) else { panic!("{name}") };
@@ -53,6 +54,61 @@ fn each_version_is_looked_at_a_few_times() {
             assert!(versions as i64 >= 2 * rounds - 4, "{versions} of {} were collected", 2 * rounds);
             assert!(steps <= 8 * versions, "{steps} steps for {versions} versions, deletions: {deletes}");
             assert!(extra_versions(&database) <= 1);
+        }
+    }
+}
+
+/// Whose transaction comes by where many versions of one row are garbage frees a slice of them, and the row stays one that others update and delete,
+/// and whose table may be dropped.
+#[test]
+fn many_versions_of_a_row_are_freed_in_slices() {
+    let updates = scaled(5 * SLICE as usize, 100) as i64;
+    for what in ["nothing", "deleted", "dropped"] {
+        let database = open(|options| {
+            (options.collection_interval, options.thinning_after) = (Duration::ZERO, Duration::from_secs(3600));
+        });
+        let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
+        let notes: Table<Note> = Table::from_id(database.create_table(Note::definition()).unwrap());
+        let [mut worker, mut reader] = [(); 2].map(|()| database.worker().unwrap());
+        let used = database.memory().statistics().used_bytes;
+        set(&mut worker, &accounts, 1, 0);
+        let snapshot = reader.begin(Mode::Snapshot).unwrap();
+        (0..updates).for_each(|balance| set(&mut worker, &accounts, 1, balance));
+        drop(snapshot);
+        let lead = || {
+            database.shared.clocks.pass_time(2_000_000);
+            database.shared.lead(database.shared.clocks.now_ns());
+        };
+        let (early, mut all) = (count(&database, "collected_versions"), 0);
+        for round in 0..12 {
+            lead();
+            done(&mut worker, |t| t.get(&notes, 1).map(drop));
+            let now = count(&database, "collected_versions") - early;
+            // Of this transaction, and of the one that has set a row since.
+            assert!(now - all <= 2 * SLICE + 4, "{} versions at once", now - all);
+            all = now;
+            match (what, round) {
+                ("deleted", 1) => assert!(done(&mut worker, |t| t.delete(&accounts, 1))),
+                ("dropped", 1) => database.drop_table(accounts.id()).unwrap(),
+                _ => set(&mut worker, &accounts, 2, round),
+            }
+            if what == "dropped" && round == 1 {
+                break;
+            }
+        }
+        (0..8).for_each(|_| database.tick());
+        worker.local.collect();
+        match what {
+            "dropped" => {
+                let left = database.memory().statistics().used_bytes.saturating_sub(used);
+                assert!(left <= 64 << 10, "{left} bytes stay of a dropped table");
+            }
+            _ => {
+                assert!(all as i64 >= updates - 2, "{all} of {updates}");
+                assert!(extra_versions(&database) <= 1);
+                let row = done(&mut worker, |t| Ok(t.get(&accounts, 1)?.map(|row| row.balance())));
+                assert_eq!(row, (what != "deleted").then_some(updates - 1));
+            }
         }
     }
 }
