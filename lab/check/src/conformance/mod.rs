@@ -69,7 +69,7 @@ macro_rules! conformance {
                 keep_deleted_rows, keep_many_versions, many_at_once, are_counted, follow_their_thread, reads_alone_follow_their_thread, scan_while_memory_is_used_again, whole_tables,
                                 by_secondary_index);
             $crate::conformance!(@group $setup, reclamation: updates, growing_updates, deletions_and_insertions,
-                secondary_entries, rolled_back_insertions, dropped_tables, dropped_tables_of_idle_workers, workers_that_leave,
+                secondary_entries, rolled_back_insertions, dropped_tables, many_dropped_tables, dropped_tables_of_idle_workers, workers_that_leave,
                 updates_behind_a_snapshot, deletions_behind_a_snapshot, growth_behind_a_snapshot);
             $crate::conformance!(@group $setup, memory: sizes, sizes_in_little_memory, many_sizes, sizes_that_grow, backlogs, blocks_of_another_session);
             $crate::conformance!(@group $setup, changes: tables_come_and_go, names_are_taken, tables_under_transactions,
