@@ -162,7 +162,13 @@ impl<W: Driven, P: Procedure> Body<W> for Running<'_, P> {
 #[inline]
 pub fn tell_committed<P: Procedure>(procedure: &mut P, mut output: P::Output) -> Result<P::Output, Error> {
     let told = catch(|| procedure.committed(&mut output, &Resolved::now()));
-    told.map(|()| output).map_err(|panic| Error::Panicked(panic.text()))
+    match told {
+        Ok(()) => Ok(output),
+        Err(panic) => {
+            discard(output);
+            Err(Error::Panicked(panic.text()))
+        }
+    }
 }
 
 fn until_committed<W: Driven, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> Result<B::Output, Error> {
@@ -261,10 +267,13 @@ fn attempt<W: Driven, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> A
                     Err(error) => Attempt::Failed(error),
                 };
             }
-            Err(stop) => match stop.into_parts() {
-                Stopped::Conflict => return Attempt::Conflict,
-                Stopped::Failed(error) => return Attempt::Failed(error),
-            },
+            Err(stop) => {
+                discard(output);
+                match stop.into_parts() {
+                    Stopped::Conflict => return Attempt::Conflict,
+                    Stopped::Failed(error) => return Attempt::Failed(error),
+                }
+            }
         },
         Ok(Err(stop)) => match stop.into_parts() {
             // A transaction that the protocol has stopped is doomed, and `roll_back` tells. Any other would end like this each time.
@@ -317,6 +326,14 @@ pub(crate) fn end(error: Error) -> ! {
 #[inline]
 pub fn catch<O>(work: impl FnOnce() -> O) -> Result<O, Caught> {
     catch_unwind(AssertUnwindSafe(work)).map_err(Caught)
+}
+
+/// Drops an answer that nobody gets. Its destructor is somebody's code, which may panic.
+#[inline]
+pub fn discard<O>(answer: O) {
+    if std::mem::needs_drop::<O>() {
+        let _ = catch(move || drop(answer));
+    }
 }
 
 /// A panic that was caught. What it carries is somebody's, and may panic once more where it is dropped: that stays here.

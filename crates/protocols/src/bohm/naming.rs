@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use polychron_base::TableId;
+use polychron_base::error::KeyPreview;
 use polychron_base::key::{EncodedKey, Key16, MAX_KEY_BYTES};
-use polychron_engine::{Access, Declare};
+use polychron_base::{Error, TableId};
+use polychron_engine::{Access, Declare, Procedure, drive};
 
 use super::planned::{Entry, Parcel, Want};
 use super::table::{BohmStore, BohmTable, Front};
@@ -208,4 +209,29 @@ impl Declare for Naming<'_> {
     fn unknown(&mut self) {
         self.has_more = true;
     }
+}
+
+/// Why a procedure is not executed inside of a transaction of the same thread: it comes later in the log, so whatever it needs of that
+/// transaction, or of those that wait for it, would never be there.
+pub(super) fn refuse_inside<P: Procedure>(procedure: &P) -> Error {
+    /// The first key that is named.
+    struct First(Option<(TableId, Option<KeyPreview>)>);
+
+    impl Declare for First {
+        fn key<K: EncodedKey>(&mut self, table: TableId, key: K, _: Access) {
+            self.0.get_or_insert_with(|| (table, Some(KeyPreview::new(key))));
+        }
+
+        fn prefix<K: EncodedKey>(&mut self, table: TableId, _: K, _: Access) {
+            self.0.get_or_insert((table, None));
+        }
+
+        fn unknown(&mut self) {}
+    }
+
+    let mut first = First(None);
+    // What it says is of no consequence when it panics.
+    let _ = drive::catch(|| procedure.declare(&mut first));
+    let (table, key) = first.0.unwrap_or((TableId::NONE, None));
+    Error::WaitsForItself { table, key }
 }

@@ -4,18 +4,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use polychron_base::clock::Clock;
-use polychron_base::error::{KeyPreview, Stopped};
+use polychron_base::error::Stopped;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::futures::Attempt;
 use polychron_engine::stores::{Keys, OwnedKey, for_each};
-use polychron_engine::{Access, Counters, Declare, Procedure, Worker, drive};
+use polychron_engine::{Counters, Procedure, Worker, drive};
 use polychron_schema::KeyScratch;
 use polychron_sync::atomic::Ordering;
 
 use super::execution::{Hand, HandState, settle};
 use super::moment::Moment;
-use super::naming::{ByKey, Naming};
+use super::naming::{ByKey, Naming, refuse_inside};
 use super::options::Unknown;
 use super::planned::{Parcel, Ran, RunProcedure};
 use super::protocol::Shared;
@@ -60,7 +60,8 @@ unsafe fn run<P: Procedure>(job: *const (), position: usize, transaction: &mut B
         (&mut *job.procedures.add(position), &mut *job.answers.add(position))
     };
     let (ran, outcome) = attempt(transaction, &mut |transaction| procedure.run(transaction));
-    *answer = outcome;
+    // What a run before has left may lie there.
+    drive::discard(std::mem::replace(answer, outcome));
     ran
 }
 
@@ -76,7 +77,10 @@ fn attempt<O>(
     // The transaction discards what a procedure put that panics, so nothing half done can be observed.
     match drive::catch(|| body(transaction)) {
         // A procedure may take the refusal of a write for an answer, but it would commit without that write.
-        Ok(_) if let Some(failure) = transaction.failure() => (Ran::RollBack, Some(Err(failure))),
+        Ok(output) if let Some(failure) = transaction.failure() => {
+            drive::discard(output);
+            (Ran::RollBack, Some(Err(failure)))
+        }
         Ok(Ok(output)) => (Ran::Commit, Some(Ok(output))),
         Ok(Err(stop)) => match stop.into_parts() {
             Stopped::Conflict if let Some(requested) = transaction.lost => {
@@ -493,31 +497,6 @@ unsafe fn guess(parcel: &Parcel, place: usize, position: usize, attempts: u32) -
             .collect()
     };
     Guess { position, attempts, keys }
-}
-
-/// Why a procedure is not executed inside of a transaction of the same thread: it comes later in the log, so whatever it needs of that
-/// transaction, or of those that wait for it, would never be there.
-fn refuse_inside<P: Procedure>(procedure: &P) -> Error {
-    /// The first key that is named.
-    struct First(Option<(TableId, Option<KeyPreview>)>);
-
-    impl Declare for First {
-        fn key<K: EncodedKey>(&mut self, table: TableId, key: K, _: Access) {
-            self.0.get_or_insert_with(|| (table, Some(KeyPreview::new(key))));
-        }
-
-        fn prefix<K: EncodedKey>(&mut self, table: TableId, _: K, _: Access) {
-            self.0.get_or_insert((table, None));
-        }
-
-        fn unknown(&mut self) {}
-    }
-
-    let mut first = First(None);
-    // What it says is of no consequence when it panics.
-    let _ = drive::catch(|| procedure.declare(&mut first));
-    let (table, key) = first.0.unwrap_or((TableId::NONE, None));
-    Error::WaitsForItself { table, key }
 }
 
 impl Worker for BohmWorker {

@@ -388,6 +388,80 @@ pub fn panics_that_panic_again<P: Protocol<Worker: Interactive>>(setup: &Setup<P
     assert_eq!(all(&mut worker, &table), [Item { id: 1, value: expected }]);
 }
 
+/// An answer that panics where it is dropped, unless its client got it.
+struct Loud;
+
+impl Drop for Loud {
+    fn drop(&mut self) {
+        resume_unwind(Box::new("on purpose"));
+    }
+}
+
+/// Why a procedure's answer does not come to its client, in some protocols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    /// It writes what it did not name, and thinks nothing of the refusal.
+    Undeclared,
+    /// Another transaction changes what it has read.
+    Conflict,
+    /// It panics once it has committed.
+    PanicsThen,
+}
+
+/// Adds to a row, and answers with something loud.
+struct Loses<W> {
+    table: Table<Item>,
+    lost: Lost,
+    other: Option<W>,
+}
+
+impl<W: Worker> Procedure for Loses<W> {
+    type Output = Loud;
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Loud, Stop> {
+        value(t, &self.table, 1)?;
+        if let Some(mut other) = self.other.take() {
+            // Where it would be in this one's way it is refused.
+            let _ = other.execute(&mut Explodes { table: self.table, panics: Panics::Nowhere });
+        }
+        let updated = t.update(&self.table, 1, |row| row.set_value(row.value() + 1));
+        if self.lost == Lost::Undeclared && updated.is_err() {
+            return Ok(Loud);
+        }
+        updated.map(|_| Loud)
+    }
+
+    fn committed(&mut self, _: &mut Loud, _: &Resolved) {
+        if self.lost == Lost::PanicsThen {
+            resume_unwind(Box::new("on purpose"));
+        }
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        if self.lost != Lost::Undeclared {
+            declaration.key(self.table.id(), Key8::new(1, 8), Access::Update);
+        }
+    }
+}
+
+/// Answers that nobody gets are dropped, and panic then: that is nobody's end.
+pub fn answers_that_panic<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, table) = items(setup, &[(1, 0)]);
+    let [mut worker, mut beside] = [(); 2].map(|()| database.worker().unwrap());
+    for lost in [Lost::Undeclared, Lost::Conflict, Lost::PanicsThen] {
+        let other = (lost == Lost::Conflict).then(|| database.worker().unwrap());
+        match worker.execute(&mut Loses { table, lost, other }) {
+            Ok(loud) => std::mem::forget(loud),
+            Err(Error::Panicked(_)) if lost == Lost::PanicsThen => {}
+            Err(Error::Undeclared { .. }) if lost == Lost::Undeclared => {}
+            Err(Error::WaitsForItself { .. }) if lost == Lost::Conflict => {}
+            Err(error) => panic!("{lost:?}: {error:?}"),
+        }
+        beside.execute(&mut Explodes { table, panics: Panics::Nowhere }).unwrap();
+        worker.execute(&mut Explodes { table, panics: Panics::Nowhere }).unwrap();
+    }
+}
+
 /// Reads a row; one of them panics when it is asked what it will touch, and when it runs.
 struct Wild {
     table: Table<Item>,
