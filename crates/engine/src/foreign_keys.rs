@@ -351,7 +351,8 @@ fn undo_refused<T: Transaction + ?Sized>(
     if let Err(stop) = &checked
         && !stop.is_conflict()
     {
-        match transaction.undo_unchecked(mark).map_err(Stop::into_parts) {
+        let undone = transaction.undo_unchecked(mark).and_then(|()| transaction.savepoints().take_refused());
+        match undone.map_err(Stop::into_parts) {
             Ok(()) | Err(Stopped::Failed(Error::Unsupported { .. })) => {}
             Err(Stopped::Conflict) => return Err(Stop::conflict()),
             Err(Stopped::Failed(failed)) => drive::end(failed),

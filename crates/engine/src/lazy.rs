@@ -143,7 +143,11 @@ impl Program {
     pub fn failure(&self, values: &[Option<Scalar>], place: u32) -> FutureError {
         let mut at = place;
         loop {
-            let Node::Expression(expression) = self.nodes[at as usize] else { return FutureError::Foreign };
+            let expression = match self.nodes[at as usize] {
+                Node::Expression(expression) => expression,
+                // Its turn has come, and its row was not there.
+                Node::Column(source) => return FutureError::NoRow(self.rows[source.row as usize].table),
+            };
             let mut missing = None;
             let outcome = expression.evaluate(|place| {
                 values[place as usize].ok_or_else(|| {

@@ -537,7 +537,8 @@ pub trait Transaction {
     /// Undoes all writes since `savepoint`; reads stay protected. The savepoint stays valid, and those set later are void.
     ///
     /// # Errors
-    /// [`Error::VoidSavepoint`], and nothing is undone.
+    /// [`Error::VoidSavepoint`], and nothing is undone. What had failed of what was left open since, and was told nowhere yet: it is undone
+    /// with the rest, and told once.
     fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
         let Some(position) = self.savepoints().position_of(savepoint) else {
             // What keeps the transaction from going on comes first.
@@ -547,7 +548,7 @@ pub trait Transaction {
         };
         self.undo_unchecked(position)?;
         self.savepoints().undone_to(savepoint);
-        Ok(())
+        self.savepoints().take_refused()
     }
 
     /// How far the transaction has come: a position that means something to the protocol, and never goes down but by
@@ -556,6 +557,7 @@ pub trait Transaction {
     fn mark(&mut self) -> Result<usize, Stop>;
 
     /// Undoes all writes since [`Transaction::mark`] told this position, or nothing when it fails. No earlier position was undone to since.
+    /// What of them had failed, and was told nowhere, goes to [`Savepoints::tell`].
     #[doc(hidden)]
     fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop>;
 

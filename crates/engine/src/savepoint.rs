@@ -27,7 +27,7 @@ pub struct Savepoints {
     latest: u64,
     /// In the order in which they were set, hence by serial number and by position.
     valid: Vec<Valid>,
-    /// Why a savepoint could not be set.
+    /// Why a savepoint could not be set, or something had failed that was undone.
     refused: Option<Stop>,
 }
 
@@ -67,7 +67,17 @@ impl Savepoints {
         Savepoint { holder: self.holder, serial: self.latest }
     }
 
-    /// Why a savepoint of the running transaction could not be set, if that was so; tells it once.
+    /// Something that was undone had failed, and the transaction was not told: its return to a savepoint tells it.
+    pub fn tell(&mut self, stop: Stop) {
+        self.refused = Some(stop);
+    }
+
+    /// The transaction is told of a failure for which it may have a savepoint that could not be set.
+    pub fn told(&mut self) {
+        self.refused = None;
+    }
+
+    /// Why a savepoint of the running transaction could not be set, or what had failed that was undone, if that was so; tells it once.
     pub(crate) fn take_refused(&mut self) -> Result<(), Stop> {
         self.refused.take().map_or(Ok(()), Err)
     }

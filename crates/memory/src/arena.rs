@@ -59,12 +59,14 @@ impl Span {
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: usize,
+    /// What the reserve has of it.
+    set_aside: usize,
     reserved: AtomicUsize,
 }
 
 impl Budget {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, reserved: AtomicUsize::new(0) }
+    pub(crate) fn new(limit: usize, set_aside: usize) -> Self {
+        Self { limit, set_aside, reserved: AtomicUsize::new(0) }
     }
 
     pub(crate) fn limit(&self) -> usize {
@@ -75,11 +77,16 @@ impl Budget {
         self.reserved.load(Ordering::Relaxed)
     }
 
+    /// How much of the limit is not handed out.
+    pub(crate) fn left(&self) -> usize {
+        (self.limit - self.set_aside).saturating_sub(self.reserved())
+    }
+
     /// Takes `bytes` off the budget, or nothing when less than `bytes` and `aside` together are left.
     pub(crate) fn reserve(&self, bytes: usize, aside: usize) -> bool {
         let more = |reserved: usize| {
             let sum = reserved.checked_add(bytes)?;
-            (sum.checked_add(aside)? <= self.limit).then_some(sum)
+            (sum.checked_add(aside)? <= self.limit - self.set_aside).then_some(sum)
         };
         self.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }

@@ -96,6 +96,13 @@ pub(crate) const fn align_of_size(size: usize) -> usize {
     if size.is_multiple_of(64) { 64 } else { STEP }
 }
 
+/// Whether each block of class `larger` holds one of `class`, a smaller or the same one: a block that is less aligned needs room to skip to
+/// the alignment.
+pub(crate) const fn fits_in(class: usize, larger: usize) -> bool {
+    let (size, of) = (size_of_class(class), size_of_class(larger));
+    align_of_size(of) >= align_of_size(size) || of >= size + 64
+}
+
 const _: () = {
     assert!(size_of_class(CLASSES - 1) == MAX_POOLED);
     assert!(size_of_class(LOCAL_CLASSES - 1) == MAX_LOCAL);

@@ -11,6 +11,7 @@
 use std::ptr::{self, NonNull};
 
 use polychron_sync::Mutex;
+use polychron_sync::atomic::{AtomicUsize, Ordering};
 
 use crate::arena::Span;
 use crate::blocks::{FreeList, Gathered};
@@ -33,6 +34,8 @@ const BLOCKS_A_REFUSAL: usize = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Coalescer {
     past: Mutex<Past>,
+    /// Bytes that workers left to all since the last walk: it did not see them, free though they were.
+    left_to_all: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -92,17 +95,22 @@ struct Run {
 }
 
 impl Coalescer {
-    /// Puts free blocks together, if enough came since that was done last, or `of_a_refusal` if refusals have paid for it. Returns
-    /// whether the caller should try again: because this call put some together, or because it waited for another that may have.
-    pub(crate) fn run(&self, shared: &Shared, pool: &Pool, used_bytes: usize, of_a_refusal: bool) -> bool {
+    /// Counts free bytes that a worker had and left to all.
+    pub(crate) fn note(&self, bytes: usize) {
+        self.left_to_all.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Puts free blocks together, if enough came since that was done last, or if refusals have paid for it: `refusals` more than before.
+    /// Returns whether the caller should try again: because this call put some together, or because it waited for another that may have.
+    pub(crate) fn run(&self, shared: &Shared, pool: &Pool, used_bytes: usize, refusals: usize) -> bool {
         let (mut past, waited) = match self.past.try_lock() {
             Ok(past) => (past, false),
             Err(_) => (lock(&self.past), true),
         };
         let free = shared.budget.reserved().saturating_sub(used_bytes);
-        past.scattered = past.scattered.min(free);
-        past.refusals += usize::from(of_a_refusal);
-        let is_paid = of_a_refusal && past.refusals.saturating_mul(BLOCKS_A_REFUSAL) >= past.blocks;
+        past.scattered = past.scattered.min(free).saturating_sub(self.left_to_all.swap(0, Ordering::Relaxed));
+        past.refusals += refusals;
+        let is_paid = refusals > 0 && past.refusals.saturating_mul(BLOCKS_A_REFUSAL) >= past.blocks;
         if !is_paid && free - past.scattered < shared.budget.limit() / WORTHWHILE {
             return waited;
         }
@@ -117,9 +125,7 @@ impl Coalescer {
 fn coalesce(shared: &Shared) -> Walk {
     let gathered: Vec<Gathered> = (0..CLASSES).map(|class| shared.stash.gather(class)).collect();
     let mut spans: Vec<Span> = shared.arenas.iter().flat_map(|arena| arena.take_remainders()).collect();
-    let put_aside = shared.reserve.take_out();
-    let lacking = put_aside.iter().map(|span| span.bytes).sum();
-    spans.extend(put_aside);
+    spans.extend(shared.reserve.take_out());
     let returned: Vec<Span> = shared.arenas.iter().flat_map(|arena| arena.take_returned()).collect();
     // The regions are listed after everything was gathered, so the region of every block and span is among them.
     let mut census = take_census(shared);
@@ -134,7 +140,7 @@ fn coalesce(shared: &Shared) -> Walk {
     for (class, blocks) in gathered.iter().enumerate() {
         blocks.for_each(|base| sort(Span { base, bytes: size_of_class(class) }, false));
     }
-    let mut keeper = Keeper { shared, lists: Box::new([FreeList::EMPTY; CLASSES]), lacking };
+    let mut keeper = Keeper { shared, lists: Box::new([FreeList::EMPTY; CLASSES]) };
     for region in &census {
         for_each_run(region, |run| {
             walk.joined |= run.pieces > 1;
@@ -221,8 +227,6 @@ fn for_each_run(region: &Census, mut with: impl FnMut(Run)) {
 struct Keeper<'s> {
     shared: &'s Shared,
     lists: Box<[FreeList; CLASSES]>,
-    /// What the reserve held before and does not hold again.
-    lacking: usize,
 }
 
 impl Keeper<'_> {
@@ -252,14 +256,18 @@ impl Keeper<'_> {
         self.carve(behind);
     }
 
-    /// Gives the front of a span to the reserve, if that lacks something, and answers what is left.
+    /// What the reserve lacks and the limit does not have for it.
+    fn unbacked(&self) -> usize {
+        self.shared.reserve.unbacked(self.shared.budget.left())
+    }
+
+    /// Gives the front of a span to the reserve, if that needs it, and answers what is left.
     fn make_up_for_reserve(&mut self, span: Span) -> Span {
         let Span { base, bytes } = span;
-        let front = bytes.min(self.lacking.next_multiple_of(LEAST_BLOCK));
+        let front = bytes.min(self.unbacked().next_multiple_of(LEAST_BLOCK));
         if front < LEAST_BLOCK {
             return span;
         }
-        self.lacking -= front.min(self.lacking);
         self.shared.reserve.put(Span { base, bytes: front });
         // SAFETY: the front is no longer than the span.
         Span { base: unsafe { base.add(front) }, bytes: bytes - front }
@@ -279,12 +287,12 @@ impl Keeper<'_> {
     /// Leaves what is left in the lists to all, and makes up for what the reserve still lacks: with the largest blocks, where the budget
     /// does not leave as much.
     fn finish(mut self) {
-        let Shared { stash, budget, .. } = self.shared;
+        let stash = &self.shared.stash;
         for (class, list) in self.lists.iter_mut().enumerate().filter(|(_, list)| list.count() > 0) {
             stash.give(class, std::mem::replace(list, FreeList::EMPTY));
         }
-        let mut class = CLASSES - 1;
-        while budget.limit() - budget.reserved() < self.lacking && size_of_class(class) >= LEAST_BLOCK {
+        let (mut class, least) = (CLASSES - 1, self.shared.reserve.least_missing());
+        while self.unbacked() > 0 && size_of_class(class) >= least {
             let mut list = stash.take(class);
             let Some(base) = list.pop() else {
                 class -= 1;

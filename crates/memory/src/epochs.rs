@@ -65,6 +65,8 @@ struct Slot {
     committing: AtomicU64,
     snapshot: AtomicU64,
     claimed: AtomicBool,
+    /// Whose the free blocks are that the worker keeps to itself.
+    kept: AtomicUsize,
     /// The thread on which the slot's worker was pinned last. Only that thread may conclude anything from it: it knows what
     /// it wrote itself.
     thread: AtomicU64,
@@ -90,6 +92,7 @@ impl Epochs {
             committing: AtomicU64::new(IDLE),
             snapshot: AtomicU64::new(IDLE),
             claimed: AtomicBool::new(false),
+            kept: AtomicUsize::new(kept::OWN),
             thread: AtomicU64::new(0),
         };
         let horizons = Horizons {
@@ -393,6 +396,18 @@ impl Epochs {
         self.slots.get(slot).is_some_and(|slot| slot.thread.load(Ordering::Relaxed) == this_thread())
     }
 
+    /// Whether the worker of a slot is pinned, aside or not. If not, the barrier of the worker's next pin comes after a sequentially consistent
+    /// fence that the caller has passed before.
+    pub fn is_pinned(&self, slot: usize) -> bool {
+        // Acquire: pairs with the release in `unpin`.
+        self.slots.get(slot).is_some_and(|slot| slot.active.load(Ordering::Acquire) != IDLE)
+    }
+
+    /// Whether the calling thread has a worker pinned, aside or not: as a rule one with a transaction open.
+    pub fn is_open_here(&self) -> bool {
+        self.is_another_pinned_here(usize::MAX)
+    }
+
     /// Whether the calling thread has a worker pinned: it would wait in vain for all of the present epoch to end.
     pub fn is_pinned_here(&self) -> bool {
         let here = this_thread();
@@ -454,6 +469,19 @@ impl Epochs {
         self.current()
     }
 
+    /// How many slots were ever claimed.
+    pub(crate) fn used_slots(&self) -> usize {
+        // Acquire: pairs with the release in `claim`.
+        self.used_slots.load(Ordering::Acquire)
+    }
+
+    /// A tag for what others unlinked in epochs that they have left: passes a barrier and returns the epoch behind it.
+    pub(crate) fn tag_for_others(&self) -> u64 {
+        // Barrier: as in `settle`; what the others unlinked happened before.
+        fence(Ordering::SeqCst);
+        self.current()
+    }
+
     /// Announces a snapshot at the newest epoch of the past and returns that epoch. The caller owns the slot.
     ///
     /// No epoch is ever announced but the one that is read at: so what is published as `collectable` was either read at
@@ -489,6 +517,8 @@ impl Epochs {
         self.slots[slot].snapshot.store(IDLE, Ordering::Release);
     }
 }
+
+mod kept;
 
 #[cfg(all(test, not(loom)))]
 mod tests;

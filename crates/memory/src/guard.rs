@@ -120,6 +120,7 @@ impl<'l> Guard<'l> {
     /// it any more.
     #[inline]
     pub unsafe fn free(&self, pointer: NonNull<u8>, bytes: usize) {
+        debug_assert!(self.worker.pins.get() > 0, "in no epoch others may take what the worker keeps");
         // SAFETY: the caller promises the same.
         unsafe { self.worker.free(pointer, bytes) }
     }

@@ -39,6 +39,7 @@ pub mod model;
 mod options;
 mod pool;
 mod reserve;
+mod set_aside;
 mod stack;
 mod system;
 mod ticker;

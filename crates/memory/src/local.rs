@@ -6,11 +6,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use polychron_base::id::WorkerId;
+use polychron_sync::atomic::Ordering;
 
 use crate::OutOfMemory;
 use crate::classes::MAX_POOLED;
 use crate::guard::{Guard, Snapshot};
-use crate::limbo::{Entry, Limbo, WaitsFor};
+use crate::limbo::{EmptyPage, Entry, Limbo, PAGE_BYTES, WaitsFor};
 use crate::memory::{Memory, Shared};
 use crate::pool::{Counters, Pool, count};
 
@@ -23,15 +24,17 @@ const STEP: usize = 4;
 /// costs a look at every slot; so the bound is kept in the ordinary case without a shared write, and costs little beyond.
 const OVERDUE_BYTES: usize = 2 << 20;
 
+/// For how many ordinary refusals one counts of work that may draw on the reserve: until it goes on nothing does.
+const REFUSALS_OF_RESERVE: usize = 16;
+
 /// How many blocks that belong to no worker are freed in one go.
 const ORPHAN_STEP: usize = 256;
 
 /// One worker's share of the memory: its pools, its slot in the epoch tables, what it retired. Can be moved to another
 /// thread while it is not pinned. On drop its free and its waiting blocks pass to the others.
-#[derive(Debug)]
 pub struct Local {
-    // Behind a box, so that moving the handle is cheap and guards are one pointer.
-    worker: Box<Worker>,
+    // A box whose address others know ([`Shared::workers`]), so that moving the handle is cheap and guards are one pointer.
+    worker: NonNull<Worker>,
 }
 
 pub(crate) struct Worker {
@@ -75,6 +78,15 @@ pub(crate) struct Worker {
 // snapshots borrow the `Local`, which cannot be shared between threads, so a move never separates them.
 unsafe impl Send for Local {}
 
+// What a panic leaves behind is whole, as in a box.
+impl std::panic::UnwindSafe for Local {}
+
+impl fmt::Debug for Local {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Local").field("worker", self.worker()).finish()
+    }
+}
+
 impl fmt::Debug for Worker {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Worker").field("id", &self.id).finish_non_exhaustive()
@@ -106,26 +118,40 @@ impl Local {
             versions: RefCell::default(),
             pruned: RefCell::default(),
         };
-        Self { worker: Box::new(worker) }
+        let worker = NonNull::from(Box::leak(Box::new(worker)));
+        let local = Self { worker };
+        let (shared, slot) = (local.worker().shared(), id.position());
+        shared.epochs.hold_kept(slot);
+        // Relaxed: under the claim, see `Shared::take_from_idle`.
+        shared.workers[slot].store(worker.as_ptr(), Ordering::Relaxed);
+        shared.epochs.give_up(slot, false);
+        local
+    }
+
+    #[inline]
+    fn worker(&self) -> &Worker {
+        // SAFETY: the box is this handle's, which frees it when it is dropped. Others look at it as `Shared::take_from_idle` does, and
+        // change nothing while this one uses what it keeps.
+        unsafe { self.worker.as_ref() }
     }
 
     /// Enters the current epoch: nothing retired from now on is freed before the guard is dropped. Guards may be nested;
     /// the worker stays in the epoch of the first, whose pin alone is an exchange and a barrier behind it.
     #[inline]
     pub fn pin(&self) -> Guard<'_> {
-        self.worker.come();
-        Guard { worker: &self.worker, resting: false }
+        self.worker().come();
+        Guard { worker: self.worker(), resting: false }
     }
 
     /// Whether the worker is inside an epoch already, so that [`Local::pin`] passes no barrier.
     #[inline]
     pub fn is_pinned(&self) -> bool {
-        self.worker.pins.get() > 0
+        self.worker().pins.get() > 0
     }
 
     /// [`Epochs::is_another_pinned_here`](crate::Epochs::is_another_pinned_here) of this worker's slot.
     pub fn is_nested(&self) -> bool {
-        self.worker.shared().epochs.is_another_pinned_here(self.worker.id.position())
+        self.worker().shared().epochs.is_another_pinned_here(self.worker().id.position())
     }
 
     /// Opens a snapshot at the newest read-only epoch. Snapshots of one `Local` that overlap read at the same epoch, the
@@ -135,7 +161,7 @@ impl Local {
     /// ([`Guard::refresh`]), so that it holds up neither the epochs nor the reclamation of anything else.
     #[inline]
     pub fn begin_snapshot(&self) -> Snapshot<'_> {
-        self.worker.begin_snapshot()
+        self.worker().begin_snapshot()
     }
 
     /// Whether the worker retired so much since it saw an epoch begin that the next one is overdue: true once, and again
@@ -143,8 +169,8 @@ impl Local {
     /// begin the epoch when they pin.
     #[inline]
     pub fn is_epoch_overdue(&self) -> bool {
-        self.worker.fresh.get() >= OVERDUE_BYTES && {
-            self.worker.fresh.set(0);
+        self.worker().fresh.get() >= OVERDUE_BYTES && {
+            self.worker().fresh.set(0);
             true
         }
     }
@@ -153,13 +179,13 @@ impl Local {
     /// through it before the next try.
     #[inline]
     pub fn was_refused(&self) -> bool {
-        self.worker.was_refused.get() && self.worker.was_refused.replace(false)
+        self.worker().was_refused.get() && self.worker().was_refused.replace(false)
     }
 
     /// Ends what leaked guards and snapshots ([`std::mem::forget`]) still hold: none can be alive, for each borrows the
     /// `Local`. A worker whose transactions can be leaked calls this before it begins the next.
     pub fn end_leaked(&mut self) {
-        let worker = &*self.worker;
+        let worker = self.worker();
         let (epochs, slot) = (&worker.shared().epochs, worker.id.position());
         worker.aside.set(false);
         if worker.pins.replace(0) > 0 {
@@ -174,31 +200,46 @@ impl Local {
 
     /// The worker's slot.
     pub fn worker_id(&self) -> WorkerId {
-        self.worker.id
+        self.worker().id
     }
 
     /// The memory the worker belongs to.
     pub fn memory(&self) -> &Arc<Memory> {
-        &self.worker.memory
+        &self.worker().memory
     }
 
     /// Frees all that the worker retired, and all that workers that left had retired, as far as that is possible now, and leaves its
     /// free blocks to the others. Workers that stop working for a while call it, so that nothing stays with them.
     pub fn collect(&self) {
-        self.worker.collect();
-        self.worker.pool.dissolve(self.worker.shared());
+        let worker = self.worker();
+        let (shared, is_pinned) = (worker.shared(), worker.pins.get() > 0);
+        if !is_pinned {
+            shared.epochs.hold_kept(worker.id.position());
+        }
+        worker.collect();
+        shared.dissolve(&worker.pool);
+        if !is_pinned {
+            shared.epochs.give_up(worker.id.position(), false);
+        }
     }
 }
 
 impl Drop for Local {
     fn drop(&mut self) {
         self.end_leaked();
-        let worker = &*self.worker;
-        let shared = worker.shared();
+        let worker = self.worker();
+        let (shared, slot) = (worker.shared(), worker.id.position());
+        shared.epochs.hold_kept(slot);
         worker.collect();
         worker.hand_over();
-        worker.pool.dissolve(shared);
-        shared.epochs.release(worker.id.position());
+        worker.free_last_pages();
+        shared.dissolve(&worker.pool);
+        // Relaxed: under the claim, see `Shared::take_from_idle`.
+        shared.workers[slot].store(std::ptr::null_mut(), Ordering::Relaxed);
+        shared.epochs.give_up(slot, false);
+        shared.epochs.release(slot);
+        // SAFETY: it was a box, see `new`, and nobody finds it any more.
+        drop(unsafe { Box::from_raw(self.worker.as_ptr()) });
     }
 }
 
@@ -258,22 +299,37 @@ impl Worker {
         self.pins.set(pins);
         if pins == 0 {
             self.aside.set(false);
-            self.shared().epochs.unpin(self.id.position());
             if self.waiting_bytes.get() > self.shared().most_waiting {
                 self.hand_over();
             }
+            // From here on others may take what the worker keeps.
+            self.shared().epochs.unpin(self.id.position());
         }
     }
 
     /// Leaves all that waits to whoever comes by: the worker may do nothing for long.
     #[cold]
     fn hand_over(&self) {
+        self.tag(self.shared().epochs.settle(self.id.position()));
+        self.leave_tagged();
+    }
+
+    /// Leaves all that the worker has to whoever comes by. Called by another one, which has taken it.
+    pub(crate) fn leave_to_all(&self) {
+        if self.waiting.get() {
+            self.tag(self.shared().epochs.tag_for_others());
+            self.leave_tagged();
+        }
+        self.free_last_pages();
+        self.shared().dissolve(&self.pool);
+    }
+
+    fn leave_tagged(&self) {
         let shared = self.shared();
-        self.tag(shared.epochs.settle(self.id.position()));
         for (limbo, waits_for) in self.limbos() {
-            let limbo = limbo.take();
-            if !limbo.is_empty() {
-                shared.adopt_orphans(limbo, waits_for);
+            // The page of a list that is empty stays with the worker.
+            if !limbo.borrow().is_empty() {
+                shared.adopt_orphans(limbo.take(), waits_for);
             }
         }
         self.waiting.set(false);
@@ -293,6 +349,9 @@ impl Worker {
         let slot = self.id.position();
         // Who has a snapshot open follows links between versions.
         let epoch = if self.snapshots.get() > 0 { epochs.pin_walking(slot) } else { epochs.pin(slot) };
+        if !epochs.kept_own(slot) {
+            epochs.come_for_kept(slot);
+        }
         if epoch != self.epoch.get() {
             self.epoch.set(epoch);
             self.fresh.set(0);
@@ -326,7 +385,7 @@ impl Worker {
 
     #[cold]
     fn see_to_orphans(&self, epoch: u64) {
-        let more = self.shared().free_orphans(ORPHAN_STEP, false, |entry| self.free_retired(entry));
+        let more = self.free_orphans(ORPHAN_STEP, false);
         if !more {
             self.orphans_seen.set(epoch);
         }
@@ -336,7 +395,7 @@ impl Worker {
     #[cold]
     fn see_to_shortage(&self) {
         self.shortage_seen.set(self.shared().shortage());
-        self.pool.dissolve(self.shared());
+        self.shared().dissolve(&self.pool);
     }
 
     /// The lists of what waits, and for whom.
@@ -366,15 +425,31 @@ impl Worker {
     fn free_ready(&self, limbo: &RefCell<Limbo>, waits_for: WaitsFor, limit: usize) {
         let horizon = waits_for.horizon(&self.shared().epochs);
         for _ in 0..limit {
-            let Some(entry) = limbo.borrow_mut().pop_ready(horizon) else { break };
+            let Some((entry, page)) = limbo.borrow_mut().pop_ready(horizon) else { break };
             self.waiting_bytes.set(self.waiting_bytes.get().saturating_sub(entry.bytes));
             self.free_retired(entry);
+            page.into_iter().for_each(|page| self.free_page(page));
         }
+    }
+
+    /// A page for a list of what waits. None is asked for again and again, and nothing that waits is freed for it: the list is in use.
+    fn allocate_page(&self) -> Option<NonNull<u8>> {
+        let shared = self.shared();
+        let allocate = || self.pool.allocate(shared, PAGE_BYTES);
+        let coalesced = || if shared.coalesce(&self.pool, 0) { allocate() } else { None };
+        allocate().or_else(coalesced).or_else(|| self.pool.scrape(shared, PAGE_BYTES))
+    }
+
+    #[cold]
+    fn free_page(&self, page: EmptyPage) {
+        // SAFETY: the page is a block that `allocate_page` gave to a worker of this memory, and the list uses it no more.
+        page.give_back(|block| unsafe { self.pool.free(self.shared(), block, PAGE_BYTES) });
     }
 
     fn free_retired(&self, entry: Entry) {
         if entry.was_found {
-            self.retired.borrow_mut().push(Entry { superseded_at: 0, was_found: false, ..entry });
+            let entry = Entry { superseded_at: 0, was_found: false, ..entry };
+            self.retired.borrow_mut().push(entry, || self.allocate_page());
             self.waiting_bytes.set(self.waiting_bytes.get() + entry.bytes);
             self.waiting.set(true);
             return;
@@ -392,11 +467,26 @@ impl Worker {
             self.free_ready(limbo, waits_for, usize::MAX);
         }
         self.look_what_waits();
-        shared.free_orphans(usize::MAX, true, |entry| self.free_retired(entry));
+        self.free_orphans(usize::MAX, true);
+        self.free_last_pages();
+    }
+
+    /// Gives back the pages of lists that are empty, which would serve what comes next.
+    fn free_last_pages(&self) {
+        for (limbo, _) in self.limbos() {
+            let mut limbo = limbo.borrow_mut();
+            let page = if limbo.is_empty() { limbo.take_page() } else { None };
+            page.into_iter().for_each(|page| self.free_page(page));
+        }
+    }
+
+    fn free_orphans(&self, limit: usize, wait: bool) -> bool {
+        self.shared().free_orphans(limit, wait, |entry| self.free_retired(entry), |page| self.free_page(page))
     }
 
     #[inline]
     pub(crate) fn allocate(&self, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
+        debug_assert!(self.pins.get() > 0, "in no epoch others may take what the worker keeps");
         if bytes <= MAX_POOLED
             && let Some(block) = self.pool.allocate(self.shared(), bytes)
         {
@@ -430,18 +520,19 @@ impl Worker {
         allocate: impl Fn() -> Option<NonNull<u8>>,
         cut_up: impl Fn() -> Option<NonNull<u8>>,
     ) -> Option<NonNull<u8>> {
-        let coalesced = |of_a_refusal| if self.shared().coalesce(&self.pool, of_a_refusal) { allocate() } else { None };
+        let coalesced = |refusals| if self.shared().coalesce(&self.pool, refusals) { allocate() } else { None };
         let collected = || {
             self.collect();
-            allocate().or_else(|| coalesced(false)).or_else(&cut_up)
+            allocate().or_else(|| coalesced(0)).or_else(&cut_up)
         };
         let advanced = || {
             self.collect_harder();
-            allocate().or_else(|| coalesced(false)).or_else(&cut_up)
+            allocate().or_else(|| coalesced(0)).or_else(&cut_up)
         };
         let last = || {
             self.shared().begin_shortage();
-            coalesced(true).or_else(&cut_up)
+            self.shared().take_from_idle();
+            coalesced(if self.may_draw.get() { REFUSALS_OF_RESERVE } else { 1 }).or_else(&cut_up)
         };
         let block = collected().or_else(advanced).or_else(last);
         self.was_refused.set(self.was_refused.get() || block.is_none());
@@ -473,10 +564,11 @@ impl Worker {
 
     #[inline]
     pub(crate) fn retire(&self, limbo: &RefCell<Limbo>, waits_for: WaitsFor, entry: Entry) {
+        debug_assert!(self.pins.get() > 0, "in no epoch others may take what the worker keeps");
         count(&self.pool.counters.retired_bytes, entry.bytes as i64);
         self.fresh.set(self.fresh.get() + entry.bytes);
         self.waiting_bytes.set(self.waiting_bytes.get() + entry.bytes);
-        limbo.borrow_mut().push(entry);
+        limbo.borrow_mut().push(entry, || self.allocate_page());
         self.waiting.set(true);
         self.free_ready(limbo, waits_for, STEP);
     }

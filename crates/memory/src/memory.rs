@@ -7,15 +7,15 @@ use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use polychron_base::id::WorkerId;
-use polychron_sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use polychron_sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use polychron_sync::{MODELLED, Mutex, MutexGuard};
 
 use crate::arena::{Arena, Budget};
-use crate::blocks::{FreeList, Stash};
+use crate::blocks::Stash;
 use crate::classes::{CLASSES, size_of_class};
 use crate::coalesce::Coalescer;
-use crate::limbo::{Entry, Limbo, WaitsFor};
-use crate::local::Local;
+use crate::limbo::{EmptyPage, Entry, Limbo, WaitsFor};
+use crate::local::{Local, Worker};
 use crate::pool::{Counters, Pool};
 use crate::reserve::Reserve;
 use crate::system::{self, HUGE_PAGE, Mapping, PAGE};
@@ -40,18 +40,20 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) epochs: Arc<Epochs>,
     pub(crate) budget: Budget,
+    /// What workers that left, or had too much, had retired. Before the arenas, in which the lists lie.
+    orphans: Mutex<Vec<(Limbo, WaitsFor)>>,
     pub(crate) arenas: Box<[Arena]>,
     pub(crate) stash: Stash,
     pub(crate) reserve: Reserve,
     pub(crate) coalescer: Coalescer,
     nodes: Vec<Vec<usize>>,
     counters: Box<[OnceLock<Arc<Counters>>]>,
+    /// The workers, by their slots; null where there is none. Who looks at one has taken what it keeps ([`Epochs::take_kept`]).
+    pub(crate) workers: Box<[AtomicPtr<Worker>]>,
     /// Mappings of their own, by address.
     large: Mutex<BTreeMap<usize, Mapping>>,
     /// How many bytes a worker may have waiting when it leaves an epoch, for it may not come back soon.
     pub(crate) most_waiting: usize,
-    /// What workers that left, or had too much, had retired.
-    orphans: Mutex<Vec<(Limbo, WaitsFor)>>,
     orphan_count: AtomicUsize,
     /// The epoch in which an allocation was about to be refused: workers that see another one than before leave their free blocks to
     /// all. Written at the limit alone.
@@ -74,7 +76,7 @@ pub enum Pressure {
 pub struct MemoryStatistics {
     /// The hard mark.
     pub limit_bytes: usize,
-    /// Bytes taken off the limit: spans handed out to workers, in use or free for reuse, and large allocations.
+    /// Bytes taken off the limit: spans handed out to workers, in use or free for reuse, what is drawn on the reserve, and large allocations.
     pub reserved_bytes: usize,
     /// Address space mapped, touched or not.
     pub mapped_bytes: usize,
@@ -111,15 +113,17 @@ impl Memory {
         let arena = |_: &Vec<usize>| Arena::new(options.region_bytes, options.huge_pages);
         let limit = options.limit_bytes.or_else(system::granted_bytes).unwrap_or(usize::MAX);
         let interval = options.epoch_interval;
+        let set_aside = options.reserve_of(limit)?;
         let shared = Shared {
             epochs: Arc::new(Epochs::new(OWN_SLOTS + options.max_workers)),
-            budget: Budget::new(limit),
+            budget: Budget::new(limit, set_aside),
             arenas: nodes.iter().map(arena).collect(),
             stash: Stash::new(),
-            reserve: Reserve::new(options.reserve_of(limit)?),
+            reserve: Reserve::new(set_aside),
             coalescer: Coalescer::default(),
             nodes,
             counters: (0..OWN_SLOTS + options.max_workers).map(|_| OnceLock::new()).collect(),
+            workers: (0..OWN_SLOTS + options.max_workers).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect(),
             large: Mutex::default(),
             orphans: Mutex::default(),
             orphan_count: AtomicUsize::new(0),
@@ -188,7 +192,7 @@ impl Memory {
     /// that a benchmark meets no page faults. Returns how many bytes were touched.
     pub fn prefault(&self, bytes: usize) -> usize {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let left = self.shared.budget.limit().saturating_sub(self.shared.budget.reserved());
+        let left = self.shared.budget.left();
         self.shared.arenas[system::current_node(&self.shared.nodes)].prefault(bytes.min(left), threads)
     }
 
@@ -229,8 +233,10 @@ impl Memory {
         let large_huge: usize = large.values().filter(|mapping| mapping.huge).map(Mapping::bytes).sum();
         MemoryStatistics {
             limit_bytes: self.shared.budget.limit(),
-            reserved_bytes: self.shared.budget.reserved(),
-            mapped_bytes: mapped.iter().map(|(mapped, _)| mapped).sum::<usize>() + large_bytes,
+            reserved_bytes: self.shared.budget.reserved() + self.shared.reserve.drawn(),
+            mapped_bytes: mapped.iter().map(|(mapped, _)| mapped).sum::<usize>()
+                + large_bytes
+                + self.shared.reserve.mapped_bytes(),
             huge_page_bytes: mapped.iter().map(|(_, huge)| huge).sum::<usize>() + large_huge,
             used_bytes: classes.iter().map(|class| class.block_bytes * class.used_blocks).sum::<usize>() + large_bytes,
             retired_bytes: whole(counters().map(|of| of.retired_bytes.load(Ordering::Relaxed)).sum()),
@@ -242,8 +248,34 @@ impl Memory {
 
 impl Shared {
     /// Puts free blocks together so that they can serve other sizes. Returns whether to try an allocation again.
-    pub(crate) fn coalesce(&self, pool: &Pool, of_a_refusal: bool) -> bool {
-        self.coalescer.run(self, pool, self.used_bytes(), of_a_refusal)
+    pub(crate) fn coalesce(&self, pool: &Pool, refusals: usize) -> bool {
+        // What is drawn on the reserve was never handed out of regions.
+        let used_bytes = self.used_bytes().saturating_sub(self.reserve.drawn());
+        self.coalescer.run(self, pool, used_bytes, refusals)
+    }
+
+    /// Leaves what a worker has free to all.
+    pub(crate) fn dissolve(&self, pool: &Pool) {
+        self.coalescer.note(pool.dissolve(self));
+    }
+
+    /// Leaves to all what workers keep that are in no epoch: they may do nothing for long. Workers that kept nothing since are passed over.
+    pub(crate) fn take_from_idle(&self) {
+        /// Gives the claim up, even if the work ends in a panic.
+        struct Claim<'e>(&'e Epochs, usize);
+        impl Drop for Claim<'_> {
+            fn drop(&mut self) {
+                self.0.give_up(self.1, true);
+            }
+        }
+        for slot in (0..self.epochs.used_slots()).filter(|slot| self.epochs.take_kept(*slot)) {
+            let _claim = Claim(&self.epochs, slot);
+            // Relaxed: it was written under what `take_kept` claims.
+            let worker = NonNull::new(self.workers[slot].load(Ordering::Relaxed));
+            // SAFETY: a worker takes its pointer away before it ends, under the claim that this thread has; and as long as this thread
+            // has it, the worker itself is in no epoch and does nothing with what it keeps.
+            worker.into_iter().for_each(|worker| unsafe { worker.as_ref() }.leave_to_all());
+        }
     }
 
     /// Asks the other workers for their free blocks.
@@ -255,14 +287,6 @@ impl Shared {
     #[inline]
     pub(crate) fn shortage(&self) -> u64 {
         self.shortage.load(Ordering::Relaxed)
-    }
-
-    /// Leaves free blocks of a class, at most a batch, to whoever needs them: the reserve before all others.
-    pub(crate) fn give(&self, class: usize, list: FreeList) {
-        let left = self.reserve.take_in(class, list);
-        if left.count() > 0 {
-            self.stash.give(class, left);
-        }
     }
 
     fn used_bytes(&self) -> usize {
@@ -312,7 +336,13 @@ impl Shared {
 
     /// Frees up to `limit` orphans. Returns whether there may be more to free now. When `wait` is not set and another
     /// worker is at it, leaves the work to that one.
-    pub(crate) fn free_orphans(&self, limit: usize, wait: bool, mut free: impl FnMut(Entry)) -> bool {
+    pub(crate) fn free_orphans(
+        &self,
+        limit: usize,
+        wait: bool,
+        mut free: impl FnMut(Entry),
+        mut free_page: impl FnMut(EmptyPage),
+    ) -> bool {
         if self.orphan_count.load(Ordering::Relaxed) == 0 {
             return false;
         }
@@ -325,11 +355,15 @@ impl Shared {
         orphans.retain_mut(|(limbo, waits_for)| {
             let horizon = waits_for.horizon(&self.epochs);
             while left > 0
-                && let Some(entry) = limbo.pop_ready(horizon)
+                && let Some((entry, page)) = limbo.pop_ready(horizon)
             {
                 left -= 1;
                 self.orphan_count.fetch_sub(1, Ordering::Relaxed);
                 free(entry);
+                page.into_iter().for_each(&mut free_page);
+            }
+            if limbo.is_empty() {
+                limbo.take_page().into_iter().for_each(&mut free_page);
             }
             !limbo.is_empty()
         });

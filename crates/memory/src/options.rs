@@ -87,7 +87,7 @@ impl Options {
         let bytes =
             self.reserve_bytes.unwrap_or_else(|| (limit / 64).max(LEAST_RESERVE.min(limit / 16)).min(MOST_RESERVE));
         let reason = "reserve_bytes is at most half the limit";
-        if bytes > limit / 2 { Err(Error::InvalidOptions { reason }) } else { Ok(bytes) }
+        if bytes > limit / 2 { Err(Error::InvalidOptions { reason }) } else { Ok(bytes / 64 * 64) }
     }
 
     /// How many bytes a worker that does nothing may have waiting, that only it would free: of all workers together an eighth of the

@@ -8,7 +8,7 @@ use polychron_sync::atomic::{AtomicI64, Ordering};
 
 use crate::arena::{Arena, Span};
 use crate::blocks::FreeList;
-use crate::classes::{CLASSES, LOCAL_CLASSES, align_of_size, batch_of_class, class_of, size_of_class};
+use crate::classes::{CLASSES, LOCAL_CLASSES, batch_of_class, class_of, fits_in, size_of_class};
 use crate::memory::Shared;
 use crate::options::{FIRST_CHUNK, LEAST_CHUNK};
 use crate::reserve::DRAW_BYTES;
@@ -96,8 +96,31 @@ impl Pool {
     pub(crate) unsafe fn free(&self, shared: &Shared, block: NonNull<u8>, bytes: usize) {
         let class = class_of(bytes);
         count(&self.counters.blocks[class], -1);
-        // SAFETY: the caller gives the block away, and it was made for this class.
+        if shared.reserve.was_drawn_on() {
+            // SAFETY: the caller gives the block away, and it was made for this class.
+            unsafe { self.free_beside_reserve(shared, class, block) };
+            return;
+        }
+        // SAFETY: as above.
         unsafe { self.keep(shared, class, block) };
+    }
+
+    /// Takes a block back once somebody drew on the reserve: what came from there goes back there, and what makes up for it comes next.
+    ///
+    /// # Safety
+    /// As for [`Pool::keep`].
+    #[cold]
+    unsafe fn free_beside_reserve(&self, shared: &Shared, class: usize, block: NonNull<u8>) {
+        if shared.reserve.owns(block) {
+            shared.reserve.take_back(class, block);
+            return;
+        }
+        // SAFETY: the caller gives the block away, to one or the other.
+        unsafe {
+            if !shared.reserve.take_in(class, block, shared.budget.left()) {
+                self.keep(shared, class, block);
+            }
+        }
     }
 
     /// Puts a block of a class into the free lists.
@@ -110,7 +133,7 @@ impl Pool {
             let mut list = FreeList::EMPTY;
             // SAFETY: the caller gives the block away.
             unsafe { list.push(block) };
-            shared.give(class, list);
+            shared.stash.give(class, list);
             return;
         };
         let mut active = lists.active.get();
@@ -241,12 +264,7 @@ impl Pool {
         let block = self.recycle(shared, class).or_else(|| self.cut(shared, size)).or_else(|| {
             let remainder = shared.arenas.iter().find_map(|arena| arena.take_remainder(size + 64));
             let span = remainder.or_else(|| {
-                // A block that is less aligned has room to skip to the alignment.
-                let fits = |larger: &usize| {
-                    let larger = size_of_class(*larger);
-                    align_of_size(larger) >= align_of_size(size) || larger >= size + 64
-                };
-                (class + 1..CLASSES).filter(fits).find_map(|class| {
+                (class + 1..CLASSES).filter(|larger| fits_in(class, *larger)).find_map(|class| {
                     let base = self.recycle(shared, class)?;
                     Some(Span { base, bytes: size_of_class(class) })
                 })
@@ -269,9 +287,11 @@ impl Pool {
         Some(block)
     }
 
-    /// Leaves everything free to the others.
-    pub(crate) fn dissolve(&self, shared: &Shared) {
-        match self.chunk.replace(None) {
+    /// Leaves everything free to the others. Answers how many bytes that is.
+    pub(crate) fn dissolve(&self, shared: &Shared) -> usize {
+        let chunk = self.chunk.replace(None);
+        let mut bytes = chunk.map_or(0, |span| span.bytes);
+        match chunk {
             Some(span) if span.bytes >= LEAST_REMAINDER => self.arena(shared).give_remainder(span),
             // SAFETY: the chunk is the worker's own, and is not the chunk any more.
             Some(span) => unsafe { self.carve(shared, span) },
@@ -280,11 +300,13 @@ impl Pool {
         for (class, lists) in self.lists.iter().enumerate() {
             for list in [&lists.spare, &lists.active] {
                 let list = list.replace(FreeList::EMPTY);
+                bytes += list.count() as usize * size_of_class(class);
                 if list.count() > 0 {
-                    shared.give(class, list);
+                    shared.stash.give(class, list);
                 }
             }
         }
+        bytes
     }
 }
 
@@ -307,6 +329,6 @@ fn rotate(shared: &Shared, class: usize, lists: &Lists) {
     let full = lists.active.replace(FreeList::EMPTY);
     let spare = lists.spare.replace(full);
     if spare.count() > 0 {
-        shared.give(class, spare);
+        shared.stash.give(class, spare);
     }
 }

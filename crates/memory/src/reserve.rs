@@ -1,17 +1,23 @@
 //! The reserve: memory put aside for work that makes room, so that it goes on when everything else is used up.
 //!
-//! At first the reserve is a part of the limit that ordinary allocations leave alone. What is drawn comes from there, and
-//! blocks that are freed make up for it before anybody else gets them: a batch that a worker has too much of goes to the
-//! reserve while that lacks something, and to the stash otherwise.
+//! The reserve is a run of addresses of its own, set aside from the limit. What is drawn on it comes back to it, so that when all has
+//! come back it is whole again, and any size can be drawn, whatever the free blocks of the rest look like.
+//!
+//! What was drawn may stay in use for long, for not all work that could make room does. Blocks of the same size make up for that: when they
+//! are freed they go to the reserve before anybody else gets them, as long as the limit does not leave what it lacks. Smaller blocks
+//! would fill it with what nobody can use. Such blocks are drawn first.
 
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 
 use polychron_sync::SpinLatch;
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 
 use crate::arena::Span;
 use crate::blocks::FreeList;
-use crate::classes::{CLASSES, size_of_class};
+use crate::classes::{CLASSES, fits_in, size_of_class};
+use crate::set_aside::SetAside;
+use crate::system::{Mapping, PAGE};
 
 /// What is drawn from the limit at once.
 pub(crate) const DRAW_BYTES: usize = 4096;
@@ -21,14 +27,25 @@ pub(crate) const LEAST_BLOCK: usize = 32;
 
 /// What is put aside. See the head of the module.
 pub(crate) struct Reserve {
+    /// What is set aside.
     bytes: usize,
-    /// `bytes` less what is held: the part of the limit that ordinary allocations leave alone. Written under the latch.
+    /// Where that lies, once somebody drew on it; none if the system had nothing.
+    memory: OnceLock<Option<Mapping>>,
+    /// How many bytes of it are in use. Written under the latch, like the next.
+    drawn: AtomicUsize,
+    /// The part of that which no blocks that are held make up for: ordinary allocations leave as much of the limit alone.
     lacking: AtomicUsize,
+    /// How many blocks of each class were drawn that neither came back nor were made up for. Written under the latch.
+    missing: Box<[AtomicUsize]>,
     held: SpinLatch<Held>,
 }
 
-/// The reserve's own memory.
+/// The reserve's free memory.
 struct Held {
+    /// What is free of the memory that is set aside, and how much is not.
+    set_aside: SetAside,
+    drawn: usize,
+    /// What is held besides.
     bytes: usize,
     /// What blocks are cut from.
     open: Option<Span>,
@@ -47,34 +64,87 @@ impl std::fmt::Debug for Reserve {
 impl Reserve {
     pub(crate) fn new(bytes: usize) -> Self {
         let blocks = (0..CLASSES).map(|_| FreeList::EMPTY).collect();
-        let held = Held { bytes: 0, open: None, blocks };
-        Self { bytes, lacking: AtomicUsize::new(bytes), held: SpinLatch::new(held) }
+        let held = Held { set_aside: SetAside::new(bytes), drawn: 0, bytes: 0, open: None, blocks };
+        let (drawn, lacking) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let missing = (0..CLASSES).map(|_| AtomicUsize::new(0)).collect();
+        Self { bytes, memory: OnceLock::new(), drawn, lacking, missing, held: SpinLatch::new(held) }
     }
 
-    /// How much of the limit ordinary allocations leave alone.
+    /// How much of the limit ordinary allocations leave alone, beside what is set aside.
     #[inline]
     pub(crate) fn lacking(&self) -> usize {
         self.lacking.load(Ordering::Relaxed)
     }
 
-    fn settle(&self, held: &Held) {
-        self.lacking.store(self.bytes.saturating_sub(held.bytes), Ordering::Relaxed);
+    /// How many bytes are in use of what is set aside.
+    pub(crate) fn drawn(&self) -> usize {
+        self.drawn.load(Ordering::Relaxed)
     }
 
-    /// Takes freed blocks of a class in, if the reserve lacks about as much, and answers what it left.
-    pub(crate) fn take_in(&self, class: usize, mut list: FreeList) -> FreeList {
-        let (bytes, lacking) = (list.count() as usize * size_of_class(class), self.lacking());
-        if lacking == 0 || bytes / 2 > lacking || size_of_class(class) < LEAST_BLOCK {
-            return list;
+    /// How many bytes are mapped for it.
+    pub(crate) fn mapped_bytes(&self) -> usize {
+        self.memory.get().and_then(Option::as_ref).map_or(0, Mapping::bytes)
+    }
+
+    /// What the reserve lacks and the limit, which leaves `left` bytes, does not have for it.
+    pub(crate) fn unbacked(&self, left: usize) -> usize {
+        self.lacking().saturating_sub(left)
+    }
+
+    fn settle(&self, held: &Held) {
+        self.drawn.store(held.drawn, Ordering::Relaxed);
+        self.lacking.store(held.drawn.saturating_sub(held.bytes), Ordering::Relaxed);
+    }
+
+    /// The size of the smallest block that would make up for one that was drawn.
+    pub(crate) fn least_missing(&self) -> usize {
+        let class = self.missing.iter().position(|missing| missing.load(Ordering::Relaxed) > 0);
+        class.map_or(LEAST_BLOCK, size_of_class).max(LEAST_BLOCK)
+    }
+
+    /// Notes that a block of a class was drawn, or that one came. The caller has the latch.
+    fn note_missing(&self, class: usize, more: bool) {
+        let missing = self.missing[class].load(Ordering::Relaxed);
+        self.missing[class].store(if more { missing + 1 } else { missing.saturating_sub(1) }, Ordering::Relaxed);
+    }
+
+    /// Takes a freed block of a class in, if it makes up for one that was drawn and the limit, which leaves `left` bytes, does not.
+    ///
+    /// # Safety
+    /// The block has the size and alignment of the class, and nobody uses it. If it is taken, the reserve owns it.
+    pub(crate) unsafe fn take_in(&self, class: usize, block: NonNull<u8>, left: usize) -> bool {
+        if self.unbacked(left) == 0 || self.missing[class].load(Ordering::Relaxed) == 0 {
+            return false;
         }
         let mut held = self.held.lock();
-        while let Some(block) = list.pop() {
-            // SAFETY: the block was in a list of the class, which owned it.
-            unsafe { held.blocks[class].push(block) };
-        }
-        held.bytes += bytes;
+        // SAFETY: the caller gives the block away.
+        unsafe { held.blocks[class].push(block) };
+        held.bytes += size_of_class(class);
+        self.note_missing(class, false);
         self.settle(&held);
-        list
+        true
+    }
+
+    /// Whether somebody ever drew on what is set aside.
+    #[inline]
+    pub(crate) fn was_drawn_on(&self) -> bool {
+        self.memory.get().is_some()
+    }
+
+    /// Whether a block came from what is set aside: then it goes back there.
+    pub(crate) fn owns(&self, block: NonNull<u8>) -> bool {
+        let offset = |base: NonNull<u8>| block.addr().get().wrapping_sub(base.addr().get());
+        matches!(self.memory.get(), Some(Some(memory)) if offset(memory.base()) < self.bytes)
+    }
+
+    /// Takes a block of a class back that it owns and nobody uses any more.
+    pub(crate) fn take_back(&self, class: usize, block: NonNull<u8>) {
+        let memory = self.memory.get().and_then(Option::as_ref).expect("the block lies in it");
+        let mut held = self.held.lock();
+        held.set_aside.give_back(block.addr().get() - memory.base().addr().get(), size_of_class(class));
+        held.drawn -= size_of_class(class);
+        self.note_missing(class, false);
+        self.settle(&held);
     }
 
     /// Takes all out that is held, in spans: who coalesces makes up for it ([`Reserve::put`]).
@@ -98,20 +168,32 @@ impl Reserve {
         self.settle(&held);
     }
 
-    /// A block of a class. When the reserve holds none that is large enough, `more` may give it a span.
+    /// A block of a class. When the reserve has none that is large enough, `more` may give it a span.
     pub(crate) fn draw(&self, class: usize, more: impl FnOnce() -> Option<Span>) -> Option<NonNull<u8>> {
         if self.bytes == 0 {
             return None;
         }
+        let memory = self.memory.get_or_init(|| Mapping::new(self.bytes.next_multiple_of(PAGE), false)).as_ref();
         let mut held = self.held.lock();
         let block = held.cut(class).or_else(|| {
-            if !held.open_larger(class) {
-                let span = more()?;
-                held.bytes += span.bytes;
-                held.open(span);
+            if held.open_larger(class) {
+                return held.cut(class);
             }
+            if let Some(memory) = memory
+                && let Some(start) = held.set_aside.cut(size_of_class(class))
+            {
+                held.drawn += size_of_class(class);
+                // SAFETY: the block lies in the mapping.
+                return Some(unsafe { memory.base().add(start) });
+            }
+            let span = more()?;
+            held.bytes += span.bytes;
+            held.open(span);
             held.cut(class)
         });
+        if block.is_some() {
+            self.note_missing(class, true);
+        }
         self.settle(&held);
         block
     }
@@ -130,7 +212,7 @@ impl Held {
 
     /// Cuts from the smallest held block that is large enough from now on.
     fn open_larger(&mut self, class: usize) -> bool {
-        let larger = (class..CLASSES).find_map(|larger| {
+        let larger = (class..CLASSES).filter(|larger| fits_in(class, *larger)).find_map(|larger| {
             let base = self.blocks[larger].pop()?;
             Some(Span { base, bytes: size_of_class(larger) })
         });

@@ -325,6 +325,34 @@ fn free_memory_between_used_blocks_serves_other_sizes() {
     assert_eq!(memory.statistics().used_bytes, 0);
 }
 
+/// The lists of what waits lie within the limit, too: fewer blocks find room than without them.
+#[test]
+#[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
+fn what_waits_and_its_list_lie_within_the_limit() {
+    const BLOCK: usize = 32;
+    let memory = tiny();
+    let (holder, local) = (memory.register().unwrap(), memory.register().unwrap());
+    let held = holder.pin();
+    let mut waiting = 0;
+    loop {
+        let guard = local.pin();
+        let Some(block) = Owned::allocate(&guard, BLOCK, 1) else { break };
+        block.retire(&guard);
+        waiting += 1;
+        if waiting % 1000 == 0 {
+            memory.epochs().advance();
+        }
+    }
+    let (limit, noted) = (memory.statistics().limit_bytes, 32);
+    assert!(waiting * (BLOCK + noted) <= limit, "{waiting} blocks wait");
+    assert!(waiting * (BLOCK + noted) >= limit / 2, "{waiting} blocks wait");
+    drop(held);
+    memory.epochs().advance();
+    local.collect();
+    let statistics = memory.statistics();
+    assert_eq!((statistics.used_bytes, statistics.retired_bytes), (0, 0));
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
 fn large_allocations_go_back_to_the_system() {
@@ -342,10 +370,11 @@ fn large_allocations_go_back_to_the_system() {
     second.retire(&guard);
     drop(guard);
     local.collect();
-    assert_ne!(memory.statistics().reserved_bytes, 0);
+    assert_ne!(memory.statistics().large_bytes, 0);
     memory.epochs().advance();
     local.collect();
-    assert_eq!(memory.statistics().reserved_bytes, 0);
+    assert_eq!(memory.statistics().large_bytes, 0);
+    assert!(memory.statistics().reserved_bytes < 64 << 10, "no more than what the list of what waits lay in");
     let leaked = Owned::allocate(&local.pin(), 5 << 20, 5).unwrap();
     assert_eq!(leaked.bytes, 5 << 20, "unmapped with the memory");
 }

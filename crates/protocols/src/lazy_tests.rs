@@ -1,8 +1,10 @@
 //! What only the layer of futures promises, over a protocol: what is open of a transaction is found, read and written in a number of steps that grows with it and
 //! not with its square.
 
+use std::sync::Arc;
+
 use polychron_engine::{
-    Common, Futures, Interactive, Mode, Operations, Protocol, Row, Savepoint, Stop, Table, Transaction,
+    Commit, Common, Futures, Interactive, Mode, Operations, Protocol, Row, Savepoint, Stop, Table, Transaction, drive,
 };
 
 use crate::lazy::{AtCommit, Lazy, LazyTransaction};
@@ -19,17 +21,23 @@ type Tx<'w> = LazyTransaction<'w, Maflingo>;
 
 const ROWS: u64 = if cfg!(miri) { 40 } else { 2000 };
 
-/// The steps of a transaction that does something with each of so many rows.
-fn steps(rows: u64, mut of_row: impl FnMut(&mut Tx<'_>, &Table<Stock>, u64) -> Result<(), Stop>) -> usize {
+/// A database with so many rows of amount 5.
+fn open(rows: u64) -> (Arc<Lazy<Maflingo, AtCommit>>, Table<Stock>) {
     let memory = polychron_memory::Options::tiny();
-    let database =
-        Lazy::<Maflingo, AtCommit>::open(Default::default(), Common { memory, ..Common::default() }).unwrap();
+    let database = Lazy::open(Default::default(), Common { memory, ..Common::default() }).unwrap();
     let stock = Table::from_id(database.create_table(Stock::definition()).unwrap());
     let mut worker = database.worker().unwrap();
     for id in 0..rows {
         let row = Stock { id, amount: 5 };
-        polychron_engine::drive::transact(&mut worker, Mode::ReadWrite, &mut |t| t.insert(&stock, &row)).unwrap();
+        drive::transact(&mut worker, Mode::ReadWrite, &mut |t| t.insert(&stock, &row)).unwrap();
     }
+    (database, stock)
+}
+
+/// The steps of a transaction that does something with each of so many rows.
+fn steps(rows: u64, mut of_row: impl FnMut(&mut Tx<'_>, &Table<Stock>, u64) -> Result<(), Stop>) -> usize {
+    let (database, stock) = open(rows);
+    let mut worker = database.worker().unwrap();
     let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
     for id in 0..rows {
         of_row(&mut transaction, &stock, id).unwrap();
@@ -117,4 +125,36 @@ fn scans() {
         assert_eq!(t.scan(stock, id..=id).rows()?[0].amount, 6);
         Ok(())
     });
+}
+
+#[test]
+fn values_that_are_overwritten() {
+    is_linear(|t, stock, id| {
+        add(t, stock, 0)?;
+        t.set_future(stock, 0, Stock::AMOUNT, id as i64)
+    });
+}
+
+#[test]
+fn undone_operations() {
+    is_linear(|t, stock, id| {
+        let savepoint = t.savepoint();
+        add(t, stock, id)?;
+        t.roll_back_to(savepoint)
+    });
+}
+
+/// Who was told that a condition is true does not commit where it has no value, also if that failure is caught.
+#[test]
+fn condition_that_loses_its_value() {
+    let (database, stock) = open(3);
+    let [mut asker, mut writer] = [database.worker().unwrap(), database.worker().unwrap()];
+    let mut asks = asker.begin(Mode::ReadWrite).unwrap();
+    let quotient = asks.future(&stock, 0, Stock::AMOUNT).unwrap() / asks.future(&stock, 1, Stock::AMOUNT).unwrap();
+    assert!(asks.is_true(quotient.equal_to(1)).unwrap());
+    let change = &mut |t: &mut Tx<'_>| t.set_future(&stock, 1, Stock::AMOUNT, 0);
+    drive::transact(&mut writer, Mode::ReadWrite, change).unwrap();
+    asks.set_future(&stock, 2, Stock::AMOUNT, 6).unwrap();
+    assert!(asks.get(&stock, 2).is_err(), "it settles what is open");
+    assert!(asks.commit().is_err());
 }

@@ -78,8 +78,9 @@ macro_rules! layer {
             use polychron_check::conformance;
 
             conformance!(@group $setup, futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
-                long_chains, assumptions, beside_ordinary_operations);
+                long_chains, assumptions, beside_ordinary_operations, failures_behind_savepoints);
             conformance!(@group $setup, future_rows: keys, refusals, deleted_rows, numbers, choices, foreign);
+            conformance!(@group $setup, future_failures: overwritten, undone, undone_and_caught, unique_keys, in_order);
             conformance!(@group $setup, caught: panics_in_operations);
             conformance!(@group $setup, differential: one_by_one, interleaved);
             conformance!(@group $setup, predicates: one_by_one, stale_answers);

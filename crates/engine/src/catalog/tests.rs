@@ -65,3 +65,39 @@ fn idle_workers_keep_no_table() {
     catalog.release(epochs);
     assert!(tables.iter().all(|table| table.upgrade().is_none()));
 }
+
+#[test]
+fn lists_are_kept_for_transactions_that_leave_their_epochs() {
+    let memory = Memory::new(Options::tiny()).unwrap();
+    let (local, epochs) = (memory.register().unwrap(), memory.epochs());
+    let (catalog, kept) = (Catalog::default(), Kept::new(1));
+    let release = || {
+        epochs.advance();
+        catalog.release(epochs);
+        epochs.advance();
+        catalog.release(epochs);
+    };
+    let mut seen = Seen::default();
+    let mut begin = |name: &str| {
+        let id = add(&catalog, name);
+        let guard = local.pin();
+        // SAFETY: the list is kept until it was looked at.
+        unsafe { seen.renew(&catalog) };
+        kept.keep(0, &mut seen);
+        drop(guard);
+        (id, Arc::downgrade(seen[id.position()].as_ref().unwrap()))
+    };
+    let (id, first) = begin("first");
+    catalog.remove(id).unwrap();
+    kept.take_from_idle(&catalog, |_| false);
+    release();
+    assert!(first.upgrade().is_some(), "a transaction is open");
+    kept.take_from_idle(&catalog, |_| true);
+    assert!(first.upgrade().is_none(), "its worker is idle");
+    let (id, second) = begin("second");
+    catalog.remove(id).unwrap();
+    release();
+    assert!(second.upgrade().is_some(), "the next transaction keeps its own");
+    kept.let_old_go(0, &mut seen, &catalog);
+    assert!(second.upgrade().is_none());
+}

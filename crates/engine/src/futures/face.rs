@@ -8,11 +8,22 @@ use polychron_schema::{Column, ColumnSet, Key, KeyRef, KeyScratch, Row, RowRef};
 use super::expression::{FutureColumn, Operand};
 use super::future::{Future, FutureValue, State, hand_over};
 use super::keys::{FutureKey, OpenKey};
-use super::{close_key, insert_now, settle_references, write_now};
+use super::{close_key, insert_now, settle_in_turn, write_now};
 use crate::typed::with_encoded;
 use crate::{Table, Transaction, foreign_keys};
 
 /// What procedures do with futures. Every [`Transaction`] has it.
+///
+/// # What fails
+///
+/// A transaction in which an operation fails, and that does not catch the error, does not commit: under every protocol the same
+/// transactions commit, as if each operation had been computed in its turn. This holds also if what failed is overwritten later, or undone
+/// by a return to a savepoint. Only the time at which it is told differs: a protocol that leaves futures open tells it at the latest at the
+/// commit, or, if it would be undone before, as the error of [`Transaction::roll_back_to`], which has taken place then. Where several
+/// operations fail, any of them may be told.
+///
+/// A computation that nothing uses need not have a value. What an index must know at once does not stay open: the columns of foreign keys and
+/// of unique secondary indexes, when an existing row is written.
 ///
 /// ```
 /// # use polychron_base::Stop;
@@ -136,7 +147,7 @@ pub trait Futures: Transaction {
         key.check().map_err(Error::from)?;
         let mut columns = assigned(self, columns)?;
         let mut scratch = KeyScratch::new();
-        if settle_references(self, table.id(), &mut columns)? {
+        if settle_in_turn(self, table.id(), &mut columns)? {
             return write_now(self, table.id(), key.encode(&mut scratch), &columns);
         }
         self.write_futures(table.id(), key.encode(&mut scratch), &columns)
@@ -152,7 +163,7 @@ pub trait Futures: Transaction {
         let mut open = OpenKey::new();
         key.encode_open(self, &mut open)?;
         let mut columns = assigned(self, columns)?;
-        if settle_references(self, table.id(), &mut columns)? {
+        if settle_in_turn(self, table.id(), &mut columns)? {
             let mut bytes = Vec::new();
             let key = close_key(self, &open, &mut bytes)?;
             return write_now(self, table.id(), key, &columns);

@@ -54,16 +54,25 @@ fn check_columns<T: Transaction + ?Sized>(transaction: &T, table: TableId, colum
     Err(Error::WrongRow { table, why }.into())
 }
 
-/// Resolves what a foreign key rests on: whether there is a parent can be told only of a value that is known. Whether it is any of these
-/// columns.
-pub(crate) fn settle_references<T: Transaction + ?Sized>(
+/// Whether a unique secondary index has one of these columns. Insertions take keys in their order, late or not; and as long as one comes,
+/// nothing else meets its table.
+fn is_unique<T: Transaction + ?Sized>(transaction: &T, table: TableId, columns: &Assigned) -> Result<bool, Stop> {
+    let mut unique = transaction.definition(table)?.indexes.iter().filter(|index| index.unique);
+    let is_among = |position: &usize| columns.iter().any(|(column, _)| usize::from(column.span.index) == *position);
+    Ok(unique.any(|index| index.columns.iter().any(is_among)))
+}
+
+/// Resolves what is written in its turn among the operations: what a foreign key rests on, for whether there is a parent can be told only
+/// of a value that is known, and what a unique index has, for which keys are taken depends on the order of the writes. Whether any of
+/// these columns is such a one.
+pub(crate) fn settle_in_turn<T: Transaction + ?Sized>(
     transaction: &mut T,
     table: TableId,
     columns: &mut Assigned,
 ) -> Result<bool, Stop> {
     check_columns(transaction, table, columns)?;
     let set = columns.iter().fold(ColumnSet::EMPTY, |set, (column, _)| set.with(column.span.index));
-    if !foreign_keys::concerns(transaction, table, set)? {
+    if !foreign_keys::concerns(transaction, table, set)? && !is_unique(transaction, table, columns)? {
         return Ok(false);
     }
     for (_, value) in columns {

@@ -422,3 +422,35 @@ fn who_stands_aside_is_told() {
         reader.join().unwrap();
     });
 }
+
+/// What a worker keeps is used by one at a time: by itself in epochs and where it holds it, by another one otherwise.
+#[test]
+fn what_a_worker_keeps_is_taken_between_its_epochs() {
+    model(|| {
+        let epochs = Arc::new(Epochs::new(1));
+        let kept = Arc::new(UnsafeCell::new(0u32));
+        let slot = epochs.claim_any().unwrap();
+        let other = {
+            let (epochs, kept) = (Arc::clone(&epochs), Arc::clone(&kept));
+            thread::spawn(move || {
+                if epochs.take_kept(slot) {
+                    // SAFETY: loom checks it.
+                    kept.with_mut(|kept| unsafe { *kept += 1 });
+                    epochs.give_up(slot, true);
+                }
+            })
+        };
+        epochs.pin(slot);
+        if !epochs.kept_own(slot) {
+            epochs.come_for_kept(slot);
+        }
+        // SAFETY: as above.
+        kept.with_mut(|kept| unsafe { *kept += 1 });
+        epochs.unpin(slot);
+        epochs.hold_kept(slot);
+        // SAFETY: as above.
+        kept.with_mut(|kept| unsafe { *kept += 1 });
+        epochs.give_up(slot, false);
+        other.join().unwrap();
+    });
+}

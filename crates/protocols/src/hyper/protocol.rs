@@ -1,10 +1,10 @@
 //! The database as a whole: tables, workers, the clock.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use polychron_base::clock::SystemClock;
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::catalog::{Catalog, Tables};
+use polychron_engine::catalog::{Catalog, Kept};
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
@@ -12,7 +12,6 @@ use polychron_engine::{
     Common, Configuration, IndexDefinition, Isolation, Protocol, Statistics, TableDefinition, Versions,
 };
 use polychron_memory::{Memory, OWN_SLOTS};
-use polychron_sync::atomic::{Ordering, fence};
 use polychron_sync::{CachePadded, Mutex};
 
 use super::clock::Clock;
@@ -22,9 +21,6 @@ use super::level::Level;
 use super::options::Options;
 use super::table::{HyperTable, Relation};
 use super::worker::HyperWorker;
-
-/// A list of tables, and its version, that stays while a worker's snapshot may look at it.
-pub(super) type Kept = Mutex<Option<(u64, Tables<HyperTable>)>>;
 
 /// What all workers share.
 #[derive(Debug)]
@@ -39,9 +35,8 @@ pub(super) struct Shared<R: Redo> {
     pub(super) counts: Box<[CachePadded<Counts>]>,
     pub(super) clock: Clock,
     pub(super) keeper: Arc<Keeper>,
-    /// For each slot the list of tables that its snapshots use, who are in no epoch between their operations. Locked when the worker meets
-    /// another list, and when a table goes.
-    pub(super) kept: Box<[Kept]>,
+    /// The tables of transactions, which are in no epoch between their operations.
+    pub(super) kept: Kept<HyperTable>,
     /// Held while an index is filled.
     pub(super) filling: Mutex<()>,
     /// For how long trees take to build.
@@ -73,7 +68,7 @@ impl<R: Redo> Hyper<R> {
             counters: Registry::default(),
             counts: (0..slots).map(|_| CachePadded::default()).collect(),
             clock: Clock::new(slots),
-            kept: (0..slots).map(|_| Kept::default()).collect(),
+            kept: Kept::new(slots),
             filling: Mutex::default(),
             time: SystemClock::new(),
             redo,
@@ -85,22 +80,10 @@ impl<R: Redo> Hyper<R> {
         Relation::new(definition, blueprint, ready, &self.shared.options, &self.shared.keeper)
     }
 
-    /// Takes the lists of tables away that idle workers keep, except the present one.
-    ///
-    /// A worker knows which list it keeps, and keeps another one as soon as it begins with another one. So a list may go whose worker
-    /// will begin with a later one.
+    /// Takes the lists of tables away that idle workers keep, except the present one. The pin of a worker that begins lies between its
+    /// announcement in the clock and its look at the catalog.
     pub(super) fn take_lists(&self) {
-        let present = self.shared.catalog.version();
-        // Barrier: pairs with the pin of a worker that begins, which lies between its announcement and its look at the catalog. Whose
-        // announcement is not seen here finds this version or a later one.
-        fence(Ordering::SeqCst);
-        for (slot, kept) in self.shared.kept.iter().enumerate() {
-            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_old = kept.as_ref().is_some_and(|(version, _)| *version < present);
-            if is_old && self.shared.clock.is_idle(slot) {
-                *kept = None;
-            }
-        }
+        self.shared.kept.take_from_idle(&self.shared.catalog, |slot| self.shared.clock.is_idle(slot));
     }
 
     /// Gives back the memory of what was dropped.

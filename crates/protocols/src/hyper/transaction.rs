@@ -298,9 +298,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             self.shared.clock.forget_listed(self.state.slot);
         }
         self.shared.clock.end(self.state.slot);
-        if self.state.keeps_old_tables(self.shared.catalog.version()) {
-            self.state.let_tables_go(&self.shared.kept[self.state.slot]);
-        }
+        self.shared.kept.let_old_go(self.state.slot, &mut self.state.tables, &self.shared.catalog);
     }
 }
 

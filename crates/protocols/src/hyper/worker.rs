@@ -1,6 +1,6 @@
 //! A worker: a slot in the clock and in the epochs, pools, and the memory that its transactions use one after the other.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use polychron_base::{Abort, Error};
 use polychron_engine::catalog::Seen;
@@ -17,7 +17,7 @@ use super::clock::{Clock, Held};
 use super::collect::{Collector, Site};
 use super::commit::Validation;
 use super::predicates::PredicateLog;
-use super::protocol::{Kept, Shared};
+use super::protocol::Shared;
 use super::steps::Point;
 use super::table::{HyperTable, Located};
 use super::transaction::{Buffers, HyperTransaction};
@@ -48,8 +48,6 @@ pub(super) struct State {
     pub(super) nested: Nested,
     pub(super) collector: Collector,
     pub(super) tables: Seen<HyperTable>,
-    /// Which list of tables the worker last kept for snapshots (`Shared::kept`).
-    kept: Option<u64>,
     pub(super) slot: usize,
     /// The latest commit that this worker has met.
     pub(super) known: u64,
@@ -80,28 +78,6 @@ impl State {
             Some(met) => met.again = true,
             None => self.back_off.wait(attempts, retry),
         }
-    }
-
-    /// Keeps the worker's list of tables for its snapshot, in place of another one. Called under the guard that found it.
-    #[cold]
-    fn keep_tables(&mut self, kept: &Kept) {
-        let version = self.tables.version();
-        *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some((version, self.tables.keep()));
-        self.kept = Some(version);
-    }
-
-    /// Gives up the list that was kept for snapshots. Called when none is open.
-    #[cold]
-    pub(super) fn let_tables_go(&mut self, kept: &Kept) {
-        self.kept = None;
-        let list = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(list);
-    }
-
-    /// Whether a list is kept that is not the present one.
-    #[inline]
-    pub(super) fn keeps_old_tables(&self, present: u64) -> bool {
-        self.kept.is_some_and(|version| version != present)
     }
 
     /// Refuses another attempt that would meet an open transaction of the same thread again.
@@ -139,7 +115,6 @@ impl<R: Redo> HyperWorker<R> {
             nested: Nested::default(),
             collector: Collector::default(),
             tables: Seen::default(),
-            kept: None,
             slot,
             known: 0,
             generation: 0,
@@ -243,9 +218,7 @@ impl<R: Redo> Worker for HyperWorker<R> {
             }
         }
         drop(guard);
-        if self.state.keeps_old_tables(self.shared.catalog.version()) {
-            self.state.let_tables_go(&self.shared.kept[self.state.slot]);
-        }
+        self.shared.kept.let_old_go(self.state.slot, &mut self.state.tables, &self.shared.catalog);
         // What was collected just now waits for the end of this epoch, and this worker may be idle from now on.
         self.local.collect();
         self.shared.memory.epochs().advance();
@@ -320,8 +293,8 @@ impl<'w, R: Redo> Session<'w, R> {
             true => shared.clock.begin(state.slot, state.known, snapshot),
         };
         // Under this guard, since the transaction leaves its epoch. Whoever takes lists away sees the announcement.
-        if !is_pinned && state.kept != Some(state.tables.version()) {
-            state.keep_tables(&shared.kept[state.slot]);
+        if !is_pinned {
+            shared.kept.keep(state.slot, &mut state.tables);
         }
         Ok(HyperTransaction::new(shared, state, guard, start, snapshot))
     }
@@ -367,7 +340,7 @@ impl<R: Redo> drive::Driven for Session<'_, R> {
 impl<R: Redo> Drop for HyperWorker<R> {
     fn drop(&mut self) {
         self.end_leaked();
-        self.state.let_tables_go(&self.shared.kept[self.state.slot]);
+        self.shared.kept.let_go(self.state.slot, &mut self.state.tables);
         self.shared.counters.leave(&self.state.counters);
     }
 }

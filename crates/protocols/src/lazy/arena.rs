@@ -79,6 +79,10 @@ pub(super) struct Arena {
     pub(super) open_from: usize,
     pub(super) writes: Vec<FutureWrite>,
     pub(super) unplaced: Vec<Unplaced>,
+    /// Values that were going to be written, and were overwritten: they may fail, and who wrote them was not told.
+    pub(super) overwritten: Vec<Operand>,
+    /// Whether the transaction was told that something could not be settled which is open still.
+    pub(super) failure_is_told: bool,
     /// The tables of `writes`, and of `unplaced`, each once.
     written_tables: Vec<TableId>,
     unplaced_tables: Vec<TableId>,
@@ -131,6 +135,7 @@ impl Arena {
             self.by_print.shrink_to(1 << 12, |_| unreachable!("the table is empty"));
         }
         self.open_from = 0;
+        self.failure_is_told = false;
         self.forget_writes();
         self.told.clear();
     }
@@ -139,6 +144,7 @@ impl Arena {
     fn forget_writes(&mut self) {
         self.writes.clear();
         self.unplaced.clear();
+        self.overwritten.clear();
         self.written_tables.clear();
         self.unplaced_tables.clear();
         self.parts.clear();
@@ -320,12 +326,23 @@ impl Arena {
         let mut at = self.rows[row as usize].write;
         while let Some(write) = self.writes.get_mut(at as usize) {
             if write.column == column {
-                write.value = value;
+                let before = std::mem::replace(&mut write.value, value);
+                self.note_overwritten(before);
                 return;
             }
             at = write.before;
         }
         self.link(FutureWrite { row, column, value, before: NONE });
+    }
+
+    /// Every column is read, used or not, so only expressions are kept.
+    #[inline]
+    fn note_overwritten(&mut self, value: Operand) {
+        if let Operand::Pending(place) = value
+            && matches!(self.nodes.program.nodes[place as usize], Node::Expression(_))
+        {
+            self.overwritten.push(value);
+        }
     }
 
     fn link(&mut self, write: FutureWrite) {
@@ -416,6 +433,7 @@ impl Arena {
 
     /// Nothing is going to be written any more: all of it was, or the transaction is undone to a mark, behind which all of it was asked for.
     pub(super) fn leave_nothing_open(&mut self) {
+        self.failure_is_told = false;
         self.forget_links();
         self.forget_writes();
         self.shorten_list();

@@ -162,13 +162,65 @@ impl<B: Beneath> LazyTransaction<'_, B> {
             let row = self.arena.open[at];
             change_row::<B>(&mut self.inner, self.arena, row)
         });
-        let read = changed.and_then(|()| self.read_all(true));
+        let read = changed.and_then(|()| self.read_all()).and_then(|()| self.check_overwritten());
         let outcome = read.and_then(|()| self.write_all(&mut placed));
-        match outcome {
+        match &outcome {
             Ok(()) => self.arena.leave_nothing_open(),
-            Err(_) => self.arena.keep_unwritten(placed),
+            Err(_) => {
+                self.arena.keep_unwritten(placed);
+                self.arena.failure_is_told = true;
+                // If a savepoint could not be set for the same reason, that is told now.
+                self.inner.savepoints().told();
+            }
         }
         outcome
+    }
+
+    /// What was going to be written before it was overwritten has a value.
+    fn check_overwritten(&self) -> Result<(), Stop> {
+        let values = if left_out(Step::ComputeOverwritten) { &[] } else { &self.arena.overwritten[..] };
+        self.arena.count_steps(values.len());
+        values.iter().try_for_each(|&value| self.arena.settled(value).map(drop)).map_err(Stop::from)
+    }
+
+    /// Closes all that is open before it is undone: it is settled first, so that what fails of it is found. Futures keep the values that they
+    /// have then. Answers a failure of which the transaction was not told.
+    ///
+    /// # Errors
+    /// What keeps it from being undone.
+    pub(super) fn close_undone(&mut self) -> Result<Option<Error>, Stop> {
+        let mut untold = None;
+        if !self.arena.failure_is_told && !left_out(Step::SettleBeforeRollBacks) {
+            match self.settle().map_err(Stop::into_parts) {
+                Ok(()) => {}
+                Err(Stopped::Failed(error)) => untold = Some(error),
+                Err(Stopped::Conflict) => return Err(Stop::conflict()),
+            }
+        }
+        self.read_rest()?;
+        if !left_out(Step::ForgetUndone) {
+            self.arena.leave_nothing_open();
+        }
+        Ok(untold)
+    }
+
+    /// Reads what is open; what is not there to be read has no value.
+    fn read_rest(&mut self) -> Result<(), Stop> {
+        for at in 0..self.arena.open.len() {
+            let row = self.arena.open[at];
+            if self.arena.open_columns_of(row).next().is_none() {
+                continue;
+            }
+            match read_row::<B>(&mut self.inner, self.arena, row).map_err(Stop::into_parts) {
+                Ok(()) => {}
+                Err(Stopped::Failed(Error::Procedure(_))) => self.arena.read(row),
+                Err(Stopped::Failed(error)) => return Err(error.into()),
+                Err(Stopped::Conflict) => return Err(Stop::conflict()),
+            }
+        }
+        self.arena.compute(self.arena.open_from..self.arena.nodes.values.len());
+        self.arena.open_from = self.arena.nodes.values.len();
+        Ok(())
     }
 
     fn write_all(&mut self, placed: &mut usize) -> Result<(), Stop> {
@@ -185,9 +237,8 @@ impl<B: Beneath> LazyTransaction<'_, B> {
         Ok(())
     }
 
-    /// Gives every node its value, where it has one. With `compare` the conditions are looked at again, after which they are not
-    /// needed.
-    pub(super) fn read_all(&mut self, compare: bool) -> Result<(), Stop> {
+    /// Gives every node its value, where it has one, and looks at the conditions again, after which they are not needed.
+    fn read_all(&mut self) -> Result<(), Stop> {
         let arena = &mut *self.arena;
         if arena.open_from < arena.nodes.values.len() {
             for at in 0..arena.open.len() {
@@ -199,12 +250,14 @@ impl<B: Beneath> LazyTransaction<'_, B> {
             arena.compute(arena.open_from..arena.nodes.values.len());
             arena.open_from = arena.nodes.values.len();
         }
-        while compare && let Some(told) = self.arena.told.pop() {
+        while let Some(&told) = self.arena.told.last() {
+            // One that has no value stays: whoever catches the failure must not commit.
             let truth = self.arena.settled(told.condition)? != 0;
             if truth != told.truth && !left_out(Step::CheckConditions) {
                 let table = self.table_of(told.condition);
                 return Err(B::conflict(&mut self.inner, Reason::Condition, table));
             }
+            self.arena.told.pop();
         }
         Ok(())
     }

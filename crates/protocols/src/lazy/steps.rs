@@ -18,8 +18,12 @@ named! {
         SettleBeforeScans,
         /// What is going to be written is written before a savepoint.
         SettleBeforeSavepoints,
-        /// What was going to be written since a savepoint is forgotten with it.
+        /// What is going to be written is written before it is undone, so that what fails of it is told.
+        SettleBeforeRollBacks,
+        /// What of it cannot be written is forgotten.
         ForgetUndone,
+        /// What is overwritten before it is written must have a value, too.
+        ComputeOverwritten,
         /// Conditions that nobody holds are looked at again by who fails, too.
         CheckBeforeFailing,
         /// A failure at the commit that may come from reads that never stood together is none.

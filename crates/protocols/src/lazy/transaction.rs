@@ -316,15 +316,12 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
     }
 
     fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
-        // What was read since keeps the value that it had then.
-        self.with_nodes(|this| {
-            this.read_all(false)?;
-            if !left_out(Step::ForgetUndone) {
-                this.arena.leave_nothing_open();
-            }
-            Ok::<(), Stop>(())
-        })?;
-        self.inner.undo_unchecked(position)
+        let untold = if self.arena.is_empty() { None } else { self.with_nodes(Self::close_undone)? };
+        self.inner.undo_unchecked(position)?;
+        if let Some(error) = untold {
+            self.inner.savepoints().tell(error.into());
+        }
+        Ok(())
     }
 
     fn savepoints(&mut self) -> &mut Savepoints {

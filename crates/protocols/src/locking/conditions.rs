@@ -127,15 +127,25 @@ impl<P: Policy> LockingTransaction<'_, P> {
         for (table, key) in condition.rows() {
             self.lock_source(first, table, key)?;
         }
-        let mut values = std::mem::take(&mut self.state.conditions.values);
-        let truth = condition.evaluate(&mut values, |table, key, column| self.look(table, key, column));
-        self.state.conditions.values = values;
-        let truth = match truth {
+        let truth = match self.evaluate(condition) {
             Ok(truth) => truth,
-            Err(stop) => return Err(self.keep_seen(first, condition).err().unwrap_or(stop)),
+            Err(stop) => {
+                let kept = self.operate(|this| this.keep_seen(first, condition));
+                return Err(kept.err().unwrap_or(stop));
+            }
         };
         self.state.conditions.hold(first, &self.shared.locks, condition, truth);
         Ok(truth)
+    }
+
+    /// Whether a condition is true of rows that are locked.
+    fn evaluate(&mut self, condition: &Condition) -> Result<bool, Stop> {
+        self.operate(|this| {
+            let mut values = std::mem::take(&mut this.state.conditions.values);
+            let truth = condition.evaluate(&mut values, |table, key, column| this.look(table, key, column));
+            this.state.conditions.values = values;
+            truth
+        })
     }
 
     /// A condition has no value. The procedure may go on, so what was seen of its rows stays locked as if it had been read.
@@ -233,11 +243,8 @@ impl<P: Policy> LockingTransaction<'_, P> {
                 self.lock(index, key, false)?;
             }
         }
-        let mut values = std::mem::take(&mut self.state.conditions.values);
-        let truth = condition.evaluate(&mut values, |table, key, column| self.look(table, key, column));
-        self.state.conditions.values = values;
         // What has no value any more is no answer.
-        Ok(truth.is_ok_and(|truth| truth == condition.truth))
+        Ok(self.evaluate(condition).is_ok_and(|truth| truth == condition.truth))
     }
 
     /// Waits until a condition is held no more.

@@ -16,8 +16,9 @@ const ROWS_AT_ONCE: usize = 64;
 /// Makes the entries of a new index that the catalog shows already, but that is not read yet.
 ///
 /// Writers that know the index keep it up from their first transaction on; those that do not know it, and have not ended when
-/// it came into the catalog, do not commit to its table. Once all of those have ended, the rows are locked and their entries
-/// made in ordinary transactions. One index at a time: there is one slot for this.
+/// it came into the catalog, do not commit to its table. Operations of such transactions are waited for, and not the transactions: what they
+/// have written is locked. Then the rows are locked and their entries made in ordinary transactions. One index at a time: there is one slot
+/// for this.
 pub(super) fn fill<P: Policy>(shared: &Arc<Shared>, table: TableId, index: IndexId) -> Result<(), Error> {
     let _alone = shared.filling.lock().unwrap_or_else(PoisonError::into_inner);
     let mut worker = LockingWorker::<P>::new(shared.memory.register_own()?, shared);
@@ -33,7 +34,8 @@ pub(super) fn fill<P: Policy>(shared: &Arc<Shared>, table: TableId, index: Index
         drive::transact(&mut worker, Mode::ReadWrite, &mut |transaction| {
             rows.clone().try_for_each(|row| {
                 let table = transaction.table(table)?;
-                transaction.make_entry(table, table.store(index)?, keys.get(row))
+                let index = table.store(index)?;
+                transaction.operate(|transaction| transaction.make_entry(table, index, keys.get(row)))
             })
         })?;
     }

@@ -114,13 +114,19 @@ impl Held {
     }
 
     /// Takes a lock that is not held, or makes a shared one exclusive; waits for it as `patience` says. Who queues asks for locks
-    /// that are not held.
+    /// that are not held. A wait is done by `around`.
     #[inline]
-    pub(super) fn take(&mut self, table: &LockTable, lock: Lock, patience: Patience) -> Taken {
+    pub(super) fn take(
+        &mut self,
+        table: &LockTable,
+        lock: Lock,
+        patience: Patience,
+        around: impl FnOnce(&dyn Fn() -> Answer) -> Answer,
+    ) -> Taken {
         let Lock { name, exclusive } = lock;
         if let Some(position) = self.find(name) {
             if exclusive && !self.locks[position].exclusive {
-                let taken = self.upgrade(table, position, patience);
+                let taken = self.upgrade(table, position, patience, around);
                 self.locks[position].exclusive = taken == Taken::Held;
                 return taken;
             }
@@ -133,7 +139,7 @@ impl Held {
         let request = self.request(position);
         // SAFETY: the request is above the stack's top, so in no list; it is taken out before it is used again.
         let answer = unsafe { table.ask(request, lock, self.own.asker(), patience) };
-        let taken = self.await_answer(table, request, name, answer);
+        let taken = self.await_answer(table, request, name, answer, around);
         if taken != Taken::Held {
             return taken;
         }
@@ -148,12 +154,19 @@ impl Held {
 
     /// Waits for a request that was queued.
     #[inline]
-    fn await_answer(&self, table: &LockTable, request: &Request, name: u64, answer: Answer) -> Taken {
+    fn await_answer(
+        &self,
+        table: &LockTable,
+        request: &Request,
+        name: u64,
+        answer: Answer,
+        around: impl FnOnce(&dyn Fn() -> Answer) -> Answer,
+    ) -> Taken {
         let answer = match answer {
             Answer::Queued(ahead) => {
                 pass(Point::Queued);
-                // SAFETY: the request is in the table.
-                unsafe { table.wait(request, name, &self.own, ahead) }
+                // SAFETY: the request is in the table, and waited for once.
+                around(&|| unsafe { table.wait(request, name, &self.own, ahead) })
             }
             answer => answer,
         };
@@ -166,11 +179,17 @@ impl Held {
     }
 
     /// Makes a shared lock exclusive.
-    fn upgrade(&self, table: &LockTable, position: usize, patience: Patience) -> Taken {
+    fn upgrade(
+        &self,
+        table: &LockTable,
+        position: usize,
+        patience: Patience,
+        around: impl FnOnce(&dyn Fn() -> Answer) -> Answer,
+    ) -> Taken {
         let (request, name) = (self.request(position), self.locks[position].name);
         // SAFETY: the request is granted, as all that are noted.
         let answer = unsafe { table.upgrade(request, name, self.own.asker(), patience) };
-        self.await_answer(table, request, name, answer)
+        self.await_answer(table, request, name, answer, around)
     }
 
     /// Gives the lock back that was taken last.

@@ -235,6 +235,25 @@ impl LockTable {
         }
     }
 
+    /// Whether anybody waits for a lock.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(super) fn has_waiters(&self) -> bool {
+        (0..self.buckets.len() as u64).any(|bucket| {
+            let latched = self.latch(bucket << self.shift);
+            let mut at = latched.first;
+            // SAFETY: as in `Latched::each`.
+            while let Some(request) = unsafe { at.as_ref() } {
+                // SAFETY: the bucket is latched.
+                if unsafe { request.waits() } {
+                    return true;
+                }
+                // SAFETY: as above.
+                at = unsafe { request.said() }.next;
+            }
+            false
+        })
+    }
+
     /// Asks for a lock. A request that has to wait goes into the list only when `wait` says so.
     ///
     /// # Safety

@@ -34,7 +34,7 @@ impl Rows {
         let mut held = Held::default();
         held.begin(UNAGED);
         for &row in rows {
-            let taken = held.take(&self.table, Lock { name: NAMES[row], exclusive }, Patience::Queue);
+            let taken = held.take(&self.table, Lock { name: NAMES[row], exclusive }, Patience::Queue, |wait| wait());
             assert_eq!(taken, Taken::Held);
         }
         rows.iter().for_each(|&row| self.touch(row, exclusive));
@@ -56,7 +56,9 @@ impl Rows {
         let mut held = Held::default();
         held.begin(UNAGED);
         let name = NAMES[0];
-        let mut got = |exclusive| held.take(&self.table, Lock { name, exclusive }, Patience::Refuse) == Taken::Held;
+        let mut got = |exclusive| {
+            held.take(&self.table, Lock { name, exclusive }, Patience::Refuse, |wait| wait()) == Taken::Held
+        };
         let both = got(false) && {
             self.touch(0, false);
             got(true)
@@ -75,7 +77,7 @@ impl Rows {
             held.begin(age);
             let done = rows.iter().all(|&row| {
                 let lock = Lock { name: NAMES[row], exclusive: true };
-                held.take(&self.table, lock, Patience::Wound) == Taken::Held
+                held.take(&self.table, lock, Patience::Wound, |wait| wait()) == Taken::Held
             });
             if done {
                 rows.iter().for_each(|&row| self.touch(row, true));
@@ -153,7 +155,8 @@ fn insert_beside_a_scan(age: u64, gives_back: bool, check: fn(bool, bool)) {
             inserting.1.store(true, Ordering::Release);
             let mut own = Wounds::default();
             own.begin(age);
-            let admitted = inserting.0.admits(&own, 1, &mut Vec::new(), || vec![5]) == Answer::Granted;
+            let ranges = &inserting.0;
+            let admitted = !ranges.are_there() || ranges.admit(&own, 1, &mut Vec::new(), vec![5]) == Answer::Granted;
             // SeqCst: what a commit would make known of it.
             inserting.2.store(admitted, Ordering::SeqCst);
             admitted
@@ -196,7 +199,9 @@ fn upgrades_by_age_end() {
         loop {
             held.begin(age);
             let name = NAMES[0];
-            let mut got = |exclusive| held.take(&rows.table, Lock { name, exclusive }, Patience::Wound) == Taken::Held;
+            let mut got = |exclusive| {
+                held.take(&rows.table, Lock { name, exclusive }, Patience::Wound, |wait| wait()) == Taken::Held
+            };
             let both = got(false) && got(true);
             if both {
                 rows.touch(0, true);
@@ -269,7 +274,7 @@ impl Told {
         held.begin(age);
         let mut commits = rows.iter().all(|&row| {
             let lock = Lock { name: NAMES[row], exclusive: true };
-            held.take(&self.rows.table, lock, Patience::Wound) == Taken::Held
+            held.take(&self.rows.table, lock, Patience::Wound, |wait| wait()) == Taken::Held
         });
         if commits {
             // SAFETY: loom checks it.

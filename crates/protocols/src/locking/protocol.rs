@@ -4,11 +4,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::catalog::Catalog;
+use polychron_engine::catalog::{Catalog, Kept};
 use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, Store, StoreTable};
 use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, TableDefinition};
-use polychron_memory::Memory;
+use polychron_memory::{Memory, OWN_SLOTS};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{CachePadded, Mutex};
 
@@ -24,6 +24,8 @@ pub(super) struct Shared {
     pub(super) memory: Arc<Memory>,
     pub(super) common: Common,
     pub(super) catalog: Catalog<Table>,
+    /// The tables of transactions, which are in no epoch while their clients do nothing.
+    pub(super) kept: Kept<Table>,
     pub(super) counters: Registry,
     pub(super) keeper: Arc<Keeper>,
     pub(super) locks: LockTable,
@@ -53,6 +55,7 @@ impl<P: Policy> Locking<P> {
     /// Gives back the memory of what was dropped.
     fn give_back(&self) {
         let epochs = self.shared.memory.epochs();
+        self.shared.kept.take_from_idle(&self.shared.catalog, |worker| !epochs.is_pinned(worker));
         self.shared.keeper.give_back(&self.shared.catalog, epochs, || _ = epochs.advance());
     }
 
@@ -77,6 +80,7 @@ impl<P: Policy> Protocol for Locking<P> {
         let memory = Memory::new(common.memory.clone())?;
         let keeper = Arc::new(Keeper::new(&memory)?);
         let shared = Arc::new(Shared {
+            kept: Kept::new(common.memory.max_workers + OWN_SLOTS),
             memory,
             common,
             catalog: Catalog::default(),
@@ -113,8 +117,8 @@ impl<P: Policy> Protocol for Locking<P> {
     }
 
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        if self.shared.memory.epochs().is_pinned_here() {
-            // The filling waits for all transactions that do not know the index.
+        if self.shared.memory.epochs().is_open_here() {
+            // The filling waits for what they have locked, and those that have written the table and do not know the index do not commit.
             return Err(Error::WaitsForItself { table, key: None });
         }
         let make = |_: &TableDefinition, blueprint: &Blueprint| self.make(blueprint, false);

@@ -79,26 +79,17 @@ impl Ranges {
         self.count.store(locked.ranges.len() as u64, Ordering::Relaxed);
     }
 
-    /// Whether no range of another transaction has the key, which is in the index.
+    /// Whether there are ranges that may have a key which has just come into the index.
     #[inline]
-    pub(super) fn admits(
-        &self,
-        own: &Wounds,
-        owner: u64,
-        in_the_way: &mut Vec<InTheWay>,
-        key: impl FnOnce() -> Vec<u8>,
-    ) -> Answer {
+    pub(super) fn are_there(&self) -> bool {
         // SeqCst: the full barrier that pairs with the one in `lock`: the key is in the index before the count is read.
         fence(Ordering::SeqCst);
-        if self.count.load(Ordering::Relaxed) == 0 {
-            return Answer::Granted;
-        }
-        self.wait_for_ranges(own, owner, in_the_way, key())
+        self.count.load(Ordering::Relaxed) != 0
     }
 
-    /// As [`Ranges::admits`], where there are ranges: those that have the key are wounded and waited for, if the transaction waits at
-    /// all.
-    fn wait_for_ranges(&self, own: &Wounds, owner: u64, in_the_way: &mut Vec<InTheWay>, key: Vec<u8>) -> Answer {
+    /// Whether no range of another transaction has the key, which is in the index: those that have it are wounded and waited for, if the
+    /// transaction waits at all.
+    pub(super) fn admit(&self, own: &Wounds, owner: u64, in_the_way: &mut Vec<InTheWay>, key: Vec<u8>) -> Answer {
         let asker = own.asker();
         let mut locked = self.locked.lock();
         in_the_way.clear();

@@ -15,6 +15,7 @@ use super::options::Policy;
 use super::steps::Step;
 use super::table::{Index, Table, Undone, name_of};
 use super::transaction::LockingTransaction;
+use super::worker::State;
 
 /// A whole row that takes the place of another.
 #[derive(Clone, Copy)]
@@ -87,8 +88,17 @@ impl<P: Policy> LockingTransaction<'_, P> {
             self.state.held.release(&self.shared.locks);
         }
         if !self.is_wounded() {
-            let held = &mut self.state.held;
-            match held.take(&self.shared.locks, lock, held.own.patience()) {
+            let (State { held, fingers, .. }, guard) = (&mut *self.state, &mut self.guard);
+            // A wait may last as long as a client does nothing.
+            let aside = |wait: &dyn Fn() -> Answer| {
+                guard.stand_aside();
+                let answer = wait();
+                if !guard.come_back() {
+                    fingers.clear();
+                }
+                answer
+            };
+            match held.take(&self.shared.locks, lock, held.own.patience(), aside) {
                 Taken::Held => return Ok(()),
                 Taken::Own => return Err(own_wait(index.store.place, key)),
                 Taken::Refused => {}
@@ -100,7 +110,7 @@ impl<P: Policy> LockingTransaction<'_, P> {
     /// The record of a key that is locked, unless it is deleted.
     #[inline]
     pub(super) fn find<K: EncodedKey>(&mut self, index: &Index, key: K) -> Option<Record> {
-        // SAFETY: the fingers were cleared when the transaction took its guard, which it never renews.
+        // SAFETY: the fingers were cleared when the transaction took its guard, and whenever it had left its epoch.
         let handle = unsafe { self.state.fingers.find(&index.store, key, &self.guard) }?;
         // SAFETY: the handle is of this index, and the caller has locked the key.
         let record = unsafe { Record::from_handle(handle) };
@@ -118,12 +128,14 @@ impl<P: Policy> LockingTransaction<'_, P> {
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<Insertion, Stop>,
     ) -> Result<Insertion, Stop> {
-        let before = self.state.log.len();
-        let outcome = work(self);
-        if !matches!(outcome, Ok(Insertion::Inserted)) && !left_out(Step::UndoOperations) {
-            self.undo_to(before);
-        }
-        outcome
+        self.operate(|this| {
+            let before = this.state.log.len();
+            let outcome = work(this);
+            if !matches!(outcome, Ok(Insertion::Inserted)) && !left_out(Step::UndoOperations) {
+                this.undo_to(before);
+            }
+            outcome
+        })
     }
 
     /// Locks a key exclusively and inserts it, if it is absent. `false`: it is present.
@@ -160,8 +172,15 @@ impl<P: Policy> LockingTransaction<'_, P> {
     /// A key that has just come into the index must be in no range that another transaction has locked.
     #[inline]
     fn respect_ranges<K: EncodedKey>(&mut self, index: &Index, key: K) -> Result<(), Stop> {
+        if !index.ranges.are_there() {
+            return Ok(());
+        }
+        // As in `lock`.
+        self.guard.stand_aside();
         let state = &mut *self.state;
-        match index.ranges.admits(&state.held.own, self.owner, &mut state.in_the_way, || bytes_of(key)) {
+        let answer = index.ranges.admit(&state.held.own, self.owner, &mut state.in_the_way, bytes_of(key));
+        self.come_back();
+        match answer {
             Answer::Granted => Ok(()),
             _ if left_out(Step::RespectRanges) => Ok(()),
             Answer::Own => Err(own_wait(index.store.place, key)),

@@ -21,10 +21,35 @@ struct Visit<'v, V> {
     index: &'v Index,
     scan: &'v Scan<'v>,
     left: usize,
+    /// The epoch in which the entries were collected that are being visited.
+    epoch: u64,
     visitor: &'v mut V,
 }
 
 impl<V: FnMut(RowRef<'_>) -> ControlFlow<()>> Visit<'_, V> {
+    /// The entry's record, which is locked, unless it is deleted.
+    #[inline]
+    fn record<P: Policy>(
+        &self,
+        key: &[u8],
+        handle: Handle,
+        transaction: &mut LockingTransaction<'_, P>,
+    ) -> Option<Record> {
+        // Where the transaction has waited for a lock since, the record that was collected may be gone.
+        if transaction.guard.epoch() == self.epoch {
+            // SAFETY: the handle was collected in the epoch in which the transaction is, so the record is there; its key is locked.
+            let record = unsafe { Record::from_handle(handle) };
+            if !record.is_deleted() {
+                return Some(record);
+            }
+            // It was replaced, or taken out, before the key was locked.
+            if left_out(Step::LookAgain) {
+                return None;
+            }
+        }
+        transaction.find(self.index, key)
+    }
+
     /// Locks an entry and the row behind it, and shows the row to the visitor, if it is wanted.
     #[inline]
     fn entry<P: Policy>(
@@ -37,16 +62,7 @@ impl<V: FnMut(RowRef<'_>) -> ControlFlow<()>> Visit<'_, V> {
         if !left_out(Step::LockScanned) {
             transaction.lock(self.index, key, false)?;
         }
-        // SAFETY: the handle was collected under the transaction's guard, so the record is there; its key is locked.
-        let mut record = unsafe { Record::from_handle(handle) };
-        if record.is_deleted() {
-            // It was replaced, or taken out, before the key was locked.
-            if left_out(Step::LookAgain) {
-                return go_on;
-            }
-            let Some(present) = transaction.find(self.index, key) else { return go_on };
-            record = present;
-        }
+        let Some(mut record) = self.record(key, handle, transaction) else { return go_on };
         if self.scan.index != IndexId::PRIMARY {
             // SAFETY: the entry is locked, and a scan writes nothing.
             let primary = key_in_entry(unsafe { record.words() });
@@ -89,7 +105,7 @@ impl<P: Policy> LockingTransaction<'_, P> {
             locked = self.lock_range(index, scan);
         }
         let mut batch = std::mem::take(&mut self.state.buffers.batch);
-        let mut visit = Visit { table, index, scan, left: scan.limit, visitor };
+        let mut visit = Visit { table, index, scan, left: scan.limit, epoch: 0, visitor };
         let stopped = self.visit_batches(&mut batch, &mut visit);
         if let (Ok(Some(position)), Some(range)) = (&stopped, locked) {
             // The scan stopped at this key, and protects what it has seen.
@@ -118,6 +134,7 @@ impl<P: Policy> LockingTransaction<'_, P> {
         let lines = (words_of(&scan.projection).end.min(56) * 8 + RowRecords::HEADER_BYTES).div_ceil(64);
         batch.begin(scan.limit, true);
         while batch.fill(ordered, scan, &self.guard) {
+            visit.epoch = self.guard.epoch();
             pass(Point::Collected);
             for position in 0..batch.len() + Batch::AHEAD {
                 if let Some(ahead) = batch.get(position) {

@@ -271,3 +271,49 @@ mod cases {
         assert_eq!(opened.rows()[1].count, 2);
     }
 }
+
+/// Beside a client that does nothing, one waits for what it has locked: neither holds back what others retire.
+fn memory_beside_a_waiter(waits: Body<WoundWait>) {
+    ends(move || {
+        let opened = open::<WoundWait>(8);
+        let (mut idle, others) = (opened.worker(), opened.clone());
+        let mut writer = idle.begin(Mode::ReadWrite).unwrap();
+        writer.update(&opened.table, 5, |row| row.set_count(1)).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || others.transact(|t| waits(t, &others.table, 0)).unwrap());
+            while !opened.database.shared.locks.has_waiters() {
+                std::thread::yield_now();
+            }
+            let (memory, table) = (opened.database.memory(), opened.table);
+            let mut queue = |id: u64| {
+                opened.transact(|t| t.insert(&table, &entry(100 + id))).unwrap();
+                opened.transact(|t| t.delete(&table, 100 + id)).unwrap();
+                memory.epochs().advance();
+            };
+            (0..200).for_each(&mut queue);
+            let first = memory.statistics().used_bytes;
+            (200..1200).for_each(&mut queue);
+            let later = memory.statistics().used_bytes;
+            assert!(later < first + 16_000, "{first} bytes became {later}");
+            writer.commit().unwrap();
+        });
+    });
+}
+
+#[test]
+fn who_waits_for_a_row_holds_nothing_back() {
+    memory_beside_a_waiter(|t, table, _| t.update(table, 5, |row| row.set_count(2)).map(drop));
+}
+
+/// What it had collected before it waited is looked up again.
+#[test]
+fn who_waits_in_a_scan_holds_nothing_back() {
+    memory_beside_a_waiter(|t, table, _| {
+        let rows = t.scan(table, ..8).rows()?;
+        assert_eq!(rows.iter().map(|row| (row.id, row.count)).collect::<Vec<_>>(), {
+            let counts = (0..8).map(|id| (id, u64::from(id == 5)));
+            counts.collect::<Vec<_>>()
+        });
+        Ok(())
+    });
+}

@@ -47,9 +47,26 @@ impl<'w, P: Policy> LockingTransaction<'w, P> {
     #[inline]
     pub(super) fn table(&self, id: TableId) -> Result<&'w Table, Error> {
         let table = polychron_engine::catalog::get(&self.state.tables, id)?;
-        // SAFETY: the worker's list of tables changes only between transactions, and stays for the guard's time, so the table
-        // outlives the transaction.
+        // SAFETY: the worker's list of tables changes only between transactions, and is kept until the transaction has ended.
         Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
+    }
+
+    /// Runs an operation. Between two of them the transaction stands aside: one whose client does nothing holds back no epoch. What it will look
+    /// at again is locked, so that nobody else takes it away, or is its own, and its list of tables is kept. Only fingers are forgotten.
+    #[inline]
+    pub(super) fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> O) -> O {
+        self.come_back();
+        let outcome = operation(self);
+        self.guard.stand_aside();
+        outcome
+    }
+
+    /// The transaction is in an epoch from now on.
+    #[inline]
+    pub(super) fn come_back(&mut self) {
+        if !self.guard.come_back() {
+            self.state.fingers.clear();
+        }
     }
 
     /// A table that is to be written.
@@ -90,11 +107,13 @@ impl<'w, P: Policy> LockingTransaction<'w, P> {
 
 impl<P: Policy> Drop for LockingTransaction<'_, P> {
     fn drop(&mut self) {
+        self.come_back();
         if left_out(Step::UndoTransactions) {
             self.state.log.commit(&Undone(&self.state.tables), &self.guard);
         }
         self.undo_to(0);
         self.release();
+        self.shared.kept.let_old_go(self.owner as usize, &mut self.state.tables, &self.shared.catalog);
     }
 }
 
@@ -109,6 +128,7 @@ impl<P: Policy> Commit for LockingTransaction<'_, P> {
         if P::CONDITIONS {
             self.respect_conditions()?;
         }
+        self.come_back();
         let state = &mut *self.state;
         state.log.commit(&Undone(&state.tables), &self.guard);
         if self.read_only {
@@ -132,8 +152,10 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
         _projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Stop> {
         let table = self.table(table)?;
-        self.lock(&table.primary, key, false)?;
-        let found = self.find(&table.primary, key);
+        let found = self.operate(|this| {
+            this.lock(&table.primary, key, false)?;
+            Ok::<_, Stop>(this.find(&table.primary, key))
+        })?;
         // SAFETY: the lock is held as long as the transaction lives, which writes nothing while the row is borrowed.
         Ok(found.map(|record| RowRef::from_words(unsafe { record.words() })))
     }
@@ -150,19 +172,22 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
             return self.read_row(table, key, projection);
         }
         // Rows are written in place, so nobody writes this one while it is copied; who waits by age may give the lock back at once.
-        let before = self.state.held.locks().len();
-        self.lock(index, key, false)?;
-        let found = self.find(index, key);
-        let state = &mut *self.state;
-        if let Some(record) = found {
-            // SAFETY: the lock is held.
-            let words = unsafe { record.words() };
-            state.buffers.row.overwrite_words(words.len()).copy_from_slice(words);
-        }
-        if state.held.locks().len() > before {
-            state.held.give_back_latest(&self.shared.locks);
-        }
-        Ok(found.map(|_| self.state.buffers.row.as_row()))
+        let is_there = self.operate(|this| {
+            let before = this.state.held.locks().len();
+            this.lock(index, key, false)?;
+            let found = this.find(index, key);
+            let state = &mut *this.state;
+            if let Some(record) = found {
+                // SAFETY: the lock is held.
+                let words = unsafe { record.words() };
+                state.buffers.row.overwrite_words(words.len()).copy_from_slice(words);
+            }
+            if state.held.locks().len() > before {
+                state.held.give_back_latest(&this.shared.locks);
+            }
+            Ok::<_, Stop>(found.is_some())
+        })?;
+        Ok(is_there.then(|| self.state.buffers.row.as_row()))
     }
 
     #[inline]
@@ -219,7 +244,7 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
         let table = self.table(scan.table)?;
-        self.visit_rows(scan, table, visitor)
+        self.operate(|this| this.visit_rows(scan, table, visitor))
     }
 
     fn mark(&mut self) -> Result<usize, Stop> {
@@ -229,7 +254,7 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
 
     fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
         self.alive()?;
-        self.undo_to(position);
+        self.operate(|this| this.undo_to(position));
         Ok(())
     }
 
@@ -240,7 +265,7 @@ impl<P: Policy> Transaction for LockingTransaction<'_, P> {
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         if let Ok(table) = self.table(table) {
-            table.primary.store.index().prefetch(key, &self.guard);
+            self.operate(|this| table.primary.store.index().prefetch(key, &this.guard));
         }
     }
 

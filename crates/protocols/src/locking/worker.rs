@@ -124,7 +124,7 @@ impl State {
             Patience::Refuse => Patience::Queue,
             patience => patience,
         };
-        wanted.in_order().iter().all(|&lock| held.take(locks, lock, patience) != Taken::Refused)
+        wanted.in_order().iter().all(|&lock| held.take(locks, lock, patience, |wait| wait()) != Taken::Refused)
     }
 
     /// Gives back all that is locked.
@@ -146,7 +146,7 @@ impl<P: Policy> LockingWorker<P> {
     fn end_leaked(&mut self) {
         let Self { local, state, shared, .. } = self;
         let guard = local.pin();
-        // The tables are those that the leaked transaction has seen: its guard has kept them.
+        // The tables are those that the leaked transaction has seen: they are kept as long as its guard is.
         state.log.undo_to(0, &Undone(&state.tables), &guard);
         drop(guard);
         state.release::<P>(shared);
@@ -208,10 +208,13 @@ impl<P: Policy> Interactive for LockingWorker<P> {
         let Self { local, state, shared, .. } = self;
         let owner = local.worker_id().position() as u64;
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
-        let guard = local.pin();
-        // SAFETY: the transaction holds the guard, and never renews it.
+        let mut guard = local.pin();
+        // SAFETY: of the transaction, which leaves its epoch, the list is kept below, until it has ended.
         unsafe { state.tables.renew(&shared.catalog) };
+        shared.kept.keep(owner as usize, &mut state.tables);
         state.fingers.clear();
+        // It looks at nothing before its first operation, and may wait for locks here.
+        guard.stand_aside();
         let age = state.age.take().unwrap_or_else(|| if P::WOUNDS { shared.draw_age() } else { UNAGED });
         state.held.begin(age);
         debug_assert!(state.log.is_empty(), "the transaction before left something behind");
@@ -270,6 +273,7 @@ impl<P: Policy> Drop for LockingWorker<P> {
         if self.local.is_pinned() {
             self.end_leaked();
         }
+        self.shared.kept.let_go(self.local.worker_id().position(), &mut self.state.tables);
         self.shared.counters.leave(&self.state.counters);
     }
 }

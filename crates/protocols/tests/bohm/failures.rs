@@ -211,7 +211,12 @@ fn failures_of_runs_that_guess_are_not_answered() {
 #[test]
 #[cfg_attr(miri, ignore = "memory that fills up takes an interpreter too long")]
 fn memory_that_is_refused_is_an_error() {
-    let memory = polychron_memory::Options { limit_bytes: Some(2 << 20), ..polychron_memory::Options::tiny() };
+    // Deletions at the limit draw on the reserve.
+    let memory = polychron_memory::Options {
+        limit_bytes: Some(2 << 20),
+        reserve_bytes: None,
+        ..polychron_memory::Options::tiny()
+    };
     let mut stage = Stage::over(batches(16), Common { memory, ..Common::default() });
     let mut refused = None;
     for first in (0..1 << 20).step_by(16) {

@@ -13,6 +13,7 @@ mod crossed;
 pub mod differential;
 pub mod dropped;
 pub mod foreign_keys;
+pub mod future_failures;
 pub mod future_rows;
 pub mod futures;
 pub mod handles;
@@ -27,6 +28,7 @@ pub mod points;
 pub mod predicates;
 pub mod ranges;
 pub mod reclamation;
+pub mod refusals;
 pub mod roll_backs;
 pub mod savepoints;
 pub mod scans;
@@ -72,6 +74,7 @@ macro_rules! conformance {
                 secondary_entries, rolled_back_insertions, dropped_tables, many_dropped_tables, dropped_tables_of_idle_workers, workers_that_leave,
                 updates_behind_a_snapshot, deletions_behind_a_snapshot, growth_behind_a_snapshot);
             $crate::conformance!(@group $setup, memory: sizes, sizes_in_little_memory, many_sizes, sizes_that_grow, backlogs, blocks_of_another_session);
+            $crate::conformance!(@group $setup, refusals: are_not_for_ever);
             $crate::conformance!(@group $setup, changes: tables_come_and_go, names_are_taken, tables_under_transactions,
                 new_index_on_a_full_table, new_index_is_seen_by_snapshots, new_unique_index_on_duplicates,
                 new_index_under_writers, new_index_under_an_older_transaction, dropped_index);
@@ -88,6 +91,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
                 long_chains, assumptions, beside_ordinary_operations, failures_behind_savepoints);
             $crate::conformance!(@group $setup, future_rows: keys, refusals, deleted_rows, numbers, choices, foreign);
+            $crate::conformance!(@group $setup, future_failures: overwritten, undone, undone_and_caught, unique_keys, in_order);
             $crate::conformance!(@group $setup, anomalies: g0_dirty_write, g1a_aborted_read, g1b_intermediate_read,
                 g1c_circular_information_flow, otv_observed_transaction_vanishes, pmp_predicate_many_preceders,
                 pmp_predicate_many_preceders_by_a_write, p4_lost_update, p4_lost_update_in_place, g_single_read_skew,

@@ -123,8 +123,7 @@ fn own_increment_that_is_not_counted() -> bool {
     sum != 21
 }
 
-/// The value after an increment, a savepoint, another increment, and a roll-back to the savepoint.
-fn around_a_savepoint() -> i64 {
+fn increment_before_a_savepoint() -> bool {
     let stage = Stage::new();
     let done = stage.once(|t| {
         stage.add(t, 1, 1)?;
@@ -133,15 +132,44 @@ fn around_a_savepoint() -> i64 {
         t.roll_back_to(savepoint)
     });
     assert_eq!(done, Ok(()));
-    stage.value(1)
+    stage.value(1) != 11
 }
 
-fn increment_before_a_savepoint() -> bool {
-    around_a_savepoint() < 11
+/// Row 1 becomes something that has no value.
+fn fail(t: &mut Tx<'_>, stage: &Stage) -> Result<(), Stop> {
+    let value = t.future(&stage.items, 1, Item::VALUE)?;
+    t.set_future(&stage.items, 1, Item::VALUE, value / 0)
 }
 
-fn increment_behind_a_savepoint() -> bool {
-    around_a_savepoint() > 11
+fn failure_that_is_undone() -> bool {
+    let stage = Stage::new();
+    let outcome = stage.once(|t| {
+        let savepoint = t.savepoint();
+        fail(t, &stage)?;
+        t.roll_back_to(savepoint)
+    });
+    outcome.is_ok()
+}
+
+fn failure_that_is_overwritten() -> bool {
+    let stage = Stage::new();
+    let outcome = stage.once(|t| {
+        fail(t, &stage)?;
+        t.set_future(&stage.items, 1, Item::VALUE, 7)
+    });
+    outcome.is_ok()
+}
+
+/// A transaction catches a failure, undoes what failed, and fails again.
+fn failure_behind_a_savepoint() -> bool {
+    let stage = Stage::new();
+    let outcome = stage.once(|t| {
+        let savepoint = t.savepoint();
+        fail(t, &stage)?;
+        assert!(t.get(&stage.items, 1).is_err());
+        t.roll_back_to(savepoint)
+    });
+    outcome.is_err()
 }
 
 /// A transaction fails because two rows, of which it read one before and one after another transaction, do not agree.
@@ -179,7 +207,9 @@ crate::killers! { Step:
     SettleBeforeWrites: future_of_what_was_overwritten;
     SettleBeforeScans: own_increment_that_is_not_counted;
     SettleBeforeSavepoints: increment_before_a_savepoint;
-    ForgetUndone: increment_behind_a_savepoint;
+    SettleBeforeRollBacks: failure_that_is_undone;
+    ForgetUndone: failure_behind_a_savepoint;
+    ComputeOverwritten: failure_that_is_overwritten;
     CheckBeforeFailing: failure_after_a_condition_that_changed;
     ValidateFailures: failure_that_nothing_explains;
 }

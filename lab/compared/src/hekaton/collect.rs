@@ -90,7 +90,7 @@ struct Long {
     item: Option<Item>,
 }
 
-/// Items of workers that left.
+/// Items of workers that left, or had too many.
 #[derive(Debug, Default)]
 pub(super) struct Orphans {
     any: AtomicBool,
@@ -122,6 +122,9 @@ pub(super) struct Collector {
     since_look: u32,
     /// Items that were added since.
     added: usize,
+    /// Items that were added since such were left to all, and the bytes of the versions that they cut off.
+    own: usize,
+    own_bytes: usize,
     /// Versions that were looked at, for tests.
     #[cfg(test)]
     pub(super) looked_at: usize,
@@ -130,9 +133,21 @@ pub(super) struct Collector {
 impl Collector {
     /// Adds an item; the caller keeps the record until then.
     #[inline]
-    pub(super) fn push(&mut self, record: Record, over_at: u64, tombstone: Option<Tombstone>) {
+    pub(super) fn push(&mut self, record: Record, over_at: u64, tombstone: Option<Tombstone>, bytes: usize) {
         record.share();
+        self.own += 1;
+        self.own_bytes += bytes;
         self.push_shared(record, over_at, tombstone);
+    }
+
+    /// Leaves the latest items to whoever comes by, if the worker has more waiting than that: it may do nothing for long.
+    #[inline]
+    pub(super) fn share_surplus(&mut self, orphans: &Orphans, most_bytes: usize) {
+        if self.own_bytes > most_bytes {
+            let first = self.items.len().saturating_sub(self.own);
+            orphans.take_in(&mut self.items.split_off(first));
+            (self.own, self.own_bytes) = (0, 0);
+        }
     }
 
     /// As [`Self::push`], of a record of which the caller has a share to give.
@@ -168,15 +183,15 @@ impl Collector {
         tables: &[Option<Arc<HekatonTable>>],
         guard: &Guard<'_>,
     ) {
-        orphans.move_to(&mut self.items);
         self.free_tails(limit, guard);
-        if self.items.is_empty() && self.kept.is_empty() && self.long.is_empty() {
+        if self.items.is_empty() && self.kept.is_empty() && self.long.is_empty() && !orphans.are_there() {
             return;
         }
         transactions.held(&mut self.held);
         if left_out(Step::AwaitReaders) {
             self.held = Held { from: transactions.latest(), single: Vec::new() };
         }
+        orphans.move_ready(&mut self.items, limit, self.held.from);
         let oldest = self.held.oldest();
         for _ in 0..limit {
             if self.items.is_empty() {
@@ -293,11 +308,7 @@ impl Collector {
             item.record.let_item_go(item.tombstone.is_some());
             item
         }));
-        if !self.items.is_empty() {
-            orphans.items.lock().unwrap_or_else(PoisonError::into_inner).append(&mut self.items);
-            // A hint only: the lock carries the items.
-            orphans.any.store(true, Ordering::Relaxed);
-        }
+        orphans.take_in(&mut self.items);
     }
 }
 
@@ -307,11 +318,30 @@ impl Orphans {
         self.items.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    fn move_to(&self, items: &mut VecDeque<Item>) {
-        if self.any.load(Ordering::Relaxed) {
-            self.any.store(false, Ordering::Relaxed);
-            items.append(&mut self.items.lock().unwrap_or_else(PoisonError::into_inner));
+    fn are_there(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
+    fn take_in(&self, items: &mut VecDeque<Item>) {
+        if !items.is_empty() {
+            self.items.lock().unwrap_or_else(PoisonError::into_inner).append(items);
+            // A hint only: the lock carries the items.
+            self.any.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Moves up to `limit` items to the front that everybody reads behind, who reads from this moment on; what must wait stays here, for
+    /// whoever takes it may do nothing for long.
+    fn move_ready(&self, items: &mut VecDeque<Item>, limit: usize, from: u64) {
+        if !self.are_there() {
+            return;
+        }
+        let mut orphans = self.items.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..limit {
+            let Some(item) = orphans.pop_front_if(|item| item.over_at <= from) else { break };
+            items.push_front(item);
+        }
+        self.any.store(!orphans.is_empty(), Ordering::Relaxed);
     }
 }
 

@@ -188,9 +188,11 @@ impl<R: Redo> HekatonTransaction<'_, R> {
                 .then(|| Tombstone { place: write.place, key: OwnedKey::new(sets.key(write)) });
             let covers = write.locked.is_some() || write.made.is_some_and(|made| made.next().is_some());
             if covers {
-                collector.push(write.record, end, tombstone);
+                let bytes = write.locked.map_or(0, |version| version.memory().1);
+                collector.push(write.record, end, tombstone, bytes);
             }
         }
+        collector.share_surplus(&self.shared.orphans, self.shared.memory.most_waiting());
     }
 
     /// Undoes the whole transaction.

@@ -107,7 +107,7 @@ fn an_idle_snapshot_keeps_its_tables() {
     let bank = Bank::new(Backend::Rows);
     let (database, accounts, mut idle) = (&bank.database, bank.accounts, bank.worker());
     let slot = idle.pin().worker_id().position();
-    let kept = || database.shared.kept[slot].lock().unwrap().as_ref().map(|(version, _)| *version);
+    let kept = || database.shared.kept.version(slot);
     let other = database.create_table(Card::definition()).unwrap();
     idle.begin(Mode::Snapshot).unwrap().commit().unwrap();
     // The worker is idle, and is going to use this list again.

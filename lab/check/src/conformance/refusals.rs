@@ -1,0 +1,209 @@
+//! The memory limit under rows of all sizes: whoever inserts, deletes or does nothing, deletions go on at the limit, and what fitted once
+//! fits again when all was deleted.
+
+use std::sync::Arc;
+
+use polychron_base::Error;
+use polychron_base::random::Random;
+use polychron_engine::{Interactive, Operations, Protocol, Stop, Table, Worker};
+
+use crate::Setup;
+use crate::rows::Image;
+use crate::setup::{Tx, create, run};
+
+/// How often what was refused is tried again, each time after background work.
+const ATTEMPTS: usize = 3;
+
+/// Who inserts, who deletes while others insert, and who deletes and then does nothing.
+const SESSIONS: usize = 3;
+
+/// How long rows are.
+#[derive(Clone, Copy, Debug)]
+enum Lengths {
+    /// Of all sizes alike.
+    All,
+    /// Short ones.
+    Short,
+    /// Longer than a page of the system's.
+    Long,
+    /// Two sizes in turns.
+    Two(u64, u64),
+    /// Short ones, and few very long ones.
+    Apart,
+}
+
+impl Lengths {
+    fn draw(random: &mut Random) -> Self {
+        match random.below(5) {
+            0 => Self::All,
+            1 => Self::Short,
+            2 => Self::Long,
+            3 => Self::Two(some_length(random, 14), some_length(random, 14)),
+            _ => Self::Apart,
+        }
+    }
+
+    fn next(self, random: &mut Random) -> usize {
+        let length = match self {
+            Self::All => some_length(random, 15),
+            Self::Short => random.range_inclusive(16, 300),
+            Self::Long => random.range_inclusive(4000, 30_000),
+            Self::Two(one, other) => {
+                if random.chance(0.5) {
+                    one
+                } else {
+                    other
+                }
+            }
+            Self::Apart if random.below(40) == 0 => random.range_inclusive(20_000, 100_000),
+            Self::Apart => random.range_inclusive(16, 600),
+        };
+        length as usize
+    }
+}
+
+/// A length below twice `1 << most`, short ones as often as long ones.
+fn some_length(random: &mut Random, most: u64) -> u64 {
+    let least = 1 << random.range_inclusive(4, most);
+    least + random.below(least)
+}
+
+/// A database with a limit, and sessions.
+struct Crowd<P: Protocol<Worker: Interactive>> {
+    setup: Setup<P>,
+    database: Arc<P>,
+    table: Table<Image>,
+    workers: Vec<P::Worker>,
+    /// The rows that there are.
+    rows: Vec<u64>,
+    next: u64,
+    what: String,
+}
+
+impl<P: Protocol<Worker: Interactive>> Crowd<P> {
+    fn open(setup: &Setup<P>, limit: usize, what: String) -> Self {
+        let mut setup = setup.clone();
+        setup.common.memory.limit_bytes = Some(limit);
+        let database = setup.open();
+        let table = create::<P, Image>(&database);
+        let workers = (0..SESSIONS).map(|_| database.worker().unwrap()).collect();
+        Self { setup, database, table, workers, rows: Vec::new(), next: 0, what }
+    }
+
+    /// Runs a transaction of a session. Whether it was not refused, once background work was done up to so many times.
+    fn run(
+        &mut self,
+        session: usize,
+        attempts: usize,
+        mut body: impl FnMut(&mut Tx<'_, P>, &Table<Image>) -> Result<(), Stop>,
+    ) -> bool {
+        let table = &self.table;
+        (0..attempts).any(|_| match run(&mut self.workers[session], |t| body(t, table)) {
+            Ok(()) => true,
+            Err(Error::OutOfMemory { .. }) => {
+                self.setup.pass(&self.database, 2);
+                self.workers[session].tidy_up();
+                false
+            }
+            Err(other) => panic!("{}: {other}", self.what),
+        })
+    }
+
+    fn insert(&mut self, session: usize, attempts: usize, length: usize) -> bool {
+        let row = Image { id: self.next, bytes: vec![7; length] };
+        let inserted = self.run(session, attempts, |t, table| t.insert(table, &row));
+        if inserted {
+            self.rows.push(row.id);
+            self.next += 1;
+        }
+        inserted
+    }
+
+    /// Inserts rows until several are refused, one after the other. Answers how many bytes they have.
+    fn fill(&mut self, lengths: Lengths, mut random: Random) -> usize {
+        let (mut bytes, mut refusals) = (0, 0);
+        let most = if std::env::var_os("FIRST").is_some() { 1 } else { 10 };
+        while refusals < most {
+            let length = lengths.next(&mut random);
+            if self.insert(0, 3, length) {
+                (bytes, refusals) = (bytes + length + 16, 0);
+            } else {
+                refusals += 1;
+            }
+            assert!(self.rows.len() < 1 << 20, "the limit does not bind");
+        }
+        bytes
+    }
+
+    /// Deletes some rows, which nothing may refuse for ever.
+    fn delete(&mut self, session: usize, random: &mut Random, many: usize) {
+        let many = many.min(self.rows.len());
+        let ids: Vec<u64> =
+            (0..many).map(|_| self.rows.swap_remove(random.below(self.rows.len() as u64) as usize)).collect();
+        let deleted =
+            self.run(session, ATTEMPTS, |t, table| ids.iter().try_for_each(|id| t.delete(table, *id).map(drop)));
+        assert!(
+            deleted,
+            "{}: session {session} is refused the deletion of {many} rows, with {} left: {:?}",
+            self.what,
+            self.rows.len(),
+            self.database.statistics().memory
+        );
+        (self.setup.tick)(&self.database);
+    }
+
+    /// Deletes, inserts and changes rows at the limit.
+    fn churn(&mut self, lengths: Lengths, random: &mut Random) {
+        for _ in 0..100 {
+            let session = random.below(SESSIONS as u64) as usize;
+            match random.below(4) {
+                0 => self.delete(session, random, 1),
+                1 if !self.rows.is_empty() => {
+                    let id = self.rows[random.below(self.rows.len() as u64) as usize];
+                    let bytes = vec![9; lengths.next(random)];
+                    self.run(session, 1, |t, table| {
+                        t.update(table, id, |row| row.set_bytes(&bytes).unwrap()).map(drop)
+                    });
+                }
+                _ => drop(self.insert(session, 1, lengths.next(random))),
+            }
+        }
+    }
+
+    /// Lets what two of the sessions have deleted come back; the third does nothing.
+    fn settle(&mut self) {
+        for _ in 0..3 {
+            self.setup.pass(&self.database, 2);
+            self.workers[..if std::env::var_os("ALLT").is_some() { 3 } else { 2 }]
+                .iter_mut()
+                .for_each(P::Worker::tidy_up);
+        }
+    }
+}
+
+/// Whatever the lengths of rows, deletions at the limit are not refused for ever, whichever session deletes; and when all was deleted, as much
+/// finds room as in the empty database, nearly, beside a session that has freed a lot and does nothing.
+pub fn are_not_for_ever<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.measures_memory {
+        return;
+    }
+    for seed in 0..12 {
+        let mut random = Random::stream(seed, 1);
+        let (limit, lengths) = (1 << random.range_inclusive(20, 22), Lengths::draw(&mut random));
+        let what = format!("seed {seed}, {limit} bytes, {lengths:?}");
+        let mut crowd = Crowd::open(setup, limit, what);
+        let fresh = crowd.fill(lengths, Random::stream(seed, 2));
+        crowd.churn(lengths, &mut random);
+        let third = crowd.rows.len() / 3;
+        // The third session deletes a part and does nothing from then on; the second one deletes the rest.
+        for (session, rest) in [(2, 2 * third), (1, 0)] {
+            while crowd.rows.len() > rest {
+                let many = random.range_inclusive(1, 8) as usize;
+                crowd.delete(session, &mut random, many);
+            }
+        }
+        crowd.settle();
+        let again = crowd.fill(lengths, Random::stream(seed, 2));
+        assert!(again * 5 >= fresh * 4, "{}: {again} bytes fit where {fresh} did", crowd.what);
+    }
+}
