@@ -5,7 +5,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Reason, Stop, TableId};
 
 use crate::futures::{Expression, FutureColumn, FutureError, Operand, Scalar, each_operand};
-use crate::{Interactive, Projection, Protocol, Transaction};
+use crate::{Configuration, Interactive, Projection, Protocol, Transaction};
 
 /// A column that is read late.
 #[derive(Clone, Copy, Debug)]
@@ -385,11 +385,11 @@ fn look_unprotected<T: Transaction>(
 /// A protocol that can be beneath such a layer. What a transaction of it has read stays, or the transaction conflicts; that is all that is
 /// relied on.
 pub trait Beneath: Protocol<Worker: Interactive> {
-    /// What it is called with such a layer.
-    const LATE: Names;
+    /// The layer's name and line in lists.
+    const DEFERRED: Names;
 
-    /// What it is called with a layer that resolves futures at once.
-    const AT_ONCE: Names;
+    /// The same of a layer that resolves futures at once, if it stands in lists.
+    const EAGER: &'static [Configuration] = &[];
 
     /// Whether [`Beneath::observe`] makes a condition stay what it is told to be. Where it does not, the layer looks at it again at
     /// the commit.

@@ -411,10 +411,10 @@ impl Epochs {
     /// Whether the calling thread has a worker pinned: it would wait in vain for all of the present epoch to end.
     pub fn is_pinned_here(&self) -> bool {
         let here = this_thread();
-        // Relaxed: of other threads' slots nothing is concluded.
         let pinned = |slot: &CachePadded<Slot>| {
-            // IDLE has the bit, too.
-            slot.thread.load(Ordering::Relaxed) == here && slot.active.load(Ordering::Relaxed) & ASIDE == 0
+            // Acquire: pairs with the pin, which stores the thread before. In this order, because a thread may have the number of one that had
+            // the slot before it ended. IDLE has the bit, too.
+            slot.active.load(Ordering::Acquire) & ASIDE == 0 && slot.thread.load(Ordering::Relaxed) == here
         };
         self.slots[..self.used_slots.load(Ordering::Relaxed)].iter().any(pinned)
     }
@@ -423,10 +423,10 @@ impl Epochs {
     /// transaction open, which does not end before the thread goes on. It looks at words that other threads write, so it is for who has waited already.
     pub fn is_another_pinned_here(&self, slot: usize) -> bool {
         let here = this_thread();
-        // Relaxed: as above.
         let slots = self.slots[..self.used_slots.load(Ordering::Relaxed)].iter().enumerate();
         slots.filter(|(at, _)| *at != slot).any(|(_, other)| {
-            other.thread.load(Ordering::Relaxed) == here && other.active.load(Ordering::Relaxed) != IDLE
+            // Acquire, and in this order: as above.
+            other.active.load(Ordering::Acquire) != IDLE && other.thread.load(Ordering::Relaxed) == here
         })
     }
 

@@ -196,7 +196,6 @@ protocol_list! {
     pub struct Protocols;
     polychron_protocols::cicada::Cicada,
     polychron_protocols::maflingo::Maflingo,
-    polychron_protocols::maflingo::Maflingo<polychron_protocols::maflingo::GlobalTid>,
     polychron_protocols::bohm::Bohm,
     polychron_protocols::hyper::Hyper,
     polychron_protocols::locking::Locking,
@@ -204,7 +203,6 @@ protocol_list! {
     polychron_protocols::locking::Locking<polychron_protocols::locking::WoundWait>,
     polychron_protocols::lazy::Lazy<polychron_protocols::maflingo::Maflingo>,
     polychron_protocols::lazy::Lazy<polychron_protocols::locking::Locking<polychron_protocols::locking::Conditional>>,
-    polychron_protocols::lazy::Lazy<polychron_protocols::maflingo::Maflingo, polychron_protocols::lazy::AtOnce>,
     polychron_protocols::lazy::Lazy<polychron_protocols::cicada::Cicada>,
     polychron_protocols::lazy::Lazy<polychron_protocols::hyper::Hyper>,
     polychron_protocols::serial::Serial,

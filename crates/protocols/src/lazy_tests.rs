@@ -7,7 +7,7 @@ use polychron_engine::{
     Commit, Common, Futures, Interactive, Mode, Operations, Protocol, Row, Savepoint, Stop, Table, Transaction, drive,
 };
 
-use crate::lazy::{AtCommit, Lazy, LazyTransaction};
+use crate::lazy::{Lazy, LazyTransaction};
 use crate::maflingo::Maflingo;
 
 #[derive(polychron_schema::Row, Clone, Copy, Debug, PartialEq)]
@@ -22,7 +22,7 @@ type Tx<'w> = LazyTransaction<'w, Maflingo>;
 const ROWS: u64 = if cfg!(miri) { 40 } else { 2000 };
 
 /// A database with so many rows of amount 5.
-fn open(rows: u64) -> (Arc<Lazy<Maflingo, AtCommit>>, Table<Stock>) {
+fn open(rows: u64) -> (Arc<Lazy<Maflingo>>, Table<Stock>) {
     let memory = polychron_memory::Options::tiny();
     let database = Lazy::open(Default::default(), Common { memory, ..Common::default() }).unwrap();
     let stock = Table::from_id(database.create_table(Stock::definition()).unwrap());

@@ -8,16 +8,15 @@ use polychron_check::{Setup, conformance};
 use polychron_compared::hekaton::Hekaton;
 use polychron_compared::partitioned_store::PartitionedStore;
 use polychron_protocols::hyper::{self, Hyper};
-use polychron_protocols::lazy::{AtCommit, AtOnce};
 use polychron_protocols::locking::{InOrder, NoWait, WoundWait};
-use polychron_protocols::maflingo::{GlobalTid, LocalTid, Maflingo};
+use polychron_protocols::maflingo::Maflingo;
 use polychron_protocols::serial::Serial;
 
 use setups::{bohm, by_epochs, lazy_2pl, lazy_occ, locking, maflingo, still_cicada};
 
 conformance!(cicada, still_cicada());
-conformance!(maflingo, maflingo::<LocalTid>());
-conformance!(global_tid, maflingo::<GlobalTid>());
+conformance!(maflingo, maflingo());
+conformance!(global_tid, maflingo().named("global-tid"));
 
 /// Maflingo that looks after every operation whether its reads still stand together.
 fn watchful() -> Setup<Maflingo> {
@@ -67,8 +66,8 @@ conformance!(locking, locking::<InOrder>());
 conformance!(locking_no_wait, locking::<NoWait>());
 conformance!(locking_wound_wait, locking::<WoundWait>());
 
-conformance!(lazy_occ, lazy_occ::<AtCommit>());
-conformance!(occ, lazy_occ::<AtOnce>());
+conformance!(lazy_occ, lazy_occ());
+conformance!(occ, lazy_occ().named("occ"));
 conformance!(lazy_2pl, lazy_2pl());
 
 /// What the layer of futures asks of other protocols beneath; the rest is theirs, and the layer's over the protocols above.

@@ -17,9 +17,8 @@ use polychron_engine::any::AnyProtocol;
 use polychron_protocols::bohm::{self, Bohm};
 use polychron_protocols::cicada::{self, Cicada};
 use polychron_protocols::hyper::{self, Hyper};
-use polychron_protocols::lazy::{AtCommit, Lazy};
+use polychron_protocols::lazy::Lazy;
 use polychron_protocols::locking::{InOrder, Locking, NoWait, Policy, WoundWait};
-use polychron_protocols::maflingo::{GlobalTid, LocalTid};
 use polychron_protocols::serial::Serial;
 
 use setups::{lazy_2pl, lazy_cicada, lazy_occ, maflingo};
@@ -112,15 +111,15 @@ explore! {
     bohm_with_its_own_threads_has_a_serial_order: bohm(|options| {
         (options.concurrency_control_threads, options.execution_threads) = (2, 2);
     });
-    maflingo_has_a_serial_order: maflingo::<LocalTid>();
-    global_tid_has_a_serial_order: maflingo::<GlobalTid>();
+    maflingo_has_a_serial_order: maflingo();
+    global_tid_has_a_serial_order: maflingo().named("global-tid");
     hekaton_has_a_serial_order: hekaton();
     hyper_has_a_serial_order: hyper(hyper::Backend::Rows);
     hyper_by_record_over_columns_has_a_serial_order: hyper(hyper::Backend::Columns).named("hyper-record-level");
     locking_has_a_serial_order: locked::<InOrder>();
     locking_no_wait_has_a_serial_order: locked::<NoWait>();
     locking_wound_wait_has_a_serial_order: locked::<WoundWait>();
-    lazy_occ_has_a_serial_order: lazy_occ::<AtCommit>();
+    lazy_occ_has_a_serial_order: lazy_occ();
     lazy_2pl_has_a_serial_order: lazy_2pl();
     lazy_cicada_has_a_serial_order: lazy_cicada();
     lazy_hyper_has_a_serial_order: setups::by_epochs::<Lazy<Hyper>>();
@@ -154,7 +153,7 @@ macro_rules! find {
 
 #[cfg(shuttle)]
 find! {
-    without_the_node_set_there_is_none: maflingo::<LocalTid>(), polychron_protocols::maflingo::Step::CompareNodes;
+    without_the_node_set_there_is_none: maflingo(), polychron_protocols::maflingo::Step::CompareNodes;
     without_the_read_timestamps_there_is_none: cicada(|_| ()), cicada::Step::RaiseVersions;
     without_comparing_versions_there_is_none: hekaton(), hekaton::Step::CompareVersions;
     without_waiting_for_pending_versions_there_is_none: without_early_looks(), cicada::Step::AwaitPendingReads;
@@ -168,7 +167,7 @@ find! {
     without_holding_locks_there_is_none: locked::<NoWait>(), polychron_protocols::locking::Step::HoldLocks;
     without_locking_ranges_there_is_none: locked::<NoWait>(), polychron_protocols::locking::Step::LockRanges;
     without_looking_for_conditions_there_is_none: lazy_2pl(), polychron_protocols::locking::Step::RespectConditions;
-    without_checking_conditions_there_is_none: lazy_occ::<AtCommit>(), polychron_protocols::lazy::Step::CheckConditions;
+    without_checking_conditions_there_is_none: lazy_occ(), polychron_protocols::lazy::Step::CheckConditions;
     without_comparing_predicates_there_is_none: hyper(hyper::Backend::Rows), hyper::Step::ComparePoints;
     without_widening_intervals_there_is_none: hyper(hyper::Backend::Columns), hyper::Step::CoverVersions;
     without_passing_over_deleted_rows_there_is_none: setups::by_epochs::<Lazy<Hyper>>(), hyper::Step::PassOverDeleted;

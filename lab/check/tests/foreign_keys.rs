@@ -9,9 +9,7 @@ use polychron_check::conformance::foreign_keys;
 use polychron_compared::hekaton::Hekaton;
 use polychron_compared::partitioned_store::PartitionedStore;
 use polychron_protocols::hyper::Hyper;
-use polychron_protocols::lazy::AtCommit;
 use polychron_protocols::locking::{Locking, NoWait};
-use polychron_protocols::maflingo::LocalTid;
 use polychron_protocols::serial::Serial;
 
 use setups::{bohm, by_epochs, cicada, lazy_occ, maflingo};
@@ -33,7 +31,7 @@ macro_rules! protocols {
 }
 
 protocols! {
-    maflingo_checks: maflingo::<LocalTid>();
+    maflingo_checks: maflingo();
     cicada_checks: cicada();
     bohm_checks: bohm();
     hekaton_checks: by_epochs::<Hekaton>();
@@ -42,7 +40,7 @@ protocols! {
     hyper_record_level_checks: by_epochs::<Hyper>().named("hyper-record-level");
     hyper_snapshot_checks: by_epochs::<Hyper>().named("hyper-snapshot");
     locking_checks: by_epochs::<Locking<NoWait>>();
-    lazy_checks: lazy_occ::<AtCommit>();
+    lazy_checks: lazy_occ();
     partitioned_store_checks: Setup { interleaves: false, ..by_epochs::<PartitionedStore>() };
     serial_checks: Setup::<Serial>::new(Default::default(), |_| ()).alone();
 }

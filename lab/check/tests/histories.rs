@@ -12,7 +12,6 @@ use polychron_compared::partitioned_store::PartitionedStore;
 use polychron_engine::any::AnyProtocol;
 use polychron_engine::{Common, Protocol};
 use polychron_protocols::hyper::{self, Hyper};
-use polychron_protocols::maflingo::LocalTid;
 use polychron_sync::atomic::AtomicBool;
 
 fn partitioned_store() -> Setup<PartitionedStore> {
@@ -59,7 +58,7 @@ fn a_store_without_transactions_is_found_out() {
 #[test]
 fn phantoms_are_found() {
     let _careless = polychron_engine::mutations::leave_out(polychron_protocols::maflingo::Step::CompareNodes);
-    let setup = setups::maflingo::<LocalTid>().erased();
+    let setup = setups::maflingo().erased();
     assert!((0..100).any(|seed| find_anomaly(&setup, seed, 240).is_some_and(|it| it.anomaly == Anomaly::G2)));
 }
 
@@ -76,14 +75,14 @@ fn conditions_that_change_are_found() {
         assert!(shows(&setups::lazy_2pl()), "{step:?}");
     }
     let _careless = polychron_engine::mutations::leave_out(lazy::Step::CheckConditions);
-    assert!(shows(&setups::lazy_occ::<lazy::AtCommit>()));
+    assert!(shows(&setups::lazy_occ()));
 }
 
 /// A transaction fails because of a row that is not there, after it was told what is not so any more.
 #[test]
 fn failures_that_nothing_explains_are_found() {
     let _careless = polychron_engine::mutations::leave_out(polychron_protocols::lazy::Step::CheckBeforeFailing);
-    let setup = setups::lazy_occ::<polychron_protocols::lazy::AtCommit>().erased();
+    let setup = setups::lazy_occ().erased();
     let is_of_a_failure = |it: Explanation| it.story.iter().any(|line| line.contains("(rolled back)"));
     assert!((0..300).any(|seed| find_anomaly(&setup, seed, 240).is_some_and(is_of_a_failure)));
 }

@@ -7,14 +7,13 @@ use polychron as _;
 use polychron_check::Setup;
 use polychron_check::conformance::{changes, secondaries};
 use polychron_compared::key_value::KeyValue;
-use polychron_protocols::maflingo::LocalTid;
 use polychron_protocols::serial::Serial;
 
 use setups::maflingo;
 
 #[test]
 fn unique_text() {
-    secondaries::unique_text(&maflingo::<LocalTid>().erased());
+    secondaries::unique_text(&maflingo().erased());
 }
 
 #[test]

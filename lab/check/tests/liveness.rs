@@ -12,9 +12,8 @@ use polychron_compared::hekaton::Hekaton;
 use polychron_compared::partitioned_store::PartitionedStore;
 use polychron_engine::any::AnyProtocol;
 use polychron_protocols::hyper::Hyper;
-use polychron_protocols::lazy::{AtCommit, AtOnce, Lazy};
+use polychron_protocols::lazy::Lazy;
 use polychron_protocols::locking::{NoWait, WoundWait};
-use polychron_protocols::maflingo::{GlobalTid, LocalTid};
 use polychron_protocols::serial::Serial;
 
 use setups::{bohm, by_epochs, lazy_2pl, lazy_cicada, lazy_occ, locking, maflingo, still_cicada, still_multi_version};
@@ -28,8 +27,8 @@ fn columns() -> Vec<Setup<AnyProtocol>> {
     vec![
         still_cicada().erased(),
         still_multi_version().erased(),
-        maflingo::<LocalTid>().erased(),
-        maflingo::<GlobalTid>().erased(),
+        maflingo().erased(),
+        maflingo().named("global-tid").erased(),
         bohm().erased(),
         by_epochs::<Hekaton>().erased(),
         by_epochs::<Hekaton>().named("snapshot-isolation").erased(),
@@ -39,8 +38,8 @@ fn columns() -> Vec<Setup<AnyProtocol>> {
         locking::<polychron_protocols::locking::InOrder>().erased(),
         locking::<NoWait>().erased(),
         locking::<WoundWait>().erased(),
-        lazy_occ::<AtCommit>().erased(),
-        lazy_occ::<AtOnce>().erased(),
+        lazy_occ().erased(),
+        lazy_occ().named("occ").erased(),
         lazy_2pl().erased(),
         lazy_cicada().erased(),
         by_epochs::<Lazy<Hyper>>().erased(),

@@ -10,7 +10,7 @@ use polychron_check::conformance::{differential, phantoms};
 use polychron_engine::mutations::leave_out;
 use polychron_engine::redo::{Change, ExtendedTimestamp, Redo};
 use polychron_engine::{Interactive, Mode, Operations, Protocol, Table, TableId, drive};
-use polychron_protocols::maflingo::{LocalTid, Maflingo, Step};
+use polychron_protocols::maflingo::{Maflingo, Step};
 use polychron_schema::{Row, RowBuffer};
 
 use setups::maflingo;
@@ -20,7 +20,7 @@ macro_rules! needs_the_node_set {
         #[test]
         fn $test() {
             let _careless = leave_out(Step::CompareNodes);
-            assert!(phantoms::$scenario(&maflingo::<LocalTid>().erased()), "the scenario is refused for another reason, so it shows nothing");
+            assert!(phantoms::$scenario(&maflingo().erased()), "the scenario is refused for another reason, so it shows nothing");
         }
     )*};
 }
@@ -46,7 +46,7 @@ needs_the_node_set! {
 #[test]
 fn random_interleavings_need_the_node_set() {
     let _careless = leave_out(Step::CompareNodes);
-    let found = (0..20).any(|seed| differential::find_anomaly(&maflingo::<LocalTid>().erased(), seed, 400).is_some());
+    let found = (0..20).any(|seed| differential::find_anomaly(&maflingo().erased(), seed, 400).is_some());
     assert!(found, "the search is blind");
 }
 
@@ -85,13 +85,13 @@ impl Redo for Replayed {
 #[test]
 fn the_log_holds_every_change() {
     let log = Replayed::default();
-    let setup = maflingo::<LocalTid>();
-    let database = Maflingo::<LocalTid, Replayed>::open_with(setup.options, setup.common, log.clone()).unwrap();
+    let setup = maflingo();
+    let database = Maflingo::<Replayed>::open_with(setup.options, setup.common, log.clone()).unwrap();
     let table: Table<Entry> = Table::from_id(database.create_table(Entry::definition()).unwrap());
     let mut worker = database.worker().unwrap();
     let entry = |id, value, length| Entry { id, value, text: "e".repeat(length) };
     let mut run = |body: &mut dyn FnMut(
-        &mut <polychron_protocols::maflingo::MaflingoWorker<LocalTid, Replayed> as Interactive>::Transaction<'_>,
+        &mut <polychron_protocols::maflingo::MaflingoWorker<Replayed> as Interactive>::Transaction<'_>,
     ) -> Result<(), polychron_engine::Stop>| {
         drive::transact(&mut worker, Mode::ReadWrite, &mut |t| body(t)).unwrap();
     };
@@ -132,13 +132,13 @@ fn the_log_holds_every_change() {
 /// A hash index that several rows share a value of is looked up by equality, too.
 #[test]
 fn shared_hash_look_up() {
-    polychron_check::conformance::secondaries::shared_hash_look_up(&maflingo::<LocalTid>().erased());
+    polychron_check::conformance::secondaries::shared_hash_look_up(&maflingo().erased());
 }
 
 /// A read-write transaction that stays open, has found nothing and does nothing holds back no version of what others update.
 #[test]
 fn an_open_transaction_does_not_fill_the_memory() {
-    let setup = maflingo::<LocalTid>();
+    let setup = maflingo();
     let database = Maflingo::open(setup.options, setup.common).unwrap();
     let table: Table<Entry> = Table::from_id(database.create_table(Entry::definition()).unwrap());
     let (mut worker, mut holder) = (database.worker().unwrap(), database.worker().unwrap());

@@ -12,9 +12,7 @@ use polychron_compared::hekaton::Hekaton;
 use polychron_compared::key_value::KeyValue;
 use polychron_compared::partitioned_store::PartitionedStore;
 use polychron_protocols::hyper::Hyper;
-use polychron_protocols::lazy::AtCommit;
 use polychron_protocols::locking::{Locking, NoWait, WoundWait};
-use polychron_protocols::maflingo::{GlobalTid, LocalTid};
 use polychron_protocols::serial::Serial;
 
 use setups::{bohm, by_epochs, cicada, lazy_2pl, lazy_occ, maflingo, multi_version};
@@ -34,8 +32,8 @@ fn the_page_shows_what_becomes_of_each_case() {
     let columns = [
         ("cicada", matrix(&cicada().erased(), everything)),
         ("cicada, multi-version", matrix(&multi_version().erased(), everything)),
-        ("maflingo", matrix(&maflingo::<LocalTid>().erased(), everything)),
-        ("global-tid", matrix(&maflingo::<GlobalTid>().erased(), everything)),
+        ("maflingo", matrix(&maflingo().erased(), everything)),
+        ("global-tid", matrix(&maflingo().named("global-tid").erased(), everything)),
         ("bohm", matrix(&bohm().erased(), everything)),
         ("hekaton", matrix(&by_epochs::<Hekaton>().erased(), everything)),
         ("snapshot-isolation", matrix(&by_epochs::<Hekaton>().named("snapshot-isolation").erased(), everything)),
@@ -45,7 +43,7 @@ fn the_page_shows_what_becomes_of_each_case() {
         ("locking", matrix(&by_epochs::<Locking>().erased(), everything)),
         ("locking-no-wait", matrix(&by_epochs::<Locking<NoWait>>().erased(), everything)),
         ("locking-wound-wait", matrix(&by_epochs::<Locking<WoundWait>>().erased(), everything)),
-        ("lazy-occ", matrix(&lazy_occ::<AtCommit>().erased(), everything)),
+        ("lazy-occ", matrix(&lazy_occ().erased(), everything)),
         ("lazy-2pl", matrix(&lazy_2pl().erased(), everything)),
         ("partitioned-store", matrix(&by_epochs::<PartitionedStore>().erased(), everything)),
         ("serial", matrix(&by_epochs::<Serial>().erased(), everything)),

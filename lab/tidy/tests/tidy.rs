@@ -51,7 +51,7 @@ const CITING: &[&str] = &[
     "crates/index/src/stamp.rs",
     "crates/memory/src/epochs.rs",
     "crates/protocols/src/maflingo/mod.rs",
-    "crates/protocols/src/maflingo/tid.rs",
+    "crates/protocols/src/maflingo/protocol.rs",
     "crates/workloads/src/increment/mod.rs",
 ];
 

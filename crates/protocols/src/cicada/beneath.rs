@@ -11,11 +11,10 @@ use super::protocol::Cicada;
 use super::transaction::CicadaTransaction;
 
 impl<R: Redo + Default> Beneath for Cicada<R> {
-    const LATE: Names = Names {
+    const DEFERRED: Names = Names {
         name: "lazy-cicada",
         summary: "cicada, futures open until the commit: for hot rows that are added to, far from the clients",
     };
-    const AT_ONCE: Names = Names { name: "eager-cicada", summary: "lazy-cicada with futures resolved at once" };
 
     fn settling(transaction: &mut Inner<'_, Self>) -> Result<(), Stop> {
         transaction.begin_again()

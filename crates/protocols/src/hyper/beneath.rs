@@ -23,11 +23,10 @@ use super::writes::Conflict;
 const LOOKS: usize = 64;
 
 impl<R: Redo + Default> Beneath for Hyper<R> {
-    const LATE: Names = Names {
+    const DEFERRED: Names = Names {
         name: "lazy-hyper",
         summary: "hyper, futures open until the commit: for hot rows that are added to, beside long readers",
     };
-    const AT_ONCE: Names = Names { name: "eager-hyper", summary: "lazy-hyper with futures resolved at once" };
 
     fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Stop> {
         if written { transaction.alter(|this| this.lock_row(table, key)) } else { Ok(()) }

@@ -279,7 +279,9 @@ impl Slot {
     }
 
     fn is_open_here(&self) -> bool {
-        self.thread.load(Ordering::Relaxed) == this_thread() && self.reading.load(Ordering::Relaxed) != IDLE
+        // Acquire: pairs with the release in `begin`: whoever has begun has stored the thread before. In this order, because a thread may have
+        // the number of one that had the slot before it ended.
+        self.reading.load(Ordering::Acquire) != IDLE && self.thread.load(Ordering::Relaxed) == this_thread()
     }
 }
 
@@ -314,7 +316,7 @@ impl Clock {
         FIRST_ID | (slot as u64) << GENERATION_BITS | generation & ((1 << GENERATION_BITS) - 1)
     }
 
-    /// Notes that the calling thread begins a transaction of a worker. Relaxed: only this thread needs to find it.
+    /// Notes that the calling thread begins a transaction of a worker, before that announces what it reads, which releases this.
     #[inline]
     pub(super) fn note_thread(&self, slot: usize) {
         self.workers[slot].thread.store(this_thread(), Ordering::Relaxed);

@@ -81,7 +81,6 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         state.known = start;
         state.generation += 1;
         state.is_open = true;
-        shared.clock.note_thread(state.slot);
         state.fingers.clear();
         state.savepoints.clear();
         state.nested.begin();

@@ -279,6 +279,7 @@ impl<'w, R: Redo> Session<'w, R> {
         }
         // The exchange of a pin serves the clock, too.
         let is_pinned = local.is_pinned();
+        shared.clock.note_thread(state.slot);
         if !is_pinned {
             shared.clock.announce(state.slot, state.known);
         }

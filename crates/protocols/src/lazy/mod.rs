@@ -8,21 +8,21 @@
 //!
 //! This is a layer over a protocol that reads and writes at once ([`polychron_engine::lazy::Beneath`]): over an optimistic one it is
 //! `lazy-occ` (Algorithm 1: conditions are looked at again at the commit), over two-phase locking with condition locks `lazy-2pl`
-//! (Algorithm 2). The same code that resolves futures at once is `occ`.
+//! (Algorithm 2). With the option `resolution=eager` the former is `occ`.
 //!
 //! **Serial order.** That of the protocol beneath. It agrees with real time.
 //!
 //! **Invariants** are on the page `docs/protocols/lazy.md`.
 
 mod arena;
-mod moment;
+mod options;
 mod protocol;
 mod settle;
 mod steps;
 mod transaction;
 mod worker;
 
-pub use moment::{AtCommit, AtOnce, Moment};
+pub use options::{Options, Resolution};
 pub use protocol::Lazy;
 #[doc(hidden)]
 pub use steps::Step;

@@ -1,44 +1,55 @@
 //! The database: that of the protocol beneath.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::lazy::Beneath;
-use polychron_engine::{Common, Figure, IndexDefinition, Isolation, Protocol, Statistics, TableDefinition, Versions};
+use polychron_engine::{
+    Common, Configuration, Figure, IndexDefinition, Isolation, Protocol, Statistics, TableDefinition, Versions,
+};
 use polychron_memory::Memory;
 
-use super::moment::{AtCommit, Moment};
+use super::options::{Options, Resolution};
 use super::worker::LazyWorker;
 
 /// The protocol. See the module.
 #[derive(Debug)]
-pub struct Lazy<B: Beneath, M: Moment = AtCommit> {
+pub struct Lazy<B: Beneath> {
     inner: Arc<B>,
-    moment: PhantomData<M>,
+    resolution: Resolution,
 }
 
-impl<B: Beneath, M: Moment> Lazy<B, M> {
+impl<B: Beneath> Lazy<B> {
     /// The protocol beneath.
     pub fn base(&self) -> &Arc<B> {
         &self.inner
     }
 }
 
-impl<B: Beneath, M: Moment> Protocol for Lazy<B, M> {
-    const NAME: &'static str = if M::LATE { B::LATE.name } else { B::AT_ONCE.name };
-    const SUMMARY: &'static str = if M::LATE { B::LATE.summary } else { B::AT_ONCE.summary };
+impl<B: Beneath> Protocol for Lazy<B> {
+    const NAME: &'static str = B::DEFERRED.name;
+    const SUMMARY: &'static str = B::DEFERRED.summary;
     const ISOLATION: Isolation = B::ISOLATION;
+    const CONFIGURATIONS: &'static [Configuration] = B::EAGER;
 
-    type Options = B::Options;
-    type Worker = LazyWorker<B, M>;
+    type Options = Options<B::Options>;
+    type Worker = LazyWorker<B>;
 
-    fn open(options: B::Options, common: Common) -> Result<Arc<Self>, Error> {
-        Ok(Arc::new(Self { inner: B::open(options, common)?, moment: PhantomData }))
+    fn open(options: Options<B::Options>, common: Common) -> Result<Arc<Self>, Error> {
+        let Options { base, resolution } = options;
+        Ok(Arc::new(Self { inner: B::open(base, common)?, resolution }))
     }
 
-    fn set_option(options: &mut B::Options, name: &str, value: &str) -> Result<(), Error> {
-        B::set_option(options, name, value)
+    fn set_option(options: &mut Options<B::Options>, name: &str, value: &str) -> Result<(), Error> {
+        let outcome = options.set(name, value).map(|outcome| outcome.map_err(Error::Options));
+        outcome.unwrap_or_else(|| B::set_option(&mut options.base, name, value))
+    }
+
+    fn name(&self) -> &'static str {
+        match (self.resolution, B::EAGER) {
+            (Resolution::Eager, [eager, ..]) => eager.name,
+            _ => Self::NAME,
+        }
     }
 
     fn memory(&self) -> &Arc<Memory> {
@@ -69,8 +80,8 @@ impl<B: Beneath, M: Moment> Protocol for Lazy<B, M> {
         self.inner.definition(table)
     }
 
-    fn worker(self: &Arc<Self>) -> Result<LazyWorker<B, M>, Error> {
-        Ok(LazyWorker::new(self.inner.worker()?))
+    fn worker(self: &Arc<Self>) -> Result<LazyWorker<B>, Error> {
+        Ok(LazyWorker::new(self.inner.worker()?, self.resolution))
     }
 
     fn statistics(&self) -> Statistics {

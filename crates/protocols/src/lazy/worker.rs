@@ -1,7 +1,6 @@
 //! A worker: one of the protocol beneath, and an arena.
 
 use std::fmt;
-use std::marker::PhantomData;
 
 use polychron_base::{Abort, Error};
 use polychron_engine::futures::Workbench;
@@ -10,31 +9,31 @@ use polychron_engine::options::Retry;
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
 
 use super::arena::Arena;
-use super::moment::Moment;
+use super::options::Resolution;
 use super::transaction::LazyTransaction;
 
 /// One thread's way into the database.
-pub struct LazyWorker<B: Beneath, M: Moment> {
+pub struct LazyWorker<B: Beneath> {
     inner: B::Worker,
     arena: Arena,
     /// Whether the next transaction is another attempt.
     again: bool,
-    moment: PhantomData<M>,
+    resolution: Resolution,
 }
 
-impl<B: Beneath, M: Moment> LazyWorker<B, M> {
-    pub(super) fn new(inner: B::Worker) -> Self {
-        Self { inner, arena: Arena::default(), again: false, moment: PhantomData }
+impl<B: Beneath> LazyWorker<B> {
+    pub(super) fn new(inner: B::Worker, resolution: Resolution) -> Self {
+        Self { inner, arena: Arena::default(), again: false, resolution }
     }
 }
 
-impl<B: Beneath, M: Moment> fmt::Debug for LazyWorker<B, M> {
+impl<B: Beneath> fmt::Debug for LazyWorker<B> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("LazyWorker").field("arena", &self.arena).finish_non_exhaustive()
     }
 }
 
-impl<B: Beneath, M: Moment> Worker for LazyWorker<B, M> {
+impl<B: Beneath> Worker for LazyWorker<B> {
     fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
         drive::execute(self, Mode::ReadWrite, procedure)
     }
@@ -52,14 +51,15 @@ impl<B: Beneath, M: Moment> Worker for LazyWorker<B, M> {
     }
 }
 
-impl<B: Beneath, M: Moment> Interactive for LazyWorker<B, M> {
+impl<B: Beneath> Interactive for LazyWorker<B> {
     type Transaction<'w> = LazyTransaction<'w, B>;
 
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<LazyTransaction<'_, B>, Error> {
         let speculates = !std::mem::take(&mut self.again);
         self.arena.clear();
-        let bench = (M::LATE && mode == Mode::ReadWrite).then(Workbench::new);
+        let is_deferred = self.resolution == Resolution::Deferred && mode == Mode::ReadWrite;
+        let bench = is_deferred.then(Workbench::new);
         Ok(LazyTransaction { inner: self.inner.begin(mode)?, arena: &mut self.arena, bench, speculates })
     }
 

@@ -8,11 +8,10 @@ use super::protocol::Locking;
 
 impl Beneath for Locking<Conditional> {
     const HOLDS_CONDITIONS: bool = true;
-    const LATE: Names = Names {
+    const DEFERRED: Names = Names {
         name: "lazy-2pl",
         summary: "two-phase locking, futures open until the commit: for hot rows whose transactions seldom abort",
     };
-    const AT_ONCE: Names = Names { name: "2pl", summary: "lazy-2pl with futures resolved at once, for comparison" };
 
     fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, _scratch: &mut Values) -> Result<bool, Stop> {
         transaction.hold_condition(condition)

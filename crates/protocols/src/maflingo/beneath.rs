@@ -3,16 +3,21 @@
 
 use polychron_base::{Reason, Stop, TableId};
 use polychron_engine::lazy::{Beneath, Inner, Names};
+use polychron_engine::{Configuration, Isolation};
 
 use super::protocol::Maflingo;
-use super::tid::TidSource;
 
-impl<T: TidSource> Beneath for Maflingo<T> {
-    const LATE: Names = Names {
+impl Beneath for Maflingo {
+    const DEFERRED: Names = Names {
         name: "lazy-occ",
         summary: "optimistic, futures open until the commit: for hot rows that are added to, above all",
     };
-    const AT_ONCE: Names = Names { name: "occ", summary: "lazy-occ with futures resolved at once, for comparison" };
+    const EAGER: &'static [Configuration] = &[Configuration {
+        name: "occ",
+        summary: "lazy-occ with futures resolved at once, for comparison",
+        isolation: Isolation::Serializable,
+        options: &[("resolution", "eager")],
+    }];
 
     fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Stop> {
         if written { transaction.latch_row(table, key) } else { Ok(()) }

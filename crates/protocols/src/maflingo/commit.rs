@@ -26,12 +26,12 @@ use polychron_memory::Guard;
 use polychron_schema::KeyScratch;
 use polychron_sync::atomic::Ordering;
 
+use super::options::Counter;
 use super::reclaim::Tombstone;
 use super::record::{Record, State as RecordState, Tid};
 use super::sets::{Kind, Read, Sets};
 use super::steps::{Point, Step};
 use super::table::Store;
-use super::tid::TidSource;
 use super::transaction::{Found, MaflingoTransaction};
 use super::versions::{Superseded, store_at};
 use super::worker::State;
@@ -49,7 +49,7 @@ pub(super) struct Group {
     version: Option<Record>,
 }
 
-impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
+impl<R: Redo> MaflingoTransaction<'_, R> {
     /// Commits a transaction that wrote.
     pub(super) fn commit_writes(&mut self) -> Result<(), Stop> {
         self.build_groups();
@@ -75,7 +75,7 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
             self.unlatch(self.state.buffers.groups.len());
             return Err(self.undo_after(error.into()));
         }
-        T::ticket(&self.shared.ticket);
+        self.draw_ticket();
         self.log(tid);
         for position in 0..self.state.buffers.groups.len() {
             self.apply(self.state.buffers.groups[position], tid);
@@ -84,6 +84,20 @@ impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
         self.state.nested.committed(Some((self.shared.catalog.number(), tid.epoch())));
         self.state.sets.clear();
         Ok(())
+    }
+
+    /// With a shared counter, as designs with a central one have it (§6.4): changes it, and reads no meaning into it.
+    #[inline]
+    fn draw_ticket(&self) {
+        if self.shared.options.counter == Counter::Shared {
+            let ticket = &self.shared.ticket;
+            // A compare-and-swap loop rather than an addition, as in the thesis.
+            let mut seen = ticket.load(Ordering::Relaxed);
+            // AcqRel: so that commits are ordered by it, as with a counter that means something.
+            while let Err(now) = ticket.compare_exchange_weak(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed) {
+                seen = now;
+            }
+        }
     }
 
     /// Gathers the writes by record: first those that others may want, in the order of their addresses, then the own ones.

@@ -31,7 +31,6 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 use super::record::{Record, Tid};
 use super::steps::Step;
 use super::table::{RowRecords, Store};
-use super::tid::TidSource;
 use super::transaction::{Found, MaflingoTransaction};
 
 /// The index beside, and the latest deletion of what went there.
@@ -86,7 +85,7 @@ impl Store {
     }
 }
 
-impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
+impl<R: Redo> MaflingoTransaction<'_, R> {
     /// A key has no row in the index: for a snapshot it may have one beside.
     #[inline]
     pub(super) fn or_beside<K: EncodedKey>(

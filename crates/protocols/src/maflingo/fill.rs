@@ -12,7 +12,6 @@ use super::protocol::{Maflingo, Shared};
 use super::record::Record;
 use super::steps::Step;
 use super::table::MaflingoTable;
-use super::tid::TidSource;
 
 /// Rows whose entries are made in one transaction: few, so that it seldom meets a writer and is quickly repeated.
 const ROWS_AT_ONCE: usize = 64;
@@ -23,8 +22,8 @@ const ROWS_AT_ONCE: usize = 64;
 /// ended, each row is either old, and its key is collected here, or its writer made the entry. The rows are then read and
 /// the entries made in ordinary transactions, so a writer of the same row conflicts with the filling, which tries again.
 /// Answers the epoch of the last entry. One index at a time: there is one slot for this.
-pub(super) fn fill<T: TidSource, R: Redo + Default>(
-    database: &Arc<Maflingo<T, R>>,
+pub(super) fn fill<R: Redo + Default>(
+    database: &Arc<Maflingo<R>>,
     table: TableId,
     index: IndexId,
 ) -> Result<u64, Error> {
@@ -51,7 +50,7 @@ pub(super) fn fill<T: TidSource, R: Redo + Default>(
 }
 
 /// How many versions each record has besides the newest.
-pub(super) fn count_versions<T: TidSource, R: Redo>(shared: &Shared<T, R>) -> Versions {
+pub(super) fn count_versions<R: Redo>(shared: &Shared<R>) -> Versions {
     let mut versions = Versions::default();
     let (_, tables) = shared.catalog.snapshot();
     shared.keeper.with_guard(|guard| {
@@ -80,7 +79,7 @@ fn extra_versions(record: Record, epoch: u64) -> usize {
     extra
 }
 
-impl<T: TidSource, R: Redo> super::transaction::MaflingoTransaction<'_, T, R> {
+impl<R: Redo> super::transaction::MaflingoTransaction<'_, R> {
     /// Makes one row's entry in an index that is being filled.
     fn fill_entry(&mut self, table: TableId, index: IndexId, key: &[u8]) -> Result<(), Stop> {
         let table: &MaflingoTable = self.table(table)?;

@@ -14,7 +14,7 @@
 //! **Invariants** are written where they are relied on: the record's words in `record.rs`, commit in `commit.rs`, memory in
 //! `reclaim.rs`. `docs/protocols/maflingo.md` lists them, and every place where this differs from the thesis and why.
 //!
-//! GlobalTID (§6.4) is the same protocol with one shared counter in the commit path: the type parameter [`TidSource`].
+//! GlobalTID (§6.4) is the same protocol with one shared counter in the commit path: the option `counter=shared` ([`Counter`]).
 
 mod beneath;
 mod commit;
@@ -36,15 +36,13 @@ mod steps;
 mod table;
 #[cfg(test)]
 mod tests;
-mod tid;
 mod transaction;
 mod versions;
 mod worker;
 
-pub use options::Options;
+pub use options::{Counter, Options};
 pub use protocol::Maflingo;
 #[doc(hidden)]
 pub use steps::{Point, Step};
-pub use tid::{GlobalTid, LocalTid, TidSource};
 pub use transaction::MaflingoTransaction;
 pub use worker::MaflingoWorker;

@@ -22,7 +22,6 @@ use polychron_sync::atomic::Ordering;
 use polychron_sync::{this_thread, thread_local};
 
 use super::record::Record;
-use super::tid::TidSource;
 use super::transaction::MaflingoTransaction;
 
 /// Conflicts in a row with the thread's own commits that may come from others.
@@ -93,7 +92,7 @@ impl Nested {
     }
 }
 
-impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
+impl<R: Redo> MaflingoTransaction<'_, R> {
     /// Finds out whether the calling thread itself is why this transaction conflicts, and will be again.
     #[cold]
     pub(super) fn look_for_itself(

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use polychron_engine::{Configuration, Isolation};
+
 /// Options of Maflingo; the defaults suit an embedded user, [`Options::paper`] gives the thesis's values.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -22,6 +24,28 @@ pub struct Options {
     /// After how many operations a running transaction checks that what it read still stands together, so that a loop
     /// over inconsistent reads ends (§5, inconsistent reads). The thesis does not check before commit.
     pub check_every: u32,
+    /// Whether every commit also changes one shared word.
+    pub counter: Counter,
+}
+
+/// Where transaction ids come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Counter {
+    /// The worker draws them alone, and writes nothing shared (§4.1).
+    #[default]
+    Own,
+    /// Every commit changes a shared counter besides, as designs with a central one do (GlobalTID, §6.4): for comparison.
+    Shared,
+}
+
+impl Counter {
+    /// The configuration that has a name of its own.
+    pub(super) const SHARED: &'static [Configuration] = &[Configuration {
+        name: "global-tid",
+        summary: "maflingo with one shared counter in every commit: for comparison",
+        isolation: Isolation::Serializable,
+        options: &[("counter", "shared")],
+    }];
 }
 
 impl Default for Options {
@@ -32,6 +56,7 @@ impl Default for Options {
             own_commits: true,
             read_own_writes: true,
             check_every: 4096,
+            counter: Counter::Own,
         }
     }
 }
@@ -40,5 +65,31 @@ impl Options {
     /// The values of the thesis's evaluation.
     pub fn paper() -> Self {
         Self { epoch_interval: Duration::from_secs(1), own_commits: false, read_own_writes: false, ..Self::default() }
+    }
+
+    /// Sets an option by its name.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let is_yes = || match value {
+            "yes" => Ok(true),
+            "no" => Ok(false),
+            _ => Err(format!("`{name}` is `yes` or `no`, and not `{value}`")),
+        };
+        match (name, value) {
+            ("counter", "own") => self.counter = Counter::Own,
+            ("counter", "shared") => self.counter = Counter::Shared,
+            ("counter", _) => return Err(format!("`counter` is `own` or `shared`, and not `{value}`")),
+            ("snapshots", _) => self.snapshots = is_yes()?,
+            ("own-commits", _) => self.own_commits = is_yes()?,
+            ("epoch-us", _) => {
+                let epoch = value.parse().ok().filter(|&us: &u64| us > 0);
+                let refusal = || format!("`epoch-us` is a number of microseconds above 0, and not `{value}`");
+                self.epoch_interval = Duration::from_micros(epoch.ok_or_else(refusal)?);
+            }
+            _ => {
+                let known = "`counter`, `epoch-us`, `own-commits` and `snapshots`";
+                return Err(format!("maflingo has no option `{name}`; it has {known}"));
+            }
+        }
+        Ok(())
     }
 }

@@ -12,12 +12,11 @@ use polychron_engine::stores::GROUP;
 use polychron_engine::{Mode, Procedure, drive};
 
 use super::table::Known;
-use super::tid::TidSource;
 use super::worker::{MaflingoWorker, Session};
 
 /// [`polychron_engine::Worker::execute_batch`] of this protocol.
-pub(super) fn execute_batch<T: TidSource, R: Redo, P: Procedure>(
-    worker: &mut MaflingoWorker<T, R>,
+pub(super) fn execute_batch<R: Redo, P: Procedure>(
+    worker: &mut MaflingoWorker<R>,
     procedures: &mut [P],
     done: &mut impl FnMut(usize, Result<P::Output, Error>),
 ) {

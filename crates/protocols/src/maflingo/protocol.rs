@@ -7,18 +7,17 @@ use polychron_engine::catalog::Catalog;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
-use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, TableDefinition, Versions};
+use polychron_engine::{Common, Configuration, IndexDefinition, Protocol, Statistics, TableDefinition, Versions};
 use polychron_memory::{Memory, OWN_SLOTS};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use polychron_sync::thread::{Builder, JoinHandle};
 use polychron_sync::{Backoff, CachePadded, MODELLED, Mutex};
 
 use super::contested::Favour;
-use super::options::Options;
+use super::options::{Counter, Options};
 use super::reclaim::{Orphans, Reclaimer};
 use super::record::Tid;
 use super::table::{MaflingoTable, Store};
-use super::tid::{LocalTid, TidSource};
 use super::worker::MaflingoWorker;
 
 /// A session that commits and opens a snapshot in turns begins epochs no faster than this: ids last for years then, and others share
@@ -30,7 +29,7 @@ const SLICES: usize = 4;
 
 /// What all workers share.
 #[derive(Debug)]
-pub(super) struct Shared<T: TidSource, R: Redo> {
+pub(super) struct Shared<R: Redo> {
     pub(super) memory: Arc<Memory>,
     pub(super) options: Options,
     pub(super) common: Common,
@@ -47,17 +46,16 @@ pub(super) struct Shared<T: TidSource, R: Redo> {
     pub(super) ticket: CachePadded<AtomicU64>,
     pub(super) redo: R,
     stopping: AtomicBool,
-    source: std::marker::PhantomData<T>,
 }
 
 /// The protocol. See the module.
 #[derive(Debug)]
-pub struct Maflingo<T: TidSource = LocalTid, R: Redo = NoRedo> {
-    pub(super) shared: Arc<Shared<T, R>>,
+pub struct Maflingo<R: Redo = NoRedo> {
+    pub(super) shared: Arc<Shared<R>>,
     ticker: Option<JoinHandle<()>>,
 }
 
-impl<T: TidSource, R: Redo> Shared<T, R> {
+impl<R: Redo> Shared<R> {
     /// Gives back the memory of what was dropped.
     fn give_back(&self) {
         self.keeper.give_back(&self.catalog, self.memory.epochs(), || self.tick());
@@ -93,7 +91,7 @@ impl<T: TidSource, R: Redo> Shared<T, R> {
     }
 }
 
-impl<T: TidSource, R: Redo> Maflingo<T, R> {
+impl<R: Redo> Maflingo<R> {
     /// Opens a database whose commits hand their changes to `redo`.
     ///
     /// # Errors
@@ -120,7 +118,6 @@ impl<T: TidSource, R: Redo> Maflingo<T, R> {
             ticket: CachePadded::new(AtomicU64::new(0)),
             redo,
             stopping: AtomicBool::new(false),
-            source: std::marker::PhantomData,
         });
         let ticker = start_ticker(&shared)?;
         Ok(Arc::new(Self { shared, ticker }))
@@ -138,12 +135,12 @@ impl<T: TidSource, R: Redo> Maflingo<T, R> {
 }
 
 /// The thread that moves the epochs on. It ends with the database.
-fn start_ticker<T: TidSource, R: Redo>(shared: &Arc<Shared<T, R>>) -> Result<Option<JoinHandle<()>>, Error> {
+fn start_ticker<R: Redo>(shared: &Arc<Shared<R>>) -> Result<Option<JoinHandle<()>>, Error> {
     if MODELLED {
         return Ok(None);
     }
     let interval = shared.options.epoch_interval;
-    let weak: Weak<Shared<T, R>> = Arc::downgrade(shared);
+    let weak: Weak<Shared<R>> = Arc::downgrade(shared);
     let run = move || {
         // The pause comes first: a thread that starts late would else tick at any time, beside a test that ticks by hand.
         loop {
@@ -159,7 +156,7 @@ fn start_ticker<T: TidSource, R: Redo>(shared: &Arc<Shared<T, R>>) -> Result<Opt
     spawned.map(Some).map_err(|error| Error::Definition(format!("the epoch thread could not be started: {error}")))
 }
 
-impl<T: TidSource, R: Redo> Drop for Maflingo<T, R> {
+impl<R: Redo> Drop for Maflingo<R> {
     fn drop(&mut self) {
         self.shared.keeper.close();
         self.shared.stopping.store(true, Ordering::Relaxed);
@@ -171,15 +168,28 @@ impl<T: TidSource, R: Redo> Drop for Maflingo<T, R> {
     }
 }
 
-impl<T: TidSource, R: Redo + Default> Protocol for Maflingo<T, R> {
-    const NAME: &'static str = T::NAME;
-    const SUMMARY: &'static str = T::SUMMARY;
+impl<R: Redo + Default> Protocol for Maflingo<R> {
+    const NAME: &'static str = "maflingo";
+    const SUMMARY: &'static str =
+        "optimistic, in place, epochs (Silo): short transactions with few conflicts, and snapshots a moment old";
+    const CONFIGURATIONS: &'static [Configuration] = Counter::SHARED;
 
     type Options = Options;
-    type Worker = MaflingoWorker<T, R>;
+    type Worker = MaflingoWorker<R>;
 
     fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
         Self::open_with(options, common, R::default())
+    }
+
+    fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
+        options.set(name, value).map_err(Error::Options)
+    }
+
+    fn name(&self) -> &'static str {
+        match self.shared.options.counter {
+            Counter::Own => Self::NAME,
+            Counter::Shared => Counter::SHARED[0].name,
+        }
     }
 
     fn memory(&self) -> &Arc<Memory> {
@@ -229,7 +239,7 @@ impl<T: TidSource, R: Redo + Default> Protocol for Maflingo<T, R> {
         self.shared.catalog.definition(table)
     }
 
-    fn worker(self: &Arc<Self>) -> Result<MaflingoWorker<T, R>, Error> {
+    fn worker(self: &Arc<Self>) -> Result<MaflingoWorker<R>, Error> {
         MaflingoWorker::new(&self.shared)
     }
 

@@ -18,13 +18,12 @@ use super::record::Record;
 use super::sets::Kind;
 use super::steps::Step;
 use super::table::{MaflingoTable, Store};
-use super::tid::TidSource;
 use super::transaction::{Found, MaflingoTransaction};
 
 /// Sets up to this length are validated before a procedure is told of a duplicate.
 const SMALL_SETS: usize = 256;
 
-impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
+impl<R: Redo> MaflingoTransaction<'_, R> {
     /// Changes a row in place.
     #[inline]
     pub(super) fn change_row<K: EncodedKey>(

@@ -12,7 +12,6 @@ use polychron_index::{AnyIndex, Handle, Stamp, ordered};
 use super::record::Record;
 use super::steps::Step;
 use super::table::{MaflingoTable, Store};
-use super::tid::TidSource;
 use super::transaction::{Found, MaflingoTransaction};
 
 /// Entries of a range, collected leaf by leaf up to a number.
@@ -63,7 +62,7 @@ impl ordered::Visitor for ScanBatch {
     }
 }
 
-impl<T: TidSource, R: Redo> MaflingoTransaction<'_, T, R> {
+impl<R: Redo> MaflingoTransaction<'_, R> {
     /// Visits the records of a range, as handles first: the records of a batch are fetched into the caches together.
     pub(super) fn scan_entries(
         &mut self,

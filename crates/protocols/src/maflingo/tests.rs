@@ -114,7 +114,7 @@ fn own_patches_stay_few() {
     }
 }
 
-fn row_of(transaction: &mut super::MaflingoTransaction<'_, super::LocalTid, NoRedo>, pairs: &Table<Pair>) -> u64 {
+fn row_of(transaction: &mut super::MaflingoTransaction<'_, NoRedo>, pairs: &Table<Pair>) -> u64 {
     let row = transaction.get(pairs, 1).unwrap().unwrap();
     row.left() << 32 | row.right()
 }

@@ -23,7 +23,6 @@ use super::scan::ScanBatch;
 use super::sets::{Kind, MOST_PATCHES, Read, Span, Write};
 use super::steps::Step;
 use super::table::{Known, MaflingoTable, Store};
-use super::tid::TidSource;
 use super::worker::State;
 
 /// Memory that operations use one after the other.
@@ -46,8 +45,8 @@ const RENEW_EVERY: u32 = 64;
 
 /// A running transaction.
 #[derive(Debug)]
-pub struct MaflingoTransaction<'w, T: TidSource, R: Redo> {
-    pub(super) shared: &'w Shared<T, R>,
+pub struct MaflingoTransaction<'w, R: Redo> {
+    pub(super) shared: &'w Shared<R>,
     pub(super) state: &'w mut State,
     pub(super) guard: Guard<'w>,
     /// What a snapshot keeps; `None` in a read-write transaction.
@@ -72,9 +71,9 @@ pub(super) enum Found {
     Row(Record),
 }
 
-impl<'w, T: TidSource, R: Redo> MaflingoTransaction<'w, T, R> {
+impl<'w, R: Redo> MaflingoTransaction<'w, R> {
     pub(super) fn new(
-        shared: &'w Shared<T, R>,
+        shared: &'w Shared<R>,
         state: &'w mut State,
         mut guard: Guard<'w>,
         open: Option<Snapshot<'w>>,
@@ -430,7 +429,7 @@ fn read_into(row: &mut RowBuffer, record: Record, read: impl FnOnce(&mut [u64]) 
     seen
 }
 
-impl<T: TidSource, R: Redo> Commit for MaflingoTransaction<'_, T, R> {
+impl<R: Redo> Commit for MaflingoTransaction<'_, R> {
     fn commit(mut self) -> Result<(), Stop> {
         if self.doomed {
             return Err(Stop::conflict());
@@ -457,7 +456,7 @@ impl<T: TidSource, R: Redo> Commit for MaflingoTransaction<'_, T, R> {
     }
 }
 
-impl<T: TidSource, R: Redo> Drop for MaflingoTransaction<'_, T, R> {
+impl<R: Redo> Drop for MaflingoTransaction<'_, R> {
     fn drop(&mut self) {
         if !self.ended {
             self.undo_writes(0);
@@ -467,7 +466,7 @@ impl<T: TidSource, R: Redo> Drop for MaflingoTransaction<'_, T, R> {
     }
 }
 
-impl<T: TidSource, R: Redo> Transaction for MaflingoTransaction<'_, T, R> {
+impl<R: Redo> Transaction for MaflingoTransaction<'_, R> {
     #[inline]
     fn read_row<K: EncodedKey>(
         &mut self,

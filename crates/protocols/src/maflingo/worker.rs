@@ -19,7 +19,6 @@ use super::reclaim::Reclaimer;
 use super::record::{Record, Tid};
 use super::sets::Sets;
 use super::table::MaflingoTable;
-use super::tid::{LocalTid, TidSource};
 use super::transaction::{Buffers, MaflingoTransaction};
 use super::versions::Pruner;
 
@@ -28,10 +27,10 @@ const RECLAIM_STEP: usize = 4;
 
 /// One thread's way into the database.
 #[derive(Debug)]
-pub struct MaflingoWorker<T: TidSource = LocalTid, R: Redo = NoRedo> {
+pub struct MaflingoWorker<R: Redo = NoRedo> {
     pub(super) local: Local,
     pub(super) state: State,
-    pub(super) shared: Arc<Shared<T, R>>,
+    pub(super) shared: Arc<Shared<R>>,
 }
 
 /// What a worker keeps from one transaction to the next.
@@ -60,7 +59,7 @@ pub(super) struct State {
 
 impl State {
     /// Waits before the next attempt of a transaction.
-    fn wait<T: TidSource, R: Redo>(&mut self, attempts: u64, shared: &Shared<T, R>) {
+    fn wait<R: Redo>(&mut self, attempts: u64, shared: &Shared<R>) {
         if !self.contested.wait(&shared.favour, self.worker, attempts) {
             self.back_off.wait(attempts, &shared.common.retry);
         }
@@ -77,17 +76,17 @@ impl State {
     }
 }
 
-impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
-    pub(super) fn new(shared: &Arc<Shared<T, R>>) -> Result<Self, Error> {
+impl<R: Redo> MaflingoWorker<R> {
+    pub(super) fn new(shared: &Arc<Shared<R>>) -> Result<Self, Error> {
         Ok(Self::over(shared.memory.register()?, shared))
     }
 
     /// A worker for the database's own transactions.
-    pub(super) fn own(shared: &Arc<Shared<T, R>>) -> Result<Self, Error> {
+    pub(super) fn own(shared: &Arc<Shared<R>>) -> Result<Self, Error> {
         Ok(Self::over(shared.memory.register_own()?, shared))
     }
 
-    fn over(local: Local, shared: &Arc<Shared<T, R>>) -> Self {
+    fn over(local: Local, shared: &Arc<Shared<R>>) -> Self {
         let worker = local.worker_id().position();
         let state = State {
             sets: Sets::default(),
@@ -112,7 +111,7 @@ impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
     }
 }
 
-impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
+impl<R: Redo> MaflingoWorker<R> {
     /// Undoes a transaction that was leaked: nothing of it may commit, and what it holds may not stay held.
     #[inline]
     fn end_leaked(&mut self) {
@@ -135,7 +134,7 @@ impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
     }
 }
 
-impl<T: TidSource, R: Redo> Worker for MaflingoWorker<T, R> {
+impl<R: Redo> Worker for MaflingoWorker<R> {
     fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
         drive::execute(self, Mode::ReadWrite, procedure)
     }
@@ -173,8 +172,8 @@ impl<T: TidSource, R: Redo> Worker for MaflingoWorker<T, R> {
     }
 }
 
-impl<T: TidSource, R: Redo> Interactive for MaflingoWorker<T, R> {
-    type Transaction<'w> = MaflingoTransaction<'w, T, R>;
+impl<R: Redo> Interactive for MaflingoWorker<R> {
+    type Transaction<'w> = MaflingoTransaction<'w, R>;
 
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
@@ -204,24 +203,24 @@ impl<T: TidSource, R: Redo> Interactive for MaflingoWorker<T, R> {
 }
 
 /// A worker's parts, borrowed one by one: a batch holds an epoch of its own while the session runs transactions.
-pub(super) struct Session<'w, T: TidSource, R: Redo> {
+pub(super) struct Session<'w, R: Redo> {
     pub(super) local: &'w Local,
     pub(super) state: &'w mut State,
-    pub(super) shared: &'w Shared<T, R>,
+    pub(super) shared: &'w Shared<R>,
     /// Whether a batch keeps the epoch, and the hints that were found in it, from one transaction to the next.
     pub(super) in_batch: bool,
 }
 
-impl<T: TidSource, R: Redo> MaflingoWorker<T, R> {
+impl<R: Redo> MaflingoWorker<R> {
     #[inline]
-    pub(super) fn session(&mut self) -> Session<'_, T, R> {
+    pub(super) fn session(&mut self) -> Session<'_, R> {
         Session { local: &self.local, state: &mut self.state, shared: &self.shared, in_batch: false }
     }
 }
 
-impl<'w, T: TidSource, R: Redo> Session<'w, T, R> {
+impl<'w, R: Redo> Session<'w, R> {
     #[inline]
-    fn begin_transaction(self, mode: Mode) -> MaflingoTransaction<'w, T, R> {
+    fn begin_transaction(self, mode: Mode) -> MaflingoTransaction<'w, R> {
         let Session { local, state, shared, in_batch } = self;
         if in_batch {
             state.hints.rewind();
@@ -253,9 +252,9 @@ impl<'w, T: TidSource, R: Redo> Session<'w, T, R> {
     }
 }
 
-impl<T: TidSource, R: Redo> drive::Driven for Session<'_, T, R> {
+impl<R: Redo> drive::Driven for Session<'_, R> {
     type Transaction<'t>
-        = MaflingoTransaction<'t, T, R>
+        = MaflingoTransaction<'t, R>
     where
         Self: 't;
 
@@ -290,7 +289,7 @@ impl<T: TidSource, R: Redo> drive::Driven for Session<'_, T, R> {
     }
 }
 
-impl<T: TidSource, R: Redo> Drop for MaflingoWorker<T, R> {
+impl<R: Redo> Drop for MaflingoWorker<R> {
     fn drop(&mut self) {
         self.end_leaked();
         self.state.contested.end(&self.shared.favour);

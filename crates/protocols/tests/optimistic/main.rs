@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use polychron_engine::{Common, Interactive, Mode, Operations, Protocol, Stop, Table, TableDefinition, drive};
-use polychron_protocols::lazy::{AtOnce, Lazy};
-use polychron_protocols::maflingo::{GlobalTid, Maflingo};
+use polychron_protocols::lazy::Lazy;
+use polychron_protocols::maflingo::Maflingo;
 use polychron_schema::Row;
 
 mod caught;
@@ -103,16 +103,8 @@ macro_rules! on_each {
                 super::$test::<$crate::Maflingo>();
             }
             #[test]
-            fn global_tid() {
-                super::$test::<$crate::Maflingo<$crate::GlobalTid>>();
-            }
-            #[test]
             fn lazy_occ() {
                 super::$test::<$crate::Lazy<$crate::Maflingo>>();
-            }
-            #[test]
-            fn occ() {
-                super::$test::<$crate::Lazy<$crate::Maflingo, $crate::AtOnce>>();
             }
         }
     )*};

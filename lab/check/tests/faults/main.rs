@@ -18,9 +18,7 @@ use polychron_engine::{Error, IndexDefinition, Interactive, Protocol, Row, Worke
 use polychron_memory::faults::{Refusal, refuse};
 use polychron_protocols::cicada::Cicada;
 use polychron_protocols::hyper::Hyper;
-use polychron_protocols::lazy::AtCommit;
 use polychron_protocols::locking::{Locking, WoundWait};
-use polychron_protocols::maflingo::{GlobalTid, LocalTid};
 use polychron_protocols::serial::Serial;
 
 use setups::{bohm, by_epochs, cicada, lazy_2pl, lazy_occ, maflingo};
@@ -230,8 +228,8 @@ macro_rules! faults {
 faults! {
     cicada: cicada(), AllOrNothing;
     multi_version: multi_version(), AllOrNothing;
-    maflingo: maflingo::<LocalTid>(), AllOrNothing;
-    global_tid: maflingo::<GlobalTid>(), AllOrNothing;
+    maflingo: maflingo(), AllOrNothing;
+    global_tid: maflingo().named("global-tid"), AllOrNothing;
     bohm: bohm(), AllOrNothing;
     hekaton_mvo: by_epochs::<Hekaton>(), AllOrNothing;
     snapshot_isolation: by_epochs::<Hekaton>().named("snapshot-isolation"), AllOrNothing;
@@ -240,7 +238,7 @@ faults! {
     serial: by_epochs::<Serial>(), AllOrNothing;
     locking: by_epochs::<Locking>(), AllOrNothing;
     locking_wound_wait: by_epochs::<Locking<WoundWait>>(), AllOrNothing;
-    lazy_occ: lazy_occ::<AtCommit>(), AllOrNothing;
+    lazy_occ: lazy_occ(), AllOrNothing;
     lazy_2pl: lazy_2pl(), AllOrNothing;
     partitioned_store: by_epochs::<PartitionedStore>(), AllOrNothing;
     key_value: by_epochs::<KeyValue>(), WholeOperations;

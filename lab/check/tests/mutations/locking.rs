@@ -285,7 +285,7 @@ type Late<'w> = LazyTransaction<'w, Locking<Conditional>>;
 impl Pair {
     fn new() -> Self {
         let memory = polychron_memory::Options::tiny();
-        let database = Lazy::open(Options::default(), Common { memory, ..Common::default() }).unwrap();
+        let database = Lazy::open(Default::default(), Common { memory, ..Common::default() }).unwrap();
         let items = Table::from_id(database.create_table(Item::definition()).unwrap());
         let pair = Self { database, items };
         assert!(

@@ -12,7 +12,7 @@ use polychron_engine::{
     Commit, Common, Error, Insertion, Interactive, Mode, Operations, Protocol, Stop, Table, TableDefinition,
     Transaction, Worker, drive,
 };
-use polychron_protocols::maflingo::{LocalTid, Maflingo, MaflingoTransaction, MaflingoWorker, Options, Point, Step};
+use polychron_protocols::maflingo::{Maflingo, MaflingoTransaction, MaflingoWorker, Options, Point, Step};
 use polychron_schema::{Index, Row};
 
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
@@ -44,7 +44,7 @@ const FLAG: u64 = 1 << 40;
 
 /// A database with a clock that the tests move.
 struct Stage<R: Redo = NoRedo> {
-    database: Arc<Maflingo<LocalTid, R>>,
+    database: Arc<Maflingo<R>>,
     items: Table<Item>,
     pages: Table<Page>,
     members: Table<Member>,
@@ -56,7 +56,7 @@ impl<R: Redo> Clone for Stage<R> {
     }
 }
 
-type Tx<'w, R = NoRedo> = MaflingoTransaction<'w, LocalTid, R>;
+type Tx<'w, R = NoRedo> = MaflingoTransaction<'w, R>;
 
 fn stage(rows: &[(u64, i64)]) -> Stage {
     let stage = Stage::open(rows, NoRedo, 4096);
@@ -94,7 +94,7 @@ impl<R: Redo + Default> Stage<R> {
         stage
     }
 
-    fn worker(&self) -> MaflingoWorker<LocalTid, R> {
+    fn worker(&self) -> MaflingoWorker<R> {
         self.database.worker().unwrap()
     }
 
@@ -124,7 +124,7 @@ impl<R: Redo + Default> Stage<R> {
     }
 
     /// Whatever the background can do is done, by this worker.
-    fn settle(&self, worker: &mut MaflingoWorker<LocalTid, R>) {
+    fn settle(&self, worker: &mut MaflingoWorker<R>) {
         for _ in 0..4 {
             self.tick();
             worker.tidy_up();
@@ -284,7 +284,7 @@ fn index_under_an_older_transaction(
 }
 
 fn write_skew_over_a_dropped_index() -> bool {
-    crate::write_skew_over_a_dropped_index(crate::setups::maflingo::<polychron_protocols::maflingo::LocalTid>())
+    crate::write_skew_over_a_dropped_index(crate::setups::maflingo())
 }
 
 fn entry_left_behind() -> bool {
@@ -624,7 +624,7 @@ impl Redo for Ids {
 
 /// Whether the last of these transactions has an id below an earlier one. One worker writes row 1 some times; `last` is
 /// told whether it may go on with that worker.
-fn id_below(last: impl FnOnce(&Stage<Ids>, &mut MaflingoWorker<LocalTid, Ids>)) -> bool {
+fn id_below(last: impl FnOnce(&Stage<Ids>, &mut MaflingoWorker<Ids>)) -> bool {
     let ids = Ids::default();
     let stage = Stage::open(&[(1, 0), (2, 0)], ids.clone(), 4096);
     let mut worker = stage.worker();
@@ -751,7 +751,7 @@ fn lasting(stage: &Stage, mode: Mode) -> Tx<'static> {
 struct Pruning {
     stage: Stage,
     oldest: Tx<'static>,
-    pruner: MaflingoWorker<LocalTid, NoRedo>,
+    pruner: MaflingoWorker<NoRedo>,
 }
 
 impl Pruning {

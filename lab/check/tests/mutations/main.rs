@@ -157,9 +157,9 @@ fn the_page_is_complete() {
 #[ignore = "told for docs/mutation-proof.md, step by step"]
 fn random_search() {
     use polychron_check::conformance::differential;
-    use polychron_protocols::maflingo::{LocalTid, Step};
+    use polychron_protocols::maflingo::Step;
     let wanted = std::env::var("POLYCHRON_CHECK_STEP").unwrap_or_default();
-    let setup = setups::maflingo::<LocalTid>().erased();
+    let setup = setups::maflingo().erased();
     let _without = Step::ALL.iter().find(|step| step.name() == wanted).map(|&step| leave_out(step));
     differential::interleaved(&setup);
     differential::one_by_one(&setup);

@@ -8,26 +8,27 @@ use polychron_check::Setup;
 use polychron_engine::Protocol;
 use polychron_protocols::bohm::Bohm;
 use polychron_protocols::cicada::{self, Cicada, Indexes};
-use polychron_protocols::lazy::{Lazy, Moment};
+use polychron_protocols::lazy::{self, Lazy};
 use polychron_protocols::locking::{Conditional, Locking, Policy};
-use polychron_protocols::maflingo::{self, Maflingo, TidSource};
+use polychron_protocols::maflingo::{self, Maflingo};
 
 /// Maflingo and its kin.
-pub(crate) fn maflingo<T: TidSource>() -> Setup<Maflingo<T>> {
+pub(crate) fn maflingo() -> Setup<Maflingo> {
     let options = maflingo::Options { epoch_interval: Duration::from_secs(3600), ..Default::default() };
     Setup::new(options, |database| database.tick())
 }
 
 /// Maflingo beneath futures.
-pub(crate) fn lazy_occ<M: Moment>() -> Setup<Lazy<Maflingo, M>> {
-    let options = maflingo::Options { epoch_interval: Duration::from_secs(3600), ..Default::default() };
-    Setup::new(options, |database| database.base().tick())
+pub(crate) fn lazy_occ() -> Setup<Lazy<Maflingo>> {
+    let base = maflingo::Options { epoch_interval: Duration::from_secs(3600), ..Default::default() };
+    Setup::new(lazy::Options { base, ..Default::default() }, |database| database.base().tick())
 }
 
 /// Cicada beneath futures.
 pub(crate) fn lazy_cicada() -> Setup<Lazy<Cicada>> {
     let beneath = still_cicada();
-    let setup = Setup::new(beneath.options, |database: &std::sync::Arc<Lazy<Cicada>>| database.base().tick());
+    let options = lazy::Options { base: beneath.options, ..Default::default() };
+    let setup = Setup::new(options, |database: &std::sync::Arc<Lazy<Cicada>>| database.base().tick());
     let (maintains_by_clock, kept_places_bytes) = (beneath.maintains_by_clock, beneath.kept_places_bytes);
     Setup { maintains_by_clock, kept_places_bytes, ..setup }
 }

@@ -322,9 +322,10 @@ impl Transactions {
     /// Whether a transaction runs in the calling thread: it does not end before the caller goes on.
     pub(super) fn is_open_here(&self, id: TransactionId) -> bool {
         let slot = self.own(id);
-        // Relaxed: of its own transactions a thread knows, and of others' nothing is learnt.
-        slot.thread.load(Ordering::Relaxed) == polychron_sync::this_thread()
-            && slot.status.load(Ordering::Relaxed) == id.generation() << GENERATION_SHIFT | ACTIVE
+        // Acquire: pairs with the release in `begin`: whoever has begun has stored the thread before. In this order, because a thread may have
+        // the number of one that had the slot before it ended.
+        slot.status.load(Ordering::Acquire) == id.generation() << GENERATION_SHIFT | ACTIVE
+            && slot.thread.load(Ordering::Relaxed) == polychron_sync::this_thread()
     }
 
     #[inline]

@@ -158,9 +158,10 @@ impl Clocks {
     /// Whether the calling thread has a transaction or a snapshot open on another slot than this one.
     pub(in crate::cicada) fn is_open_here(&self, but: Option<usize>) -> bool {
         let here = this_thread();
-        // Relaxed: what the thread has stored itself it sees.
         self.slots.iter().enumerate().any(|(at, slot)| {
-            let open = slot.active.load(Ordering::Relaxed) != NONE || slot.floor.load(Ordering::Relaxed) != NONE;
+            // Acquire: pairs with `begin` and `begin_snapshot`, which store the thread before. In this order, because a thread may have the number of
+            // one that had the slot before it ended.
+            let open = slot.active.load(Ordering::Acquire) != NONE || slot.floor.load(Ordering::Acquire) != NONE;
             Some(at) != but && open && slot.thread.load(Ordering::Relaxed) == here
         })
     }

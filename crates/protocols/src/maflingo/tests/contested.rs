@@ -15,9 +15,8 @@ fn who_is_overtaken_at_each_attempt_commits_soon() {
     let pairs = Table::<Pair>::from_id(database.create_table(Pair::definition()).unwrap());
     let pair = |id: u64| Pair { id, left: 0, right: 0 };
     let (mut unlucky, mut other) = (Maflingo::worker(&database).unwrap(), Maflingo::worker(&database).unwrap());
-    let mut load = |t: &mut super::super::MaflingoTransaction<'_, super::super::LocalTid, NoRedo>| {
-        (0..8).try_for_each(|id| t.insert(&pairs, &pair(id)))
-    };
+    let mut load =
+        |t: &mut super::super::MaflingoTransaction<'_, NoRedo>| (0..8).try_for_each(|id| t.insert(&pairs, &pair(id)));
     drive::transact(&mut other, Mode::ReadWrite, &mut load).unwrap();
     let ((go, going), (overtaken, was_overtaken)) = (channel::<u64>(), channel());
     std::thread::scope(|scope| {
@@ -36,7 +35,7 @@ fn who_is_overtaken_at_each_attempt_commits_soon() {
         for round in 0..4 {
             let (mut attempts, mut last) = (0, true);
             // Two rows, at each of which it is overtaken in turns.
-            let mut body = |t: &mut super::super::MaflingoTransaction<'_, super::super::LocalTid, NoRedo>| {
+            let mut body = |t: &mut super::super::MaflingoTransaction<'_, NoRedo>| {
                 attempts += 1;
                 assert!(attempts <= 8 * PATIENCE, "it starves");
                 for id in 0..2 {

@@ -25,7 +25,7 @@ struct Member {
     balance: i64,
 }
 
-type Tx<'t> = MaflingoTransaction<'t, super::super::LocalTid, NoRedo>;
+type Tx<'t> = MaflingoTransaction<'t, super::NoRedo>;
 
 fn open() -> (Arc<Maflingo>, Table<Member>) {
     // The clock is the test's.

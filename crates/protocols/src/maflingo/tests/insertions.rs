@@ -9,7 +9,7 @@ use super::super::MaflingoTransaction;
 use super::super::worker::MaflingoWorker;
 use super::*;
 
-type Tx<'t> = MaflingoTransaction<'t, super::super::LocalTid, NoRedo>;
+type Tx<'t> = MaflingoTransaction<'t, super::NoRedo>;
 
 fn open() -> (Arc<Maflingo>, Table<Pair>) {
     let options = super::super::Options { epoch_interval: std::time::Duration::from_secs(3600), ..Default::default() };
