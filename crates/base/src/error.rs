@@ -286,7 +286,7 @@ pub enum Error {
     /// The transaction waits for another transaction that the same thread has open: the wait could not end.
     #[error("the transaction would wait for another one that this thread has open, in {table}")]
     WaitsForItself {
-        /// The table of the row or range.
+        /// The table of the row or range, or [`TableId::NONE`] where it is not one that is waited for.
         table: TableId,
         /// The encoded key, where one is known.
         key: Option<KeyPreview>,

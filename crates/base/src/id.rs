@@ -27,7 +27,7 @@ macro_rules! id {
 }
 
 /// A table of one database. Ids are not used again after a table is dropped, and no two databases of a process have the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(C, packed(2))]
 pub struct TableId {
     /// The upper bits of the database's number.
@@ -42,6 +42,9 @@ const _: () = assert!(size_of::<(TableId, IndexId)>() == 8);
 impl TableId {
     /// The most tables that a database can have in its life.
     pub const POSITIONS: usize = 1 << Self::BITS;
+
+    /// The id of no table, where none can be named: no database has this number.
+    pub const NONE: Self = Self { database: 0, position: 0 };
 
     /// Bits of the database's number, and of the position.
     const BITS: u32 = 24;
@@ -69,7 +72,17 @@ impl TableId {
 
 impl fmt::Display for TableId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "table {}", self.position())
+        if *self == Self::NONE { out.write_str("a table unnamed") } else { write!(out, "table {}", self.position()) }
+    }
+}
+
+impl fmt::Debug for TableId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::NONE {
+            return out.write_str("TableId::NONE");
+        }
+        let mut id = out.debug_struct("TableId");
+        id.field("database", &self.database()).field("position", &self.position()).finish()
     }
 }
 
@@ -109,7 +122,8 @@ mod tests {
             let id = TableId::new(database, position);
             assert_eq!((id.database(), id.position()), (database, position as usize));
             assert_eq!(id, TableId::new(database | 1 << 24, position), "the number begins anew behind 24 bits");
-            assert_eq!(id.to_string(), format!("table {position}"));
+            let text = if id == TableId::NONE { "a table unnamed".to_owned() } else { format!("table {position}") };
+            assert_eq!(id.to_string(), text);
         }
         assert!(TableId::new(1, LAST) < TableId::new(2, 0));
     }

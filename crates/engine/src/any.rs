@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
 use polychron_memory::Memory;
@@ -23,7 +23,7 @@ use crate::{
 
 mod object;
 
-use object::{ByHand, Database, End, Hand, Held, Name, Opened, Reach, Steps, Unnamed, Whole};
+use object::{Answer, ByHand, Database, End, Hand, Held, Name, Opened, Reach, Steps, Unnamed, Whole};
 
 /// A database of a protocol that its options, or who opened it, chose.
 pub struct AnyProtocol(Box<dyn Database>);
@@ -159,9 +159,9 @@ impl fmt::Debug for AnyWorker {
 
 impl Worker for AnyWorker {
     fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
-        let output = Mutex::new(None);
+        let output = Answer::default();
         self.0.execute(&mut Held { procedure, output: &output })?;
-        Ok(taken(&output))
+        Ok(output.take())
     }
 
     // `execute_batch_with` is the default, one type after the other: what it calls has to get this worker.
@@ -170,19 +170,19 @@ impl Worker for AnyWorker {
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
     ) {
-        let outputs: Vec<_> = procedures.iter().map(|_| Mutex::new(None)).collect();
+        let outputs: Vec<_> = procedures.iter().map(|_| Answer::default()).collect();
         let held = procedures.iter_mut().zip(&outputs).map(|(procedure, output)| Held { procedure, output });
         let mut held: Vec<_> = held.collect();
         let mut unnamed: Vec<_> = held.iter_mut().map(|held| Unnamed(held)).collect();
         self.0.execute_batch(&mut unnamed, &mut |position, outcome| {
-            done(position, outcome.map(|()| taken(&outputs[position])));
+            done(position, outcome.map(|()| outputs[position].take()));
         });
     }
 
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
-        let output = Mutex::new(None);
+        let output = Answer::default();
         self.0.snapshot(&mut Held { procedure, output: &output })?;
-        Ok(taken(&output))
+        Ok(output.take())
     }
 
     fn read_one<K: EncodedKey, O: Send>(
@@ -204,12 +204,6 @@ impl Worker for AnyWorker {
     fn tidy_up(&mut self) {
         self.0.tidy_up();
     }
-}
-
-/// What the procedure's last run answered.
-fn taken<O>(output: &Mutex<Option<O>>) -> O {
-    let output = output.lock().unwrap_or_else(PoisonError::into_inner).take();
-    output.expect("a procedure that committed has answered")
 }
 
 impl Interactive for AnyWorker {

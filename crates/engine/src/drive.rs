@@ -161,8 +161,14 @@ impl<W: Driven, P: Procedure> Body<W> for Running<'_, P> {
 /// [`Error::Panicked`]. It has committed nevertheless.
 #[inline]
 pub fn tell_committed<P: Procedure>(procedure: &mut P, mut output: P::Output) -> Result<P::Output, Error> {
-    let told = catch_unwind(AssertUnwindSafe(|| procedure.committed(&mut output, &Resolved::now())));
-    told.map(|()| output).map_err(|panic| Error::Panicked(panic_text(&*panic)))
+    let told = catch(|| procedure.committed(&mut output, &Resolved::now()));
+    match told {
+        Ok(()) => Ok(output),
+        Err(panic) => {
+            discard(output);
+            Err(Error::Panicked(panic.text()))
+        }
+    }
 }
 
 fn until_committed<W: Driven, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> Result<B::Output, Error> {
@@ -249,7 +255,7 @@ fn attempt<W: Driven, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> A
         Err(error) => return Attempt::Failed(error),
     };
     // The transaction is rolled back after a panic and never looked at again, so nothing half done can be observed.
-    let result = catch_unwind(AssertUnwindSafe(|| body.run(&mut transaction)));
+    let result = catch(|| body.run(&mut transaction));
     let failure = match result {
         Ok(Ok(output)) => match transaction.commit() {
             Ok(()) => {
@@ -261,19 +267,20 @@ fn attempt<W: Driven, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> A
                     Err(error) => Attempt::Failed(error),
                 };
             }
-            Err(stop) => match stop.into_parts() {
-                Stopped::Conflict => return Attempt::Conflict,
-                Stopped::Failed(error) => return Attempt::Failed(error),
-            },
+            Err(stop) => {
+                discard(output);
+                match stop.into_parts() {
+                    Stopped::Conflict => return Attempt::Conflict,
+                    Stopped::Failed(error) => return Attempt::Failed(error),
+                }
+            }
         },
         Ok(Err(stop)) => match stop.into_parts() {
             // A transaction that the protocol has stopped is doomed, and `roll_back` tells. Any other would end like this each time.
             Stopped::Conflict => Error::UnknownConflict,
             Stopped::Failed(error) => error,
         },
-        Err(panic) => {
-            panic.downcast::<Error>().map_or_else(|panic| Error::Panicked(panic_text(&*panic)), |error| *error)
-        }
+        Err(panic) => panic.into_error(),
     };
     // A procedure that failed on reads which never stood together deserves another try, and so does one that was stopped.
     if transaction.roll_back() { Attempt::Failed(failure) } else { Attempt::Conflict }
@@ -312,15 +319,59 @@ pub(crate) fn end(error: Error) -> ! {
     resume_unwind(Box::new(error))
 }
 
-/// The text of a panic, as far as it has one.
-pub fn panic_text(panic: &(dyn Any + Send)) -> String {
-    if let Some(text) = panic.downcast_ref::<&str>() {
-        (*text).to_owned()
-    } else if let Some(text) = panic.downcast_ref::<String>() {
-        text.clone()
-    } else if let Some(error) = panic.downcast_ref::<Error>() {
-        error.to_string()
-    } else {
-        "a panic without a text".to_owned()
+/// Runs code that may panic, and of which nothing is looked at afterwards that a panic leaves half done.
+///
+/// # Errors
+/// The panic.
+#[inline]
+pub fn catch<O>(work: impl FnOnce() -> O) -> Result<O, Caught> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(Caught)
+}
+
+/// Drops an answer that nobody gets. Its destructor is somebody's code, which may panic.
+#[inline]
+pub fn discard<O>(answer: O) {
+    if std::mem::needs_drop::<O>() {
+        let _ = catch(move || drop(answer));
+    }
+}
+
+/// A panic that was caught. What it carries is somebody's, and may panic once more where it is dropped: that stays here.
+#[derive(Debug)]
+pub struct Caught(Box<dyn Any + Send>);
+
+impl Caught {
+    /// Its text, as far as it has one.
+    pub fn text(&self) -> String {
+        if let Some(text) = self.0.downcast_ref::<&str>() {
+            (*text).to_owned()
+        } else if let Some(text) = self.0.downcast_ref::<String>() {
+            text.clone()
+        } else if let Some(error) = self.0.downcast_ref::<Error>() {
+            error.to_string()
+        } else {
+            "a panic without a text".to_owned()
+        }
+    }
+
+    /// The error that it carries, as one does that ends a transaction from its inside, or [`Error::Panicked`].
+    pub fn into_error(mut self) -> Error {
+        match std::mem::replace(&mut self.0, Box::new(())).downcast::<Error>() {
+            Ok(error) => *error,
+            Err(panic) => {
+                self.0 = panic;
+                Error::Panicked(self.text())
+            }
+        }
+    }
+}
+
+impl Drop for Caught {
+    fn drop(&mut self) {
+        let carried = std::mem::replace(&mut self.0, Box::new(()));
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(carried))) {
+            // This may go on for ever, so it ends with what is not given back.
+            std::mem::forget(again);
+        }
     }
 }

@@ -131,6 +131,8 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// # Errors
     /// [`Error::NoSuchTable`], [`Error::NameTaken`], [`Error::Definition`], [`Error::OutOfMemory`], and
     /// [`Error::Duplicate`] when the index is unique and the rows are not; the table is then as before.
+    /// [`Error::WaitsForItself`] where the calling thread has a transaction open, or is called from the midst of a batch, and the protocol waits
+    /// for the end of both.
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error>;
 
     /// Drops a secondary index.

@@ -39,12 +39,14 @@ pub struct Submissions {
     /// otherwise: a protocol with threads of its own needs fewer.
     pub threads: usize,
     /// Procedures of a batch at most. One that is full is closed; larger ones make planning and looking ahead cheaper, and answers
-    /// later.
+    /// later. Who takes a batch executes all of it: those behind one that lasts wait for it though other threads are free, so where some
+    /// last, small ones are better.
     pub batch_size: usize,
     /// For how long after its first procedure a batch that is not full is kept open while a thread is free, in microseconds. The default is
     /// not to wait for company: what comes while the threads are busy makes the next batch, so that batches grow with the load.
     pub batch_time_us: u64,
-    /// Procedures at most that were submitted and that no thread took yet. Who submits more waits.
+    /// Procedures at most that were submitted and that no thread took yet. Who submits more waits; a batch that is not full is then kept
+    /// open no longer.
     pub most_waiting: usize,
 }
 

@@ -45,13 +45,17 @@ pub trait Procedure: Send {
 pub trait Declare {
     /// The row of `key` may be touched in the way that `access` tells. A key may be named several times; every way in which it is
     /// named may happen.
+    ///
+    /// A key has at most [`MAX_KEY_BYTES`](polychron_base::key::MAX_KEY_BYTES). A protocol that plans answers a procedure that names a longer one
+    /// with [`Error::KeyTooLong`](polychron_base::Error::KeyTooLong), and does not run it; others take no notice. What is named of tables that are
+    /// not there, or under keys that no row of the table can have, is of no consequence.
     fn key<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access);
 
     /// Rows whose encoded primary key begins with these bytes (the first columns of the key) may be touched in the way that
     /// `access` tells, under keys that only the run knows.
     ///
     /// This says more than [`Declare::unknown`] and takes its place for protocols that look at prefixes. For all others it is the
-    /// same, which is what the default does.
+    /// same, which is what the default does. A prefix is as long as a key at most.
     fn prefix<K: EncodedKey>(&mut self, _table: TableId, _prefix: K, _access: Access) {
         self.unknown();
     }

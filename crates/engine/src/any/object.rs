@@ -3,12 +3,13 @@
 use std::any::Any;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polychron_memory::Memory;
 use polychron_schema::Value;
 
 use super::{Erased, Naming};
+use crate::drive::discard;
 use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Resolved, Scalar, Scope};
 use crate::{
     Abort, Access, Aggregate, ColumnBatch, Commit, Constraints, Counters, Declare, Error, Figure, IndexDefinition,
@@ -249,21 +250,51 @@ pub(super) trait Run: Send {
     fn declare(&self, declaration: &mut dyn Name);
 }
 
+/// What the procedure's last run answered. What nobody gets is dropped where it may panic.
+pub(super) struct Answer<O>(Mutex<Option<O>>);
+
+impl<O> Default for Answer<O> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<O> Answer<O> {
+    fn lock(&self) -> MutexGuard<'_, Option<O>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, output: O) {
+        let before = self.lock().replace(output);
+        discard(before);
+    }
+
+    pub(super) fn take(&self) -> O {
+        self.lock().take().expect("a procedure that committed has answered")
+    }
+}
+
+impl<O> Drop for Answer<O> {
+    fn drop(&mut self) {
+        discard(self.lock().take());
+    }
+}
+
 /// A procedure of a type that is known, and the place of its answer.
 pub(super) struct Held<'p, P: Procedure> {
     pub(super) procedure: &'p mut P,
-    pub(super) output: &'p Mutex<Option<P::Output>>,
+    pub(super) output: &'p Answer<P::Output>,
 }
 
 impl<P: Procedure> Run for Held<'_, P> {
     fn run(&mut self, transaction: &mut dyn Operate) -> Result<(), Stop> {
         let output = self.procedure.run(&mut Erased(transaction))?;
-        *self.output.lock().unwrap_or_else(PoisonError::into_inner) = Some(output);
+        self.output.put(output);
         Ok(())
     }
 
     fn committed(&mut self, resolved: &Resolved) {
-        if let Some(output) = &mut *self.output.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(output) = &mut *self.output.lock() {
             self.procedure.committed(output, resolved);
         }
     }

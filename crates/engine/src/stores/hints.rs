@@ -8,8 +8,6 @@
 //! Keys are known because the procedures of a batch declare them ([`Hints::gather`]), or because a running transaction asks for
 //! some at once ([`Hints::ask`], and [`Hints::answer`] before the first of them is read).
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use polychron_base::TableId;
 use polychron_base::key::{EncodedKey, Key16};
 use polychron_index::ordered::{Cursor, OrderedIndex, Step};
@@ -17,6 +15,7 @@ use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
 
 use super::prefetch::Prefetched;
+use crate::drive::catch;
 use crate::{Access, Declare, Procedure};
 
 /// Hints that are looked at for a key, ahead and from the first on: a key without a hint must not cost a walk over all.
@@ -142,7 +141,7 @@ impl Hints {
         for procedure in group {
             // One that panics here, and goes on to panic when it runs, is reported there. What it named is no more than a hint.
             let mut gathering = Gathering { all: &mut self.all, tables, guard };
-            let _named = catch_unwind(AssertUnwindSafe(|| procedure.declare(&mut gathering)));
+            let _named = catch(|| procedure.declare(&mut gathering));
             self.ends.push(self.all.len());
         }
         self.answer(tables, guard);

@@ -66,8 +66,10 @@ impl Keeper {
     }
 }
 
-/// Ends epochs until no transaction of `epoch`, or of one before, runs any more.
+/// Ends epochs until no transaction of `epoch`, or of one before, runs any more. The calling thread has nothing pinned: it would wait for itself
+/// ([`Epochs::is_pinned_here`]).
 pub fn wait_for(epochs: &Epochs, epoch: u64) {
+    debug_assert!(!epochs.is_pinned_here(), "this thread is pinned in an epoch whose end it waits for");
     let mut backoff = Backoff::new();
     while epochs.readonly() < epoch {
         epochs.advance();

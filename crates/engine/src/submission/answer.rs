@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -12,6 +11,7 @@ use polychron_base::Error;
 use polychron_sync::{Condvar, Mutex};
 
 use super::lock;
+use crate::drive::catch;
 use crate::futures::Attempt;
 
 /// A procedure that was submitted: it is executed sometime, and this is the claim to its answer.
@@ -161,10 +161,10 @@ impl<O> Reply<O> {
             slot.answered.notify_all();
         }
         // Wakers, and the destructors of answers that nobody wants, are somebody's code. It may panic, which is not the service's end.
-        let _ = catch_unwind(AssertUnwindSafe(move || {
+        let _ = catch(move || {
             waker.into_iter().for_each(Waker::wake);
             drop(slot);
-        }));
+        });
     }
 }
 

@@ -2,12 +2,11 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use polychron_base::{Error, Stop};
 
 use super::answer::Reply;
-use crate::drive::panic_text;
+use crate::drive::catch;
 use crate::futures::Resolved;
 use crate::{Declare, Procedure, Transaction, Worker};
 
@@ -72,8 +71,8 @@ impl<P: Procedure> Procedure for Submitted<P> {
 
     #[inline]
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.procedure.declare(declaration))) {
-            self.panic.set(Some(panic_text(&*panic)));
+        if let Err(panic) = catch(|| self.procedure.declare(declaration)) {
+            self.panic.set(Some(panic.text()));
         }
     }
 }
@@ -114,19 +113,19 @@ impl<W: Worker + 'static, P: Procedure + 'static> Lane<W> for Lined<P> {
         };
         // What procedures do is caught further down, one by one. What comes up to here, from a destructor perhaps, ends those that
         // were not answered yet, and no others.
-        let executed = catch_unwind(AssertUnwindSafe(|| {
+        let executed = catch(|| {
             let mut done = |position: usize, outcome| replies[position].answer(outcome);
             worker.execute_batch_with(procedures, &mut done, &mut with_others);
-        }));
+        });
         if let Err(panic) = executed {
-            let text = panic_text(&*panic);
+            let text = panic.text();
             replies.iter_mut().for_each(|reply| reply.answer(Err(Error::Panicked(text.clone()))));
         }
         with_others(worker);
         replies.clear();
         while let Some(procedure) = procedures.pop() {
             // Its destructor may panic, too; the answer is given.
-            let _ = catch_unwind(AssertUnwindSafe(move || drop(procedure)));
+            let _ = catch(move || drop(procedure));
         }
     }
 }

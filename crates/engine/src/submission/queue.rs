@@ -1,7 +1,6 @@
 //! Where submitted procedures wait, and become batches.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -13,6 +12,7 @@ use super::admission::Tasks;
 use super::answer::{Service, Submission, pair};
 use super::batch::Batch;
 use super::lock;
+use crate::drive::catch;
 use crate::futures::Attempt;
 use crate::options::Submissions;
 use crate::{Procedure, Worker};
@@ -85,7 +85,13 @@ impl<W: Worker + 'static> Queue<W> {
     }
 
     fn has_room(&self, state: &State<W>) -> bool {
-        state.waiting < self.most_waiting || state.is_ending
+        !self.is_full(state) || state.is_ending
+    }
+
+    /// As many wait as may: nothing more comes into the batch that is forming before others are begun, and where it is all there is it waits for
+    /// nothing.
+    fn is_full(&self, state: &State<W>) -> bool {
+        state.waiting >= self.most_waiting
     }
 
     /// Whether the caller might wait for itself: a procedure, and a thread that executes.
@@ -150,13 +156,14 @@ impl<W: Worker + 'static> Queue<W> {
         state.forming.push(procedure, reply);
         state.waiting += 1;
         let (begun, full) = (state.forming.count == 1, state.forming.count >= self.batch_size);
+        let is_due = begun || full || self.is_full(&state);
         if full {
             let next = state.spare.pop().unwrap_or_default();
             let closed = std::mem::replace(&mut state.forming, next);
             state.closed.push_back(closed);
         }
         // Those that come in between find a thread that waits for the batch already.
-        let call = (begun || full) && state.idle > 0;
+        let call = is_due && state.idle > 0;
         drop(state);
         if call {
             self.work.notify_one();
@@ -173,7 +180,7 @@ impl<W: Worker + 'static> Queue<W> {
             }
             let wait_ns = match state.forming.count {
                 0 => None,
-                _ if state.is_ending => Some(0),
+                _ if state.is_ending || self.is_full(&state) => Some(0),
                 _ => Some(self.left_ns(state.forming.opened_ns)),
             };
             match wait_ns {
@@ -197,10 +204,15 @@ impl<W: Worker + 'static> Queue<W> {
         state.waiting -= batch.count;
         state.batches += 1;
         let call = state.held_up > 0;
+        // More may have come than may wait, from this service's own threads; whoever waits for a batch to fill has not heard of it.
+        let is_due = state.idle > 0 && self.is_full(&state);
         let tasks = state.tasks.take(batch.count);
         drop(state);
         if call {
             self.room.notify_all();
+        }
+        if is_due {
+            self.work.notify_one();
         }
         wake(tasks);
         Some(batch)
@@ -210,7 +222,7 @@ impl<W: Worker + 'static> Queue<W> {
     fn left_ns(&self, opened_ns: u64) -> u64 {
         match self.batch_time_ns {
             0 => 0,
-            time_ns => (opened_ns + time_ns).saturating_sub(self.clock.now_ns()),
+            time_ns => opened_ns.saturating_add(time_ns).saturating_sub(self.clock.now_ns()),
         }
     }
 
@@ -243,6 +255,6 @@ impl<W: Worker + 'static> Queue<W> {
 /// Wakes tasks. Wakers are somebody's code; one that panics is not the service's end.
 fn wake(tasks: Vec<Waker>) {
     for waker in tasks {
-        let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        let _ = catch(|| waker.wake());
     }
 }

@@ -87,6 +87,7 @@ impl BohmWorker {
                 partitions,
                 reads: false,
                 has_more: false,
+                is_too_long: false,
                 known: &mut self.known,
             }
             .everything();

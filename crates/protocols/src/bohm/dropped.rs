@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, Ordering, fence};
 
+use super::collection::{Readers, Superseded};
 use super::protocol::Shared;
 use super::table::BohmStore;
 
@@ -50,6 +51,17 @@ impl Dropped {
         let gone: Vec<_> = stores.extract_if(.., |waiting| waiting.last.is_some_and(|last| last <= oldest)).collect();
         self.any.store(!stores.is_empty(), Ordering::Relaxed);
         drop(stores);
+        for Waiting { store, last } in &gone {
+            // The last intent lies above none that waits. It goes through the partition that planned it, behind the one below, of which it is the
+            // version above.
+            if let (Some(version), Some(batch)) = (store.intents.newest(), *last) {
+                shared.partition(store.hash()).leave_superseded(Superseded {
+                    version,
+                    batch,
+                    readers: Readers::Guards,
+                });
+            }
+        }
         // Their memory is given back by the keeper, which the caller does not hold.
         !gone.is_empty()
     }

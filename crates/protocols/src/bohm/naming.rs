@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use polychron_base::TableId;
-use polychron_base::key::{EncodedKey, Key16};
-use polychron_engine::{Access, Declare};
+use polychron_base::error::KeyPreview;
+use polychron_base::key::{EncodedKey, Key16, MAX_KEY_BYTES};
+use polychron_base::{Error, TableId};
+use polychron_engine::{Access, Declare, Procedure, drive};
 
 use super::planned::{Entry, Parcel, Want};
 use super::table::{BohmStore, BohmTable, Front};
@@ -22,6 +23,8 @@ pub(super) struct Naming<'n> {
     pub(super) partitions: usize,
     pub(super) reads: bool,
     pub(super) has_more: bool,
+    /// A key was named that is longer than any can be. It is not planned, and its procedure not run.
+    pub(super) is_too_long: bool,
     /// The entries of the transaction, where there are many.
     pub(super) known: &'n mut ByKey,
 }
@@ -115,6 +118,14 @@ impl Naming<'_> {
         (&mut content.entries.get_mut()[first as usize..], self.known)
     }
 
+    /// Whether a key is longer than any can be, which is noted.
+    #[inline]
+    fn refuses<K: EncodedKey>(&mut self, key: K) -> bool {
+        let is_too_long = key.len() > MAX_KEY_BYTES;
+        self.is_too_long |= is_too_long;
+        is_too_long
+    }
+
     /// Says that the transaction may write anything.
     pub(super) fn everything(&mut self) {
         self.add(Entry::new(std::ptr::null(), Key16::new(0, 0), 0, Want::Everything, self.owner));
@@ -167,6 +178,9 @@ impl Declare for Naming<'_> {
     #[inline]
     fn key<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access) {
         let Some(table) = polychron_engine::catalog::known(self.tables, table) else { return };
+        if self.refuses(key) {
+            return;
+        }
         match access {
             Access::Read if !self.reads => {}
             Access::Read => self.name(table, key, Want::Read),
@@ -177,6 +191,9 @@ impl Declare for Naming<'_> {
 
     fn prefix<K: EncodedKey>(&mut self, table: TableId, prefix: K, access: Access) {
         let Some(table) = polychron_engine::catalog::known(self.tables, table) else { return };
+        if self.refuses(prefix) {
+            return;
+        }
         let want = match access {
             Access::Read => return,
             Access::Update => Want::FrontUpdate,
@@ -192,4 +209,29 @@ impl Declare for Naming<'_> {
     fn unknown(&mut self) {
         self.has_more = true;
     }
+}
+
+/// Why a procedure is not executed inside of a transaction of the same thread: it comes later in the log, so whatever it needs of that
+/// transaction, or of those that wait for it, would never be there.
+pub(super) fn refuse_inside<P: Procedure>(procedure: &P) -> Error {
+    /// The first key that is named.
+    struct First(Option<(TableId, Option<KeyPreview>)>);
+
+    impl Declare for First {
+        fn key<K: EncodedKey>(&mut self, table: TableId, key: K, _: Access) {
+            self.0.get_or_insert_with(|| (table, Some(KeyPreview::new(key))));
+        }
+
+        fn prefix<K: EncodedKey>(&mut self, table: TableId, _: K, _: Access) {
+            self.0.get_or_insert((table, None));
+        }
+
+        fn unknown(&mut self) {}
+    }
+
+    let mut first = First(None);
+    // What it says is of no consequence when it panics.
+    let _ = drive::catch(|| procedure.declare(&mut first));
+    let (table, key) = first.0.unwrap_or((TableId::NONE, None));
+    Error::WaitsForItself { table, key }
 }

@@ -184,6 +184,8 @@ pub(super) struct Body {
     pub(super) has_more: bool,
     /// It may write anything.
     pub(super) is_everything: bool,
+    /// It names a key that is too long, and is refused for that.
+    pub(super) is_too_long: bool,
     /// What it writes without having planned it.
     late: UnsafeCell<Vec<Entry>>,
     /// Its procedure is to be planned again: it wanted to write what it had not planned.
@@ -214,6 +216,7 @@ impl Planned {
             end: 0,
             has_more: false,
             is_everything: false,
+            is_too_long: false,
             late: UnsafeCell::default(),
             again: Cell::new(false),
             blocker: Cell::new(None),
@@ -525,7 +528,7 @@ impl Parcel {
         let body = unsafe { self.planned(place).body_mut() };
         body.late.get_mut().clear();
         (body.first, body.end) = (first, first);
-        (body.has_more, body.is_everything) = (false, false);
+        (body.has_more, body.is_everything, body.is_too_long) = (false, false, false);
         body.again.set(false);
         self.planned(place).refused.store(0, Ordering::Relaxed);
         place as u32

@@ -194,8 +194,11 @@ impl<'t> BohmTransaction<'t> {
         self.await_intents(&self.shared.everything)
     }
 
-    /// Why it cannot be executed at all: there was no memory for a placeholder.
+    /// Why it cannot be executed at all: it named what cannot be a key, or there was no memory for a placeholder.
     pub(super) fn refusal(&self) -> Option<Error> {
+        if self.body().is_some_and(|body| body.is_too_long) {
+            return Some(Error::KeyTooLong);
+        }
         let requested = self.planned?.refused.load(Ordering::Relaxed);
         (requested > 0).then_some(Error::OutOfMemory { requested })
     }

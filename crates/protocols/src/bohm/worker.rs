@@ -1,22 +1,21 @@
 //! A worker: hands a client's procedures in, and does what is due while it waits for the answers.
 
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use polychron_base::clock::Clock;
-use polychron_base::error::{KeyPreview, Stopped};
+use polychron_base::error::Stopped;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::futures::Attempt;
 use polychron_engine::stores::{Keys, OwnedKey, for_each};
-use polychron_engine::{Access, Counters, Declare, Procedure, Worker, drive};
+use polychron_engine::{Counters, Procedure, Worker, drive};
 use polychron_schema::KeyScratch;
 use polychron_sync::atomic::Ordering;
 
 use super::execution::{Hand, HandState, settle};
 use super::moment::Moment;
-use super::naming::{ByKey, Naming};
+use super::naming::{ByKey, Naming, refuse_inside};
 use super::options::Unknown;
 use super::planned::{Parcel, Ran, RunProcedure};
 use super::protocol::Shared;
@@ -61,7 +60,8 @@ unsafe fn run<P: Procedure>(job: *const (), position: usize, transaction: &mut B
         (&mut *job.procedures.add(position), &mut *job.answers.add(position))
     };
     let (ran, outcome) = attempt(transaction, &mut |transaction| procedure.run(transaction));
-    *answer = outcome;
+    // What a run before has left may lie there.
+    drive::discard(std::mem::replace(answer, outcome));
     ran
 }
 
@@ -75,9 +75,12 @@ fn attempt<O>(
     }
     let _scope = Attempt::begin();
     // The transaction discards what a procedure put that panics, so nothing half done can be observed.
-    match catch_unwind(AssertUnwindSafe(|| body(transaction))) {
+    match drive::catch(|| body(transaction)) {
         // A procedure may take the refusal of a write for an answer, but it would commit without that write.
-        Ok(_) if let Some(failure) = transaction.failure() => (Ran::RollBack, Some(Err(failure))),
+        Ok(output) if let Some(failure) = transaction.failure() => {
+            drive::discard(output);
+            (Ran::RollBack, Some(Err(failure)))
+        }
         Ok(Ok(output)) => (Ran::Commit, Some(Ok(output))),
         Ok(Err(stop)) => match stop.into_parts() {
             Stopped::Conflict if let Some(requested) = transaction.lost => {
@@ -87,7 +90,7 @@ fn attempt<O>(
             Stopped::Conflict => (Ran::RollBack, Some(Err(Error::UnknownConflict))),
             Stopped::Failed(error) => (Ran::RollBack, Some(Err(error))),
         },
-        Err(panic) => (Ran::RollBack, Some(Err(Error::Panicked(drive::panic_text(&*panic))))),
+        Err(panic) => (Ran::RollBack, Some(Err(panic.into_error()))),
     }
 }
 
@@ -261,12 +264,14 @@ impl BohmWorker {
             partitions: self.shared.partitions.len(),
             reads: options.annotate_reads,
             has_more: false,
+            is_too_long: false,
             known: &mut self.known,
         };
         naming.known.clear();
         // One that panics here panics again when it runs, where it is caught and reported.
-        let declared = catch_unwind(AssertUnwindSafe(|| procedure.declare(&mut naming)));
-        let mut has_more = naming.has_more || declared.is_err();
+        let declared = drive::catch(|| procedure.declare(&mut naming));
+        let is_too_long = naming.is_too_long;
+        let mut has_more = !is_too_long && (naming.has_more || declared.is_err());
         for (table, key) in guess.into_iter().flat_map(|guess| &guess.keys) {
             let Some(table) = polychron_engine::catalog::known(naming.tables, *table) else { continue };
             match key {
@@ -284,7 +289,7 @@ impl BohmWorker {
         let (content, body) = unsafe { (parcel.content_mut(), parcel.planned(owner as usize).body_mut()) };
         content.has_everything |= everything;
         body.end = content.entries.get_mut().len() as u32;
-        (body.has_more, body.is_everything) = (has_more, everything);
+        (body.has_more, body.is_everything, body.is_too_long) = (has_more, everything, is_too_long);
     }
 
     pub(super) fn prepare(&mut self, parcel: &Parcel) {
@@ -492,31 +497,6 @@ unsafe fn guess(parcel: &Parcel, place: usize, position: usize, attempts: u32) -
             .collect()
     };
     Guess { position, attempts, keys }
-}
-
-/// Why a procedure is not executed inside of a transaction of the same thread: it comes later in the log, so whatever it needs of that
-/// transaction, or of those that wait for it, would never be there.
-fn refuse_inside<P: Procedure>(procedure: &P) -> Error {
-    /// The first key that is named.
-    struct First(Option<(TableId, Option<KeyPreview>)>);
-
-    impl Declare for First {
-        fn key<K: EncodedKey>(&mut self, table: TableId, key: K, _: Access) {
-            self.0.get_or_insert_with(|| (table, Some(KeyPreview::new(key))));
-        }
-
-        fn prefix<K: EncodedKey>(&mut self, table: TableId, _: K, _: Access) {
-            self.0.get_or_insert((table, None));
-        }
-
-        fn unknown(&mut self) {}
-    }
-
-    let mut first = First(None);
-    // What it says is of no consequence when it panics.
-    let _ = catch_unwind(AssertUnwindSafe(|| procedure.declare(&mut first)));
-    let (table, key) = first.0.unwrap_or_default();
-    Error::WaitsForItself { table, key }
 }
 
 impl Worker for BohmWorker {

@@ -256,8 +256,9 @@ impl<R: Redo + Default> Protocol for Cicada<R> {
     }
 
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        // The filling waits until all that is open has ended, or knows the index.
-        if self.shared.clocks.is_open_here(None) {
+        // The filling waits until all that is open has ended, or knows the index, and for all guards: a thread has one in the midst of a batch,
+        // where nothing is open.
+        if self.shared.clocks.is_open_here(None) || self.shared.memory.epochs().is_pinned_here() {
             return Err(Error::WaitsForItself { table, key: None });
         }
         let make = |definition: &TableDefinition, blueprint: &Blueprint| self.make(definition, blueprint, false);

@@ -192,11 +192,19 @@ impl<R: Redo> Worker for CicadaWorker<R> {
             seen.version.filter(|_| seen.is_row)
         });
         // SAFETY: the transaction keeps the version until it ends, below.
-        let output = read(seen.map(|version| unsafe { version.row() }));
+        let output = drive::catch(|| read(seen.map(|version| unsafe { version.row() })));
         transaction.end();
         drop(transaction);
-        self.state.counters.committed();
-        Ok(output)
+        match output {
+            Ok(output) => {
+                self.state.counters.committed();
+                Ok(output)
+            }
+            Err(panic) => {
+                self.state.counters.refused();
+                Err(panic.into_error())
+            }
+        }
     }
 
     fn counters(&self) -> &Counters {

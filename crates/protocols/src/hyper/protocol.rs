@@ -144,8 +144,9 @@ impl<R: Redo + Default> Protocol for Hyper<R> {
     }
 
     fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        if self.shared.clock.is_open_on_this_thread() {
-            // The filling waits for all transactions that do not know the index.
+        // The filling waits for all transactions that do not know the index, and for all guards: a thread has one in the midst of a batch, where
+        // no transaction is open.
+        if self.shared.clock.is_open_on_this_thread() || self.shared.memory.epochs().is_pinned_here() {
             return Err(Error::WaitsForItself { table, key: None });
         }
         let make = |definition: &TableDefinition, blueprint: &Blueprint| self.make(definition, blueprint, false);

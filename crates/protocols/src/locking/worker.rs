@@ -1,6 +1,5 @@
 //! A worker: asks a procedure for its keys, locks them in the global order, and runs it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
@@ -104,7 +103,7 @@ impl LockingWorker {
             return;
         }
         let mut naming = Naming { locks: &self.shared.locks, wanted };
-        let asked = catch_unwind(AssertUnwindSafe(|| procedure.declare(&mut naming)));
+        let asked = drive::catch(|| procedure.declare(&mut naming));
         if asked.is_err() {
             wanted.clear();
         }

@@ -175,6 +175,13 @@ fn nobody_waits_for_itself() {
             worker.execute_batch(&mut [script.clone()], &mut |_, refused| {
                 assert!(matches!(refused, Err(Error::WaitsForItself { .. })), "{refused:?}");
             });
+            // Where it names nothing, the answer names no table either.
+            let mut unnamed = Script { steps: vec![Do::Sum], ..script.clone() };
+            let refused = worker.execute(&mut unnamed);
+            assert!(
+                matches!(refused, Err(Error::WaitsForItself { table: polychron_base::TableId::NONE, key: None })),
+                "{refused:?}"
+            );
             let index = polychron_engine::IndexDefinition::new("by_balance", [3]);
             let refused = database.create_index(tables.accounts.id(), index);
             assert!(matches!(refused, Err(Error::WaitsForItself { .. })), "{refused:?}");

@@ -12,6 +12,7 @@ use polychron_engine::{
     Table, Transaction, Worker, drive,
 };
 
+pub use super::callbacks::changes_between_transactions;
 pub use super::crossed::{
     nested_at_random, nested_beside_a_plain_client, nested_meets_a_busy_row, nested_on_two_threads,
 };

@@ -67,6 +67,7 @@ pub const BEHAVIOURS: &[&str] = &[
     "clients::work_at_the_end_of_a_thread",
     "clients::conflicts_of_their_own",
     "clients::more_threads_than_slots",
+    "clients::changes_between_transactions",
     "liveness::updates_beside_a_snapshot",
     "liveness::queue_beside_a_snapshot",
     "liveness::hot_row_beside_a_snapshot",

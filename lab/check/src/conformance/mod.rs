@@ -4,6 +4,7 @@ pub mod anomalies;
 pub mod background;
 pub mod batches;
 pub mod bytes;
+mod callbacks;
 mod cases;
 pub mod caught;
 pub mod changes;
@@ -48,14 +49,14 @@ macro_rules! conformance {
 
             $crate::conformance!(@group $setup, points: reads_and_writes, duplicates, upserts, fixed_updates,
                 growing_rows, deleted_keys_come_back, many_changes_of_one_row, nulls, projections,
-                roll_back_undoes_everything, panics_are_reported_and_undone, foreign_errors_are_passed_on, conflicts_of_its_own);
+                roll_back_undoes_everything, panics_are_reported_and_undone, panics_that_panic_again, answers_that_panic, foreign_errors_are_passed_on, conflicts_of_its_own);
             $crate::conformance!(@group $setup, scans: bounds, inverted_bounds, limits_and_stops, own_writes,
                 own_insertions_do_not_abort, restrictions, long_keys, whole_tables, whole_hash_tables);
             $crate::conformance!(@group $setup, secondaries: entries_follow_rows, entries_of_growing_rows,
                 violations_change_nothing, too_long_entries_change_nothing, unique_values_change_hands,
                 hash_entries, hash_look_up, definitions);
             $crate::conformance!(@group $setup, ranges: of_entries, refused);
-            $crate::conformance!(@group $setup, batches: declared_keys, hashed_keys);
+            $crate::conformance!(@group $setup, batches: declared_keys, hashed_keys, odd_declarations);
             $crate::conformance!(@group $setup, savepoints: undo_writes, nest, undone_ones_are_void,
                 those_of_earlier_transactions_are_void, those_of_others_are_void, those_of_other_procedures_are_void,
                 undo_entries, undo_everything);
@@ -70,7 +71,7 @@ macro_rules! conformance {
                 keep_deleted_rows, keep_many_versions, many_at_once, are_counted, follow_their_thread, reads_alone_follow_their_thread, scan_while_memory_is_used_again, whole_tables,
                                 by_secondary_index);
             $crate::conformance!(@group $setup, reclamation: updates, growing_updates, deletions_and_insertions,
-                secondary_entries, rolled_back_insertions, dropped_tables, dropped_tables_of_idle_workers, workers_that_leave,
+                secondary_entries, rolled_back_insertions, dropped_tables, many_dropped_tables, dropped_tables_of_idle_workers, workers_that_leave,
                 updates_behind_a_snapshot, deletions_behind_a_snapshot, growth_behind_a_snapshot);
             $crate::conformance!(@group $setup, memory: sizes, sizes_in_little_memory, many_sizes, sizes_that_grow, backlogs, blocks_of_another_session);
             $crate::conformance!(@group $setup, refusals: are_not_for_ever);
@@ -86,7 +87,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, predicates: one_by_one, stale_answers, interleaved, batches);
             $crate::conformance!(@group $setup, histories: in_turns, on_threads, submitted);
             $crate::conformance!(@group $setup, submissions: of_many_types, polled_by_tasks, given_up, under_way_at_the_end,
-                held_up, in_batches, from_their_own_threads, with_wild_answers, beyond_memory);
+                held_up, in_batches, in_a_queue_that_is_full, from_their_own_threads, with_wild_answers, beyond_memory);
             $crate::conformance!(@group $setup, futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
                 long_chains, assumptions, beside_ordinary_operations, failures_behind_savepoints);
             $crate::conformance!(@group $setup, future_rows: keys, refusals, deleted_rows, numbers, choices, foreign);
@@ -113,7 +114,8 @@ macro_rules! conformance {
         $crate::conformance!(@group $setup, clients: nested_transactions, nested_procedures, nested_on_two_threads, nested_beside_a_plain_client,
             nested_at_random, nested_meets_a_busy_row, doomed_by_their_own_thread, doomed_by_other_threads,
             new_index_inside_of_a_transaction, leaked_transactions, leaked_transactions_of_workers_that_leave,
-            leaked_transactions_before_failures, threads_that_end, work_at_the_end_of_a_thread, conflicts_of_their_own, more_threads_than_slots);
+            leaked_transactions_before_failures, threads_that_end, work_at_the_end_of_a_thread, conflicts_of_their_own, more_threads_than_slots,
+            changes_between_transactions);
         $crate::conformance!(@group $setup, liveness: updates_beside_a_snapshot, queue_beside_a_snapshot,
             hot_row_beside_a_snapshot, updates_beside_a_writer, queue_beside_a_writer, hot_row_beside_a_writer,
             updates_beside_a_session, queue_beside_a_session, hot_row_beside_a_session, crowd_that_reads_and_writes,

@@ -1,10 +1,18 @@
 //! Single rows: read, insert, upsert, update, delete, in one transaction and over several.
 
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use polychron_base::clock::SystemClock;
 use polychron_base::error::Stopped;
+use polychron_base::key::Key8;
 use polychron_base::{Error, IndexId, Stop};
+use polychron_engine::futures::Resolved;
+use polychron_engine::options::Submissions;
+use polychron_engine::submission::Service;
 use polychron_engine::{
-    Access, Commit, Declare, Insertion, Interactive, Mode, Operations, Procedure, Protocol, Table, Transaction, Worker,
-    drive,
+    Access, Commit, Declare, IndexDefinition, Insertion, Interactive, Mode, Operations, Procedure, Projection,
+    Protocol, Table, Transaction, Worker, drive,
 };
 use polychron_schema::{Key, KeyScratch};
 
@@ -292,6 +300,165 @@ pub fn panics_are_reported_and_undone<P: Protocol<Worker: Interactive>>(setup: &
             Ok(value) if id != Wild::PANICS => assert_eq!(value, [Some(10), None, None][id as usize - 1]),
             outcome => panic!("{id}: {outcome:?}"),
         }
+    }
+}
+
+/// What a panic carries that panics again where it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            resume_unwind(Box::new("on purpose, too"));
+        }
+    }
+}
+
+/// Where code of the user's panics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Panics {
+    Nowhere,
+    WhereItDeclares,
+    WhereItRuns,
+    WhereItHasCommitted,
+}
+
+/// Adds to a row, and panics.
+struct Explodes {
+    table: Table<Item>,
+    panics: Panics,
+}
+
+impl Explodes {
+    fn perhaps_panic(&self, here: Panics) {
+        if self.panics == here {
+            resume_unwind(Box::new(Bomb));
+        }
+    }
+}
+
+impl Procedure for Explodes {
+    type Output = ();
+
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+        transaction.update(&self.table, 1, |row| row.set_value(row.value() + 1))?;
+        self.perhaps_panic(Panics::WhereItRuns);
+        Ok(())
+    }
+
+    fn committed(&mut self, _: &mut (), _: &Resolved) {
+        self.perhaps_panic(Panics::WhereItHasCommitted);
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        self.perhaps_panic(Panics::WhereItDeclares);
+        declaration.key(self.table.id(), Key8::new(1, 8), Access::Update);
+    }
+}
+
+/// Panics whose destructors panic are answered like all others, wherever they come from, and everybody goes on.
+pub fn panics_that_panic_again<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, table) = items(setup, &[(1, 0)]);
+    let mut worker = database.worker().unwrap();
+    let options = Submissions { threads: 1, ..Submissions::default() };
+    let service = Service::start(&database, &options, Arc::new(SystemClock::new()), || database.worker()).unwrap();
+    let mut expected = 0;
+    let mut check = |panics, outcome: Result<(), Error>| match outcome {
+        Ok(()) if matches!(panics, Panics::Nowhere | Panics::WhereItDeclares) => expected += 1,
+        Err(Error::Panicked(_)) if panics == Panics::WhereItHasCommitted => expected += 1,
+        Err(Error::Panicked(_)) if panics != Panics::Nowhere => {}
+        outcome => panic!("{panics:?}: {outcome:?}"),
+    };
+    for panics in [Panics::WhereItDeclares, Panics::WhereItRuns, Panics::WhereItHasCommitted, Panics::Nowhere] {
+        let explodes = |panics| Explodes { table, panics };
+        check(panics, worker.execute(&mut explodes(panics)));
+        let order = [Panics::Nowhere, panics, Panics::Nowhere];
+        worker.execute_batch(&mut order.map(explodes), &mut |position, outcome| check(order[position], outcome));
+        let submitted = order.map(|panics| (panics, service.submit(explodes(panics))));
+        submitted.into_iter().for_each(|(panics, submission)| check(panics, submission.wait()));
+    }
+    let (key, mut scratch) = (1_u64, KeyScratch::new());
+    let read = worker.read_one(table.id(), key.encode(&mut scratch), &Projection::ALL, |row| {
+        assert!(row.is_some());
+        resume_unwind(Box::new(Bomb))
+    });
+    assert!(matches!(read, Err::<(), _>(Error::Panicked(_))), "{read:?}");
+    // Nothing that panicked stands in the way.
+    database.create_index(table.id(), IndexDefinition::new("by_value", [1])).unwrap();
+    assert_eq!(all(&mut worker, &table), [Item { id: 1, value: expected }]);
+}
+
+/// An answer that panics where it is dropped, unless its client got it.
+struct Loud;
+
+impl Drop for Loud {
+    fn drop(&mut self) {
+        resume_unwind(Box::new("on purpose"));
+    }
+}
+
+/// Why a procedure's answer does not come to its client, in some protocols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    /// It writes what it did not name, and thinks nothing of the refusal.
+    Undeclared,
+    /// Another transaction changes what it has read.
+    Conflict,
+    /// It panics once it has committed.
+    PanicsThen,
+}
+
+/// Adds to a row, and answers with something loud.
+struct Loses<W> {
+    table: Table<Item>,
+    lost: Lost,
+    other: Option<W>,
+}
+
+impl<W: Worker> Procedure for Loses<W> {
+    type Output = Loud;
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Loud, Stop> {
+        value(t, &self.table, 1)?;
+        if let Some(mut other) = self.other.take() {
+            // Where it would be in this one's way it is refused.
+            let _ = other.execute(&mut Explodes { table: self.table, panics: Panics::Nowhere });
+        }
+        let updated = t.update(&self.table, 1, |row| row.set_value(row.value() + 1));
+        if self.lost == Lost::Undeclared && updated.is_err() {
+            return Ok(Loud);
+        }
+        updated.map(|_| Loud)
+    }
+
+    fn committed(&mut self, _: &mut Loud, _: &Resolved) {
+        if self.lost == Lost::PanicsThen {
+            resume_unwind(Box::new("on purpose"));
+        }
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        if self.lost != Lost::Undeclared {
+            declaration.key(self.table.id(), Key8::new(1, 8), Access::Update);
+        }
+    }
+}
+
+/// Answers that nobody gets are dropped, and panic then: that is nobody's end.
+pub fn answers_that_panic<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, table) = items(setup, &[(1, 0)]);
+    let [mut worker, mut beside] = [(); 2].map(|()| database.worker().unwrap());
+    for lost in [Lost::Undeclared, Lost::Conflict, Lost::PanicsThen] {
+        let other = (lost == Lost::Conflict).then(|| database.worker().unwrap());
+        match worker.execute(&mut Loses { table, lost, other }) {
+            Ok(loud) => std::mem::forget(loud),
+            Err(Error::Panicked(_)) if lost == Lost::PanicsThen => {}
+            Err(Error::Undeclared { .. }) if lost == Lost::Undeclared => {}
+            Err(Error::WaitsForItself { .. }) if lost == Lost::Conflict => {}
+            Err(error) => panic!("{lost:?}: {error:?}"),
+        }
+        beside.execute(&mut Explodes { table, panics: Panics::Nowhere }).unwrap();
+        worker.execute(&mut Explodes { table, panics: Panics::Nowhere }).unwrap();
     }
 }
 

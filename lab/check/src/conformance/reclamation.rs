@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use polychron_engine::{Interactive, Mode, Operations, Protocol, Row, Stop, Table, Worker};
+use polychron_base::key::Key8;
+use polychron_engine::{
+    Access, Declare, Interactive, Mode, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker,
+};
 
 use crate::Setup;
 use crate::party::Party;
@@ -131,6 +134,43 @@ pub fn dropped_tables<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         measured.push(used(setup, &database, &mut workers));
     }
     assert!(measured[5] <= measured[1], "{measured:?}");
+}
+
+/// Inserts persons, whose keys it names.
+struct Fill(Table<Person>);
+
+impl Procedure for Fill {
+    type Output = ();
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+        (0..5).try_for_each(|id| t.insert(&self.0, &person(id, id as u16, id as u32)))
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        (0..5).for_each(|id| declaration.key(self.0.id(), Key8::new(id, 8), Access::Insert));
+    }
+}
+
+/// Tables and indexes that come and go leave nothing behind each time, not even a little.
+pub fn many_dropped_tables<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.measures_memory {
+        return;
+    }
+    let database = setup.open();
+    let mut workers = [database.worker().unwrap()];
+    let mut measured = Vec::new();
+    for _ in 0..4 {
+        for _ in 0..12 {
+            let table: Table<Person> = create(&database);
+            let by_number = polychron_engine::IndexDefinition::new("by_number", [3]);
+            let index = database.create_index(table.id(), by_number).unwrap();
+            workers[0].execute(&mut Fill(table)).unwrap();
+            database.drop_index(table.id(), index).unwrap();
+            database.drop_table(table.id()).unwrap();
+        }
+        measured.push(used(setup, &database, &mut workers));
+    }
+    assert!(measured[3] <= measured[0] + setup.kept_places_bytes, "{measured:?}");
 }
 
 /// A dropped table, and a dropped index, give everything back though workers that used them are idle ever after.

@@ -17,6 +17,7 @@ use polychron_schema::{Key, KeyScratch};
 use crate::Setup;
 use crate::rows::{Item, value};
 use crate::setup::create;
+use crate::watch::watched;
 
 const KEYS: u64 = 8;
 
@@ -420,6 +421,47 @@ pub fn in_batches<P: Protocol>(setup: &Setup<P>) {
     let last = stage.service.submit(stage.add(0, 1));
     drop(stage.service);
     assert_eq!(last.wait().unwrap(), 7);
+}
+
+/// A batch that is not full waits for nothing once no more procedures are let in, however long it might be filled.
+pub fn in_a_queue_that_is_full<P: Protocol>(setup: &Setup<P>) {
+    let setup = setup.clone();
+    watched(move |place| {
+        for threads in [1, 2] {
+            let options = Submissions { threads, batch_size: 8, batch_time_us: u64::MAX, most_waiting: 4 };
+            let stage = Stage::with(&setup, options, Arc::new(SystemClock::new()));
+            place.at("clients that wait for room");
+            let submitted: Vec<_> = (0..12).map(|_| stage.service.submit(stage.add(0, 1))).collect();
+            submitted.into_iter().for_each(|submission| assert!(submission.wait().unwrap() > 0));
+            place.at("tasks that wait for room");
+            let submitted: Vec<_> = (0..12).map(|_| block_on(stage.service.submit_async(stage.add(0, 1)))).collect();
+            submitted.into_iter().for_each(|submission| assert!(submission.wait().unwrap() > 12));
+            place.at("clients that try again");
+            let mut submitted = Vec::new();
+            while submitted.len() < 12 {
+                submitted.extend(stage.service.try_submit(stage.add(0, 1)).ok());
+                std::thread::yield_now();
+            }
+            submitted.into_iter().for_each(|submission| assert!(submission.wait().unwrap() > 24));
+            assert_eq!(stage.service.batches(), 9);
+            place.at("more than may wait");
+            let service = Arc::new(stage.service);
+            let (of_task, adds) = (Arc::clone(&service), [stage.table; 5]);
+            let task = Inline(Mutex::new(Some(Box::new(move || {
+                adds.into_iter().for_each(|table| drop(of_task.submit(Add { table, id: 1, by: 1 })));
+            }))));
+            let waker: Waker = Arc::new(task).into();
+            let mut first = service.submit(Add { table: stage.table, id: 0, by: 1 });
+            assert!(pin!(&mut first).poll(&mut Context::from_waker(&waker)).is_pending());
+            // With this it is full, and is executed, and the task puts more behind it than may wait.
+            let others: Vec<_> = (0..3).map(|_| service.submit(Add { table: stage.table, id: 0, by: 1 })).collect();
+            others.into_iter().for_each(|submission| assert!(submission.wait().unwrap() > 36));
+            assert_eq!(first.wait().unwrap(), 37);
+            while service.batches() < 11 {
+                std::thread::yield_now();
+            }
+        }
+    });
 }
 
 /// Runs its task at once, on the thread that wakes it.

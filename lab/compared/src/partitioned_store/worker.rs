@@ -1,6 +1,5 @@
 //! A worker: asks a procedure for its partitions, takes their locks, and runs it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
@@ -73,7 +72,7 @@ impl PartitionedWorker {
         let partitions = &mut self.state.partitions;
         partitions.clear();
         let mut naming = Naming { locks: &self.database.locks, partitions };
-        if catch_unwind(AssertUnwindSafe(|| procedure.declare(&mut naming))).is_err() {
+        if drive::catch(|| procedure.declare(&mut naming)).is_err() {
             self.state.partitions.clear();
         }
     }
