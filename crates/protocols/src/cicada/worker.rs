@@ -36,10 +36,10 @@ const COLLECTED_AT_ONCE: usize = 256;
 /// Records that the background collects in one go.
 const COLLECTED_IN_A_TICK: usize = 4096;
 /// After so many conflicts in a row a worker naps before each attempt, for the other side may be waiting for its processor; after as many more
-/// for twice as long, and so on.
+/// for up to twice as long, and so on, so that the attempts of however many threads become rare enough for one to commit.
 const NAP_AFTER: u64 = 8;
-/// How often the nap is doubled.
-const NAP_DOUBLINGS: u64 = 5;
+/// How often the longest nap is doubled: up to 51 ms.
+const NAP_DOUBLINGS: u64 = 10;
 
 /// One thread's way into the database.
 #[derive(Debug)]
@@ -350,7 +350,8 @@ impl<'w, R: Redo> Session<'w, R> {
             }
         }
         if attempts > NAP_AFTER {
-            polychron_sync::nap(1 << (attempts / NAP_AFTER - 1).min(NAP_DOUBLINGS));
+            let longest = 1u64 << (attempts / NAP_AFTER - 1).min(NAP_DOUBLINGS);
+            polychron_sync::nap(1 + self.state.random.below(longest) as u32);
         }
     }
 }
