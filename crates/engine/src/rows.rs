@@ -15,7 +15,7 @@ use polychron_schema::RowBuffer;
 use crate::stores::key_in_entry;
 
 pub use change::make_entry;
-pub use primitives::{Intent, Primitives};
+pub use primitives::{At, Intent, Primitives};
 pub use visit::{Visit, follow_key};
 
 crate::named! {

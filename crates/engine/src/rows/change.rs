@@ -7,7 +7,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Stop};
 use polychron_schema::{Changes, KeyExtractor, KeyScratch, Projection, RowBuffer, RowMut, RowRef};
 
-use super::{Intent, Primitives, Step};
+use super::{At, Intent, Primitives, Step};
 use crate::Insertion;
 use crate::mutations::left_out;
 use crate::stores::{Keyed, StoreTable};
@@ -36,31 +36,30 @@ fn whole_or_not<'t, P: Primitives<'t>>(
 #[inline]
 pub(super) fn change_row<'t, P: Primitives<'t>, K: EncodedKey>(
     transaction: &mut P,
-    table: &'t StoreTable<P::Store>,
-    key: K,
+    at: At<'t, P::Store, K>,
     projection: &Projection,
     change: impl FnOnce(&mut RowMut<'_>),
 ) -> Result<bool, Stop> {
-    let found = transaction.find_to_write(&table.primary, key, projection, Intent::Change)?;
+    let found = transaction.find_to_write(at, projection, Intent::Change)?;
     let Some(found) = found else { return Ok(false) };
-    let change = match transaction.change_in_place(table, found, change) {
+    let change = match transaction.change_in_place(at.table, found, change) {
         ControlFlow::Continue(change) => change,
         ControlFlow::Break(outcome) => return outcome.map(|()| true),
     };
-    let mut row = transaction.copy(table, found, projection);
+    let mut row = transaction.copy(at.table, found, projection);
     let mut changes = Changes::NONE;
-    change(&mut RowMut::new(&mut row, &mut changes, table.layout.shape()));
-    transaction.has_looked(table, key, projection, !changes.is_empty());
+    change(&mut RowMut::new(&mut row, &mut changes, at.table.layout.shape()));
+    transaction.has_looked(at, projection, !changes.is_empty());
     let mut outcome = Ok(());
     if !changes.is_empty() {
-        outcome = if table.has_secondaries && table.affected(changes.columns()).next().is_some() {
-            match change_indexed(transaction, table, key, found, changes, &row) {
+        outcome = if at.table.has_secondaries && at.table.affected(changes.columns()).next().is_some() {
+            match change_indexed(transaction, at, found, changes, &row) {
                 Ok(Insertion::Inserted) => Ok(()),
-                Ok(Insertion::Duplicate(index)) => Err(Error::Duplicate { table: table.id, index }.into()),
+                Ok(Insertion::Duplicate(index)) => Err(Error::Duplicate { table: at.table.id, index }.into()),
                 Err(stop) => Err(stop),
             }
         } else {
-            transaction.overwrite(table, key, found, &mut row, changes)
+            transaction.overwrite(at, found, &mut row, changes)
         };
     }
     transaction.give_back(row);
@@ -71,15 +70,14 @@ pub(super) fn change_row<'t, P: Primitives<'t>, K: EncodedKey>(
 #[cold]
 fn change_indexed<'t, P: Primitives<'t>, K: EncodedKey>(
     transaction: &mut P,
-    table: &'t StoreTable<P::Store>,
-    key: K,
+    at: At<'t, P::Store, K>,
     found: P::Found,
     changes: Changes,
     row: &RowBuffer,
 ) -> Result<Insertion, Stop> {
     let buffers = transaction.buffers();
     let (mut old, mut new) = (std::mem::take(&mut buffers.old), std::mem::take(&mut buffers.new));
-    let outcome = change_indexed_in(transaction, table, key, found, changes, row, (&mut old, &mut new));
+    let outcome = change_indexed_in(transaction, at, found, changes, row, (&mut old, &mut new));
     let buffers = transaction.buffers();
     (buffers.old, buffers.new) = (old, new);
     outcome
@@ -87,28 +85,27 @@ fn change_indexed<'t, P: Primitives<'t>, K: EncodedKey>(
 
 fn change_indexed_in<'t, P: Primitives<'t>, K: EncodedKey>(
     transaction: &mut P,
-    table: &'t StoreTable<P::Store>,
-    key: K,
+    at: At<'t, P::Store, K>,
     found: P::Found,
     changes: Changes,
     row: &RowBuffer,
     (old, new): (&mut RowBuffer, &mut RowBuffer),
 ) -> Result<Insertion, Stop> {
-    transaction.copy_whole(table, key, found, old)?;
+    transaction.copy_whole(at, found, old)?;
     if changes.whole_row() {
         new.copy_from(row.as_bytes());
     } else {
         // Columns that the projection left out are in the old row only.
         new.copy_from(old.as_bytes());
         let words = new.words_mut();
-        for bytes in changes.pieces(&table.layout, old.len()) {
+        for bytes in changes.pieces(&at.table.layout, old.len()) {
             let piece = bytes.start / 8..bytes.end / 8;
             words[piece.clone()].copy_from_slice(&row.as_words()[piece]);
         }
     }
     let link = transaction.link(found);
-    whole_or_not(transaction, |this| match move_entries(this, table, link, changes, old, new)? {
-        Insertion::Inserted => this.overwrite(table, key, found, new, changes).map(|()| Insertion::Inserted),
+    whole_or_not(transaction, |this| match move_entries(this, at.table, link, changes, old, new)? {
+        Insertion::Inserted => this.overwrite(at, found, new, changes).map(|()| Insertion::Inserted),
         duplicate => Ok(duplicate),
     })
 }
@@ -131,8 +128,8 @@ fn move_entries<'t, P: Primitives<'t>>(
         if before == after {
             continue;
         }
-        transaction.delete_entry(store, before)?;
-        if !add_entry(transaction, table, store, after, link, primary)? {
+        transaction.delete_entry(At::entry(table, store, before))?;
+        if !add_entry(transaction, At::entry(table, store, after), link, primary)? {
             return Ok(Insertion::Duplicate(store.place().index));
         }
     }
@@ -143,37 +140,34 @@ fn move_entries<'t, P: Primitives<'t>>(
 #[inline]
 fn add_entry<'t, P: Primitives<'t>>(
     transaction: &mut P,
-    table: &'t StoreTable<P::Store>,
-    store: &'t Arc<P::Store>,
-    key: &[u8],
+    at: At<'t, P::Store, &[u8]>,
     row: P::Link,
     primary: &[u8],
 ) -> Result<bool, Stop> {
     let mut buffer = std::mem::take(&mut transaction.buffers().entry);
     let words = transaction.entry(row, primary, &mut buffer);
-    let inserted = transaction.insert_entry(table, store, key, words);
+    let inserted = transaction.insert_entry(at, words);
     transaction.buffers().entry = buffer;
     if inserted? || left_out(Step::RefuseDuplicates) {
         return Ok(true);
     }
-    transaction.check_taken(table, store, key, primary)?;
+    transaction.check_taken(at, primary)?;
     Ok(false)
 }
 
 #[inline]
 pub(super) fn add_row<'t, P: Primitives<'t>, K: EncodedKey>(
     transaction: &mut P,
-    table: &'t StoreTable<P::Store>,
-    key: K,
+    at: At<'t, P::Store, K>,
     row: RowRef<'_>,
 ) -> Result<Insertion, Stop> {
-    if table.has_secondaries {
-        return whole_or_not(transaction, |this| match insert_row(this, table, key, row)? {
-            Some(link) => add_entries(this, table, link, row),
+    if at.table.has_secondaries {
+        return whole_or_not(transaction, |this| match insert_row(this, at, row)? {
+            Some(link) => add_entries(this, at.table, link, row),
             None => Ok(Insertion::Duplicate(IndexId::PRIMARY)),
         });
     }
-    let inserted = insert_row(transaction, table, key, row)?;
+    let inserted = insert_row(transaction, at, row)?;
     Ok(inserted.map_or(Insertion::Duplicate(IndexId::PRIMARY), |_| Insertion::Inserted))
 }
 
@@ -181,13 +175,12 @@ pub(super) fn add_row<'t, P: Primitives<'t>, K: EncodedKey>(
 #[inline]
 fn insert_row<'t, P: Primitives<'t>, K: EncodedKey>(
     transaction: &mut P,
-    table: &'t StoreTable<P::Store>,
-    key: K,
+    at: At<'t, P::Store, K>,
     row: RowRef<'_>,
 ) -> Result<Option<P::Link>, Stop> {
-    let inserted = transaction.insert(&table.primary, key, row.as_words())?;
+    let inserted = transaction.insert(at, row.as_words())?;
     if inserted.is_none() {
-        transaction.check_present(table, key)?;
+        transaction.check_present(at)?;
     }
     Ok(inserted)
 }
@@ -204,7 +197,7 @@ fn add_entries<'t, P: Primitives<'t>>(
     for store in table.secondaries() {
         let mut scratch = KeyScratch::new();
         let key = key_of(store.extractor(), row, &mut scratch)?;
-        if !add_entry(transaction, table, store, key, link, primary)? {
+        if !add_entry(transaction, At::entry(table, store, key), link, primary)? {
             return Ok(Insertion::Duplicate(store.place().index));
         }
     }
@@ -214,18 +207,17 @@ fn add_entries<'t, P: Primitives<'t>>(
 /// Writes a row whatever is there. With secondary indexes the row that is there must be known.
 pub(super) fn put_row<'t, P: Primitives<'t>, K: EncodedKey>(
     transaction: &mut P,
-    table: &'t StoreTable<P::Store>,
-    key: K,
+    at: At<'t, P::Store, K>,
     row: RowRef<'_>,
 ) -> Result<Insertion, Stop> {
-    if !table.has_secondaries {
-        return transaction.put(table, key, row.as_words()).map(|()| Insertion::Inserted);
+    if !at.table.has_secondaries {
+        return transaction.put(at, row.as_words()).map(|()| Insertion::Inserted);
     }
-    let found = transaction.find_to_write(&table.primary, key, &Projection::ALL, Intent::Change)?;
-    let Some(found) = found else { return add_row(transaction, table, key, row) };
+    let found = transaction.find_to_write(at, &Projection::ALL, Intent::Change)?;
+    let Some(found) = found else { return add_row(transaction, at, row) };
     let mut whole = std::mem::take(&mut transaction.buffers().whole);
     whole.copy_from(row.as_bytes());
-    let outcome = change_indexed(transaction, table, key, found, Changes::ALL, &whole);
+    let outcome = change_indexed(transaction, at, found, Changes::ALL, &whole);
     transaction.buffers().whole = whole;
     outcome
 }
@@ -233,23 +225,23 @@ pub(super) fn put_row<'t, P: Primitives<'t>, K: EncodedKey>(
 #[inline]
 pub(super) fn delete_row<'t, P: Primitives<'t>, K: EncodedKey>(
     transaction: &mut P,
-    table: &'t StoreTable<P::Store>,
-    key: K,
+    at: At<'t, P::Store, K>,
 ) -> Result<bool, Stop> {
-    let wanted = if table.has_secondaries { &Projection::ALL } else { &Projection::NONE };
-    let found = transaction.find_to_write(&table.primary, key, wanted, Intent::Delete)?;
+    let wanted = if at.table.has_secondaries { &Projection::ALL } else { &Projection::NONE };
+    let found = transaction.find_to_write(at, wanted, Intent::Delete)?;
     let Some(found) = found else { return Ok(false) };
-    if !table.has_secondaries {
-        return transaction.delete(&table.primary, key, found).map(|()| true);
+    if !at.table.has_secondaries {
+        return transaction.delete(at, found).map(|()| true);
     }
     let mut old = std::mem::take(&mut transaction.buffers().old);
     let outcome = whole_or_not(transaction, |this| {
-        this.copy_whole(table, key, found, &mut old)?;
-        table.secondaries().try_for_each(|store| {
+        this.copy_whole(at, found, &mut old)?;
+        at.table.secondaries().try_for_each(|store| {
             let mut scratch = KeyScratch::new();
-            this.delete_entry(store, key_of(store.extractor(), old.as_row(), &mut scratch)?)
+            let key = key_of(store.extractor(), old.as_row(), &mut scratch)?;
+            this.delete_entry(At::entry(at.table, store, key))
         })?;
-        this.delete(&table.primary, key, found).map(|()| Insertion::Inserted)
+        this.delete(at, found).map(|()| Insertion::Inserted)
     });
     transaction.buffers().old = old;
     outcome.map(|_| true)
@@ -265,16 +257,16 @@ pub fn make_entry<'t, P: Primitives<'t>>(
     store: &'t Arc<P::Store>,
     primary: &[u8],
 ) -> Result<(), Stop> {
-    let Some(found) = transaction.find(&table.primary, primary, &Projection::ALL)? else { return Ok(()) };
+    let Some(found) = transaction.find(At::row(table, primary), &Projection::ALL)? else { return Ok(()) };
     let mut scratch = KeyScratch::new();
     let key = key_of(store.extractor(), transaction.row(found), &mut scratch)?;
     let mut buffer = RowBuffer::new();
     let words = transaction.entry(transaction.link(found), primary, &mut buffer);
-    if !transaction.insert_entry(table, store, key, words)? {
-        let there = transaction.find(store, key, &Projection::ALL)?;
+    if !transaction.insert_entry(At::entry(table, store, key), words)? {
+        let there = transaction.find(At::entry(table, store, key), &Projection::ALL)?;
         if there.is_none_or(|entry| transaction.row(entry).as_words() != words) {
             return Err(Error::Duplicate { table: table.id, index: store.place().index }.into());
         }
     }
-    transaction.hold_filled(table, primary, found)
+    transaction.hold_filled(At::row(table, primary), found)
 }

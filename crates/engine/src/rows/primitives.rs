@@ -47,26 +47,23 @@ pub trait Primitives<'t>: Sized {
     /// Finds the record of a key. Of its words those of the projection are wanted.
     fn find<K: EncodedKey>(
         &mut self,
-        store: &'t Arc<Self::Store>,
-        key: K,
+        at: At<'t, Self::Store, K>,
         projection: &Projection,
     ) -> Result<Option<Self::Found>, Stop>;
 
     /// As [`Primitives::find`], where the answer need not stand.
     fn find_unprotected<K: EncodedKey>(
         &mut self,
-        store: &'t Arc<Self::Store>,
-        key: K,
+        at: At<'t, Self::Store, K>,
         projection: &Projection,
     ) -> Result<Option<Self::Found>, Stop> {
-        self.find(store, key, projection)
+        self.find(at, projection)
     }
 
     /// As [`Primitives::find`], of a record that is going to be changed, or deleted.
     fn find_to_write<K: EncodedKey>(
         &mut self,
-        store: &'t Arc<Self::Store>,
-        key: K,
+        at: At<'t, Self::Store, K>,
         projection: &Projection,
         intent: Intent,
     ) -> Result<Option<Self::Found>, Stop>;
@@ -84,8 +81,7 @@ pub trait Primitives<'t>: Sized {
     /// Brings the whole row of a record that was found into `row`, as it was before [`Primitives::copy`].
     fn copy_whole<K: EncodedKey>(
         &mut self,
-        table: &'t StoreTable<Self::Store>,
-        key: K,
+        at: At<'t, Self::Store, K>,
         found: Self::Found,
         row: &mut RowBuffer,
     ) -> Result<(), Stop>;
@@ -104,41 +100,29 @@ pub trait Primitives<'t>: Sized {
     /// Code of the client has looked at the projection of a row, and has changed it or not. If it has not, what it looked at is protected
     /// as if it had been read.
     #[inline]
-    fn has_looked<K: EncodedKey>(
-        &mut self,
-        _table: &'t StoreTable<Self::Store>,
-        _key: K,
-        _projection: &Projection,
-        _has_changed: bool,
-    ) {
+    fn has_looked<K: EncodedKey>(&mut self, _at: At<'t, Self::Store, K>, _projection: &Projection, _has_changed: bool) {
     }
 
     /// Writes the changed columns of a row that was found to be written.
     fn overwrite<K: EncodedKey>(
         &mut self,
-        table: &'t StoreTable<Self::Store>,
-        key: K,
+        at: At<'t, Self::Store, K>,
         found: Self::Found,
         row: &mut RowBuffer,
         changes: Changes,
     ) -> Result<(), Stop>;
 
     /// Inserts a record whose key is absent. `None`: the key has one.
-    fn insert<K: EncodedKey>(
-        &mut self,
-        store: &'t Arc<Self::Store>,
-        key: K,
-        words: &[u64],
-    ) -> Result<Option<Self::Link>, Stop>;
+    fn insert<K: EncodedKey>(&mut self, at: At<'t, Self::Store, K>, words: &[u64]) -> Result<Option<Self::Link>, Stop>;
 
     /// What leads to a row that was found.
     fn link(&self, found: Self::Found) -> Self::Link;
 
     /// Writes a row whatever is there, in a table without secondary indexes. Nothing is observed.
-    fn put<K: EncodedKey>(&mut self, table: &'t StoreTable<Self::Store>, key: K, words: &[u64]) -> Result<(), Stop>;
+    fn put<K: EncodedKey>(&mut self, at: At<'t, Self::Store, K>, words: &[u64]) -> Result<(), Stop>;
 
     /// Deletes a record that was found to be deleted.
-    fn delete<K: EncodedKey>(&mut self, store: &'t Arc<Self::Store>, key: K, found: Self::Found) -> Result<(), Stop>;
+    fn delete<K: EncodedKey>(&mut self, at: At<'t, Self::Store, K>, found: Self::Found) -> Result<(), Stop>;
 
     /// The words of an entry that leads to a row.
     #[inline]
@@ -148,21 +132,15 @@ pub trait Primitives<'t>: Sized {
 
     /// Inserts an entry of a secondary index. `false`: its key is taken.
     #[inline]
-    fn insert_entry(
-        &mut self,
-        _table: &'t StoreTable<Self::Store>,
-        store: &'t Arc<Self::Store>,
-        key: &[u8],
-        words: &[u64],
-    ) -> Result<bool, Stop> {
-        Ok(self.insert(store, key, words)?.is_some())
+    fn insert_entry(&mut self, at: At<'t, Self::Store, &[u8]>, words: &[u64]) -> Result<bool, Stop> {
+        Ok(self.insert(at, words)?.is_some())
     }
 
     /// Deletes an entry of a secondary index. While that is being filled, there may be none.
     #[inline]
-    fn delete_entry(&mut self, store: &'t Arc<Self::Store>, key: &[u8]) -> Result<(), Stop> {
-        match self.find_to_write(store, key, &Projection::NONE, Intent::Delete)? {
-            Some(found) => self.delete(store, key, found),
+    fn delete_entry(&mut self, at: At<'t, Self::Store, &[u8]>) -> Result<(), Stop> {
+        match self.find_to_write(at, &Projection::NONE, Intent::Delete)? {
+            Some(found) => self.delete(at, found),
             None => Ok(()),
         }
     }
@@ -170,31 +148,20 @@ pub trait Primitives<'t>: Sized {
     /// Before the client is told that the key of a row is taken: an error ends most procedures, and must not rest on reads that never
     /// stood together.
     #[inline]
-    fn check_present<K: EncodedKey>(&mut self, _table: &'t StoreTable<Self::Store>, _key: K) -> Result<(), Stop> {
+    fn check_present<K: EncodedKey>(&mut self, _at: At<'t, Self::Store, K>) -> Result<(), Stop> {
         Ok(())
     }
 
     /// Before the client is told that the key of an entry of this row is taken.
     #[inline]
-    fn check_taken(
-        &mut self,
-        _table: &'t StoreTable<Self::Store>,
-        _store: &'t Arc<Self::Store>,
-        _key: &[u8],
-        _primary: &[u8],
-    ) -> Result<(), Stop> {
+    fn check_taken(&mut self, _at: At<'t, Self::Store, &[u8]>, _primary: &[u8]) -> Result<(), Stop> {
         Ok(())
     }
 
     /// The entry of a row has been made in an index that is being filled: who changes the row meanwhile must conflict. Nothing to do where
     /// reads are protected.
     #[inline]
-    fn hold_filled(
-        &mut self,
-        _table: &'t StoreTable<Self::Store>,
-        _primary: &[u8],
-        _row: Self::Found,
-    ) -> Result<(), Stop> {
+    fn hold_filled(&mut self, _at: At<'t, Self::Store, &[u8]>, _row: Self::Found) -> Result<(), Stop> {
         Ok(())
     }
 
@@ -278,6 +245,40 @@ pub trait Primitives<'t>: Sized {
     /// See [`Transaction::protect_reads`].
     #[inline]
     fn protect_all_reads(&mut self, _protect: bool) {}
+}
+
+/// A key of an index of a table.
+#[derive(Debug)]
+pub struct At<'t, S, K> {
+    /// The table.
+    pub table: &'t StoreTable<S>,
+    /// What stands for the index.
+    pub store: &'t Arc<S>,
+    /// The key.
+    pub key: K,
+}
+
+impl<S, K: Copy> Clone for At<'_, S, K> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S, K: Copy> Copy for At<'_, S, K> {}
+
+impl<'t, S, K> At<'t, S, K> {
+    /// The row of a key.
+    #[inline]
+    pub fn row(table: &'t StoreTable<S>, key: K) -> Self {
+        Self { table, store: &table.primary, key }
+    }
+
+    /// The entry of a key.
+    #[inline]
+    pub fn entry(table: &'t StoreTable<S>, store: &'t Arc<S>, key: K) -> Self {
+        Self { table, store, key }
+    }
 }
 
 /// Why a record is looked up that will be written.

@@ -7,7 +7,7 @@ use polychron_base::{Error, Stop, TableId};
 use polychron_schema::{Projection, RowMut, RowRef, TableDefinition, Value};
 
 use super::change::{add_row, change_row, delete_row, put_row};
-use super::{Primitives, Visit};
+use super::{At, Primitives, Visit};
 use crate::stores::{check_key, check_row};
 use crate::{Aggregate, ColumnBatch, Constraints, Insertion, Savepoints, Scan, Transaction};
 
@@ -28,7 +28,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Stop> {
-        let found = self.operate(|this| this.find(&this.table(table)?.primary, key, projection))?;
+        let found = self.operate(|this| this.find(At::row(this.table(table)?, key), projection))?;
         Ok(found.map(|found| self.row(found)))
     }
 
@@ -39,7 +39,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Stop> {
-        let found = self.operate(|this| this.find_unprotected(&this.table(table)?.primary, key, projection))?;
+        let found = self.operate(|this| this.find_unprotected(At::row(this.table(table)?, key), projection))?;
         Ok(found.map(|found| self.row(found)))
     }
 
@@ -51,7 +51,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Stop> {
-        alter(self, |this| change_row(this, this.table(table)?, key, projection, change))
+        alter(self, |this| change_row(this, At::row(this.table(table)?, key), projection, change))
     }
 
     #[inline]
@@ -60,7 +60,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
             check_key(key)?;
             let table = this.table(table)?;
             check_row(table, row)?;
-            add_row(this, table, key, row)
+            add_row(this, At::row(table, key), row)
         })
     }
 
@@ -70,13 +70,13 @@ impl<'t, P: Primitives<'t>> Transaction for P {
             check_key(key)?;
             let table = this.table(table)?;
             check_row(table, row)?;
-            put_row(this, table, key, row)
+            put_row(this, At::row(table, key), row)
         })
     }
 
     #[inline]
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
-        alter(self, |this| delete_row(this, this.table(table)?, key))
+        alter(self, |this| delete_row(this, At::row(this.table(table)?, key)))
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use polychron_base::{Error, IndexId, Stop};
 use polychron_schema::{ColumnSpan, Layout, Projection, RowRef};
 
-use super::Primitives;
+use super::{At, Primitives};
 use crate::Scan;
 use crate::stores::{Keyed, StoreTable, key_in_entry};
 
@@ -89,7 +89,7 @@ pub fn follow_key<'t, P: Primitives<'t>>(
     // What finds the row may overwrite where the entry lies.
     let mut words = std::mem::take(&mut transaction.buffers().entry);
     words.copy_from(transaction.row(entry).as_bytes());
-    let found = transaction.find(&table.primary, key_in_entry(words.as_words()), projection);
+    let found = transaction.find(At::row(table, key_in_entry(words.as_words())), projection);
     transaction.buffers().entry = words;
     found
 }

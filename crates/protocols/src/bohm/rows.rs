@@ -6,7 +6,7 @@ use std::sync::Arc;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::mutations::left_out;
-use polychron_engine::rows::{Buffers, Intent, Primitives, Visit};
+use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
 use polychron_engine::stores::key_in_entry;
 use polychron_engine::{Projection, Savepoints};
 use polychron_index::AnyIndex;
@@ -72,36 +72,30 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
     }
 
     #[inline]
-    fn find<K: EncodedKey>(
-        &mut self,
-        store: &'t Arc<BohmStore>,
-        key: K,
-        _: &Projection,
-    ) -> Result<Option<FoundRow>, Stop> {
-        Ok(self.see(store, key)?.map(FoundRow::read))
+    fn find<K: EncodedKey>(&mut self, at: At<'t, BohmStore, K>, _: &Projection) -> Result<Option<FoundRow>, Stop> {
+        Ok(self.see(at.store, at.key)?.map(FoundRow::read))
     }
 
     /// Where no other row will be put, the room is made no larger than needed, and can be had when memory is short.
     #[inline]
     fn find_to_write<K: EncodedKey>(
         &mut self,
-        store: &'t Arc<BohmStore>,
-        key: K,
+        at: At<'t, BohmStore, K>,
         _: &Projection,
         intent: Intent,
     ) -> Result<Option<FoundRow>, Stop> {
-        if let Some(position) = self.own_written(store, key) {
+        if let Some(position) = self.own_written(at.store, at.key) {
             let version = self.present(position)?;
             return Ok(version.map(|version| FoundRow { position: Some(position), version }));
         }
-        let want = self.unplanned_want(store, key)?;
-        let Some(version) = self.see(store, key)? else { return Ok(None) };
+        let want = self.unplanned_want(at.store, at.key)?;
+        let Some(version) = self.see(at.store, at.key)? else { return Ok(None) };
         let words = match intent {
-            Intent::Change => store.row_words,
+            Intent::Change => at.store.row_words,
             // SAFETY: the version has a row, and nothing is put.
             Intent::Delete => unsafe { version.words_to_take_over() },
         };
-        let position = self.unplanned(store, key, want, words)?;
+        let position = self.unplanned(at.store, at.key, want, words)?;
         Ok(Some(FoundRow { position: Some(position), version }))
     }
 
@@ -127,8 +121,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
 
     fn copy_whole<K: EncodedKey>(
         &mut self,
-        _: &'t BohmTable,
-        _: K,
+        _: At<'t, BohmStore, K>,
         found: FoundRow,
         row: &mut RowBuffer,
     ) -> Result<(), Stop> {
@@ -172,8 +165,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
     #[inline]
     fn overwrite<K: EncodedKey>(
         &mut self,
-        _: &'t BohmTable,
-        _: K,
+        _: At<'t, BohmStore, K>,
         found: FoundRow,
         row: &mut RowBuffer,
         _: Changes,
@@ -182,8 +174,8 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
     }
 
     #[inline]
-    fn insert<K: EncodedKey>(&mut self, store: &'t Arc<BohmStore>, key: K, words: &[u64]) -> Result<Option<()>, Stop> {
-        let position = self.place(store, key)?;
+    fn insert<K: EncodedKey>(&mut self, at: At<'t, BohmStore, K>, words: &[u64]) -> Result<Option<()>, Stop> {
+        let position = self.place(at.store, at.key)?;
         if self.present(position)?.is_some() {
             return Ok(None);
         }
@@ -194,35 +186,29 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
     fn link(&self, _: FoundRow) {}
 
     #[inline]
-    fn put<K: EncodedKey>(&mut self, table: &'t BohmTable, key: K, words: &[u64]) -> Result<(), Stop> {
-        let position = self.place(&table.primary, key)?;
+    fn put<K: EncodedKey>(&mut self, at: At<'t, BohmStore, K>, words: &[u64]) -> Result<(), Stop> {
+        let position = self.place(at.store, at.key)?;
         self.put_words(position, words)
     }
 
-    fn delete<K: EncodedKey>(&mut self, _: &'t Arc<BohmStore>, _: K, found: FoundRow) -> Result<(), Stop> {
+    fn delete<K: EncodedKey>(&mut self, _: At<'t, BohmStore, K>, found: FoundRow) -> Result<(), Stop> {
         self.put_deletion(found.written());
         Ok(())
     }
 
-    fn insert_entry(
-        &mut self,
-        _: &'t BohmTable,
-        store: &'t Arc<BohmStore>,
-        key: &[u8],
-        words: &[u64],
-    ) -> Result<bool, Stop> {
-        if store.unique {
-            self.enter_index(store)?;
-            if self.see(store, key)?.is_some() && !left_out(Step::RefuseDuplicates) {
+    fn insert_entry(&mut self, at: At<'t, BohmStore, &[u8]>, words: &[u64]) -> Result<bool, Stop> {
+        if at.store.unique {
+            self.enter_index(at.store)?;
+            if self.see(at.store, at.key)?.is_some() && !left_out(Step::RefuseDuplicates) {
                 return Ok(false);
             }
         }
-        let position = self.place_of_entry(store, key)?;
+        let position = self.place_of_entry(at.store, at.key)?;
         self.put_words(position, words).map(|()| true)
     }
 
-    fn delete_entry(&mut self, store: &'t Arc<BohmStore>, key: &[u8]) -> Result<(), Stop> {
-        let position = self.place_of_entry(store, key)?;
+    fn delete_entry(&mut self, at: At<'t, BohmStore, &[u8]>) -> Result<(), Stop> {
+        let position = self.place_of_entry(at.store, at.key)?;
         self.put_deletion(position);
         Ok(())
     }

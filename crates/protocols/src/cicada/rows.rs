@@ -1,14 +1,13 @@
 //! Records as the row layer of the engine wants them.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::rows::{Buffers, Intent, Primitives, Visit, follow_key};
+use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
 use polychron_engine::stores::key_in_entry;
 use polychron_engine::{Projection, Savepoints, Scan, Transaction};
 use polychron_schema::{Changes, KeyScratch, RowBuffer, RowRef};
@@ -65,23 +64,21 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     #[inline]
     fn find<K: EncodedKey>(
         &mut self,
-        store: &'w Arc<Store>,
-        key: K,
+        at: At<'w, Store, K>,
         _projection: &Projection,
     ) -> Result<Option<FoundRow>, Stop> {
-        Ok(self.find_row(store, key)?.map(FoundRow::new))
+        Ok(self.find_row(at.store, at.key)?.map(FoundRow::new))
     }
 
     fn find_unprotected<K: EncodedKey>(
         &mut self,
-        store: &'w Arc<Store>,
-        key: K,
+        at: At<'w, Store, K>,
         _projection: &Projection,
     ) -> Result<Option<FoundRow>, Stop> {
         let sets = &self.state.sets;
         let (reads, nodes, absences, searches) =
             (sets.reads.len(), sets.nodes.len(), sets.absences.len(), sets.searches.len());
-        let found = self.find_row(store, key)?;
+        let found = self.find_row(at.store, at.key)?;
         let sets = &mut self.state.sets;
         sets.reads.truncate(reads);
         sets.nodes.truncate(nodes);
@@ -93,14 +90,13 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     #[inline]
     fn find_to_write<K: EncodedKey>(
         &mut self,
-        store: &'w Arc<Store>,
-        key: K,
+        at: At<'w, Store, K>,
         _projection: &Projection,
         _intent: Intent,
     ) -> Result<Option<FoundRow>, Stop> {
-        let found = self.find_row(store, key)?;
+        let found = self.find_row(at.store, at.key)?;
         if let Some((target, source)) = found {
-            self.check_early(target, source, store.place())?;
+            self.check_early(target, source, at.store.place())?;
         }
         Ok(found.map(FoundRow::new))
     }
@@ -125,8 +121,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
 
     fn copy_whole<K: EncodedKey>(
         &mut self,
-        _table: &'w CicadaTable,
-        _key: K,
+        _: At<'w, Store, K>,
         FoundRow { source, .. }: FoundRow,
         row: &mut RowBuffer,
     ) -> Result<(), Stop> {
@@ -137,22 +132,21 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     #[inline]
     fn overwrite<K: EncodedKey>(
         &mut self,
-        table: &'w CicadaTable,
-        key: K,
+        at: At<'w, Store, K>,
         FoundRow { target, .. }: FoundRow,
         row: &mut RowBuffer,
         _changes: Changes,
     ) -> Result<(), Stop> {
-        let key = (R::ENABLED || target == Target::Key).then_some(key);
-        self.state.sets.writes.push(Write::new(target, table.primary.place(), Kind::Put), key, Some(row));
+        let key = (R::ENABLED || target == Target::Key).then_some(at.key);
+        self.state.sets.writes.push(Write::new(target, at.table.primary.place(), Kind::Put), key, Some(row));
         Ok(())
     }
 
     #[inline]
-    fn insert<K: EncodedKey>(&mut self, store: &'w Arc<Store>, key: K, words: &[u64]) -> Result<Option<()>, Stop> {
+    fn insert<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<Option<()>, Stop> {
         let mut buffer = std::mem::take(&mut self.state.buffers.put);
         buffer.overwrite_words(words.len()).copy_from_slice(words);
-        let inserted = self.insert_record(store, key, &mut buffer);
+        let inserted = self.insert_record(at.store, at.key, &mut buffer);
         self.state.buffers.put = buffer;
         Ok(inserted?.then_some(()))
     }
@@ -160,65 +154,48 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     #[inline]
     fn link(&self, _found: FoundRow) {}
 
-    fn put<K: EncodedKey>(&mut self, table: &'w CicadaTable, key: K, words: &[u64]) -> Result<(), Stop> {
+    fn put<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<(), Stop> {
         let mut buffer = std::mem::take(&mut self.state.buffers.put);
         buffer.overwrite_words(words.len()).copy_from_slice(words);
-        let put = self.put_record(&table.primary, key, &mut buffer);
+        let put = self.put_record(at.store, at.key, &mut buffer);
         self.state.buffers.put = buffer;
         put
     }
 
     #[inline]
-    fn delete<K: EncodedKey>(
-        &mut self,
-        store: &'w Arc<Store>,
-        key: K,
-        FoundRow { target, .. }: FoundRow,
-    ) -> Result<(), Stop> {
-        if let Some(nodes) = &store.versioned {
-            return self.delete_versioned(store, nodes, key).map(drop);
+    fn delete<K: EncodedKey>(&mut self, at: At<'w, Store, K>, FoundRow { target, .. }: FoundRow) -> Result<(), Stop> {
+        if let Some(nodes) = &at.store.versioned {
+            return self.delete_versioned(at.store, nodes, at.key).map(drop);
         }
-        self.state.sets.writes.push(Write::new(target, store.place(), Kind::Delete), Some(key), None);
+        self.state.sets.writes.push(Write::new(target, at.store.place(), Kind::Delete), Some(at.key), None);
         Ok(())
     }
 
     #[inline]
-    fn insert_entry(
-        &mut self,
-        _table: &'w CicadaTable,
-        store: &'w Arc<Store>,
-        key: &[u8],
-        words: &[u64],
-    ) -> Result<bool, Stop> {
-        if !store.entries.is_ready() && !self.follows_unknowing(store) {
-            return Err(self.conflict(Reason::Inconsistent, store.place(), None));
+    fn insert_entry(&mut self, at: At<'w, Store, &[u8]>, words: &[u64]) -> Result<bool, Stop> {
+        if !at.store.entries.is_ready() && !self.follows_unknowing(at.store) {
+            return Err(self.conflict(Reason::Inconsistent, at.store.place(), None));
         }
-        Ok(self.insert(store, key, words)?.is_some())
+        Ok(self.insert(at, words)?.is_some())
     }
 
     /// That a secondary key is taken is a duplicate if another row has the key; if the entry leads to the very row that is written,
     /// or to one that has another key, the entry and what was read of the rows are of different transactions, and the
     /// caller is told of the conflict, not of a duplicate that may never have been.
-    fn check_taken(
-        &mut self,
-        table: &'w CicadaTable,
-        store: &'w Arc<Store>,
-        key: &[u8],
-        primary: &[u8],
-    ) -> Result<(), Stop> {
-        if let Some((_, entry)) = self.find_row(store, key)? {
+    fn check_taken(&mut self, at: At<'w, Store, &[u8]>, primary: &[u8]) -> Result<(), Stop> {
+        if let Some((_, entry)) = self.find_row(at.store, at.key)? {
             let owner = key_in_entry(self.row_at(entry).as_words()).to_vec();
             if owner != primary
-                && let Some((_, source)) = self.find_row(&table.primary, &owner[..])?
+                && let Some((_, source)) = self.find_row(&at.table.primary, &owner[..])?
             {
                 let mut scratch = KeyScratch::new();
-                let owned = store.entries.extractor.extract(self.row_at(source), &mut scratch);
-                if owned.is_ok_and(|owned| owned == key) {
+                let owned = at.store.entries.extractor.extract(self.row_at(source), &mut scratch);
+                if owned.is_ok_and(|owned| owned == at.key) {
                     return Ok(());
                 }
             }
         }
-        Err(self.conflict(Reason::Inconsistent, store.place(), None))
+        Err(self.conflict(Reason::Inconsistent, at.store.place(), None))
     }
 
     fn follow(

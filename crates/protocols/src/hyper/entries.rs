@@ -2,13 +2,12 @@
 //! deleted and inserted anew (§2.5 of the paper).
 
 use std::ops::{Bound, ControlFlow, Range};
-use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::rows::{Buffers, Intent, Primitives, Visit};
+use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
 use polychron_engine::{Aggregate, ColumnBatch, Projection, Savepoints, Scan, batch};
 use polychron_index::AnyIndex;
 use polychron_schema::{Changes, ColumnSet, RowBuffer, RowRef, Value};
@@ -62,42 +61,39 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     #[inline]
     fn find<K: EncodedKey>(
         &mut self,
-        store: &'w Arc<Relation>,
-        key: K,
+        at: At<'w, Relation, K>,
         projection: &Projection,
     ) -> Result<Option<FoundRow<'w>>, Stop> {
-        if store.place().index == IndexId::PRIMARY {
-            self.log_point(store.place().table, key, projection.columns);
+        if at.store.place().index == IndexId::PRIMARY {
+            self.log_point(at.store.place().table, at.key, projection.columns);
         }
-        self.find_unprotected(store, key, projection)
+        self.find_unprotected(at, projection)
     }
 
     #[inline]
     fn find_unprotected<K: EncodedKey>(
         &mut self,
-        store: &'w Arc<Relation>,
-        key: K,
+        at: At<'w, Relation, K>,
         projection: &Projection,
     ) -> Result<Option<FoundRow<'w>>, Stop> {
-        self.read(store, key, projection).map(|found| found.map(FoundRow))
+        self.read(at.store, at.key, projection).map(|found| found.map(FoundRow))
     }
 
     #[inline]
     fn find_to_write<K: EncodedKey>(
         &mut self,
-        store: &'w Arc<Relation>,
-        key: K,
+        at: At<'w, Relation, K>,
         projection: &Projection,
         _intent: Intent,
     ) -> Result<Option<FoundRow<'w>>, Stop> {
-        let found = self.lookup(store, key).map(|record| (record, self.see(record, projection)));
+        let found = self.lookup(at.store, at.key).map(|record| (record, self.see(record, projection)));
         let Some((record, seen)) = found.filter(|(_, seen)| seen.present) else {
-            self.log_point(store.place().table, key, ColumnSet::EMPTY);
+            self.log_point(at.store.place().table, at.key, ColumnSet::EMPTY);
             return Ok(None);
         };
         match self.check_version(seen.version, seen.settled) {
             Ok(()) => Ok(Some(FoundRow(record))),
-            Err(conflict) => Err(self.refuse(conflict, store, key)),
+            Err(conflict) => Err(self.refuse(conflict, at.store, at.key)),
         }
     }
 
@@ -122,8 +118,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
 
     fn copy_whole<K: EncodedKey>(
         &mut self,
-        _: &'w HyperTable,
-        _: K,
+        _: At<'w, Relation, K>,
         FoundRow(record): FoundRow<'w>,
         row: &mut RowBuffer,
     ) -> Result<(), Stop> {
@@ -133,33 +128,32 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     }
 
     #[inline]
-    fn has_looked<K: EncodedKey>(&mut self, table: &'w HyperTable, key: K, projection: &Projection, has_changed: bool) {
+    fn has_looked<K: EncodedKey>(&mut self, at: At<'w, Relation, K>, projection: &Projection, has_changed: bool) {
         if self.logs() {
             self.state.log.has_shown();
         }
         // If nothing is written, nothing but a predicate protects what was looked at.
         if !has_changed && !left_out(Step::LogLooks) {
-            self.log_point(table.id, key, projection.columns);
+            self.log_point(at.table.id, at.key, projection.columns);
         }
     }
 
     #[inline]
     fn overwrite<K: EncodedKey>(
         &mut self,
-        table: &'w HyperTable,
-        key: K,
+        at: At<'w, Relation, K>,
         FoundRow(record): FoundRow<'w>,
         row: &mut RowBuffer,
         changes: Changes,
     ) -> Result<(), Stop> {
-        let pieces = word_pieces(table, changes);
+        let pieces = word_pieces(at.table, changes);
         let new = NewRow { words: row.as_words(), columns: changes.columns(), whole: changes.whole_row() };
-        self.write(&table.primary, record, key, new, pieces)
+        self.write(&at.table.primary, record, at.key, new, pieces)
     }
 
     #[inline]
-    fn insert<K: EncodedKey>(&mut self, store: &'w Arc<Relation>, key: K, words: &[u64]) -> Result<Option<u64>, Stop> {
-        Ok(self.insert_record(store, key, words)?.map(Record::id))
+    fn insert<K: EncodedKey>(&mut self, at: At<'w, Relation, K>, words: &[u64]) -> Result<Option<u64>, Stop> {
+        Ok(self.insert_record(at.store, at.key, words)?.map(Record::id))
     }
 
     #[inline]
@@ -167,28 +161,29 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         record.id()
     }
 
-    fn put<K: EncodedKey>(&mut self, table: &'w HyperTable, key: K, words: &[u64]) -> Result<(), Stop> {
-        let store = &table.primary;
-        if let Some(record) = self.lookup(store, key)
+    fn put<K: EncodedKey>(&mut self, at: At<'w, Relation, K>, words: &[u64]) -> Result<(), Stop> {
+        let store = &at.table.primary;
+        if let Some(record) = self.lookup(at.store, at.key)
             && self.see(record, &Projection::NONE).present
         {
             let pieces = std::iter::once(0..store.rows.words());
-            return self.write(store, record, key, NewRow { words, columns: ColumnSet::ALL, whole: true }, pieces);
+            return self.write(
+                at.store,
+                record,
+                at.key,
+                NewRow { words, columns: ColumnSet::ALL, whole: true },
+                pieces,
+            );
         }
-        match self.insert_record(store, key, words)? {
+        match self.insert_record(at.store, at.key, words)? {
             Some(_) => Ok(()),
-            None => Err(self.refuse(Conflict { reason: Reason::InsertedFirst, stamp: 0 }, store, key)),
+            None => Err(self.refuse(Conflict { reason: Reason::InsertedFirst, stamp: 0 }, at.store, at.key)),
         }
     }
 
     #[inline]
-    fn delete<K: EncodedKey>(
-        &mut self,
-        store: &'w Arc<Relation>,
-        key: K,
-        FoundRow(record): FoundRow<'w>,
-    ) -> Result<(), Stop> {
-        self.erase(store, record, key)
+    fn delete<K: EncodedKey>(&mut self, at: At<'w, Relation, K>, FoundRow(record): FoundRow<'w>) -> Result<(), Stop> {
+        self.erase(at.store, record, at.key)
     }
 
     #[inline]
@@ -198,50 +193,39 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         words
     }
 
-    fn delete_entry(&mut self, store: &'w Arc<Relation>, key: &[u8]) -> Result<(), Stop> {
-        let entry = self.lookup(store, key);
+    fn delete_entry(&mut self, at: At<'w, Relation, &[u8]>) -> Result<(), Stop> {
+        let entry = self.lookup(at.store, at.key);
         match entry.filter(|entry| view(*entry, 0..0, &mut [], self.start, self.id).present) {
-            Some(entry) => self.erase(store, entry, key),
+            Some(entry) => self.erase(at.store, entry, at.key),
             None => Ok(()),
         }
     }
 
-    fn check_present<K: EncodedKey>(&mut self, table: &'w HyperTable, key: K) -> Result<(), Stop> {
+    fn check_present<K: EncodedKey>(&mut self, at: At<'w, Relation, K>) -> Result<(), Stop> {
         if !left_out(Step::LogDuplicates) {
-            self.log_point(table.id, key, ColumnSet::EMPTY);
+            self.log_point(at.table.id, at.key, ColumnSet::EMPTY);
         }
         Ok(())
     }
 
-    fn check_taken(
-        &mut self,
-        table: &'w HyperTable,
-        store: &'w Arc<Relation>,
-        key: &[u8],
-        _primary: &[u8],
-    ) -> Result<(), Stop> {
-        if store.is_dropped() {
+    fn check_taken(&mut self, at: At<'w, Relation, &[u8]>, _primary: &[u8]) -> Result<(), Stop> {
+        if at.store.is_dropped() {
             // The row may have gone, and its entry not.
-            return Err(self.conflict(Reason::Inconsistent, store.place(), Some(key)));
+            return Err(self.conflict(Reason::Inconsistent, at.store.place(), Some(at.key)));
         }
         if !left_out(Step::LogDuplicates) {
-            self.log_key(table, store.place().index, key);
+            self.log_key(at.table, at.store.place().index, at.key);
         }
         Ok(())
     }
 
     /// The row is written with nothing changed.
-    fn hold_filled(
-        &mut self,
-        table: &'w HyperTable,
-        primary: &[u8],
-        FoundRow(record): FoundRow<'w>,
-    ) -> Result<(), Stop> {
+    fn hold_filled(&mut self, at: At<'w, Relation, &[u8]>, FoundRow(record): FoundRow<'w>) -> Result<(), Stop> {
         if left_out(Step::LockFilledRows) {
             return Ok(());
         }
         let same = NewRow { words: &[], columns: ColumnSet::EMPTY, whole: false };
-        self.write(&table.primary, record, primary, same, std::iter::empty())
+        self.write(&at.table.primary, record, at.key, same, std::iter::empty())
     }
 
     fn follow(

@@ -1,13 +1,12 @@
 //! Records as the row layer of the engine wants them: locked and written in place, each change noted in the undo log.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
-use polychron_engine::rows::{Buffers, Intent, Primitives, Visit};
+use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
 use polychron_engine::stores::{Place, Record, key_in_entry, words_of};
 use polychron_engine::{Projection, Savepoints};
 use polychron_index::Inserted;
@@ -250,24 +249,23 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     }
 
     #[inline]
-    fn find<K: EncodedKey>(&mut self, index: &'w Arc<Index>, key: K, _: &Projection) -> Result<Option<FoundRow>, Stop> {
-        self.lock(index, key, false)?;
-        Ok(self.lookup(index, key).map(|record| FoundRow(Some(record))))
+    fn find<K: EncodedKey>(&mut self, at: At<'w, Index, K>, _: &Projection) -> Result<Option<FoundRow>, Stop> {
+        self.lock(at.store, at.key, false)?;
+        Ok(self.lookup(at.store, at.key).map(|record| FoundRow(Some(record))))
     }
 
     fn find_unprotected<K: EncodedKey>(
         &mut self,
-        index: &'w Arc<Index>,
-        key: K,
+        at: At<'w, Index, K>,
         projection: &Projection,
     ) -> Result<Option<FoundRow>, Stop> {
-        if !self.shared.policy.wounds() || self.state.held.has(name_of(index.store.place, key)) {
-            return self.find(index, key, projection);
+        if !self.shared.policy.wounds() || self.state.held.has(name_of(at.store.store.place, at.key)) {
+            return self.find(at, projection);
         }
         // Rows are written in place, so nobody writes this one while it is copied; who waits by age may give the lock back at once.
         let before = self.state.held.locks().len();
-        self.lock(index, key, false)?;
-        let found = self.lookup(index, key);
+        self.lock(at.store, at.key, false)?;
+        let found = self.lookup(at.store, at.key);
         let state = &mut *self.state;
         if let Some(record) = found {
             // SAFETY: the lock is held.
@@ -283,13 +281,12 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     #[inline]
     fn find_to_write<K: EncodedKey>(
         &mut self,
-        index: &'w Arc<Index>,
-        key: K,
+        at: At<'w, Index, K>,
         _: &Projection,
         _: Intent,
     ) -> Result<Option<FoundRow>, Stop> {
-        self.lock(index, key, true)?;
-        Ok(self.lookup(index, key).map(|record| FoundRow(Some(record))))
+        self.lock(at.store, at.key, true)?;
+        Ok(self.lookup(at.store, at.key).map(|record| FoundRow(Some(record))))
     }
 
     #[inline]
@@ -320,8 +317,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
 
     fn copy_whole<K: EncodedKey>(
         &mut self,
-        _: &'w Table,
-        _: K,
+        _: At<'w, Index, K>,
         found: FoundRow,
         row: &mut RowBuffer,
     ) -> Result<(), Stop> {
@@ -332,42 +328,41 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     #[inline]
     fn overwrite<K: EncodedKey>(
         &mut self,
-        table: &'w Table,
-        key: K,
+        at: At<'w, Index, K>,
         found: FoundRow,
         row: &mut RowBuffer,
         changes: Changes,
     ) -> Result<(), Stop> {
-        self.write_row(table, key, found.locked(), row.as_words(), changes)
+        self.write_row(at.table, at.key, found.locked(), row.as_words(), changes)
     }
 
     #[inline]
-    fn insert<K: EncodedKey>(&mut self, index: &'w Arc<Index>, key: K, words: &[u64]) -> Result<Option<()>, Stop> {
-        Ok(self.insert_record(index, key, words)?.then_some(()))
+    fn insert<K: EncodedKey>(&mut self, at: At<'w, Index, K>, words: &[u64]) -> Result<Option<()>, Stop> {
+        Ok(self.insert_record(at.store, at.key, words)?.then_some(()))
     }
 
     #[inline]
     fn link(&self, _: FoundRow) {}
 
     #[inline]
-    fn put<K: EncodedKey>(&mut self, table: &'w Table, key: K, words: &[u64]) -> Result<(), Stop> {
-        self.lock(&table.primary, key, true)?;
-        match self.lookup(&table.primary, key) {
-            Some(record) => self.write_row(table, key, record, words, Changes::ALL),
-            None => self.insert_record(&table.primary, key, words).map(drop),
+    fn put<K: EncodedKey>(&mut self, at: At<'w, Index, K>, words: &[u64]) -> Result<(), Stop> {
+        self.lock(at.store, at.key, true)?;
+        match self.lookup(at.store, at.key) {
+            Some(record) => self.write_row(at.table, at.key, record, words, Changes::ALL),
+            None => self.insert_record(at.store, at.key, words).map(drop),
         }
     }
 
     #[inline]
-    fn delete<K: EncodedKey>(&mut self, index: &'w Arc<Index>, key: K, found: FoundRow) -> Result<(), Stop> {
+    fn delete<K: EncodedKey>(&mut self, at: At<'w, Index, K>, found: FoundRow) -> Result<(), Stop> {
         let record = found.locked();
         record.set_deleted(true);
-        self.state.log.deleted(index.store.place, key, record);
+        self.state.log.deleted(at.store.store.place, at.key, record);
         Ok(())
     }
 
     /// That it is taken is an answer of the index.
-    fn check_taken(&mut self, _: &'w Table, _: &'w Arc<Index>, _: &[u8], _: &[u8]) -> Result<(), Stop> {
+    fn check_taken(&mut self, _: At<'w, Index, &[u8]>, _: &[u8]) -> Result<(), Stop> {
         self.asks_secondary = true;
         Ok(())
     }
@@ -376,7 +371,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     fn follow(&mut self, table: &'w Table, entry: FoundRow, projection: &Projection) -> Result<Option<FoundRow>, Stop> {
         // SAFETY: the entry is locked, and nothing is written here.
         let primary = key_in_entry(unsafe { entry.locked().words() });
-        self.find(&table.primary, primary, projection)
+        self.find(At::row(table, primary), projection)
     }
 
     fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(

@@ -1,14 +1,13 @@
 //! Records as the row layer of the engine wants them.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::rows::{Buffers, Intent, Primitives, Visit, follow_key};
+use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
 use polychron_engine::stores::key_in_entry;
 use polychron_engine::{Projection, Savepoints};
 use polychron_index::AnyIndex;
@@ -73,18 +72,17 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
     }
 
     #[inline]
-    fn find<K: EncodedKey>(&mut self, store: &'w Arc<Store>, key: K, _: &Projection) -> Result<Option<FoundRow>, Stop> {
-        self.find(store, key, Remember::Rows).map(FoundRow::of)
+    fn find<K: EncodedKey>(&mut self, at: At<'w, Store, K>, _: &Projection) -> Result<Option<FoundRow>, Stop> {
+        self.find(at.store, at.key, Remember::Rows).map(FoundRow::of)
     }
 
     fn find_unprotected<K: EncodedKey>(
         &mut self,
-        store: &'w Arc<Store>,
-        key: K,
+        at: At<'w, Store, K>,
         _: &Projection,
     ) -> Result<Option<FoundRow>, Stop> {
         let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
-        let found = self.find(store, key, Remember::Rows)?;
+        let found = self.find(at.store, at.key, Remember::Rows)?;
         self.state.sets.reads.truncate(reads);
         self.state.sets.nodes.truncate(nodes);
         Ok(FoundRow::of(found))
@@ -93,18 +91,17 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
     #[inline]
     fn find_to_write<K: EncodedKey>(
         &mut self,
-        store: &'w Arc<Store>,
-        key: K,
+        at: At<'w, Store, K>,
         _: &Projection,
         intent: Intent,
     ) -> Result<Option<FoundRow>, Stop> {
         let remember = if intent == Intent::Change { Remember::Rows } else { Remember::Nothing };
-        let found = FoundRow::of(self.find(store, key, remember)?);
+        let found = FoundRow::of(self.find(at.store, at.key, remember)?);
         if let Some(FoundRow { record, version }) = found
             && intent == Intent::Change
             && !left_out(Step::RefuseOverwritten)
         {
-            self.check_unwritten(record, version, store.place)?;
+            self.check_unwritten(record, version, at.store.place)?;
         }
         Ok(found)
     }
@@ -129,8 +126,7 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
 
     fn copy_whole<K: EncodedKey>(
         &mut self,
-        _: &'w HekatonTable,
-        _: K,
+        _: At<'w, Store, K>,
         found: FoundRow,
         row: &mut RowBuffer,
     ) -> Result<(), Stop> {
@@ -141,46 +137,45 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
     #[inline]
     fn overwrite<K: EncodedKey>(
         &mut self,
-        table: &'w HekatonTable,
-        key: K,
+        at: At<'w, Store, K>,
         found: FoundRow,
         row: &mut RowBuffer,
         _: Changes,
     ) -> Result<(), Stop> {
-        self.write_version(table.primary.place, found.parts(), key, row.as_words())
+        self.write_version(at.table.primary.place, found.parts(), at.key, row.as_words())
     }
 
     #[inline]
-    fn insert<K: EncodedKey>(&mut self, store: &'w Arc<Store>, key: K, words: &[u64]) -> Result<Option<()>, Stop> {
-        Ok(self.insert_record(store, key, words)?.then_some(()))
+    fn insert<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<Option<()>, Stop> {
+        Ok(self.insert_record(at.store, at.key, words)?.then_some(()))
     }
 
     #[inline]
     fn link(&self, _: FoundRow) {}
 
-    fn put<K: EncodedKey>(&mut self, table: &'w HekatonTable, key: K, words: &[u64]) -> Result<(), Stop> {
-        self.put_record(&table.primary, key, words)
+    fn put<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<(), Stop> {
+        self.put_record(at.store, at.key, words)
     }
 
     #[inline]
-    fn delete<K: EncodedKey>(&mut self, store: &'w Arc<Store>, key: K, found: FoundRow) -> Result<(), Stop> {
-        self.end_version(store.place, found.parts(), key)
+    fn delete<K: EncodedKey>(&mut self, at: At<'w, Store, K>, found: FoundRow) -> Result<(), Stop> {
+        self.end_version(at.store.place, found.parts(), at.key)
     }
 
-    fn check_present<K: EncodedKey>(&mut self, _: &'w HekatonTable, _: K) -> Result<(), Stop> {
+    fn check_present<K: EncodedKey>(&mut self, _: At<'w, Store, K>) -> Result<(), Stop> {
         self.stand_by()
     }
 
-    fn check_taken(&mut self, _: &'w HekatonTable, _: &'w Arc<Store>, _: &[u8], _: &[u8]) -> Result<(), Stop> {
+    fn check_taken(&mut self, _: At<'w, Store, &[u8]>, _: &[u8]) -> Result<(), Stop> {
         self.stand_by()
     }
 
     /// Where reads are not validated, the row is written again as it is.
-    fn hold_filled(&mut self, table: &'w HekatonTable, primary: &[u8], row: FoundRow) -> Result<(), Stop> {
+    fn hold_filled(&mut self, at: At<'w, Store, &[u8]>, row: FoundRow) -> Result<(), Stop> {
         if self.shared.options.level.validates() || left_out(Step::LockFilledRows) {
             return Ok(());
         }
-        self.write_version(table.primary.place, row.parts(), primary, row.version.row().as_words())
+        self.write_version(at.table.primary.place, row.parts(), at.key, row.version.row().as_words())
     }
 
     fn follow(
