@@ -558,8 +558,8 @@ pub(super) fn replace(record: Record<'_>, image: Undo, copy: Undo) -> bool {
     true
 }
 
-/// A record that came and went where nobody looks shows nothing before and nothing after: it is closed. One that only snapshots see is
-/// displaced. Whether it was closed.
+/// A record that came and went where nobody looks shows nothing before and nothing after: it is closed. One that only older transactions
+/// see is displaced. Whether it was closed.
 fn close_or_displace(
     store: &Relation,
     record: Record<'_>,
@@ -574,7 +574,8 @@ fn close_or_displace(
     let is_last = image.kind() == Kind::Insert && image.older().is_none() && image.stamp() <= held.upto;
     if !is_last {
         let at = image.stamp();
-        if latched.is_in_index() && (at <= held.from || at <= held.upto && left_out(Step::AwaitWritersToDisplace)) {
+        // Whoever began lately and sees it will have ended soon.
+        if latched.is_in_index() && at <= held.upto {
             store.displace(&mut latched, record, image.key(), at, site.guard);
         }
         return false;

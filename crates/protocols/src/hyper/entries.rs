@@ -15,7 +15,6 @@ use super::rows::Record;
 use super::steps::Step;
 use super::table::{HyperTable, Relation};
 use super::transaction::HyperTransaction;
-use super::view::view;
 use super::writes::{Conflict, NewRow};
 
 impl<'w, R: Redo> HyperTransaction<'w, R> {
@@ -36,8 +35,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Stop> {
-        let found = self.find(&table.primary, key).map(|record| (record, self.see(record, projection)));
-        let Some((record, seen)) = found.filter(|(_, seen)| seen.present) else {
+        let Some((record, seen)) = self.find_seen(&table.primary, key, projection) else {
             self.log_point(table.id, key, ColumnSet::EMPTY);
             return Ok(false);
         };
@@ -157,9 +155,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     }
 
     fn delete_entry(&mut self, store: &'w Relation, key: &[u8]) -> Result<(), Stop> {
-        let entry = self.find(store, key);
-        let shown = entry.filter(|entry| view(*entry, 0..0, &mut [], self.start, self.id).present);
-        match shown {
+        match self.find_shown(store, key, &mut []) {
             Some(entry) => self.erase(store, entry, key),
             // The index is being filled, and has not come to this row.
             None => Ok(()),
@@ -228,10 +224,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         store: &'w Relation,
         primary: &[u8],
     ) -> Result<(), Stop> {
-        let Some(record) = self.find(&table.primary, primary) else { return Ok(()) };
-        if !self.see(record, &Projection::ALL).present {
-            return Ok(());
-        }
+        let Some((record, _)) = self.find_seen(&table.primary, primary, &Projection::ALL) else { return Ok(()) };
         let row = std::mem::take(&mut self.state.buffers.row);
         let outcome = self.make_entry_of(table, store, record, row.as_row());
         self.state.buffers.row = row;
@@ -256,9 +249,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             return Ok(());
         }
         let mut leads_to = [0];
-        let shows = self.find(store, key).is_some_and(|entry| {
-            view(entry, 0..1, &mut leads_to, self.start, self.id).present && leads_to == [record.id()]
-        });
+        let shows = self.find_shown(store, key, &mut leads_to).is_some() && leads_to == [record.id()];
         if shows { Ok(()) } else { Err(Error::Duplicate { table: table.id, index: store.place().index }.into()) }
     }
 
@@ -279,9 +270,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             return self.all_inserted_or_nothing(before, outcome);
         }
         let store = &table.primary;
-        if let Some(record) = self.find(store, key)
-            && self.see(record, &Projection::NONE).present
-        {
+        if let Some((record, _)) = self.find_seen(store, key, &Projection::NONE) {
             let pieces = std::iter::once(0..store.rows.words());
             let new = NewRow { words: row.as_words(), columns: ColumnSet::ALL, whole: true };
             self.overwrite(store, record, key, new, pieces)?;
@@ -295,8 +284,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     #[inline]
     pub(super) fn remove_row<K: EncodedKey>(&mut self, table: &'w HyperTable, key: K) -> Result<bool, Stop> {
         let wanted = if table.has_secondaries { &Projection::ALL } else { &Projection::NONE };
-        let found = self.find(&table.primary, key).filter(|record| self.see(*record, wanted).present);
-        let Some(record) = found else {
+        let Some((record, _)) = self.find_seen(&table.primary, key, wanted) else {
             self.log_point(table.id, key, ColumnSet::EMPTY);
             return Ok(false);
         };

@@ -488,12 +488,7 @@ impl<R: Redo> Transaction for HyperTransaction<'_, R> {
 impl<'w, R: Redo> HyperTransaction<'w, R> {
     #[inline]
     fn read<K: EncodedKey>(&mut self, table: &'w HyperTable, key: K, projection: &Projection) -> Result<bool, Stop> {
-        let found = self.find(&table.primary, key).map(|record| self.see(record, projection));
-        let Some(seen) = found.filter(|seen| seen.present || !self.snapshot) else {
-            // A snapshot looks there behind the index.
-            let may_be_beside = self.snapshot && table.primary.displaced.concern(self.start);
-            return Ok(may_be_beside && self.read_beside(&table.primary, key, projection));
-        };
+        let Some((_, seen)) = self.find_seen(&table.primary, key, projection) else { return Ok(false) };
         if self.protects
             && let Some(image) = seen.version
             && image.kind() == Kind::Delete
@@ -502,6 +497,6 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             // Another transaction is about to delete the parent of a row, and will hardly be undone (§2.5 of the paper).
             return Err(self.refuse(conflict, &table.primary, key));
         }
-        Ok(seen.present)
+        Ok(true)
     }
 }
