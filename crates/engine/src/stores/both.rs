@@ -29,6 +29,8 @@ pub struct Both {
     second: Batch,
     /// The next of each.
     next: (usize, usize),
+    /// Where the latest handle came from: whether from the second, and its position.
+    latest: Option<(bool, usize)>,
     /// Whether the second index has another entry under the key of the handle that came last.
     has_twin: bool,
     /// The key at which the part ends, if there may be more behind it.
@@ -79,8 +81,14 @@ impl Both {
             self.end.clear();
             self.end.extend_from_slice(end);
         }
-        (self.next, self.has_twin) = ((0, 0), false);
+        (self.next, self.latest, self.has_twin) = ((0, 0), None, false);
         self.has_end
+    }
+
+    /// The key of the handle that [`Both::next`] answered with last, in this part.
+    #[must_use]
+    pub fn key(&self) -> Option<&[u8]> {
+        self.latest.map(|(is_second, position)| if is_second { &self.second } else { &self.first }.key(position))
     }
 
     /// The next handle of the part.
@@ -92,11 +100,13 @@ impl Both {
             (false, true) => Ordering::Greater,
             (true, true) => compare(direction, first.key(next.0), second.key(next.1)),
         };
-        let (batch, position) = if order == Ordering::Greater { (second, &mut next.1) } else { (first, &mut next.0) };
+        let is_second = order == Ordering::Greater;
+        let (batch, position) = if is_second { (second, &mut next.1) } else { (first, &mut next.0) };
         let (key, handle) = (batch.key(*position), batch.get(*position));
         if self.has_end && compare(direction, key, &self.end) == Ordering::Greater {
             return None;
         }
+        self.latest = Some((is_second, *position));
         *position += 1;
         self.has_twin = order == Ordering::Equal;
         if self.has_twin && self.second.get(self.next.1) == handle {

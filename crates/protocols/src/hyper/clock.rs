@@ -52,11 +52,11 @@ impl Committed {
     }
 }
 
-/// One of those, and whether a worker has it in hand.
+/// One of those, and how many of its images are in chains still, or more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Behind {
     pub(super) committed: Committed,
-    pub(super) is_in_hand: bool,
+    linked: usize,
 }
 
 /// A buffer that nobody undoes any more, some of whose images may have to be cut out of their chains yet.
@@ -91,6 +91,11 @@ impl Again {
     pub(super) fn new(place: (u64, usize), times: u32, now: u64) -> Option<Self> {
         (times < Self::MOST).then_some(Self { place, times, after: now + (LATELY << times) })
     }
+
+    /// A commit that is to be looked at as soon as may be.
+    fn at_once(place: (u64, usize)) -> Self {
+        Self { place, times: 0, after: 0 }
+    }
 }
 
 /// What has committed and may still be undone by somebody.
@@ -98,14 +103,16 @@ impl Again {
 pub(super) struct History {
     /// In the order of their commits.
     pub(super) recent: VecDeque<Committed>,
-    /// What was committed behind a transaction that may write, before all of those in `recent`: it was thinned, or is just being thinned, and
-    /// that transaction will compare what is left.
+    /// What was committed behind a transaction that may write, before all of those in `recent`, and was thinned: that transaction will compare
+    /// what is left.
     pub(super) behind: BTreeMap<(u64, usize), Behind>,
+    /// The same of what a worker is just thinning, for each slot of the clock.
+    in_hand: Vec<Vec<Committed>>,
     /// The latest commit that ever came there.
     pub(super) behind_by: u64,
     /// Up to where those were gone through in the present sweep.
     pub(super) behind_swept: Option<(u64, usize)>,
-    /// Images in them, and how many left their chains since they came there, or more.
+    /// Images in them, and how many left their chains of which it is not known where they are counted, or more.
     pub(super) behind_images: usize,
     pub(super) behind_gone: usize,
     /// What snapshots alone need, roughly in the order of their commits: images that were moved out, and buffers of which so many images
@@ -127,55 +134,108 @@ pub(super) struct History {
 }
 
 impl History {
-    /// What has committed after a moment, oldest first: for each row that has changed since, one that has changed it. Some that came and went
-    /// are left out.
-    pub(super) fn since(&self, moment: u64) -> impl Iterator<Item = Committed> {
-        let behind = if moment < self.behind_by { self.behind.range((moment + 1, 0)..) } else { Default::default() };
-        let first = self.recent.partition_point(|committed| committed.at <= moment);
-        behind.map(|(_, behind)| behind.committed).chain(self.recent.range(first..).copied())
+    /// What has committed after a moment and no later than another one: for each row that has changed since, one that has changed it. Some that
+    /// came and went are left out.
+    pub(super) fn between(&self, after: u64, by: u64) -> impl Iterator<Item = Committed> {
+        let has_behind = after < self.behind_by;
+        let behind = if has_behind { self.behind.range((after + 1, 0)..) } else { Default::default() };
+        let behind = behind.map(|(_, behind)| behind.committed).take_while(move |committed| committed.at <= by);
+        let in_hand = if has_behind { &self.in_hand[..] } else { &[] };
+        let is_wanted = move |committed: &Committed| after < committed.at && committed.at <= by;
+        let in_hand = in_hand.iter().flatten().copied().filter(is_wanted);
+        let first = self.recent.partition_point(|committed| committed.at <= after);
+        let recent = self.recent.range(first..).copied().take_while(move |committed| committed.at <= by);
+        behind.chain(in_hand).chain(recent)
+    }
+
+    /// A moment after the first and no later than the second one, so that not many more than so many have committed between it and the first.
+    pub(super) fn slice(&self, after: u64, by: u64, most: usize) -> u64 {
+        if by - after <= most as u64 {
+            return by;
+        }
+        let end = if after < self.behind_by {
+            self.behind.range((after + 1, 0)..).nth(most).map_or(self.behind_by, |(place, _)| place.0)
+        } else {
+            let first = self.recent.partition_point(|committed| committed.at <= after);
+            self.recent.get(first + most).map_or(by, |committed| committed.at)
+        };
+        end.min(by)
     }
 
     /// How many buffers there are.
     pub(super) fn buffers(&self) -> usize {
-        self.recent.len() + self.behind.len() + self.kept.len() + self.swept.len() + self.unfinished.len()
+        let in_hand: usize = self.in_hand.iter().map(Vec::len).sum();
+        self.recent.len() + self.behind.len() + in_hand + self.kept.len() + self.swept.len() + self.unfinished.len()
     }
 
-    /// Puts the oldest of the recent ones, which was committed by then, behind a transaction that may write, and in the caller's hand.
-    pub(super) fn put_behind(&mut self, by: u64) -> Option<Committed> {
+    /// Puts the oldest of the recent ones, which was committed by then, behind a transaction that may write, and into the hand of a worker.
+    pub(super) fn put_behind(&mut self, by: u64, slot: usize) -> Option<Committed> {
         let next = self.recent.pop_front_if(|next| next.at <= by)?;
-        self.behind.insert(next.place(), Behind { committed: next, is_in_hand: true });
+        self.hand_to(slot, next);
         self.behind_by = next.at;
-        self.behind_images += next.images;
         Some(next)
     }
 
-    /// The oldest of those behind, if it was committed by then and nobody has it in hand.
+    fn hand_to(&mut self, slot: usize, committed: Committed) {
+        if self.in_hand.len() <= slot {
+            self.in_hand.resize_with(slot + 1, Vec::new);
+        }
+        self.in_hand[slot].push(committed);
+    }
+
+    /// The oldest of those behind, if it was committed by then.
     pub(super) fn pop_behind(&mut self, by: u64) -> Option<Committed> {
-        let first = self.behind.first_entry().filter(|first| !first.get().is_in_hand && first.key().0 <= by)?;
+        let first = self.behind.first_entry().filter(|first| first.key().0 <= by)?;
         let committed = first.remove().committed;
         self.behind_images -= committed.images;
         Some(self.forget(committed))
     }
 
-    /// Takes one of those behind into the caller's hand, if it is there and in nobody's.
-    pub(super) fn take_in_hand(&mut self, place: (u64, usize)) -> Option<Committed> {
-        let behind = self.behind.get_mut(&place).filter(|behind| !behind.is_in_hand)?;
-        behind.is_in_hand = true;
-        Some(behind.committed)
+    /// Takes one of those behind into the hand of a worker, if it is there.
+    pub(super) fn take_in_hand(&mut self, place: (u64, usize), slot: usize) -> Option<Committed> {
+        let committed = self.behind.remove(&place)?.committed;
+        self.behind_images -= committed.images;
+        self.hand_to(slot, committed);
+        Some(committed)
     }
 
-    /// Takes what the caller has had in hand out.
-    pub(super) fn remove_behind(&mut self, place: (u64, usize)) {
-        let Some(behind) = self.behind.remove(&place) else { return };
-        self.behind_images -= behind.committed.images;
-        self.forget(behind.committed);
+    /// Takes out what a worker has in hand.
+    pub(super) fn empty_hand(&mut self, slot: usize) {
+        let Some(in_hand) = self.in_hand.get_mut(slot) else { return };
+        self.bytes -= in_hand.drain(..).map(|committed| committed.bytes).sum::<usize>();
     }
 
     /// Puts in what is left of it.
     pub(super) fn keep_behind(&mut self, kept: Committed) {
-        self.behind.insert(kept.place(), Behind { committed: kept, is_in_hand: false });
+        self.behind.insert(kept.place(), Behind { committed: kept, linked: kept.images });
         self.behind_images += kept.images;
         self.add_bytes(kept.bytes);
+    }
+
+    /// Some images of a buffer behind have left their chains. When none is left the buffer is answered, out of the list; when few are, it is
+    /// looked at again soon.
+    pub(super) fn have_left(&mut self, place: (u64, usize), images: usize) -> Option<Buffer> {
+        let Some(Behind { committed, linked }) = self.behind.get_mut(&place) else {
+            // Somebody has it in hand, or it is not there yet, or not any more.
+            self.behind_gone += images;
+            return None;
+        };
+        let was_worth_it = 2 * *linked > committed.images;
+        *linked = linked.saturating_sub(images);
+        // Whoever had it in hand may have counted the same.
+        if *linked == 0 && committed.buffer.linked().next().is_none() {
+            return self.take_out(place);
+        }
+        if was_worth_it && 2 * *linked <= committed.images {
+            self.again.push_front(Again::at_once(place));
+        }
+        None
+    }
+
+    fn take_out(&mut self, place: (u64, usize)) -> Option<Buffer> {
+        let committed = self.behind.remove(&place)?.committed;
+        self.behind_images -= committed.images;
+        Some(self.forget(committed).buffer)
     }
 
     fn add(&mut self, committed: Committed) {

@@ -8,7 +8,8 @@
 //!   slot's [`Restored`](super::restored::Restored) words tell that older images put back all that a new one does, those are not even looked at.
 //! * A record that shows no row to anybody is closed, its key leaves the index, and its slot serves again.
 
-use std::ops::Bound;
+mod sweeps;
+
 use std::sync::Arc;
 
 use polychron_engine::catalog::{self, Catalog};
@@ -45,6 +46,8 @@ const SWEEP_AT: usize = 4;
 /// Buffers that one worker has taken from the list to see to.
 #[derive(Debug, Default)]
 pub(super) struct Collector {
+    /// The worker's slot of the clock.
+    slot: usize,
     old: Vec<Old>,
     thin: Vec<Committed>,
     /// What is thinned while it stays in its list, and how often its deletions were looked at.
@@ -53,6 +56,8 @@ pub(super) struct Collector {
     left: Vec<(Committed, u32)>,
     /// Places of what a sweep has found.
     swept: Vec<(u64, usize)>,
+    /// Images that have left their chains besides those of the buffer that was thinned: places of their buffers, and how many in a row.
+    others: Vec<((u64, usize), usize)>,
     /// Of which nothing is left in any chain.
     dead: Vec<Buffer>,
     /// What was found to be needed by snapshots.
@@ -101,6 +106,10 @@ impl<R: Redo> HyperTransaction<'_, R> {
 }
 
 impl Collector {
+    pub(super) fn new(slot: usize) -> Self {
+        Self { slot, ..Self::default() }
+    }
+
     /// Takes from the list what may be collected, for a slice of some more images than the caller has `made`; under its lock. Whether anything
     /// was taken.
     #[inline]
@@ -157,13 +166,14 @@ impl Collector {
         for _ in 0..LOOKED_AT_AGAIN {
             let Some(again) = history.again.pop_front_if(|again| again.after <= held.upto) else { break };
             // What has left the list was collected meanwhile.
-            self.behind.extend(history.take_in_hand(again.place).map(|committed| (committed, again.times)));
+            let committed = history.take_in_hand(again.place, self.slot);
+            self.behind.extend(committed.map(|committed| (committed, again.times)));
         }
         // Of an older backlog the rest comes first.
         if history.recent.front().is_some_and(|next| next.at > held.from) {
             let mut room = self.room;
             while room > 0
-                && let Some(next) = history.put_behind(held.upto)
+                && let Some(next) = history.put_behind(held.upto, self.slot)
             {
                 room = room.saturating_sub(next.images.max(1));
                 self.behind.push((next, 0));
@@ -171,27 +181,6 @@ impl Collector {
         }
         if history.behind_swept.is_some() || SWEEP_AT * history.behind_gone > history.behind_images + AT_ONCE {
             self.sweep_behind(history, SWEPT_AT_ONCE);
-        }
-    }
-
-    /// As [`Collector::sweep`], of what lies behind transactions that may write.
-    #[cold]
-    pub(super) fn sweep_behind(&mut self, history: &mut History, most: usize) {
-        if history.behind_swept.is_none() {
-            history.behind_gone = 0;
-        }
-        let first = history.behind_swept.map_or(Bound::Unbounded, Bound::Excluded);
-        let (mut looked_at, mut last) = (0, None);
-        for (place, behind) in history.behind.range((first, Bound::Unbounded)).take(most) {
-            let linked = behind.committed.buffer.linked().count();
-            if linked == 0 || 2 * linked <= behind.committed.images {
-                self.swept.push(*place);
-            }
-            (looked_at, last) = (looked_at + 1, Some(*place));
-        }
-        history.behind_swept = last.filter(|_| looked_at == most);
-        for place in self.swept.drain(..) {
-            self.behind.extend(history.take_in_hand(place).map(|committed| (committed, 0)));
         }
     }
 
@@ -205,35 +194,6 @@ impl Collector {
         history.gone_images += std::mem::take(&mut self.gone);
         if history.is_sweeping || SWEEP_AT * history.gone_images > history.kept_images + AT_ONCE {
             self.sweep(history, SWEPT_AT_ONCE);
-        }
-    }
-
-    /// Looks for kept buffers of which nothing is left, and for those of which little is: these are thinned again. Goes on where the slice
-    /// before has stopped, and at most so far.
-    #[cold]
-    pub(super) fn sweep(&mut self, history: &mut History, most: usize) {
-        if !history.is_sweeping {
-            history.is_sweeping = true;
-            history.gone_images = 0;
-        }
-        for _ in 0..most {
-            let Some(kept) = history.kept.pop_front() else {
-                history.is_sweeping = false;
-                std::mem::swap(&mut history.kept, &mut history.swept);
-                return;
-            };
-            let linked = kept.buffer.linked().count();
-            if linked > 0 && 2 * linked > kept.images {
-                history.swept.push_back(kept);
-                continue;
-            }
-            history.kept_images -= kept.images;
-            let kept = history.forget(kept);
-            if linked == 0 {
-                self.dead.push(kept.buffer);
-            } else {
-                self.thin.push(kept);
-            }
         }
     }
 
@@ -320,8 +280,9 @@ impl Collector {
         }
         let mut thin_list = std::mem::take(&mut self.thin);
         for committed in thin_list.drain(..) {
-            self.gone += self.thin_one(committed, held, site);
+            self.thin_one(committed, held, site);
         }
+        self.gone += self.others.drain(..).map(|(_, images)| images).sum::<usize>();
         self.thin = thin_list;
         if !self.needed.is_empty() {
             let mut history = site.clock.history();
@@ -334,37 +295,36 @@ impl Collector {
     #[inline(never)]
     fn thin_behind(&mut self, held: &Held, site: &Site<'_>) {
         let mut list = std::mem::take(&mut self.behind);
-        let mut gone = 0;
-        for &(committed, times) in &list {
-            gone += self.thin_one(committed, held, site);
+        for (committed, times) in list.drain(..) {
+            self.thin_one(committed, held, site);
             self.left.extend(self.needed.drain(..).map(|needed| (needed, times)));
         }
         let mut history = site.clock.history();
-        history.behind_gone += gone;
-        list.drain(..).for_each(|(committed, _)| history.remove_behind(committed.place()));
+        history.empty_hand(self.slot);
         for (left, times) in self.left.drain(..) {
             history.keep_behind(left);
             if left.has_deleted && left.buffer.linked().any(|image| image.kind() == Kind::Delete) {
                 history.again.extend(Again::new(left.place(), times + 1, held.later));
             }
         }
+        for (place, images) in self.others.drain(..) {
+            self.dead.extend(history.have_left(place, images));
+        }
         drop(history);
         self.behind = list;
     }
 
-    /// Takes out of their chains what nobody needs of a buffer and of what is older, and notes what is left of it. Answers how many images have
-    /// left that were not among the buffer's own.
-    fn thin_one(&mut self, committed: Committed, held: &Held, site: &Site<'_>) -> usize {
+    /// Takes out of their chains what nobody needs of a buffer and of what is older, and notes what is left of it.
+    fn thin_one(&mut self, committed: Committed, held: &Held, site: &Site<'_>) {
         let buffer = committed.buffer;
-        let (mut left, mut images, mut bytes) = (0, 0, 0);
+        let (mut images, mut bytes) = (0, 0);
         let moment = held.latest_before(committed.at);
         for image in buffer.images() {
             if image.has_left() {
                 continue;
             }
             // Where the table is gone, its chains are, too; the buffer goes when it is old.
-            let thinned = site.visit(image, |store, record| self.thin(store, record, image, moment, held, site));
-            left += thinned.unwrap_or(0);
+            site.visit(image, |store, record| self.thin(store, record, image, moment, held, site));
             if !image.has_left() {
                 images += 1;
                 bytes += image.bytes();
@@ -375,7 +335,19 @@ impl Collector {
         } else {
             self.keep_or_retire(Committed { images, ..committed });
         }
-        left.saturating_sub(committed.images - images)
+    }
+
+    /// An image has left its chain while a buffer was thinned.
+    fn note_left(&mut self, image: Undo, thinned: Buffer) {
+        let buffer = image.buffer();
+        if buffer == thinned {
+            return;
+        }
+        let place = (buffer.stamp(), buffer.address());
+        match self.others.last_mut() {
+            Some((last, images)) if *last == place => *images += 1,
+            _ => self.others.push((place, 1)),
+        }
     }
 
     /// Moves what is needed of a buffer, images of so many bytes, to memory of its own. Where there is none, it stays.
@@ -415,7 +387,7 @@ impl Collector {
         }
     }
 
-    /// Takes every image out of a slot's chain that no moment that is read needs, of which `image` may be one; answers how many those were.
+    /// Takes every image out of a slot's chain that no moment that is read needs, of which `image` may be one.
     /// `moment` is the latest one before its commit that is read.
     fn thin(
         &mut self,
@@ -425,10 +397,10 @@ impl Collector {
         moment: Option<u64>,
         held: &Held,
         site: &Site<'_>,
-    ) -> usize {
+    ) {
         self.walked += 1;
         let mut latched = record.latch();
-        let left = if moment.is_some_and(|moment| is_known_to_go(&latched, image, moment)) {
+        if moment.is_some_and(|moment| is_known_to_go(&latched, image, moment)) {
             debug_assert!(!is_needed_now(image, site), "what is known of a slot is true");
             let older = image.older();
             latched.set_version(older);
@@ -436,23 +408,25 @@ impl Collector {
                 latched.settle();
             }
             leave(image, site.guard);
-            1
         } else {
-            let left = if self.thinned.has(image) { 0 } else { self.thin_chain(&mut latched, image, held, site) };
+            if !self.thinned.has(image) {
+                self.thin_chain(&mut latched, image, held, site);
+            }
             if let Some(moment) = moment.filter(|_| !image.has_left()) {
                 latched.note_restored(image, moment);
                 // From now on the slot counts its words, so that they do not speak for it.
                 image.set_over_settled(left_out(Step::RestoredByOthers) && image.is_over_settled());
             }
-            left
-        };
-        left + usize::from(close_or_displace(store, record, latched, held, site))
+        }
+        if let Some(closed) = close_or_displace(store, record, latched, held, site) {
+            self.note_left(closed, image.buffer());
+        }
     }
 
     /// Looks at a chain, of which `image` was found: past those that were committed too late, and at so many behind them.
-    fn thin_chain(&mut self, latched: &mut Latched<'_>, image: Undo, held: &Held, site: &Site<'_>) -> usize {
+    fn thin_chain(&mut self, latched: &mut Latched<'_>, image: Undo, held: &Held, site: &Site<'_>) {
         let (mut newer, mut next): (Option<Undo>, _) = (None, latched.version());
-        let (mut left, mut late, mut looked_at) = (0, 0, 0);
+        let (mut late, mut looked_at) = (0, 0);
         while let Some(present) = next
             && looked_at < late.max(THINNED_AT_ONCE)
         {
@@ -473,7 +447,7 @@ impl Collector {
                 None => latched.set_version(next),
             }
             leave(present, site.guard);
-            left += 1;
+            self.note_left(present, image.buffer());
         }
         self.walked += late + looked_at;
         if late > LongChains::LEAST && next.is_none() {
@@ -482,7 +456,6 @@ impl Collector {
         if latched.version().is_some_and(|image| image.stamp() <= held.from || left_out(Step::AwaitWriters)) {
             latched.settle();
         }
-        left
     }
 }
 
@@ -558,33 +531,34 @@ pub(super) fn replace(record: Record<'_>, image: Undo, copy: Undo) -> bool {
     true
 }
 
-/// A record that came and went where nobody looks shows nothing before and nothing after: it is closed. One that only snapshots see is
-/// displaced. Whether it was closed.
+/// A record that came and went where nobody looks shows nothing before and nothing after: it is closed. One that only older transactions
+/// see is displaced. The image that left its chain when it was closed; its memory stays under the guard.
 fn close_or_displace(
     store: &Relation,
     record: Record<'_>,
     mut latched: Latched<'_>,
     held: &Held,
     site: &Site<'_>,
-) -> bool {
+) -> Option<Undo> {
     if latched.is_present() || latched.is_closed() {
-        return false;
+        return None;
     }
-    let Some(image) = latched.version() else { return false };
+    let image = latched.version()?;
     let is_last = image.kind() == Kind::Insert && image.older().is_none() && image.stamp() <= held.upto;
     if !is_last {
         let at = image.stamp();
-        if latched.is_in_index() && (at <= held.from || at <= held.upto && left_out(Step::AwaitWritersToDisplace)) {
+        // Whoever began lately and sees it will have ended soon.
+        if latched.is_in_index() && at <= held.upto {
             store.displace(&mut latched, record, image.key(), at, site.guard);
         }
-        return false;
+        return None;
     }
     latched.set_version(None);
     let is_beside = latched.close();
     leave(image, site.guard);
     drop(latched);
     site.unlink(store, record, image.key(), is_beside);
-    true
+    Some(image)
 }
 
 /// An image has left its chain, under the latch of its slot.

@@ -15,7 +15,7 @@ use polychron_schema::RowBuffer;
 
 use super::clock::{Committed, History};
 use super::counts::add;
-use super::predicates::RelationLog;
+use super::predicates::{KEPT_RELATIONS, RelationLog};
 use super::steps::{Point, Step};
 use super::table::HyperTable;
 use super::transaction::HyperTransaction;
@@ -72,6 +72,8 @@ impl Rows {
 
 /// Commits whose list is kept for the next transaction.
 const LISTED: usize = 1 << 12;
+/// Commits that are listed under the lock at once, and hardly more.
+const LISTED_AT_ONCE: usize = 256;
 /// So few that they are compared under the lock.
 const FEW: u64 = 16;
 
@@ -84,6 +86,7 @@ impl Validation {
             self.rows.clear();
             self.others.clear();
             self.others.shrink_to(LISTED);
+            self.trees.truncate(KEPT_RELATIONS);
         }
         was_built
     }
@@ -174,21 +177,44 @@ impl<R: Redo> HyperTransaction<'_, R> {
             }
             before = behind;
             let since = compared;
-            compared = self.list_since(since, &shared.clock.history());
+            compared = self.list_in_slices(since);
             self.compare_others(since, compared)?;
         }
     }
 
-    /// Notes who has committed after a moment; answers up to which one that is known now. All of it at once: what lies behind this transaction
-    /// may leave the list at any time, because older images stand for it.
+    /// Notes who has committed after a moment; answers up to which one that is known now. What comes later is told apart from that.
     fn list_since(&mut self, moment: u64, history: &History) -> u64 {
-        let (clock, validation) = (&self.shared.clock, &mut self.state.validation);
-        let latest = clock.latest();
-        validation.others.clear();
-        validation.others.extend(history.since(moment));
-        validation.behind_by = history.behind_by;
-        clock.note_listed(self.state.slot, latest);
+        let latest = self.shared.clock.latest();
+        self.state.validation.others.clear();
+        self.list(history, moment, latest);
+        self.shared.clock.note_listed(self.state.slot, latest);
         latest
+    }
+
+    /// As [`Self::list_since`], with the lock for one slice after the other, and what is committed meanwhile with the last one. The moment of
+    /// the last listing stays held until then. A commit that was not listed yet may leave the list between two slices, when an older image stands
+    /// for it that was committed after that moment, too. That one was committed no later than `behind_by` of the last slice, so its row is
+    /// compared by the chain, which has all that is left, and not by the image that was listed.
+    fn list_in_slices(&mut self, moment: u64) -> u64 {
+        let clock = &self.shared.clock;
+        let (mut listed, first) = (moment, clock.latest());
+        self.state.validation.others.clear();
+        loop {
+            let history = clock.history();
+            let latest = clock.latest();
+            let by = if listed < first { history.slice(listed, latest, LISTED_AT_ONCE) } else { latest };
+            self.list(&history, listed, by);
+            listed = by;
+            if by == latest {
+                clock.note_listed(self.state.slot, latest);
+                return latest;
+            }
+        }
+    }
+
+    fn list(&mut self, history: &History, after: u64, by: u64) {
+        self.state.validation.others.extend(history.between(after, by));
+        self.state.validation.behind_by = history.behind_by;
     }
 
     /// Compares what those others have changed, who are all that committed after a moment up to a later one, with what this transaction has
@@ -221,9 +247,9 @@ impl<R: Redo> HyperTransaction<'_, R> {
         let began = self.shared.time.now_ns();
         let (log, counts) = (&self.state.log, &self.shared.counts[self.state.slot]);
         validation.trees.resize_with(log.touched().len().max(validation.trees.len()), Tree::default);
-        for (tree, &id) in validation.trees.iter_mut().zip(log.touched()) {
-            if let (Some(relation), Ok(table)) = (log.relation(id), self.table(id)) {
-                tree.build(relation, table);
+        for (position, (tree, &id)) in validation.trees.iter_mut().zip(log.touched()).enumerate() {
+            if let Ok(table) = self.table(id) {
+                tree.build(log.relation_at(position), table);
                 add(&counts.trees, 1);
                 add(&counts.tree_nodes, tree.len() as u64);
             }
@@ -239,8 +265,8 @@ impl<R: Redo> HyperTransaction<'_, R> {
     fn meets(&self, validation: &mut Validation, image: Undo, at: u64, (since, listed): (u64, u64)) -> Option<Undo> {
         let Place { table: id, index } = image.place();
         let log = &self.state.log;
-        let position = log.touched().iter().position(|touched| *touched == id)?;
-        let (Some(relation), Ok(table)) = (log.relation(id), self.table(id)) else { return None };
+        let position = log.position(id)?;
+        let (relation, Ok(table)) = (log.relation_at(position), self.table(id)) else { return None };
         // The entries of secondary indexes say nothing that their rows do not.
         if index != IndexId::PRIMARY {
             return None;

@@ -1,17 +1,20 @@
-//! Deleted records that only snapshots see leave their index for one beside it.
+//! Deleted records that open transactions still see leave their index for one beside it.
 //!
-//! A row that a snapshot sees keeps its record when it is deleted. Would its key stay in the index, a queue would be scanned through all that
-//! was deleted since the snapshot began. So when collection has thinned a record that is absent, and its newest image was committed no later
-//! than any transaction began that may write, the record is *displaced*, under its latch:
+//! A row that a snapshot, or an older transaction that may write, sees keeps its record when it is deleted. If its key stayed in the index, a
+//! queue would be scanned through all that was deleted since that transaction began. So when collection has thinned a record that is absent,
+//! the record is *displaced*, under its latch:
 //!
 //! 1. its key goes into the index beside;
-//! 2. `until` is raised to the commit time of that image;
+//! 2. `until` is raised to the commit time of the deletion, which is its newest image;
 //! 3. the record is marked, so that nothing is put on it any more: a key that comes back gets another record, as with a closed one;
 //! 4. its key leaves the index.
 //!
-//! Every transaction that may write began later, now and from now on, so it sees no such row and looks at the index alone. A snapshot that
-//! began before `until` and finds no row of a key looks beside, and its scans go along both. It looks at `until` behind the index: what it
-//! misses there because of step 4 it is told of by step 2.
+//! A transaction that began at or after `until` sees no such row and looks at the index alone. One that began before and finds no row of a key
+//! looks beside, and its scans go along both. It looks at `until` behind the index: whatever it misses there because of step 4, step 2 tells it
+//! to look for.
+//!
+//! An older transaction that may write so reads the row, and conflicts when it writes the row: the deletion was committed since its start. It
+//! also looks beside when the index has taken a key that it inserts, because a key that it sees must be refused.
 //!
 //! When nobody sees the row any more, the record is closed as others are, and its key leaves the index beside.
 
@@ -33,6 +36,7 @@ use super::rows::{Latched, Record};
 use super::steps::Step;
 use super::table::{Relation, RowNumbers};
 use super::transaction::HyperTransaction;
+use super::view::{Seen, view};
 
 /// The index beside, and the latest deletion of what went there.
 #[derive(Debug)]
@@ -58,12 +62,12 @@ impl Displaced {
     #[inline]
     pub(super) fn concern(&self, moment: u64) -> bool {
         // Acquire: pairs with the release in `displace`.
-        moment < self.until.load(Ordering::Acquire) && !left_out(Step::LookBeside)
+        moment < self.until.load(Ordering::Acquire)
     }
 }
 
 impl Relation {
-    /// Displaces an absent record whose newest image was committed at a moment that is no later than any transaction began that may write.
+    /// Displaces an absent record whose newest image was committed at a moment.
     pub(super) fn displace(
         &self,
         latched: &mut Latched<'_>,
@@ -87,21 +91,64 @@ impl Relation {
 }
 
 impl<'w, R: Redo> HyperTransaction<'w, R> {
-    /// A snapshot has found no row of a key in the index. One may lie beside that it sees; its columns are brought then.
+    /// Whether rows that the transaction sees may lie beside an index. To be asked behind a look at the index.
+    #[inline]
+    pub(super) fn may_see_beside(&self, store: &Relation) -> bool {
+        let step = if self.snapshot { Step::LookBeside } else { Step::WritersLookBeside };
+        store.displaced.concern(self.start) && !left_out(step)
+    }
+
     #[cold]
-    pub(super) fn read_beside<K: EncodedKey>(
+    fn find_beside<K: EncodedKey>(&self, store: &'w Relation, key: K) -> Option<Record<'w>> {
+        let handle = store.displaced.index()?.find(key, &self.guard)?;
+        // SAFETY: the handle was found under this transaction's guard, and is of a record of these rows.
+        Some(unsafe { store.record(handle) })
+    }
+
+    /// The record of a key that shows a row, and what it shows of some columns, in the row buffer. No observation is logged.
+    #[inline]
+    pub(super) fn find_seen<K: EncodedKey>(
         &mut self,
         store: &'w Relation,
         key: K,
         projection: &Projection,
-    ) -> Option<Record<'w>> {
-        let handle = store.displaced.index().and_then(|beside| beside.find(key, &self.guard))?;
-        // SAFETY: the handle was found under this transaction's guard, and is of a record of these rows.
-        let record = unsafe { store.record(handle) };
-        self.see(record, projection).present.then_some(record)
+    ) -> Option<(Record<'w>, Seen)> {
+        let found = self.lookup(store, key).map(|record| (record, self.see(record, projection)));
+        if let Some(found) = found.filter(|(_, seen)| seen.present) {
+            return Some(found);
+        }
+        let beside = if self.may_see_beside(store) { self.find_beside(store, key) } else { None };
+        beside.map(|record| (record, self.see(record, projection))).filter(|(_, seen)| seen.present)
     }
 
-    /// As `visit_batches`, of a snapshot, along both indexes, from where the buffer for that says.
+    /// As [`Self::find_seen`], with the row's first words in place of the row buffer.
+    pub(super) fn find_shown<K: EncodedKey>(
+        &mut self,
+        store: &'w Relation,
+        key: K,
+        words: &mut [u64],
+    ) -> Option<Record<'w>> {
+        let found = self.lookup(store, key).filter(|record| self.shows(*record, words));
+        if found.is_some() || !self.may_see_beside(store) {
+            return found;
+        }
+        self.find_beside(store, key).filter(|record| self.shows(*record, words))
+    }
+
+    #[inline]
+    fn shows(&self, record: Record<'w>, words: &mut [u64]) -> bool {
+        view(record, 0..words.len(), words, self.start, self.id).present
+    }
+
+    /// Whether the transaction sees a row of a key beside an index, which has just taken the same key from it.
+    #[inline]
+    pub(super) fn has_beside<K: EncodedKey>(&self, store: &'w Relation, key: K) -> bool {
+        store.displaced.concern(self.start)
+            && !left_out(Step::InsertBeside)
+            && self.find_beside(store, key).is_some_and(|record| self.shows(record, &mut []))
+    }
+
+    /// As `visit_batches`, along both indexes, from where the buffer for that says.
     #[cold]
     pub(super) fn visit_both<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
@@ -130,10 +177,12 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
                 // SAFETY: the handle was found under this transaction's guard.
                 let record = unsafe { store.record(handle) };
                 if self.visit_record(record, visit)?.is_break() {
+                    self.log_range(visit.table, store, scan, both.key());
                     return Ok(());
                 }
             }
             if !more {
+                self.log_range(visit.table, store, scan, None);
                 return Ok(());
             }
         }

@@ -86,8 +86,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         projection: &Projection,
         _intent: Intent,
     ) -> Result<Option<FoundRow<'w>>, Stop> {
-        let found = self.lookup(at.store, at.key).map(|record| (record, self.see(record, projection)));
-        let Some((record, seen)) = found.filter(|(_, seen)| seen.present) else {
+        let Some((record, seen)) = self.find_seen(at.store, at.key, projection) else {
             self.log_point(at.store.place().table, at.key, ColumnSet::EMPTY);
             return Ok(None);
         };
@@ -163,9 +162,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
 
     fn put<K: EncodedKey>(&mut self, at: At<'w, Relation, K>, words: &[u64]) -> Result<(), Stop> {
         let store = &at.table.primary;
-        if let Some(record) = self.lookup(at.store, at.key)
-            && self.see(record, &Projection::NONE).present
-        {
+        if let Some((record, _)) = self.find_seen(at.store, at.key, &Projection::NONE) {
             let pieces = std::iter::once(0..store.rows.words());
             return self.write(
                 at.store,
@@ -194,8 +191,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     }
 
     fn delete_entry(&mut self, at: At<'w, Relation, &[u8]>) -> Result<(), Stop> {
-        let entry = self.lookup(at.store, at.key);
-        match entry.filter(|entry| view(*entry, 0..0, &mut [], self.start, self.id).present) {
+        match self.find_shown(at.store, at.key, &mut []) {
             Some(entry) => self.erase(at.store, entry, at.key),
             None => Ok(()),
         }

@@ -9,6 +9,7 @@
 
 use std::ops::{Bound, Range};
 
+use hashbrown::HashTable;
 use polychron_base::key::EncodedKey;
 use polychron_base::{IndexId, TableId};
 use polychron_engine::mutations::left_out;
@@ -168,10 +169,6 @@ pub(super) struct RelationLog {
 }
 
 impl RelationLog {
-    fn is_empty(&self) -> bool {
-        self.points.is_empty() && self.coarse.is_empty() && self.paths.is_empty()
-    }
-
     fn clear(&mut self) {
         self.points.clear();
         self.coarse.clear();
@@ -351,26 +348,50 @@ impl RelationLog {
 /// The log of one transaction.
 #[derive(Debug, Default)]
 pub(super) struct PredicateLog {
-    relations: Vec<RelationLog>,
+    /// The relations of which anything was asked.
     touched: Vec<TableId>,
+    /// What was asked of each, in the same order, and behind them memory for others.
+    relations: Vec<RelationLog>,
+    /// Where they are, when they are many.
+    positions: HashTable<u32>,
+    /// The position of the one that was asked last.
+    last: usize,
     /// The relation of which code of the procedure is being shown rows. It stays here only when that code panics.
     shown: Option<TableId>,
+}
+
+/// Relations whose memory is kept for the next transaction.
+pub(super) const KEPT_RELATIONS: usize = 64;
+/// So few relations are looked through one by one.
+const FEW_RELATIONS: usize = 8;
+
+fn hash_of(table: TableId) -> u64 {
+    (table.position() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 impl PredicateLog {
     #[inline]
     fn relation_mut(&mut self, table: TableId) -> &mut RelationLog {
-        if self.relations.get(table.position()).is_none_or(RelationLog::is_empty) {
-            self.touch(table);
+        if self.touched.get(self.last) != Some(&table) {
+            self.last = self.position(table).unwrap_or_else(|| self.touch(table));
         }
-        &mut self.relations[table.position()]
+        &mut self.relations[self.last]
     }
 
-    fn touch(&mut self, table: TableId) {
-        if self.relations.len() <= table.position() {
-            self.relations.resize_with(table.position() + 1, RelationLog::default);
-        }
+    fn touch(&mut self, table: TableId) -> usize {
+        let position = self.touched.len();
         self.touched.push(table);
+        if self.relations.len() == position {
+            self.relations.push(RelationLog::default());
+        }
+        let first = if position == FEW_RELATIONS { 0 } else { position };
+        if position >= FEW_RELATIONS {
+            for new in first..=position {
+                let touched = &self.touched;
+                self.positions.insert_unique(hash_of(touched[new]), new as u32, |at| hash_of(touched[*at as usize]));
+            }
+        }
+        position
     }
 
     /// The relations of which anything was asked.
@@ -378,10 +399,20 @@ impl PredicateLog {
         &self.touched
     }
 
-    /// What was asked of a relation.
+    /// Where a relation is among those.
     #[inline]
-    pub(super) fn relation(&self, table: TableId) -> Option<&RelationLog> {
-        self.relations.get(table.position()).filter(|relation| !relation.is_empty())
+    pub(super) fn position(&self, table: TableId) -> Option<usize> {
+        if self.touched.len() <= FEW_RELATIONS {
+            return self.touched.iter().position(|touched| *touched == table);
+        }
+        let is_wanted = |at: &u32| self.touched[*at as usize] == table;
+        self.positions.find(hash_of(table), is_wanted).map(|at| *at as usize)
+    }
+
+    /// What was asked of the relation at a position.
+    #[inline]
+    pub(super) fn relation_at(&self, position: usize) -> &RelationLog {
+        &self.relations[position]
     }
 
     /// Code of the procedure is going to be shown rows of a relation, and what it is shown is logged behind it. If it panics, and the
@@ -463,15 +494,56 @@ impl PredicateLog {
 
     /// Bytes of all that was logged.
     pub(super) fn bytes(&self) -> usize {
-        self.touched.iter().map(|table| self.relations[table.position()].bytes()).sum()
+        self.relations[..self.touched.len()].iter().map(RelationLog::bytes).sum()
     }
 
     /// Forgets everything, and keeps the memory.
     #[inline]
     pub(super) fn clear(&mut self) {
         self.shown = None;
-        for table in self.touched.drain(..) {
-            self.relations[table.position()].clear();
+        self.relations[..self.touched.len()].iter_mut().for_each(RelationLog::clear);
+        if self.touched.len() > FEW_RELATIONS {
+            self.forget_many();
+        }
+        self.touched.clear();
+    }
+
+    #[cold]
+    fn forget_many(&mut self) {
+        self.relations.truncate(KEPT_RELATIONS);
+        self.touched.shrink_to(KEPT_RELATIONS);
+        self.positions.clear();
+        self.positions.shrink_to(KEPT_RELATIONS, |_| 0);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// Whatever tables there are, a log has room for those that were asked, and finds each again.
+    #[test]
+    fn a_log_grows_with_the_relations_that_were_asked() {
+        let mut log = PredicateLog::default();
+        for (tables, stride) in [(1, 1 << 20), (FEW_RELATIONS + 1, 1 << 16), (300, 1 << 10), (2, 7)] {
+            let table = |number: usize| TableId::new(1, (1 + number * stride) as u32);
+            for round in 0..2 {
+                for number in 0..tables {
+                    log.point_of(table(number), number as u64, false, ColumnSet::EMPTY);
+                    log.point_of(table(number), round, false, ColumnSet::EMPTY);
+                }
+            }
+            assert_eq!(log.touched().len(), tables);
+            assert!(log.relations.len() <= tables.max(KEPT_RELATIONS), "{} relations", log.relations.len());
+            assert!(log.positions.len() <= if tables > FEW_RELATIONS { tables } else { 0 });
+            for number in 0..tables {
+                let relation = log.relation_at(log.position(table(number)).unwrap());
+                assert_eq!(relation.points.first().map(|point| point.summary), Some(number as u64));
+                assert!(relation.points.len() <= 4);
+            }
+            assert_eq!(log.position(table(tables)), None);
+            log.clear();
+            assert!(log.relations.len() <= KEPT_RELATIONS && log.touched().is_empty() && log.bytes() == 0);
         }
     }
 }

@@ -47,7 +47,13 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     }
 
     /// Logs a range, up to the key at which the visit stopped.
-    fn log_range(&mut self, table: &HyperTable, store: &Relation, scan: &Scan<'_>, stopped_at: Option<&[u8]>) {
+    pub(super) fn log_range(
+        &mut self,
+        table: &HyperTable,
+        store: &Relation,
+        scan: &Scan<'_>,
+        stopped_at: Option<&[u8]>,
+    ) {
         if !self.logs() || left_out(Step::LogRanges) {
             return;
         }
@@ -73,10 +79,10 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             if self.snapshot {
                 // Between batches a snapshot renews its guard; within one it holds handles that only the guard keeps.
                 self.step()?;
-                self.state.buffers.both.begin(batch.last_key());
             }
+            self.state.buffers.both.begin(batch.last_key());
             let more = batch.fill(store.index(), visit.scan, &self.guard);
-            if self.snapshot && store.displaced.concern(self.start) {
+            if self.may_see_beside(store) {
                 // What was visited so far was all there: it had not been displaced when it was collected.
                 return self.visit_both(store, visit);
             }
@@ -95,8 +101,8 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
                     return Ok(());
                 }
             }
-            // A snapshot does not ask again behind the end: what is displaced from now on is no part of what it has not visited.
-            if !more || self.snapshot && batch.last_key().is_none() {
+            // Nobody asks again behind the end: what is displaced from now on is no part of what was not visited.
+            if !more || batch.last_key().is_none() {
                 self.log_range(visit.table, store, visit.scan, None);
                 return Ok(());
             }

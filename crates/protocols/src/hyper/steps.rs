@@ -70,12 +70,14 @@ named! {
         ListedMoments,
         /// Writers pass an image without a look at it only when all of them began after its commit.
         AwaitWriters,
-        /// A deleted record leaves the index only when all who may write began after its deletion.
-        AwaitWritersToDisplace,
-        /// Nothing is put on a record that has left the index for snapshots.
+        /// Nothing is put on a record that has left the index for older transactions.
         PassOverDisplaced,
         /// A snapshot looks for what has left the index.
         LookBeside,
+        /// So does an older transaction that may write.
+        WritersLookBeside,
+        /// It looks there, too, when the index has taken a key that it inserts.
+        InsertBeside,
         /// A transaction makes known that it will read before it chooses what.
         AnnounceStart,
         /// What a foreign key rests on is validated under snapshot isolation, too.

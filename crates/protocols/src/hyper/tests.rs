@@ -290,7 +290,7 @@ fn many_points_become_few_ranges() {
     for id in 0..5000 {
         log.point_of(table, if id % 2 == 0 { id } else { 1 << 40 | id }, false, ColumnSet::EMPTY);
     }
-    let relation = log.relation(table).unwrap();
+    let relation = log.relation_at(log.position(table).unwrap());
     assert!(relation.points.len() + relation.coarse.len() < 1200, "{} ranges", relation.coarse.len());
     let covered = |id: u64| {
         relation.points.iter().any(|point| point.summary == id)

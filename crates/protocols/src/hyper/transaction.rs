@@ -322,12 +322,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         key: K,
         projection: &Projection,
     ) -> Result<Option<Record<'w>>, Stop> {
-        let found = self.lookup(store, key).map(|record| (record, self.see(record, projection)));
-        let Some((record, seen)) = found.filter(|(_, seen)| seen.present || !self.snapshot) else {
-            // A snapshot looks there behind the index.
-            let may_be_beside = self.snapshot && store.displaced.concern(self.start);
-            return Ok(if may_be_beside { self.read_beside(store, key, projection) } else { None });
-        };
+        let Some((record, seen)) = self.find_seen(store, key, projection) else { return Ok(None) };
         if self.protects
             && let Some(image) = seen.version
             && image.kind() == Kind::Delete
@@ -336,6 +331,6 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             // Another transaction is about to delete the parent of a row, and will hardly be undone (§2.5 of the paper).
             return Err(self.refuse(conflict, store, key));
         }
-        Ok(seen.present.then_some(record))
+        Ok(Some(record))
     }
 }

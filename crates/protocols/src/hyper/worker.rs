@@ -113,7 +113,7 @@ impl<R: Redo> HyperWorker<R> {
             fingers: Fingers::default(),
             savepoints: Savepoints::default(),
             nested: Nested::default(),
-            collector: Collector::default(),
+            collector: Collector::new(slot),
             tables: Seen::default(),
             slot,
             known: 0,

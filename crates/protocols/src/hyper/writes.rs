@@ -31,8 +31,8 @@ pub(super) struct NewRow<'a> {
 
 /// Why a slot cannot be written.
 enum Refusal {
-    /// Its record has left its index, or is about to: it is closed or displaced.
-    Closed,
+    /// Its record has left its index, or is about to: it is closed or displaced. The stamp of its newest image, or 0.
+    Closed(u64),
     /// Another transaction has written it, or is writing it.
     Conflict(Conflict),
 }
@@ -71,7 +71,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     fn latch(&self, record: Record<'w>) -> Result<Latched<'w>, Refusal> {
         let latched = record.latch();
         if !latched.is_in_index() && !left_out(Step::PassOverDisplaced) {
-            return Err(Refusal::Closed);
+            return Err(Refusal::Closed(latched.version().map_or(0, Undo::stamp)));
         }
         self.check_version(latched.version(), latched.is_settled()).map_err(Refusal::Conflict)?;
         Ok(latched)
@@ -81,7 +81,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     fn refused<K: EncodedKey>(&mut self, refusal: Refusal, store: &Relation, key: K) -> Stop {
         match refusal {
             // It was deleted by somebody who committed since.
-            Refusal::Closed => self.refuse(Conflict { reason: Reason::WrittenLater, stamp: 0 }, store, key),
+            Refusal::Closed(stamp) => self.refuse(Conflict { reason: Reason::WrittenLater, stamp }, store, key),
             Refusal::Conflict(conflict) => self.refuse(conflict, store, key),
         }
     }
@@ -208,6 +208,10 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             let inserted = unsafe { self.state.fingers.insert(store, key, fresh.handle(), &mut (), &self.guard) };
             if matches!(inserted, Ok(Inserted::New)) {
                 self.state.writing.keep(image);
+                if self.has_beside(store, key) {
+                    self.take_back_insertion(store, fresh);
+                    return Ok(None);
+                }
                 return Ok(Some(fresh));
             }
             clear(&mut fresh.latch());
@@ -230,6 +234,16 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         }
     }
 
+    /// Undoes the insertion of a record, which is the latest change. The caller sees to its tail.
+    #[cold]
+    fn take_back_insertion(&mut self, store: &Relation, record: Record<'w>) {
+        record.latch().set_tail(None);
+        let newest = self.state.writing.images().len() - 1;
+        if let Some(image) = self.state.writing.pop(newest) {
+            self.undo(store, record, image);
+        }
+    }
+
     /// Puts a row where the transaction sees none. `false`: the record serves no key any more.
     fn revive<K: EncodedKey>(
         &mut self,
@@ -242,7 +256,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         let image = self.draft(insertion(store, record, key), key, None)?;
         let mut latched = match self.latch(record) {
             Ok(latched) => latched,
-            Err(Refusal::Closed) => return Ok(false),
+            Err(Refusal::Closed(_)) => return Ok(false),
             // Either it was inserted since the start, or it is being inserted.
             Err(Refusal::Conflict(Conflict { stamp, .. })) => {
                 return Err(self.refuse(Conflict { reason: Reason::InsertedFirst, stamp }, store, key));

@@ -576,6 +576,16 @@ fn row_that_is_deleted_between_two_looks() -> bool {
     get(&mut long, &stage.items, 1).unwrap() != first
 }
 
+/// The same transaction inserts the row: it has seen one under the key, and must be refused.
+fn row_that_is_deleted_before_an_insertion() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let mut long = stage.lasting(Mode::ReadWrite);
+    assert!(stage.once(|t| t.delete(&stage.items, 1).map(drop)));
+    (0..300).for_each(|value| assert!(stage.set(2, value)));
+    stage.settle(&mut stage.worker());
+    long.try_insert(&stage.items, &Item { id: 1, value: 11 }).is_ok_and(|answer| answer == Insertion::Inserted)
+}
+
 /// What a procedure of a batch does.
 #[derive(Clone, Copy, Debug)]
 enum Part {
@@ -792,9 +802,10 @@ crate::killers! { Step:
     StandForNewer: column_that_changes_in_a_word_that_has_changed;
     ListedMoments: column_that_changes_behind_the_comparison;
     AwaitWriters: lost_update_behind_a_snapshot;
-    AwaitWritersToDisplace: row_that_is_deleted_between_two_looks;
     PassOverDisplaced: row_that_comes_back_in_a_batch;
     LookBeside: snapshot_of_a_row_that_is_deleted;
+    WritersLookBeside: row_that_is_deleted_between_two_looks;
+    InsertBeside: row_that_is_deleted_before_an_insertion;
     AnnounceStart: snapshot_of_a_row_that_is_overwritten_as_it_begins;
     ProtectParents: child_whose_parent_goes;
     CoverVersions: stretch_that_was_changed;

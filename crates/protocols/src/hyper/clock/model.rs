@@ -88,7 +88,7 @@ impl World {
     fn commit(&self, start: u64, writing: &mut Writing, meets: impl Fn(Undo) -> bool) -> Option<u64> {
         let mut compared = start;
         if self.clock.latest() != compared {
-            let others: Vec<_> = self.clock.history().since(compared).collect();
+            let others: Vec<_> = self.clock.history().between(compared, u64::MAX).collect();
             compared = others.last().map_or(compared, |last| last.at);
             if others.iter().any(|other| other.buffer.images().any(&meets)) {
                 return None;
@@ -96,7 +96,9 @@ impl World {
         }
         writing.seal();
         let mut history = self.clock.history();
-        if self.clock.latest() != compared && history.since(compared).any(|other| other.buffer.images().any(&meets)) {
+        if self.clock.latest() != compared
+            && history.between(compared, u64::MAX).any(|other| other.buffer.images().any(&meets))
+        {
             return None;
         }
         Some(self.clock.commit(&mut history, writing, |_| ()))

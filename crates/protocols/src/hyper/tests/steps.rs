@@ -2,6 +2,7 @@
 
 use polychron_engine::drive;
 
+use super::super::clock::{Committed, History};
 use super::*;
 
 const MANY: i64 = scaled(40_000, 300) as i64;
@@ -169,4 +170,69 @@ fn a_hot_row_keeps_its_chain_short() {
     }));
     bank.worker().tidy_up();
     assert!(bank.figure("undo_buffers_kept") <= 2.0);
+}
+
+/// The list of what has committed is told in slices of a bounded length, wherever its parts lie.
+#[test]
+fn a_list_is_told_in_slices() {
+    const COMMITS: u64 = 1000;
+    const MOST: usize = 50;
+    let bank = bank_with_snapshots();
+    let mut idle = bank.worker();
+    let _open = idle.begin(Mode::ReadWrite).unwrap();
+    set_balance(&mut bank.worker(), &bank.accounts, 1, 1);
+    let one = *bank.database.shared.clock.history().recent.back().unwrap();
+    let mut history = History::default();
+    history.recent.extend((1..=COMMITS).map(|at| Committed { at, bytes: 0, ..one }));
+    for at in 1..=400 {
+        let next = history.put_behind(400, 0).unwrap();
+        history.empty_hand(0);
+        if !u64::is_multiple_of(at, 3) {
+            history.keep_behind(next);
+        }
+    }
+    (401..=410).for_each(|by| assert!(history.put_behind(by, by as usize % 3).is_some()));
+    let is_there = |at: &u64| *at > 400 || !at.is_multiple_of(3);
+    for after in [0, 100, 395, 405, 900, COMMITS] {
+        let (mut listed, mut all) = (after, Vec::new());
+        while listed < COMMITS {
+            let by = history.slice(listed, COMMITS, MOST);
+            assert!(by > listed && by <= COMMITS);
+            let before = all.len();
+            all.extend(history.between(listed, by).map(|committed| committed.at));
+            assert!(all.len() - before <= MOST + 10 + 1, "{} at once", all.len() - before);
+            listed = by;
+        }
+        // What workers have in hand comes in no order.
+        all.sort_unstable();
+        assert!(all.into_iter().eq((after + 1..=COMMITS).filter(is_there)));
+    }
+}
+
+/// Rows whose entries move, and rows that come and go, beside an idle transaction that may write: of what is not needed any more the list is
+/// told where it is, and is not gone through.
+#[test]
+fn what_goes_behind_an_idle_writer_is_found_in_few_steps() {
+    const ROWS: u64 = scaled(400, 40) as u64;
+    const COMMITS: u64 = scaled(6000, 600) as u64;
+    let bank = bank_with_snapshots();
+    let (accounts, mut idle, mut worker) = (bank.accounts, bank.worker(), bank.worker());
+    assert!(bank.once(|t| (10..ROWS).try_for_each(|id| t.insert(&accounts, &account(id)))));
+    let mut open = idle.begin(Mode::ReadWrite).unwrap();
+    open.insert(&accounts, &account(1 << 40)).unwrap();
+    let walked = steps(&bank, || {
+        for number in 0..COMMITS {
+            let id = number * 7 % ROWS;
+            let mut change = |t: &mut Tx<'_>| match number % 2 {
+                0 => t.update(&accounts, id, |row| row.set_owner(row.owner() + 1)).map(drop),
+                _ if t.delete(&accounts, id)? => Ok(()),
+                _ => t.insert(&accounts, &account(id)),
+            };
+            drive::transact(&mut worker, Mode::ReadWrite, &mut change).unwrap();
+        }
+    });
+    assert!(walked <= 9.0 * COMMITS as f64, "{walked} steps for {COMMITS} commits");
+    let kept = bank.figure("undo_buffers_kept");
+    assert!(kept <= 3.0 * ROWS as f64 + 20.0, "{kept} buffers for {ROWS} rows");
+    open.commit().unwrap();
 }
