@@ -28,7 +28,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         let place = table.primary.place;
         let Found::Row(record, version) = self.find(&table.primary, key, Remember::Rows)? else { return Ok(false) };
         if !left_out(Step::RefuseOverwritten) {
-            self.check_unwritten(record, version, place)?;
+            self.check_unwritten(version, place)?;
         }
         let mut row = std::mem::take(&mut self.state.buffers.row);
         let words = version.row().as_words();
