@@ -15,6 +15,7 @@ pub mod any;
 pub mod batch;
 pub mod catalog;
 pub mod checked;
+pub mod contested;
 mod distribution;
 pub mod drive;
 pub mod foreign_keys;

@@ -1,16 +1,22 @@
 //! A barrier between two sides of which one passes it all the time and the other seldom: the first pays next to nothing, and the second makes
 //! every thread of the process pass one. Where the system does not offer that, or a model runs the threads, both pass a fence.
 
-/// Finds out what the system offers, before anybody passes a barrier.
-pub(crate) fn prepare() {
-    imp::prepare();
-}
+/// How the side that passes often does it, found out once and kept where that side finds it without a look at anything shared.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Light(imp::Kind);
 
-/// The side that passes often: its store before this is seen by the loads behind [`heavy`], or its loads behind this see what was stored
-/// before that.
-#[inline]
-pub(crate) fn light() {
-    imp::light();
+impl Light {
+    /// Finds out what the system offers, before anybody passes a barrier.
+    pub(crate) fn prepare() -> Self {
+        Self(imp::prepare())
+    }
+
+    /// The side that passes often: its store before this is seen by the loads behind [`heavy`], or its loads behind this see what was
+    /// stored before that.
+    #[inline]
+    pub(crate) fn pass(self) {
+        imp::light(self.0);
+    }
 }
 
 /// The other side. `false`: the system has refused it, and nothing may be concluded.
@@ -29,13 +35,16 @@ mod imp {
     /// Whether the system makes all threads pass a barrier. Set before the first worker is there, and for good.
     static OFFERED: OnceLock<bool> = OnceLock::new();
 
-    pub(super) fn prepare() {
-        OFFERED.get_or_init(|| membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok());
+    /// What [`OFFERED`] says.
+    pub(super) type Kind = bool;
+
+    pub(super) fn prepare() -> Kind {
+        *OFFERED.get_or_init(|| membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok())
     }
 
     #[inline]
-    pub(super) fn light() {
-        if OFFERED.get() == Some(&true) {
+    pub(super) fn light(offered: Kind) {
+        if offered {
             // The processor is told by `heavy`; the compiler must not move anything across.
             fence_for_the_compiler();
         } else {
@@ -55,10 +64,12 @@ mod imp {
 mod imp {
     use polychron_sync::atomic::{Ordering, fence};
 
-    pub(super) fn prepare() {}
+    pub(super) type Kind = ();
+
+    pub(super) fn prepare() -> Kind {}
 
     #[inline]
-    pub(super) fn light() {
+    pub(super) fn light((): Kind) {
         // SeqCst: pairs with the fence in `heavy`.
         fence(Ordering::SeqCst);
     }

@@ -14,8 +14,10 @@ use std::ops::Range;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, publish, this_thread};
 
-use crate::barriers;
+use crate::barriers::{self, Light};
 use crate::beginnings::Beginnings;
+
+pub(crate) use aside::Aside;
 
 /// The word of a slot that takes no part: greater than every epoch, so that a minimum passes over it.
 const IDLE: u64 = u64::MAX;
@@ -43,6 +45,7 @@ pub struct Epochs {
     used_slots: CachePadded<AtomicUsize>,
     slots: Box<[CachePadded<Slot>]>,
     beginnings: Beginnings,
+    light: Light,
 }
 
 #[derive(Debug)]
@@ -83,7 +86,7 @@ pub(crate) struct Horizon {
 
 impl Epochs {
     pub(crate) fn new(slots: usize) -> Self {
-        barriers::prepare();
+        let light = Light::prepare();
         let slot = || Slot {
             active: AtomicU64::new(IDLE),
             told: AtomicU64::new(0),
@@ -108,6 +111,7 @@ impl Epochs {
             used_slots: CachePadded::new(AtomicUsize::new(0)),
             slots: (0..slots).map(|_| CachePadded::new(slot())).collect(),
             beginnings: Beginnings::new(),
+            light,
         }
     }
 
@@ -442,24 +446,6 @@ impl Epochs {
         active.store(IDLE, Ordering::Release);
     }
 
-    /// The worker, which is pinned in an epoch and follows no links between versions, stands aside: when it is told to leave, it is in no epoch
-    /// any more. The caller owns the slot.
-    #[inline]
-    pub(crate) fn stand_aside(&self, slot: usize, epoch: u64) {
-        // Release: pairs with the acquire load of the leader's scan.
-        self.slots[slot].active.store(epoch | ASIDE, Ordering::Release);
-    }
-
-    /// The worker comes back from aside. `false`: it was told to leave the epoch meanwhile, and must be pinned anew. The caller owns the slot.
-    #[inline]
-    pub(crate) fn come_back(&self, slot: usize, epoch: u64) -> bool {
-        let Slot { active, told, .. } = &*self.slots[slot];
-        active.store(epoch, Ordering::Relaxed);
-        // Barrier: pairs with the one in `oldest_active`. Either the leader sees the word behind it, or this load sees the leader's.
-        barriers::light();
-        told.load(Ordering::Relaxed) != epoch
-    }
-
     /// Passes the barrier of a pin without changing the pin, and returns the epoch behind it: the tag of what was unlinked
     /// before. The caller owns the slot.
     pub(crate) fn settle(&self, slot: usize) -> u64 {
@@ -518,6 +504,7 @@ impl Epochs {
     }
 }
 
+mod aside;
 mod kept;
 
 #[cfg(all(test, not(loom)))]

@@ -10,6 +10,7 @@ use polychron_sync::atomic::Ordering;
 
 use crate::OutOfMemory;
 use crate::classes::MAX_POOLED;
+use crate::epochs::Aside;
 use crate::guard::{Guard, Snapshot};
 use crate::limbo::{EmptyPage, Entry, Limbo, PAGE_BYTES, WaitsFor};
 use crate::memory::{Memory, Shared};
@@ -43,7 +44,10 @@ pub(crate) struct Worker {
     /// How many guards exist.
     pub(crate) pins: Cell<usize>,
     /// Whether it stands aside: it is between two operations, and may be told to leave its epoch.
-    aside: Cell<bool>,
+    is_aside: Cell<bool>,
+    aside: Aside,
+    /// [`Shared::most_waiting`], which is looked at whenever the worker stands aside.
+    most_waiting: usize,
     /// How many snapshots exist.
     pub(crate) snapshots: Cell<usize>,
     /// The thread on which the worker was pinned last.
@@ -97,11 +101,14 @@ impl Local {
     pub(crate) fn new(memory: Arc<Memory>, id: WorkerId, counters: Arc<Counters>, node: usize) -> Self {
         let largest_chunk = memory.shared.options.chunk_of(memory.shared.budget.limit());
         let pool = Pool::new(counters, node, largest_chunk);
+        let shared = &memory.shared;
         let worker = Worker {
+            aside: shared.epochs.aside(id.position()),
+            most_waiting: shared.most_waiting,
             memory,
             id,
             pins: Cell::new(0),
-            aside: Cell::new(false),
+            is_aside: Cell::new(false),
             snapshots: Cell::new(0),
             thread: Cell::new(0),
             epoch: Cell::new(0),
@@ -187,7 +194,7 @@ impl Local {
     pub fn end_leaked(&mut self) {
         let worker = self.worker();
         let (epochs, slot) = (&worker.shared().epochs, worker.id.position());
-        worker.aside.set(false);
+        worker.is_aside.set(false);
         if worker.pins.replace(0) > 0 {
             epochs.unpin(slot);
         }
@@ -256,7 +263,7 @@ impl Worker {
         self.pins.set(pins + 1);
         if pins == 0 {
             self.enter();
-        } else if self.aside.get() {
+        } else if self.is_aside.get() {
             self.come_back();
         }
     }
@@ -264,12 +271,13 @@ impl Worker {
     /// Stands aside in its epoch, under its only guard.
     #[inline]
     pub(crate) fn stand_aside(&self) {
-        if self.pins.get() != 1 || self.aside.replace(true) {
+        if self.pins.get() != 1 || self.is_aside.replace(true) {
             return;
         }
         debug_assert_eq!(self.snapshots.get(), 0, "who follows versions leaves its epoch");
-        self.shared().epochs.stand_aside(self.id.position(), self.epoch.get());
-        if self.waiting_bytes.get() > self.shared().most_waiting {
+        // SAFETY: the worker keeps the memory, and the slot is its own.
+        unsafe { self.aside.stand_aside(self.epoch.get()) };
+        if self.waiting_bytes.get() > self.most_waiting {
             self.hand_over();
         }
     }
@@ -277,10 +285,11 @@ impl Worker {
     /// Comes back from there. Whether it was never away.
     #[inline]
     pub(crate) fn come_back(&self) -> bool {
-        if !self.aside.replace(false) {
+        if !self.is_aside.replace(false) {
             return true;
         }
-        let stayed = self.shared().epochs.come_back(self.id.position(), self.epoch.get());
+        // SAFETY: as above.
+        let stayed = unsafe { self.aside.come_back(self.epoch.get()) };
         if !stayed {
             self.enter_anew();
         }
@@ -298,8 +307,8 @@ impl Worker {
         let pins = self.pins.get() - 1;
         self.pins.set(pins);
         if pins == 0 {
-            self.aside.set(false);
-            if self.waiting_bytes.get() > self.shared().most_waiting {
+            self.is_aside.set(false);
+            if self.waiting_bytes.get() > self.most_waiting {
                 self.hand_over();
             }
             // From here on others may take what the worker keeps.

@@ -402,8 +402,13 @@ fn who_stands_aside_is_told() {
             thread::spawn(move || {
                 let epoch = epochs.pin(reading);
                 let found = cell.linked.load(Ordering::Acquire);
-                epochs.stand_aside(reading, epoch);
-                if !epochs.come_back(reading, epoch) {
+                let aside = epochs.aside(reading);
+                // SAFETY: the epochs are there, and the slot is this thread's.
+                let stayed = unsafe {
+                    aside.stand_aside(epoch);
+                    aside.come_back(epoch)
+                };
+                if !stayed {
                     epochs.pin(reading);
                     cell.read_if_linked();
                 } else if found {

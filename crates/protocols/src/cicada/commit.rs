@@ -70,6 +70,7 @@ fn refuses_rows(write: &Write) -> bool {
 impl<R: Redo> CicadaTransaction<'_, R> {
     /// Validates, and makes the writes part of the database.
     pub(super) fn validate_and_write(&mut self) -> Result<(), Stop> {
+        self.make_way()?;
         if self.state.sets.writes.is_empty() {
             if !left_out(Step::ValidateReaders) {
                 self.validate_reads()?;
@@ -252,6 +253,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 has_record = true;
                 continue;
             };
+            if self.is_barred(record) {
+                return Err(self.conflict_at(record, None, Reason::BeingWritten, (write.place, None)));
+            }
             let version = self.make_version(record, position, &write)?;
             match self.link(record, version, &write) {
                 Linked::Done => {
@@ -270,7 +274,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 }
                 Linked::Conflict(reason, other) => {
                     self.discard(record, version);
-                    return Err(self.conflict_with(other, reason, write.place, None));
+                    return Err(self.conflict_at(record, Some(other), reason, (write.place, None)));
                 }
             }
         }
@@ -434,10 +438,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     true => (Reason::Phantom, None),
                     false => (Reason::StaleRead, read.version),
                 };
-                return Err(match seen.version {
-                    Some(other) => self.conflict_with(other.wts(), reason, read.place, version),
-                    None => self.conflict(reason, read.place, version),
-                });
+                let other = seen.version.map(|other| other.wts());
+                return Err(self.conflict_at(read.record, other, reason, (read.place, version)));
             }
             self.state.sets.set_later(at, seen.later);
             at += 1;
@@ -475,14 +477,14 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let write = *self.state.sets.writes.get(write);
             let below = search(record, timestamp, Some(version), !left_out(Step::AwaitPendingBelow));
             if below.is_row && refuses_rows(&write) {
-                return Err(self.conflict(Reason::InsertedFirst, write.place, below.version));
+                return Err(self.conflict_at(record, None, Reason::InsertedFirst, (write.place, below.version)));
             }
             if let Some(below) = below.version
                 && below.rts().is_after(timestamp)
                 && !left_out(Step::RefuseReadLater)
             {
                 let version = Some(below).filter(|_| !write.is_node);
-                return Err(self.conflict_with(below.rts(), Reason::ReadLater, write.place, version));
+                return Err(self.conflict_at(record, Some(below.rts()), Reason::ReadLater, (write.place, version)));
             }
             if !below.is_row && write.kind == Kind::Put && !self.admits(&write)? {
                 return Err(self.conflict(Reason::ReadLater, write.place, None));

@@ -8,7 +8,8 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
 
-use super::record::{Status, Version};
+use super::counts::Stage;
+use super::record::{Record, Status, Version};
 use super::steps::Step;
 use super::timestamp::Timestamp;
 use super::transaction::CicadaTransaction;
@@ -26,16 +27,19 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.state.nested.committed(database, moment);
     }
 
-    /// As [`CicadaTransaction::conflict`], with what stands at a moment.
+    /// As [`CicadaTransaction::conflict`], at a record, with the other transaction's timestamp where that is known.
     #[cold]
-    pub(super) fn conflict_with(
+    pub(super) fn conflict_at(
         &mut self,
-        other: Timestamp,
+        record: Record,
+        other: Option<Timestamp>,
         reason: Reason,
-        place: Place,
-        version: Option<Version>,
+        (place, version): (Place, Option<Version>),
     ) -> Stop {
-        self.state.nested.is_behind(other.0);
+        self.state.contested.note(record);
+        if let Some(other) = other {
+            self.state.nested.is_behind(other.0);
+        }
         self.conflict(reason, place, version)
     }
 
@@ -51,6 +55,30 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.shared.clocks.counts(self.state.worker).abort(self.state.stage);
         self.doomed = !left_out(Step::StayDoomed);
         Stop::conflict()
+    }
+
+    /// Conflicts where the transaction has read a row at which a favoured one has conflicted: raising the row's read timestamp would make
+    /// that conflict again, as writing the row would.
+    #[inline]
+    pub(super) fn make_way(&mut self) -> Result<(), Stop> {
+        if self.shared.favour.other(self.state.worker).is_some() { self.make_way_at_reads() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn make_way_at_reads(&mut self) -> Result<(), Stop> {
+        let Some(read) = self.state.sets.reads.iter().find(|read| self.is_barred(read.record)) else { return Ok(()) };
+        let (record, place, version) = (read.record, read.place, read.version.filter(|_| !read.is_node));
+        Err(self.conflict_at(record, None, Reason::BeingWritten, (place, version)))
+    }
+
+    /// Whether a row is left to a favoured transaction. Not if that is open in this very thread, so that it waits for this one; nor
+    /// is what rewrites rows as they are, for which the favoured one may have to wait before it begins.
+    #[inline]
+    pub(super) fn is_barred(&self, record: Record) -> bool {
+        let Some(other) = self.shared.favour.other(self.state.worker) else { return false };
+        self.state.stage != Stage::Rewriting
+            && !self.guard.epochs().is_here(other)
+            && self.state.contested.is_barred(&self.shared.favour, record, self.state.worker)
     }
 
     fn key_of(&self, place: Place, version: Version) -> Option<KeyPreview> {

@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::{Catalog, Tables};
+use polychron_engine::contested::Favour;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::statistics::Registry;
@@ -12,7 +13,7 @@ use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
 use polychron_engine::{Common, Figure, FigureValue, IndexDefinition, Protocol, Statistics, TableDefinition, Versions};
 use polychron_memory::{Memory, OWN_SLOTS, Pressure};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use polychron_sync::{MODELLED, Mutex};
+use polychron_sync::{CachePadded, MODELLED, Mutex};
 
 use super::absences::Absences;
 use super::bins::Bins;
@@ -44,6 +45,8 @@ pub(super) struct Shared<R: Redo> {
     pub(super) absences: Absences,
     pub(super) regulation: Regulation,
     pub(super) renewal: Renewal,
+    /// For transactions that conflict again and again.
+    pub(super) favour: CachePadded<Favour>,
     pub(super) redo: R,
     /// Lists of tables that no guard keeps any more, each with a moment: who may look at it holds that or an earlier one.
     past_lists: Mutex<Vec<(Timestamp, Tables<CicadaTable>)>>,
@@ -153,6 +156,7 @@ impl<R: Redo> Cicada<R> {
         let shared = Arc::new(Shared {
             keeper: Arc::new(Keeper::new(&memory)?),
             renewal: Renewal::default(),
+            favour: CachePadded::default(),
             absences: Absences::new(clocks.min_rts()),
             clocks,
             unknowing: AtomicU64::new(0),

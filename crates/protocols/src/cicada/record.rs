@@ -20,6 +20,7 @@
 
 use std::ptr::{self, NonNull};
 
+use polychron_engine::contested::RowAddress;
 use polychron_engine::mutations::left_out;
 use polychron_index::Handle;
 use polychron_memory::{Guard, OutOfMemory};
@@ -106,6 +107,13 @@ pub(super) struct Version(NonNull<VersionHeader>);
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record(NonNull<Head>);
+
+impl From<Record> for RowAddress {
+    #[inline]
+    fn from(record: Record) -> Self {
+        Self(record.0.as_ptr().addr())
+    }
+}
 
 /// What a link of a version list leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

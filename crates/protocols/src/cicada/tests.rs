@@ -21,6 +21,7 @@ use super::worker::CicadaWorker;
 mod aside;
 mod caught;
 mod collection;
+mod contested;
 mod crowds;
 mod displaced;
 mod idle;

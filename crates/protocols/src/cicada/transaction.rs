@@ -140,12 +140,12 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         let (Target::Record(record), Source::Version(version)) = (target, source) else { return Ok(()) };
         let options = &self.shared.options;
         if version.rts().is_after(self.timestamp) && !self.is_overtaken() {
-            return Err(self.conflict_with(version.rts(), Reason::ReadLater, place, Some(version)));
+            return Err(self.conflict_at(record, Some(version.rts()), Reason::ReadLater, (place, Some(version))));
         }
         if options.write_latest_only
             && let Some(other) = self.superseded_by(record)
         {
-            return Err(self.conflict_with(other, Reason::WrittenLater, place, Some(version)));
+            return Err(self.conflict_at(record, Some(other), Reason::WrittenLater, (place, Some(version))));
         }
         Ok(())
     }
@@ -235,6 +235,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         }
         self.state.sets.clear();
         self.shared.clocks.end(self.state.worker);
+        self.state.contested.end(&self.shared.favour);
         if !self.state.garbage.is_empty() {
             self.shared.bins.of(self.state.worker).put(&mut self.state.garbage);
         }

@@ -7,6 +7,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::random::Random;
 use polychron_base::{Abort, Error, TableId};
 use polychron_engine::catalog::Seen;
+use polychron_engine::contested::Contested;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::nested::{self, Nested};
 use polychron_engine::options::Retry;
@@ -35,11 +36,6 @@ use super::transaction::{Buffers, CicadaTransaction};
 const COLLECTED_AT_ONCE: usize = 256;
 /// Records that the background collects in one go.
 const COLLECTED_IN_A_TICK: usize = 4096;
-/// After so many conflicts in a row a worker naps before each attempt, for the other side may be waiting for its processor; after as many more
-/// for up to twice as long, and so on, so that the attempts of however many threads become rare enough for one to commit.
-const NAP_AFTER: u64 = 8;
-/// How often the longest nap is doubled: up to 51 ms.
-const NAP_DOUBLINGS: u64 = 10;
 
 /// One thread's way into the database.
 #[derive(Debug)]
@@ -58,6 +54,7 @@ pub(super) struct State {
     pub(super) fingers: Fingers,
     pub(super) savepoints: Savepoints,
     pub(super) nested: Nested,
+    pub(super) contested: Contested,
     /// What the running transaction leaves to be collected.
     pub(super) garbage: VecDeque<Garbage>,
     pub(super) tables: Seen<CicadaTable>,
@@ -98,6 +95,7 @@ impl<R: Redo> CicadaWorker<R> {
             fingers: Fingers::default(),
             savepoints: Savepoints::default(),
             nested: Nested::default(),
+            contested: Contested::default(),
             garbage: VecDeque::new(),
             tables: Seen::default(),
             clock: shared.clocks.join(worker),
@@ -338,7 +336,8 @@ impl<'w, R: Redo> Session<'w, R> {
         Ok(CicadaTransaction::new(shared, state, guard, timestamp, mode))
     }
 
-    /// Waits for a random time below the bound that the regulation has found (§3.9).
+    /// Waits for a random time below the bound that the regulation has found (§3.9). The paper's wait assumes a processor for each thread; with
+    /// fewer, or at a row that another processor has in its cache, a transaction that conflicts again and again waits for the favour.
     fn wait(&mut self, attempts: u64) {
         let longest_ns = self.shared.regulation.longest_ns();
         if longest_ns > 0 {
@@ -349,10 +348,7 @@ impl<'w, R: Redo> Session<'w, R> {
                 spin_hint();
             }
         }
-        if attempts > NAP_AFTER {
-            let longest = 1u64 << (attempts / NAP_AFTER - 1).min(NAP_DOUBLINGS);
-            polychron_sync::nap(1 + self.state.random.below(longest) as u32);
-        }
+        self.state.contested.wait(&self.shared.favour, self.state.worker, attempts);
     }
 }
 
@@ -459,6 +455,7 @@ impl<R: Redo> drive::Driven for Session<'_, R> {
 impl<R: Redo> Drop for CicadaWorker<R> {
     fn drop(&mut self) {
         self.end_leaked();
+        self.state.contested.end(&self.shared.favour);
         self.shared.clocks.leave(self.state.worker, &self.state.clock);
         self.shared.counters.leave(&self.state.counters);
     }

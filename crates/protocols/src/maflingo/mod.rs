@@ -18,7 +18,6 @@
 
 mod beneath;
 mod commit;
-mod contested;
 mod displaced;
 mod fill;
 #[cfg(all(test, loom))]

@@ -4,7 +4,7 @@
 //! its transactions step by step can go on. But where a transaction is run again until it commits, it would be run without end;
 //! there the answer is [`Error::WaitsForItself`]:
 //!
-//! * A latch of a transaction that is open on the same thread, or a row that is left to one (`contested.rs`): at once. Its owner's slot tells the thread (`Epochs::is_here`).
+//! * A latch of a transaction that is open on the same thread, or a row that is left to one (`engine::contested`): at once. Its owner's slot tells the thread (`Epochs::is_here`).
 //! * A row that was read and that a transaction of the same thread has overwritten since: at the second time in a row, for the inner
 //!   transaction may run at the first attempt only. The row's id tells the writer, and `Shared::moved_after` from which id on
 //!   that one is on this thread.

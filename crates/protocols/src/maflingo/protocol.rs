@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Catalog;
+use polychron_engine::contested::Favour;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
@@ -13,7 +14,6 @@ use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use polychron_sync::thread::{Builder, JoinHandle};
 use polychron_sync::{Backoff, CachePadded, MODELLED, Mutex};
 
-use super::contested::Favour;
 use super::options::{Counter, Options};
 use super::reclaim::{Orphans, Reclaimer};
 use super::record::Tid;

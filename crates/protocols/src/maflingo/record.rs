@@ -25,6 +25,7 @@
 
 use std::ptr::NonNull;
 
+use polychron_engine::contested::RowAddress;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_index::Handle;
 use polychron_memory::{Guard, OutOfMemory};
@@ -113,6 +114,12 @@ pub(super) struct Record(NonNull<Header>);
 
 // SAFETY: a record is only touched through its atomic words, under the rules at the head of this file.
 unsafe impl Send for Record {}
+
+impl From<Record> for RowAddress {
+    fn from(record: Record) -> Self {
+        Self(record.memory().as_ptr().addr())
+    }
+}
 
 impl Default for Seen {
     fn default() -> Self {

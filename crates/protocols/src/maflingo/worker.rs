@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::{Abort, Error};
 use polychron_engine::catalog::Seen;
+use polychron_engine::contested::Contested;
 use polychron_engine::drive::RandomWait;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
@@ -12,7 +13,6 @@ use polychron_engine::{Counters, Interactive, Mode, Procedure, Savepoints, Worke
 use polychron_memory::{Guard, Local};
 use polychron_sync::atomic::Ordering;
 
-use super::contested::Contested;
 use super::nested::Nested;
 use super::protocol::Shared;
 use super::reclaim::Reclaimer;

@@ -121,9 +121,4 @@ pub const MISSING: &[Missing] = &[
         protocols: &["hekaton", "snapshot-isolation"],
         what: "what is retired waits until the idle client looks again or ends",
     },
-    Missing {
-        behaviour: "liveness::wanted_beside_an_insertion",
-        protocols: &["hekaton", "snapshot-isolation"],
-        what: "the conflict does not name the key",
-    },
 ];

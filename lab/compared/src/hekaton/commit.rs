@@ -6,6 +6,7 @@
 //! 4. Commit: one store, with which all versions begin and all locked ones are over.
 //! 5. Write the end into the versions, in place of the id.
 
+use polychron_base::error::KeyPreview;
 use polychron_base::{Abort, IndexId, Reason, Stop};
 use polychron_engine::Commit;
 use polychron_engine::catalog;
@@ -291,6 +292,12 @@ impl<R: Redo> HekatonTransaction<'_, R> {
             let table = catalog::known(&self.state.tables, place.table);
             table.and_then(|table| self.key_in(table, place.index, version.row()))
         });
+        self.conflict_over(reason, place, key)
+    }
+
+    /// As [`Self::conflict`], where the key is known.
+    #[cold]
+    pub(super) fn conflict_over(&mut self, reason: Reason, place: Place, key: Option<KeyPreview>) -> Stop {
         let abort = Abort { reason, table: place.table, index: place.index, key };
         self.state.nested.conflicts(self.database(), &abort);
         self.state.last_abort = Some(abort);

@@ -1,5 +1,7 @@
 //! Transactions that are open where nobody can end them: by another worker of the same thread, or leaked.
 
+use polychron_base::error::KeyPreview;
+use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, Reason, Stop};
 use polychron_engine::options::Retry;
 use polychron_engine::redo::Redo;
@@ -9,7 +11,7 @@ use polychron_memory::Guard;
 use super::protocol::Shared;
 use super::transaction::HekatonTransaction;
 use super::transactions::Transactions;
-use super::version::{Record, Stamp, TransactionId};
+use super::version::{Stamp, TransactionId, Version};
 use super::worker::State;
 
 /// A transaction of the same thread that was in the way.
@@ -70,10 +72,18 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         }
     }
 
+    /// Another transaction has written or is writing the row of which this one sees that version.
     #[cold]
-    pub(super) fn write_conflict(&mut self, record: Record, end: Stamp, place: Place) -> Stop {
+    pub(super) fn write_conflict(&mut self, seen: Version, end: Stamp, place: Place) -> Stop {
         let reason = if matches!(end, Stamp::At(_)) { Reason::WrittenLater } else { Reason::BeingWritten };
         self.meet(end);
-        self.conflict(reason, place, record.latest())
+        self.conflict(reason, place, Some(seen))
+    }
+
+    /// Another transaction inserted the key first; this one does not see its version, which may still be open.
+    #[cold]
+    pub(super) fn inserted_first<K: EncodedKey>(&mut self, latest: Version, key: K, place: Place) -> Stop {
+        self.meet(latest.begin());
+        self.conflict_over(Reason::InsertedFirst, place, Some(KeyPreview::new(key)))
     }
 }

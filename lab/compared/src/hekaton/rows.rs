@@ -97,11 +97,11 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
     ) -> Result<Option<FoundRow>, Stop> {
         let remember = if intent == Intent::Change { Remember::Rows } else { Remember::Nothing };
         let found = FoundRow::of(self.find(at.store, at.key, remember)?);
-        if let Some(FoundRow { record, version }) = found
+        if let Some(FoundRow { version, .. }) = found
             && intent == Intent::Change
             && !left_out(Step::RefuseOverwritten)
         {
-            self.check_unwritten(record, version, at.store.place)?;
+            self.check_unwritten(version, at.store.place)?;
         }
         Ok(found)
     }

@@ -116,6 +116,38 @@ fn waiting_for_oneself_is_an_error() {
     nested_transactions(Level::Snapshot);
 }
 
+/// A transaction that meets the writes of an open one is told the key, whether the row was there before or not.
+fn conflicts_over_open_writes(level: Level) {
+    let opened = open(level, 4);
+    let table = opened.table;
+    let mut other = opened.worker();
+    let mut writer = other.begin(Mode::ReadWrite).unwrap();
+    writer.update(&table, 1, |row| row.set_count(7)).unwrap();
+    writer.delete(&table, 2).unwrap();
+    writer.insert(&table, &entry(9)).unwrap();
+    for id in [1, 2, 9] {
+        let mut worker = opened.worker();
+        let mut refused = worker.begin(Mode::ReadWrite).unwrap();
+        let answer = match id {
+            1 => refused.update(&table, 1, |row| row.set_count(8)).map(drop),
+            2 => refused.delete(&table, 2).map(drop),
+            _ => refused.insert(&table, &entry(9)),
+        };
+        assert!(answer.is_err(), "{id}");
+        drop(refused);
+        let abort = worker.last_abort().unwrap();
+        let key = abort.key.unwrap_or_else(|| panic!("{id}: {abort}"));
+        assert_eq!(key.bytes(), u64::to_be_bytes(id), "{abort}");
+    }
+    writer.commit().unwrap();
+}
+
+#[test]
+fn conflicts_over_open_writes_name_the_key() {
+    conflicts_over_open_writes(Level::Serializable);
+    conflicts_over_open_writes(Level::Snapshot);
+}
+
 /// What an operation costs does not grow with those before it: a transaction of which it did would not end.
 fn large_transactions(level: Level) {
     let opened = open(level, 0);

@@ -1,6 +1,7 @@
 //! A running transaction: reads and writes on records, savepoints. `rows.rs` makes rows of them and keeps secondary indexes up;
 //! `commit.rs` ends it.
 
+use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::catalog::Tables;
@@ -278,11 +279,11 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
 
     /// A version may be written if nobody else has written it.
     #[inline]
-    pub(super) fn check_unwritten(&mut self, record: Record, version: Version, place: Place) -> Result<(), Stop> {
+    pub(super) fn check_unwritten(&mut self, version: Version, place: Place) -> Result<(), Stop> {
         match version.end() {
             Stamp::At(super::version::INFINITY) => Ok(()),
             Stamp::By(other) if other == self.id => Ok(()),
-            end => Err(self.write_conflict(record, end, place)),
+            end => Err(self.write_conflict(version, end, place)),
         }
     }
 
@@ -314,7 +315,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         if !version.lock(self.id) {
             // SAFETY: it was made just now, and nobody has seen it.
             unsafe { made.free(&self.guard) };
-            return Err(self.write_conflict(record, version.end(), place));
+            return Err(self.write_conflict(version, version.end(), place));
         }
         // An insertion that is undone takes its key out; so does who has written on top of it, if that comes last.
         let keep = R::ENABLED || version.begin().settled().is_none();
@@ -323,7 +324,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
             version.set_end(super::version::INFINITY);
             // SAFETY: as above.
             unsafe { made.free(&self.guard) };
-            return Err(self.conflict(Reason::StaleRead, place, None));
+            return Err(self.conflict_over(Reason::StaleRead, place, Some(KeyPreview::new(key))));
         }
         let key = if keep { self.state.sets.keep_key(key) } else { Default::default() };
         let (locked, made) = (Some(version), Some(made));
@@ -355,7 +356,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
     ) -> Result<(), Stop> {
         let version = if self.is_own(version) { version } else { Self::latest_instead(record, version) };
         if !version.lock(self.id) && !left_out(Step::RefuseLocked) {
-            return Err(self.write_conflict(record, version.end(), place));
+            return Err(self.write_conflict(version, version.end(), place));
         }
         let key = self.state.sets.keep_key(key);
         let write = Write { record, place, kind: Kind::Delete, locked: Some(version), made: None, replaced: None, key };
@@ -423,8 +424,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
                 Look::Nothing(_, Blank::Unseen) => {
                     let latest = record.latest();
                     if let Some(latest) = latest.filter(|&latest| !self.shared.transactions.is_undone(latest)) {
-                        self.meet(latest.begin());
-                        return Err(self.conflict(Reason::InsertedFirst, store.place, None));
+                        return Err(self.inserted_first(latest, key, store.place));
                     }
                     // Its writer is taking it off.
                     backoff.wait();

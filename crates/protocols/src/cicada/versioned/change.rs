@@ -172,14 +172,14 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     pub(super) fn check_node_early(&mut self, spot: &Spot, place: Place) -> Result<(), Stop> {
         let Some(version) = spot.version() else { return Ok(()) };
         if version.rts().is_after(self.timestamp) && !self.is_overtaken() {
-            return Err(self.conflict(Reason::ReadLater, place, None));
+            return Err(self.conflict_at(spot.record, None, Reason::ReadLater, (place, None)));
         }
         let is_superseded = match spot.record.latest().link() {
             Link::To(latest) => latest.wts().is_after(self.timestamp) && latest.status() != Status::Aborted,
             Link::End | Link::Closed => false,
         };
         if is_superseded && self.shared.options.write_latest_only {
-            return Err(self.conflict(Reason::WrittenLater, place, None));
+            return Err(self.conflict_at(spot.record, None, Reason::WrittenLater, (place, None)));
         }
         Ok(())
     }

@@ -2,9 +2,9 @@
 
 use std::sync::mpsc::channel;
 
+use polychron_engine::contested::CONFLICTS_UNFAVOURED;
 use polychron_engine::drive;
 
-use super::super::contested::PATIENCE;
 use super::*;
 
 /// However often others are faster, a transaction that is run again commits after a bounded number of conflicts; rows at which it has not
@@ -37,7 +37,7 @@ fn who_is_overtaken_at_each_attempt_commits_soon() {
             // Two rows, at each of which it is overtaken in turns.
             let mut body = |t: &mut super::super::MaflingoTransaction<'_, NoRedo>| {
                 attempts += 1;
-                assert!(attempts <= 8 * PATIENCE, "it starves");
+                assert!(attempts <= 8 * CONFLICTS_UNFAVOURED, "it starves");
                 for id in 0..2 {
                     t.get(&pairs, id)?;
                 }
@@ -47,7 +47,7 @@ fn who_is_overtaken_at_each_attempt_commits_soon() {
             };
             drive::transact(&mut unlucky, Mode::ReadWrite, &mut body).unwrap();
             assert!(!last, "the other one is held up when it is favoured");
-            assert!(attempts <= PATIENCE + 2, "{attempts} attempts");
+            assert!(attempts <= CONFLICTS_UNFAVOURED + 2, "{attempts} attempts");
             let mut reader = unlucky.begin(Mode::ReadWrite).unwrap();
             assert_eq!(reader.get(&pairs, 0).unwrap().unwrap().right(), round + 1);
             drop(reader);
@@ -77,7 +77,7 @@ fn favour_ends_with_the_transaction() {
         assert!(write(&mut other));
         t.update(&pairs, 1, |row| row.set_left(5)).unwrap();
         assert!(t.commit().is_err());
-        worker.back_off(PATIENCE);
+        worker.back_off(CONFLICTS_UNFAVOURED);
         let t = worker.begin(Mode::ReadWrite).unwrap();
         assert!(!write(&mut other), "the row is left to who has conflicted there");
         if leaks {
@@ -88,7 +88,7 @@ fn favour_ends_with_the_transaction() {
         }
         assert!(write(&mut other));
     }
-    worker.back_off(PATIENCE);
+    worker.back_off(CONFLICTS_UNFAVOURED);
     drop(worker);
     assert!(write(&mut other), "a worker that has gone is favoured no more");
 }
