@@ -20,22 +20,27 @@ pub(crate) fn heavy() -> bool {
 
 #[cfg(all(target_os = "linux", not(any(loom, shuttle, miri, polychron_slow))))]
 mod imp {
-    use std::sync::OnceLock;
+    use std::sync::Once;
 
-    use polychron_sync::atomic::{Ordering, fence};
+    use polychron_sync::atomic::{AtomicBool, Ordering, fence};
     use polychron_sync::fence_for_the_compiler;
     use rustix::thread::{MembarrierCommand, membarrier};
 
     /// Whether the system makes all threads pass a barrier. Set before the first worker is there, and for good.
-    static OFFERED: OnceLock<bool> = OnceLock::new();
+    static OFFERED: AtomicBool = AtomicBool::new(false);
 
     pub(super) fn prepare() {
-        OFFERED.get_or_init(|| membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok());
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            let is_offered = membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
+            // Relaxed: `call_once` orders it, and who passes a barrier has its slot from who has been here.
+            OFFERED.store(is_offered, Ordering::Relaxed);
+        });
     }
 
     #[inline]
     pub(super) fn light() {
-        if OFFERED.get() == Some(&true) {
+        if OFFERED.load(Ordering::Relaxed) {
             // The processor is told by `heavy`; the compiler must not move anything across.
             fence_for_the_compiler();
         } else {
@@ -47,7 +52,7 @@ mod imp {
     pub(super) fn heavy() -> bool {
         // SeqCst: pairs with the fence in `light`; and the calls to the system order nothing for the compiler.
         fence(Ordering::SeqCst);
-        OFFERED.get() != Some(&true) || membarrier(MembarrierCommand::PrivateExpedited).is_ok()
+        !OFFERED.load(Ordering::Relaxed) || membarrier(MembarrierCommand::PrivateExpedited).is_ok()
     }
 }
 
