@@ -28,6 +28,7 @@ pub mod nested;
 pub mod options;
 mod procedure;
 pub mod redo;
+pub mod rows;
 mod savepoint;
 pub mod scan;
 mod single;

@@ -27,28 +27,46 @@ pub struct Blueprint {
 
 /// Something that stands for one index.
 pub trait Keyed {
+    /// What the index leads to.
+    type Records: super::Records;
+
+    /// The index and what it leads to.
+    fn entries(&self) -> &super::Store<Self::Records>;
+
     /// Which index it is.
-    fn place(&self) -> Place;
+    #[inline]
+    fn place(&self) -> Place {
+        self.entries().place
+    }
 
     /// Makes the index's key of a row.
-    fn extractor(&self) -> &KeyExtractor;
+    #[inline]
+    fn extractor(&self) -> &KeyExtractor {
+        &self.entries().extractor
+    }
 
     /// The index is going to be dropped: see [`super::Store::set_dropped`].
-    fn set_dropped(&self);
+    fn set_dropped(&self) {
+        self.entries().set_dropped();
+    }
 
     /// Whether it was dropped.
-    fn is_dropped(&self) -> bool;
+    fn is_dropped(&self) -> bool {
+        self.entries().is_dropped()
+    }
 }
 
 impl<R: super::Records> Keyed for super::Store<R> {
+    type Records = R;
+
     #[inline]
-    fn place(&self) -> Place {
-        self.place
+    fn entries(&self) -> &Self {
+        self
     }
 
     #[inline]
-    fn extractor(&self) -> &KeyExtractor {
-        &self.extractor
+    fn place(&self) -> Place {
+        self.place
     }
 
     fn set_dropped(&self) {

@@ -25,12 +25,12 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{self, Blueprint, Both, Keeper, OwnedKey};
 use polychron_index::{AnyIndex, Inserted};
 use polychron_memory::Guard;
-use polychron_schema::{IndexKind, RowRef};
+use polychron_schema::IndexKind;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use super::moment::Moment;
 use super::steps::Step;
-use super::table::{BohmStore, BohmTable, Chains};
+use super::table::{BohmStore, Chains};
 use super::transaction::BohmTransaction;
 use super::version::{Chain, Version};
 
@@ -142,8 +142,8 @@ impl BohmTransaction<'_> {
         &mut self,
         both: &mut Both,
         scan: &Scan<'_>,
-        (table, store): (&BohmTable, &BohmStore),
-        visit: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+        store: &BohmStore,
+        visit: &mut impl FnMut(&mut Self, Version) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<ControlFlow<()>, Stop> {
         let Some(beside) = store.displaced.index() else { return Ok(ControlFlow::Continue(())) };
         loop {
@@ -152,7 +152,7 @@ impl BohmTransaction<'_> {
             while let Some(handle) = both.next(scan.direction) {
                 // SAFETY: the handle was found under the transaction's guard, which stays until the next part.
                 let chain = unsafe { Chain::from_handle(handle) };
-                if self.visit_chain(chain, table, store, visit)?.is_break() {
+                if self.visit_chain(chain, visit)?.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
             }

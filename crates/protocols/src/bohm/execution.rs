@@ -97,8 +97,7 @@ fn has_stack(top: usize, here: usize) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     pub(super) row: RowBuffer,
-    pub(super) old: RowBuffer,
-    pub(super) entry: RowBuffer,
+    pub(super) rows: polychron_engine::rows::Buffers,
     pub(super) batch: Batch,
     pub(super) both: Both,
 }

@@ -1,19 +1,308 @@
-//! Rows and their secondary entries.
+//! Records as the row layer of the engine wants them.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Stop};
-use polychron_engine::Insertion;
+use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{entry_words, key_in_entry};
-use polychron_schema::{Changes, KeyScratch, RowBuffer, RowMut, RowRef};
+use polychron_engine::rows::{Buffers, Intent, Primitives, Visit};
+use polychron_engine::stores::key_in_entry;
+use polychron_engine::{Projection, Savepoints};
+use polychron_index::AnyIndex;
+use polychron_schema::{Changes, RowBuffer, RowMut, RowRef};
 
 use super::planned::Put;
 use super::steps::Step;
 use super::table::{BohmStore, BohmTable};
 use super::transaction::{BohmTransaction, Position};
 use super::version::Version;
+
+/// A version that has a row, and of a row that is going to be written the entry for that.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundRow {
+    position: Option<Position>,
+    version: Version,
+}
+
+impl FoundRow {
+    #[inline]
+    fn read(version: Version) -> Self {
+        Self { position: None, version }
+    }
+
+    #[inline]
+    fn written(self) -> Position {
+        self.position.expect("the row was found to be written")
+    }
+}
+
+impl<'t> Primitives<'t> for BohmTransaction<'t> {
+    type Store = BohmStore;
+    type Found = FoundRow;
+    type Link = ();
+
+    #[inline]
+    fn table(&self, table: TableId) -> Result<&'t BohmTable, Error> {
+        self.table(table)
+    }
+
+    #[inline]
+    fn described(&self, table: TableId) -> Result<&BohmTable, Error> {
+        self.table(table)
+    }
+
+    #[inline]
+    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+        self.step()?;
+        self.wake();
+        let outcome = operation(self);
+        self.rest();
+        outcome
+    }
+
+    #[inline]
+    fn is_read_only(&self) -> bool {
+        self.planned.is_none()
+    }
+
+    #[inline]
+    fn is_doomed(&self) -> bool {
+        self.doomed
+    }
+
+    #[inline]
+    fn find<K: EncodedKey>(
+        &mut self,
+        store: &'t Arc<BohmStore>,
+        key: K,
+        _: &Projection,
+    ) -> Result<Option<FoundRow>, Stop> {
+        Ok(self.see(store, key)?.map(FoundRow::read))
+    }
+
+    /// Where no other row will be put, the room is made no larger than needed, and can be had when memory is short.
+    #[inline]
+    fn find_to_write<K: EncodedKey>(
+        &mut self,
+        store: &'t Arc<BohmStore>,
+        key: K,
+        _: &Projection,
+        intent: Intent,
+    ) -> Result<Option<FoundRow>, Stop> {
+        if let Some(position) = self.own_written(store, key) {
+            let version = self.present(position)?;
+            return Ok(version.map(|version| FoundRow { position: Some(position), version }));
+        }
+        let want = self.unplanned_want(store, key)?;
+        let Some(version) = self.see(store, key)? else { return Ok(None) };
+        let words = match intent {
+            Intent::Change => store.row_words,
+            // SAFETY: the version has a row, and nothing is put.
+            Intent::Delete => unsafe { version.words_to_take_over() },
+        };
+        let position = self.unplanned(store, key, want, words)?;
+        Ok(Some(FoundRow { position: Some(position), version }))
+    }
+
+    #[inline]
+    fn row(&self, found: FoundRow) -> RowRef<'_> {
+        // SAFETY: the version has a row, and the transaction, which might put another one into its own, is borrowed. What a snapshot sees
+        // stays until it is over.
+        RowRef::from_words(unsafe { found.version.words() })
+    }
+
+    #[inline]
+    fn copy(&mut self, _: &'t BohmTable, found: FoundRow, _: &Projection) -> RowBuffer {
+        let mut row = std::mem::take(&mut self.state.buffers.row);
+        let words = self.row(found).as_words();
+        row.overwrite_words(words.len()).copy_from_slice(words);
+        row
+    }
+
+    #[inline]
+    fn give_back(&mut self, buffer: RowBuffer) {
+        self.state.buffers.row = buffer;
+    }
+
+    fn copy_whole<K: EncodedKey>(
+        &mut self,
+        _: &'t BohmTable,
+        _: K,
+        found: FoundRow,
+        row: &mut RowBuffer,
+    ) -> Result<(), Stop> {
+        row.copy_from(self.row(found).as_bytes());
+        Ok(())
+    }
+
+    /// Changes a row of fixed length in the version that will hold it, and has none yet. Where the change panics it has none still. What was put
+    /// before is changed aside: code that panics on its way leaves it as it was.
+    #[inline]
+    fn change_in_place<F: FnOnce(&mut RowMut<'_>)>(
+        &mut self,
+        table: &'t BohmTable,
+        found: FoundRow,
+        change: F,
+    ) -> ControlFlow<Result<(), Stop>, F> {
+        let shape = table.layout.shape();
+        let is_fixed = !table.has_secondaries && shape.variable_count == 0;
+        let position = found.written();
+        if !is_fixed || self.entry(position).version.get() == Some(found.version) {
+            return ControlFlow::Continue(change);
+        }
+        self.save(position);
+        let entry = self.entry(position);
+        let version = entry.version.get().expect("a written key has a version");
+        let mut changes = Changes::NONE;
+        // SAFETY: the transaction is executed here, and views of its rows borrow it; the source has a row.
+        unsafe {
+            if let Err(error) = version.put(found.version.words(), &self.guard) {
+                return ControlFlow::Break(Err(error.into()));
+            }
+            let row = RowMut::in_place(version.words_mut(), &mut changes, shape);
+            change(&mut row.expect("rows of the table have one length"));
+        }
+        if !changes.is_empty() {
+            entry.put.set(Put::Row);
+        }
+        ControlFlow::Break(Ok(()))
+    }
+
+    #[inline]
+    fn overwrite<K: EncodedKey>(
+        &mut self,
+        _: &'t BohmTable,
+        _: K,
+        found: FoundRow,
+        row: &mut RowBuffer,
+        _: Changes,
+    ) -> Result<(), Stop> {
+        self.put_words(found.written(), row.as_words())
+    }
+
+    #[inline]
+    fn insert<K: EncodedKey>(&mut self, store: &'t Arc<BohmStore>, key: K, words: &[u64]) -> Result<Option<()>, Stop> {
+        let position = self.place(store, key)?;
+        if self.present(position)?.is_some() {
+            return Ok(None);
+        }
+        self.put_words(position, words).map(Some)
+    }
+
+    #[inline]
+    fn link(&self, _: FoundRow) {}
+
+    #[inline]
+    fn put<K: EncodedKey>(&mut self, table: &'t BohmTable, key: K, words: &[u64]) -> Result<(), Stop> {
+        let position = self.place(&table.primary, key)?;
+        self.put_words(position, words)
+    }
+
+    fn delete<K: EncodedKey>(&mut self, _: &'t Arc<BohmStore>, _: K, found: FoundRow) -> Result<(), Stop> {
+        self.put_deletion(found.written());
+        Ok(())
+    }
+
+    fn insert_entry(
+        &mut self,
+        _: &'t BohmTable,
+        store: &'t Arc<BohmStore>,
+        key: &[u8],
+        words: &[u64],
+    ) -> Result<bool, Stop> {
+        if store.unique {
+            self.enter_index(store)?;
+            if self.see(store, key)?.is_some() && !left_out(Step::RefuseDuplicates) {
+                return Ok(false);
+            }
+        }
+        let position = self.place_of_entry(store, key)?;
+        self.put_words(position, words).map(|()| true)
+    }
+
+    fn delete_entry(&mut self, store: &'t Arc<BohmStore>, key: &[u8]) -> Result<(), Stop> {
+        let position = self.place_of_entry(store, key)?;
+        self.put_deletion(position);
+        Ok(())
+    }
+
+    /// A run that guesses does not see all that it writes itself, and may find no row.
+    #[inline]
+    fn follow(&mut self, table: &'t BohmTable, entry: FoundRow, _: &Projection) -> Result<Option<FoundRow>, Stop> {
+        // SAFETY: the version has a row, which nothing here replaces.
+        let key = key_in_entry(unsafe { entry.version.words() });
+        let row = self.see(&table.primary, key)?;
+        debug_assert!(row.is_some() || self.is_void(), "an entry leads to a row");
+        Ok(row.map(FoundRow::read))
+    }
+
+    fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
+        &mut self,
+        visit: &mut Visit<'_, 't, BohmStore, V>,
+    ) -> Result<(), Stop> {
+        let outcome = self
+            .visit_rows(visit.scan, visit.store()?, &mut |this, version| visit.record(this, FoundRow::read(version)));
+        self.asked = 0;
+        outcome
+    }
+
+    fn set_mark(&mut self) -> usize {
+        self.saves_operation = !self.is_saving;
+        self.is_saving = true;
+        self.scratch.undo.len()
+    }
+
+    fn set_savepoint(&mut self) -> usize {
+        self.is_saving = true;
+        self.scratch.undo.len()
+    }
+
+    fn forget_mark(&mut self, mark: usize) {
+        if std::mem::take(&mut self.saves_operation) {
+            self.is_saving = false;
+            self.scratch.undo.truncate(mark);
+        }
+    }
+
+    fn undo_to(&mut self, mark: usize) -> Result<(), Stop> {
+        self.undo_puts(mark)
+    }
+
+    fn buffers(&mut self) -> &mut Buffers {
+        &mut self.state.buffers.rows
+    }
+
+    fn saved(&mut self) -> &mut Savepoints {
+        &mut self.scratch.savepoints
+    }
+
+    #[inline]
+    fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        let Ok(table) = self.table(table) else { return };
+        if self.is_read_only() {
+            self.wake();
+            self.asked = self.asked.saturating_add(1);
+        }
+        if self.scratch.hints.ask(table.id, key)
+            && let AnyIndex::Hash(index) = table.primary.index()
+        {
+            index.prefetch(key, &self.guard);
+        }
+    }
+
+    /// What is declared was looked up when it was planned.
+    #[inline]
+    fn has_hints(&self) -> bool {
+        self.planned.is_some() && self.shared.options.annotate_reads
+    }
+
+    #[inline]
+    fn only_plans(&self) -> bool {
+        // One that leaves to wait for others runs again as it was planned.
+        self.again || self.is_guessing && !self.doomed
+    }
+}
 
 impl BohmTransaction<'_> {
     /// The place for a write of a key, whether it has a row or not.
@@ -24,222 +313,6 @@ impl BohmTransaction<'_> {
         }
         let want = self.unplanned_want(store, key)?;
         self.unplanned(store, key, want, store.row_words)
-    }
-
-    /// The place for a write of a key that has a row, and the row. `deletes`: no other row will be put there, so the room is made no
-    /// larger than needed, and can be had when memory is short.
-    #[inline]
-    fn place_of_row<K: EncodedKey>(
-        &mut self,
-        store: &Arc<BohmStore>,
-        key: K,
-        deletes: bool,
-    ) -> Result<Option<(Position, Version)>, Stop> {
-        if let Some(position) = self.own_written(store, key) {
-            return Ok(self.present(position)?.map(|row| (position, row)));
-        }
-        let want = self.unplanned_want(store, key)?;
-        let Some(row) = self.see(store, key)? else { return Ok(None) };
-        // SAFETY: the version has a row, and nothing is put.
-        let words = if deletes { unsafe { row.words_to_take_over() } } else { store.row_words };
-        Ok(Some((self.unplanned(store, key, want, words)?, row)))
-    }
-
-    /// Changes a row.
-    #[inline]
-    pub(super) fn change_row<K: EncodedKey>(
-        &mut self,
-        table: &BohmTable,
-        key: K,
-        change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
-        let Some((position, source)) = self.place_of_row(&table.primary, key, false)? else { return Ok(false) };
-        let is_fixed = !table.has_secondaries && table.layout.shape().variable_count == 0;
-        // What was put before is changed aside: code that panics on its way leaves it as it was.
-        if is_fixed && self.entry(position).version.get() != Some(source) {
-            self.change_in_place(table, position, source, change)?;
-            return Ok(true);
-        }
-        let mut row = std::mem::take(&mut self.state.buffers.row);
-        // SAFETY: the version has a row, and nothing is put while it is copied.
-        let words = unsafe { source.words() };
-        row.overwrite_words(words.len()).copy_from_slice(words);
-        let mut changes = Changes::NONE;
-        change(&mut RowMut::new(&mut row, &mut changes, table.layout.shape()));
-        let mut outcome = Ok(true);
-        if !changes.is_empty() {
-            outcome = if table.has_secondaries && table.affected(changes.columns()).next().is_some() {
-                self.change_indexed(table, position, source, changes, &row).map(|()| true)
-            } else {
-                self.put(position, row.as_words()).map(|()| true)
-            };
-        }
-        self.state.buffers.row = row;
-        outcome
-    }
-
-    /// Changes a row of fixed length in the version that will hold it, and has none yet. Where the change panics it has none still.
-    #[inline]
-    fn change_in_place(
-        &mut self,
-        table: &BohmTable,
-        position: Position,
-        source: Version,
-        change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<(), Stop> {
-        self.save(position);
-        let entry = self.entry(position);
-        let version = entry.version.get().expect("a written key has a version");
-        let mut changes = Changes::NONE;
-        // SAFETY: the transaction is executed here, and views of its rows borrow it; the source has a row.
-        unsafe {
-            version.put(source.words(), &self.guard)?;
-            let row = RowMut::in_place(version.words_mut(), &mut changes, table.layout.shape());
-            change(&mut row.expect("rows of the table have one length"));
-        }
-        if !changes.is_empty() {
-            entry.put.set(Put::Row);
-        }
-        Ok(())
-    }
-
-    /// Puts a row whose entries move.
-    #[cold]
-    fn change_indexed(
-        &mut self,
-        table: &BohmTable,
-        position: Position,
-        source: Version,
-        changes: Changes,
-        row: &RowBuffer,
-    ) -> Result<(), Stop> {
-        let mut old = std::mem::take(&mut self.state.buffers.old);
-        // SAFETY: the version has a row, and nothing is put while it is copied.
-        old.copy_from(RowRef::from_words(unsafe { source.words() }).as_bytes());
-        let outcome = self.whole_or_not(|this| {
-            if let Some(index) = this.move_entries(table, changes, &old, row)? {
-                return Ok(Insertion::Duplicate(index));
-            }
-            this.put(position, row.as_words())?;
-            Ok(Insertion::Inserted)
-        });
-        self.state.buffers.old = old;
-        match outcome? {
-            Insertion::Inserted => Ok(()),
-            Insertion::Duplicate(index) => Err(Error::Duplicate { table: table.id, index }.into()),
-        }
-    }
-
-    /// Moves the entries of a row whose indexed columns change; answers the index that has the new key already.
-    fn move_entries(
-        &mut self,
-        table: &BohmTable,
-        changes: Changes,
-        old: &RowBuffer,
-        new: &RowBuffer,
-    ) -> Result<Option<IndexId>, Stop> {
-        let mut primary = KeyScratch::new();
-        let primary = table.primary.entries.extractor.extract(old.as_row(), &mut primary).map_err(Error::from)?;
-        for store in table.affected(changes.columns()) {
-            let (mut before, mut after) = (KeyScratch::new(), KeyScratch::new());
-            let before = store.entries.extractor.extract(old.as_row(), &mut before).map_err(Error::from)?;
-            let after = store.entries.extractor.extract(new.as_row(), &mut after).map_err(Error::from)?;
-            if before == after {
-                continue;
-            }
-            self.delete_entry(store, before)?;
-            if !self.add_entry(store, after, primary)? {
-                return Ok(Some(store.place().index));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Inserts a row and its entries.
-    #[inline]
-    pub(super) fn add_row<K: EncodedKey>(
-        &mut self,
-        table: &BohmTable,
-        key: K,
-        row: RowRef<'_>,
-    ) -> Result<Insertion, Stop> {
-        let position = self.place(&table.primary, key)?;
-        if self.present(position)?.is_some() {
-            return Ok(Insertion::Duplicate(IndexId::PRIMARY));
-        }
-        self.put(position, row.as_words())?;
-        if table.has_secondaries {
-            let mut primary = KeyScratch::new();
-            let primary = table.primary.entries.extractor.extract(row, &mut primary).map_err(Error::from)?;
-            for store in table.secondaries() {
-                let mut scratch = KeyScratch::new();
-                let key = store.entries.extractor.extract(row, &mut scratch).map_err(Error::from)?;
-                if !self.add_entry(store, key, primary)? {
-                    return Ok(Insertion::Duplicate(store.place().index));
-                }
-            }
-        }
-        Ok(Insertion::Inserted)
-    }
-
-    /// Writes a row whatever is there, in a table without secondary indexes.
-    #[inline]
-    pub(super) fn overwrite_row<K: EncodedKey>(
-        &mut self,
-        table: &BohmTable,
-        key: K,
-        row: RowRef<'_>,
-    ) -> Result<Insertion, Stop> {
-        let position = self.place(&table.primary, key)?;
-        self.put(position, row.as_words())?;
-        Ok(Insertion::Inserted)
-    }
-
-    /// Deletes a row and its entries. `false`: there is none.
-    pub(super) fn remove_row<K: EncodedKey>(&mut self, table: &BohmTable, key: K) -> Result<bool, Stop> {
-        let Some((position, source)) = self.place_of_row(&table.primary, key, true)? else { return Ok(false) };
-        if table.has_secondaries {
-            let mut old = std::mem::take(&mut self.state.buffers.old);
-            // SAFETY: the version has a row, and nothing is put while it is copied.
-            old.copy_from(RowRef::from_words(unsafe { source.words() }).as_bytes());
-            let outcome = table.secondaries().try_for_each(|store| {
-                let mut scratch = KeyScratch::new();
-                let key = store.entries.extractor.extract(old.as_row(), &mut scratch).map_err(Error::from)?;
-                self.delete_entry(store, key)
-            });
-            self.state.buffers.old = old;
-            outcome?;
-        }
-        self.put_deletion(position);
-        Ok(true)
-    }
-
-    /// Makes an entry of a secondary index. `false`: the index is unique, and has the key.
-    pub(super) fn add_entry(&mut self, store: &Arc<BohmStore>, key: &[u8], primary: &[u8]) -> Result<bool, Stop> {
-        if store.unique {
-            self.enter_index(store)?;
-            if self.see(store, key)?.is_some() && !left_out(Step::RefuseDuplicates) {
-                return Ok(false);
-            }
-        }
-        let position = self.place_of_entry(store, key)?;
-        let mut entry = std::mem::take(&mut self.state.buffers.entry);
-        let outcome = self.put(position, entry_words(primary, &mut entry));
-        self.state.buffers.entry = entry;
-        outcome.map(|()| true)
-    }
-
-    /// Whether a unique index has an entry of the key, which leads to this row.
-    pub(super) fn leads_to(&mut self, store: &BohmStore, key: &[u8], primary: &[u8]) -> Result<bool, Stop> {
-        let Some(version) = self.see(store, key)? else { return Ok(false) };
-        // SAFETY: the version has a row, which is not written while it is compared.
-        Ok(key_in_entry(unsafe { version.words() }) == primary)
-    }
-
-    fn delete_entry(&mut self, store: &Arc<BohmStore>, key: &[u8]) -> Result<(), Stop> {
-        let position = self.place_of_entry(store, key)?;
-        self.put_deletion(position);
-        Ok(())
     }
 
     fn place_of_entry(&mut self, store: &Arc<BohmStore>, key: &[u8]) -> Result<Position, Stop> {

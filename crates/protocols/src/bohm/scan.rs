@@ -3,13 +3,12 @@
 
 use std::ops::ControlFlow;
 
-use polychron_base::{Error, IndexId, Stop};
+use polychron_base::{Error, Stop};
 use polychron_engine::Scan;
-use polychron_engine::stores::{Batch, Both, key_in_entry};
+use polychron_engine::stores::{Batch, Both};
 use polychron_index::AnyIndex;
-use polychron_schema::RowRef;
 
-use super::table::{BohmStore, BohmTable};
+use super::table::BohmStore;
 use super::transaction::BohmTransaction;
 use super::version::{Chain, Version};
 
@@ -18,36 +17,23 @@ impl BohmTransaction<'_> {
     pub(super) fn visit_rows(
         &mut self,
         scan: &Scan<'_>,
-        table: &BohmTable,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+        store: &BohmStore,
+        visit: &mut impl FnMut(&mut Self, Version) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<(), Stop> {
-        let store = &**table.store(scan.index)?;
         let index = store.entries.scanned(scan)?;
         if !store.entries.is_ready_at(self.moment.batch()) {
-            return Err(Error::NoSuchIndex(table.id, scan.index).into());
-        }
-        if scan.limit == 0 {
-            return Ok(());
+            return Err(Error::NoSuchIndex(scan.table, scan.index).into());
         }
         self.enter_index(store)?;
         self.await_range(store, scan)?;
         // Who comes before this one may have been executed with a later list of tables, and has left the index alone: that was waited for,
         // or was planned by that list, so the drop is seen.
         if !store.entries.is_ready() {
-            return Err(Error::NoSuchIndex(table.id, scan.index).into());
+            return Err(Error::NoSuchIndex(scan.table, scan.index).into());
         }
-        let mut left = scan.limit;
-        let mut visit = |row: RowRef<'_>| {
-            if !scan.restrictions.iter().all(|restriction| restriction.holds(&table.layout, row)) {
-                return ControlFlow::Continue(());
-            }
-            left -= 1;
-            let flow = visitor(row);
-            if left == 0 { ControlFlow::Break(()) } else { flow }
-        };
         let mut batch = std::mem::take(&mut self.state.buffers.batch);
         let mut both = std::mem::take(&mut self.state.buffers.both);
-        let outcome = self.visit_batches(scan, (table, store, index), (&mut batch, &mut both), &mut visit);
+        let outcome = self.visit_batches(scan, (store, index), (&mut batch, &mut both), visit);
         (self.state.buffers.batch, self.state.buffers.both) = (batch, both);
         outcome.map(drop)
     }
@@ -55,9 +41,9 @@ impl BohmTransaction<'_> {
     fn visit_batches(
         &mut self,
         scan: &Scan<'_>,
-        (table, store, index): (&BohmTable, &BohmStore, &AnyIndex),
+        (store, index): (&BohmStore, &AnyIndex),
         (batch, both): (&mut Batch, &mut Both),
-        visit: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+        visit: &mut impl FnMut(&mut Self, Version) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<ControlFlow<()>, Stop> {
         let is_snapshot = self.planned.is_none();
         batch.begin(scan.limit, false);
@@ -68,9 +54,9 @@ impl BohmTransaction<'_> {
             let more = batch.fill(index, scan, &self.guard);
             if store.displaced.concern(self.moment) {
                 // What was visited so far was all there: it had not been displaced when it was collected.
-                return self.visit_both(both, scan, (table, store), visit);
+                return self.visit_both(both, scan, store, visit);
             }
-            if !more || self.visit_batch(batch, table, store, visit)?.is_break() {
+            if !more || self.visit_batch(batch, store, visit)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             // A snapshot does not ask again behind the end: what is displaced from now on is no part of what it has not visited.
@@ -84,9 +70,8 @@ impl BohmTransaction<'_> {
     fn visit_batch(
         &mut self,
         batch: &Batch,
-        table: &BohmTable,
         store: &BohmStore,
-        visit: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+        visit: &mut impl FnMut(&mut Self, Version) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<ControlFlow<()>, Stop> {
         // SAFETY: the handle was found under the transaction's guard.
         let chain = |position| batch.get(position).map(|handle| unsafe { Chain::from_handle(handle) });
@@ -100,42 +85,28 @@ impl BohmTransaction<'_> {
                 ahead.prefetch_row(store.row_words);
             }
             let Some(chain) = position.checked_sub(2 * Batch::AHEAD).and_then(chain) else { continue };
-            if self.visit_chain(chain, table, store, visit)?.is_break() {
+            if self.visit_chain(chain, visit)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Visits the row of a chain, or the row that an entry leads to, if it is seen.
+    /// Visits the version of a chain that is seen, if it has a row.
     #[inline]
     pub(super) fn visit_chain(
         &mut self,
         chain: Chain,
-        table: &BohmTable,
-        store: &BohmStore,
-        visit: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+        visit: &mut impl FnMut(&mut Self, Version) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<ControlFlow<()>, Stop> {
         #[cfg(test)]
         {
             self.state.scanned += 1;
         }
         self.step()?;
-        let Some(mut row) = self.visible(chain.head())? else { return Ok(ControlFlow::Continue(())) };
-        if store.place().index != IndexId::PRIMARY {
-            let Some(found) = self.row_of_entry(table, row)? else { return Ok(ControlFlow::Continue(())) };
-            row = found;
+        match self.visible(chain.head())? {
+            Some(version) => visit(self, version),
+            None => Ok(ControlFlow::Continue(())),
         }
-        // SAFETY: the version has a row, and the visitor cannot put another one.
-        Ok(visit(RowRef::from_words(unsafe { row.words() })))
-    }
-
-    /// The row that an entry leads to. A run that guesses does not see all that it writes itself, and may find none.
-    fn row_of_entry(&mut self, table: &BohmTable, entry: Version) -> Result<Option<Version>, Stop> {
-        // SAFETY: the version has a row, which nothing here replaces.
-        let key = key_in_entry(unsafe { entry.words() });
-        let row = self.see(&table.primary, key)?;
-        debug_assert!(row.is_some() || self.is_void(), "an entry leads to a row");
-        Ok(row)
     }
 }

@@ -11,7 +11,7 @@ use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Place, Prefetched
 use polychron_index::hash::HashIndex;
 use polychron_index::{AnyIndex, Handle, Inserted};
 use polychron_memory::{Guard, OutOfMemory};
-use polychron_schema::{KeyExtractor, TableDefinition};
+use polychron_schema::TableDefinition;
 use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
@@ -29,7 +29,7 @@ const ENTRY_WORDS: usize = 4;
 
 /// Chains behind an index.
 #[derive(Debug)]
-pub(super) enum Chains {}
+pub enum Chains {}
 
 impl Records for Chains {
     const HEADER_BYTES: usize = super::version::HEADER_BYTES;
@@ -73,7 +73,7 @@ impl Prefetched for Tables<'_> {
 
 /// One index and its chains.
 #[derive(Debug)]
-pub(super) struct BohmStore {
+pub struct BohmStore {
     pub(super) entries: stores::Store<Chains>,
     /// Of a secondary index: a placeholder for each transaction that may write entries. Which ones it does not know before it runs, so
     /// who reads the index executes it first.
@@ -89,22 +89,11 @@ pub(super) struct BohmStore {
 }
 
 impl Keyed for BohmStore {
-    #[inline]
-    fn place(&self) -> Place {
-        self.entries.place
-    }
+    type Records = Chains;
 
     #[inline]
-    fn extractor(&self) -> &KeyExtractor {
-        &self.entries.extractor
-    }
-
-    fn set_dropped(&self) {
-        self.entries.set_dropped();
-    }
-
-    fn is_dropped(&self) -> bool {
-        self.entries.is_dropped()
+    fn entries(&self) -> &stores::Store<Chains> {
+        &self.entries
     }
 }
 

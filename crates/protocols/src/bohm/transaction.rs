@@ -1,17 +1,14 @@
 //! What a procedure may ask for: reads of the versions before its place in the log, and rows for its placeholders.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Stop, TableId};
+use polychron_engine::Savepoints;
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{Hints, check_key, check_row};
-use polychron_engine::{Constraints, Insertion, Projection, Savepoints, Scan, TableDefinition, Transaction};
-use polychron_index::AnyIndex;
+use polychron_engine::stores::Hints;
 use polychron_memory::{Guard, Local, Snapshot};
-use polychron_schema::{RowMut, RowRef};
 use polychron_sync::atomic::Ordering;
 
 use super::by_hand::Driven;
@@ -44,7 +41,7 @@ pub struct BohmTransaction<'t> {
     /// Of a snapshot: what keeps its tables while its guard rests.
     kept: Option<Snapshot<'t>>,
     /// Keys that a snapshot has asked to be fetched, and not read yet.
-    asked: u32,
+    pub(super) asked: u32,
     /// `None`: a snapshot.
     pub(super) planned: Option<&'t Planned>,
     pub(super) parcel: Option<&'t Parcel>,
@@ -65,6 +62,8 @@ pub struct BohmTransaction<'t> {
     /// Who drives it.
     pub(super) driven: Driven,
     pub(super) is_saving: bool,
+    /// Whether that is for the operation that is under way.
+    pub(super) saves_operation: bool,
     /// The planned entry behind the one that was used last.
     next: u32,
     /// The front that was used last.
@@ -86,7 +85,7 @@ pub(super) struct EntryRights {
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     pub(super) undo: Vec<Undo>,
-    savepoints: Savepoints,
+    pub(super) savepoints: Savepoints,
     /// The entries of a transaction that has many, as far as they were looked at.
     known: ByKey,
     /// The same by their versions.
@@ -179,6 +178,7 @@ impl<'t> BohmTransaction<'t> {
             awaits: false,
             driven: Driven::ByThePipeline,
             is_saving: false,
+            saves_operation: false,
             next: 0,
             covering: None,
             trusts_annotations: false,
@@ -410,151 +410,5 @@ impl<'t> BohmTransaction<'t> {
     #[inline]
     pub(super) fn own_written<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Option<Position> {
         self.own(store, key).filter(|&position| self.entry(position).is_written())
-    }
-}
-
-impl Transaction for BohmTransaction<'_> {
-    #[inline]
-    fn read_row<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        _projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
-        let table = self.table(table)?;
-        self.wake();
-        let found = self.see(&table.primary, key);
-        self.rest();
-        // SAFETY: the version has a row, and the transaction, which might put another one into its own, is borrowed. What a snapshot sees
-        // stays until it is over.
-        Ok(found?.map(|version| RowRef::from_words(unsafe { version.words() })))
-    }
-
-    #[inline]
-    fn read_row_unvalidated<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
-        self.read_row(table, key, projection)
-    }
-
-    #[inline]
-    fn update_unchecked<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        _projection: &Projection,
-        change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
-        self.step()?;
-        let table = self.table(table)?;
-        self.change_row(table, key, change)
-    }
-
-    #[inline]
-    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.step()?;
-        check_key(key)?;
-        let table = self.table(table)?;
-        check_row(table, row)?;
-        if table.has_secondaries {
-            self.whole_or_not(|this| this.add_row(table, key, row))
-        } else {
-            self.add_row(table, key, row)
-        }
-    }
-
-    #[inline]
-    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.step()?;
-        check_key(key)?;
-        let table = self.table(table)?;
-        check_row(table, row)?;
-        if table.has_secondaries {
-            self.whole_or_not(|this| {
-                this.remove_row(table, key)?;
-                this.add_row(table, key, row)
-            })
-        } else {
-            self.overwrite_row(table, key, row)
-        }
-    }
-
-    #[inline]
-    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
-        self.step()?;
-        let table = self.table(table)?;
-        let mut found = true;
-        let _whole = self.whole_or_not(|this| {
-            found = this.remove_row(table, key)?;
-            Ok(Insertion::Inserted)
-        })?;
-        Ok(found)
-    }
-
-    fn scan_unchecked(
-        &mut self,
-        scan: &Scan<'_>,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
-        self.step()?;
-        let table = self.table(scan.table)?;
-        self.wake();
-        let outcome = self.visit_rows(scan, table, visitor);
-        self.asked = 0;
-        self.rest();
-        outcome
-    }
-
-    #[inline]
-    fn is_reconnaissance(&self) -> bool {
-        // One that leaves to wait for others runs again as it was planned.
-        self.again || self.is_guessing && !self.doomed
-    }
-
-    fn mark(&mut self) -> Result<usize, Stop> {
-        self.step()?;
-        self.is_saving = true;
-        Ok(self.scratch.undo.len())
-    }
-
-    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
-        self.step()?;
-        self.undo_to(position)
-    }
-
-    fn savepoints(&mut self) -> &mut Savepoints {
-        &mut self.scratch.savepoints
-    }
-
-    #[inline]
-    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        let Ok(table) = self.table(table) else { return };
-        if self.kept.is_some() {
-            self.wake();
-            self.asked = self.asked.saturating_add(1);
-        }
-        if self.scratch.hints.ask(table.id, key)
-            && let AnyIndex::Hash(index) = table.primary.index()
-        {
-            index.prefetch(key, &self.guard);
-        }
-    }
-
-    /// What is declared was looked up when it was planned.
-    #[inline]
-    fn has_prefetched(&self) -> bool {
-        self.planned.is_some() && self.shared.options.annotate_reads
-    }
-
-    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
-        Ok(&self.table(table)?.definition)
-    }
-
-    #[inline]
-    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
-        Ok(&self.table(table)?.constraints)
     }
 }

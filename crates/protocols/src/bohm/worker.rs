@@ -10,7 +10,6 @@ use polychron_base::{Abort, Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::futures::Attempt;
 use polychron_engine::stores::{Keys, OwnedKey, for_each};
 use polychron_engine::{Counters, Procedure, Worker, drive};
-use polychron_schema::KeyScratch;
 use polychron_sync::atomic::Ordering;
 
 use super::execution::{Hand, HandState, settle};
@@ -460,16 +459,8 @@ impl BohmTransaction<'_> {
         let mut keys = Keys::default();
         for_each(table.primary.index(), &self.guard, &mut |key, _| keys.push(key));
         for position in 0..keys.len() {
-            let primary = keys.get(position);
-            let Some(row) = self.see(&table.primary, primary)? else { continue };
-            let mut scratch = KeyScratch::new();
-            // SAFETY: the version has a row, which is not written while its key is made.
-            let row = polychron_schema::RowRef::from_words(unsafe { row.words() });
-            let key = store.entries.extractor.extract(row, &mut scratch).map_err(Error::from)?;
             // Who has put the row there since the catalog shows the index has made its entry, too.
-            if !self.add_entry(store, key, primary)? && !self.leads_to(store, key, primary)? {
-                return Err(Error::Duplicate { table: table.id, index }.into());
-            }
+            polychron_engine::rows::make_entry(self, table, store, keys.get(position))?;
         }
         Ok(())
     }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Stop};
-use polychron_engine::Insertion;
 use polychron_engine::mutations::left_out;
 use polychron_sync::Backoff;
 
@@ -160,7 +159,7 @@ impl BohmTransaction<'_> {
 
     /// Puts a row.
     #[inline]
-    pub(super) fn put(&mut self, position: Position, words: &[u64]) -> Result<(), Stop> {
+    pub(super) fn put_words(&mut self, position: Position, words: &[u64]) -> Result<(), Stop> {
         self.save(position);
         let entry = self.entry(position);
         let version = entry.version.get().expect("a written key has a version");
@@ -176,24 +175,8 @@ impl BohmTransaction<'_> {
         self.entry(position).put.set(Put::Deletion);
     }
 
-    /// Runs one operation; when it fails or refuses, what it put is undone.
-    pub(super) fn whole_or_not(
-        &mut self,
-        work: impl FnOnce(&mut Self) -> Result<Insertion, Stop>,
-    ) -> Result<Insertion, Stop> {
-        let (before, was_saving) = (self.scratch.undo.len(), self.is_saving);
-        self.is_saving = true;
-        let outcome = work(self);
-        self.is_saving = was_saving;
-        if !matches!(outcome, Ok(Insertion::Inserted)) {
-            self.undo_to(before)?;
-        } else if !was_saving {
-            self.scratch.undo.truncate(before);
-        }
-        outcome
-    }
-
-    pub(super) fn undo_to(&mut self, len: usize) -> Result<(), Stop> {
+    /// Puts back what was put from this one on.
+    pub(super) fn undo_puts(&mut self, len: usize) -> Result<(), Stop> {
         while self.scratch.undo.len() > len {
             let Undo { position, put, row } = self.scratch.undo.pop().expect("there are more");
             if left_out(Step::UndoWrites) {

@@ -39,7 +39,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Runs an operation.
     #[inline]
-    pub(super) fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+    pub(super) fn work<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
         self.come_back();
         let outcome = match self.step() {
             Ok(()) => operation(self),

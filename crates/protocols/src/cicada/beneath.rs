@@ -30,7 +30,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// read would not be kept for it any more. Who knows an old catalog keeps the old timestamp, which whoever makes the entries of a
     /// new index has seen.
     fn begin_again(&mut self) -> Result<(), Stop> {
-        self.operate(Self::draw_anew)
+        self.work(Self::draw_anew)
     }
 
     fn draw_anew(&mut self) -> Result<(), Stop> {

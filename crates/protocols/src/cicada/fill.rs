@@ -6,14 +6,14 @@ use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Keys, for_each, wait_for};
-use polychron_engine::{Figure, FigureValue, Mode, Versions, drive};
+use polychron_engine::{Figure, FigureValue, Mode, Versions, drive, rows};
 use polychron_schema::KeyScratch;
 use polychron_sync::Backoff;
 
 use super::protocol::{Cicada, Shared};
 use super::record::{Link, Record, Status};
 use super::steps::Step;
-use super::table::{CicadaTable, Store};
+use super::table::Store;
 use super::timestamp::Timestamp;
 use super::transaction::CicadaTransaction;
 use super::worker::CicadaWorker;
@@ -159,9 +159,9 @@ pub(super) fn look_through<R: Redo>(shared: &Arc<Shared<R>>) -> Found {
 impl<R: Redo> CicadaTransaction<'_, R> {
     /// Makes one row's entry in an index that is being filled.
     fn fill_entry(&mut self, table: TableId, index: IndexId, key: &[u8]) -> Result<(), Stop> {
-        self.operate(|this| {
-            let table: &CicadaTable = this.table(table)?;
-            this.make_entry(table, table.store(index)?, key)
+        self.work(|this| {
+            let table = this.table(table)?;
+            rows::make_entry(this, table, table.store(index)?, key)
         })
     }
 }

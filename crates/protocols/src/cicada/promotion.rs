@@ -90,7 +90,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             return false;
         }
         let mut row = std::mem::take(&mut self.state.buffers.row);
-        row.copy_from(self.row(Source::Version(now)).as_bytes());
+        row.copy_from(self.row_at(Source::Version(now)).as_bytes());
         self.state.sets.writes.push(write(Kind::Put), None::<&[u8]>, Some(&mut row));
         self.state.buffers.row = row;
         true

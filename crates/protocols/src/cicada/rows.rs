@@ -1,98 +1,219 @@
-//! Rows and their secondary indexes: every change of a row changes the entries that lead to it, in the same transaction, and
-//! the caller writes only the row.
+//! Records as the row layer of the engine wants them.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Reason, Stop};
+use polychron_base::{Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{check_row, entry_words, key_in_entry};
-use polychron_engine::{Insertion, Scan};
-use polychron_schema::{Changes, KeyScratch, RowBuffer, RowMut, RowRef};
+use polychron_engine::rows::{Buffers, Intent, Primitives, Visit, follow_key};
+use polychron_engine::stores::key_in_entry;
+use polychron_engine::{Projection, Savepoints, Scan, Transaction};
+use polychron_schema::{Changes, KeyScratch, RowBuffer, RowRef};
 
 use super::sets::{Kind, Target, Write};
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
-use super::transaction::CicadaTransaction;
+use super::transaction::{CicadaTransaction, Source};
 
-impl<R: Redo> CicadaTransaction<'_, R> {
-    /// Changes a row: a copy of it, which becomes the new version.
+/// A row that the transaction sees, and where a write of it goes.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundRow {
+    target: Target,
+    source: Source,
+}
+
+impl FoundRow {
     #[inline]
-    pub(super) fn change_row<K: EncodedKey>(
-        &mut self,
-        table: &CicadaTable,
-        key: K,
-        change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
-        let store = &*table.primary;
-        let Some((target, source)) = self.find_row(store, key)? else { return Ok(false) };
-        self.check_early(target, source, store.place())?;
-        let mut row = std::mem::take(&mut self.state.buffers.row);
-        let words = self.row(source).as_words();
-        row.overwrite_words(words.len()).copy_from_slice(words);
-        let mut changes = Changes::NONE;
-        change(&mut RowMut::new(&mut row, &mut changes, table.layout.shape()));
-        let mut outcome = Ok(true);
-        if !changes.is_empty() {
-            if table.has_secondaries && table.affected(changes.columns()).next().is_some() {
-                let before = self.state.sets.writes.set_floor();
-                let mut old = std::mem::take(&mut self.state.buffers.old);
-                old.copy_from(self.row(source).as_bytes());
-                let moved = self.change_entries(table, changes, &old, &row);
-                self.state.buffers.old = old;
-                outcome = self.all_or_nothing(before, moved).map(|()| true);
-            }
-            if outcome.is_ok() {
-                let key = (R::ENABLED || target == Target::Key).then_some(key);
-                let write = Write::new(target, store.place(), Kind::Put);
-                self.state.sets.writes.push(write, key, Some(&mut row));
-            }
-        }
-        self.state.buffers.row = row;
-        outcome
+    fn new((target, source): (Target, Source)) -> Self {
+        Self { target, source }
+    }
+}
+
+impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
+    type Store = Store;
+    type Found = FoundRow;
+    type Link = ();
+
+    #[inline]
+    fn table(&self, table: TableId) -> Result<&'w CicadaTable, Error> {
+        self.table(table)
     }
 
-    /// Moves the secondary entries of a row whose indexed columns change.
-    #[cold]
-    fn change_entries(
+    #[inline]
+    fn described(&self, table: TableId) -> Result<&CicadaTable, Error> {
+        self.table(table)
+    }
+
+    #[inline]
+    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+        self.work(operation)
+    }
+
+    #[inline]
+    fn is_read_only(&self) -> bool {
+        self.snapshot
+    }
+
+    #[inline]
+    fn is_doomed(&self) -> bool {
+        self.doomed
+    }
+
+    #[inline]
+    fn find<K: EncodedKey>(
         &mut self,
-        table: &CicadaTable,
-        changes: Changes,
-        old: &RowBuffer,
-        new: &RowBuffer,
-    ) -> Result<(), Stop> {
-        let mut primary = KeyScratch::new();
-        let primary = table.primary.entries.extractor.extract(old.as_row(), &mut primary).map_err(Error::from)?;
-        for store in table.affected(changes.columns()) {
-            let (mut before, mut after) = (KeyScratch::new(), KeyScratch::new());
-            let before = store.entries.extractor.extract(old.as_row(), &mut before).map_err(Error::from)?;
-            let after = store.entries.extractor.extract(new.as_row(), &mut after).map_err(Error::from)?;
-            if before == after {
-                continue;
-            }
-            self.delete_entry(store, before)?;
-            if !self.add_entry(store, after, primary)? {
-                self.check_taken(table, store, after, primary)?;
-                return Err(Error::Duplicate { table: table.id, index: store.place().index }.into());
-            }
+        store: &'w Arc<Store>,
+        key: K,
+        _projection: &Projection,
+    ) -> Result<Option<FoundRow>, Stop> {
+        Ok(self.find_row(store, key)?.map(FoundRow::new))
+    }
+
+    fn find_unprotected<K: EncodedKey>(
+        &mut self,
+        store: &'w Arc<Store>,
+        key: K,
+        _projection: &Projection,
+    ) -> Result<Option<FoundRow>, Stop> {
+        let sets = &self.state.sets;
+        let (reads, nodes, absences, searches) =
+            (sets.reads.len(), sets.nodes.len(), sets.absences.len(), sets.searches.len());
+        let found = self.find_row(store, key)?;
+        let sets = &mut self.state.sets;
+        sets.reads.truncate(reads);
+        sets.nodes.truncate(nodes);
+        sets.absences.truncate(absences);
+        sets.searches.truncate(searches);
+        Ok(found.map(FoundRow::new))
+    }
+
+    #[inline]
+    fn find_to_write<K: EncodedKey>(
+        &mut self,
+        store: &'w Arc<Store>,
+        key: K,
+        _projection: &Projection,
+        _intent: Intent,
+    ) -> Result<Option<FoundRow>, Stop> {
+        let found = self.find_row(store, key)?;
+        if let Some((target, source)) = found {
+            self.check_early(target, source, store.place())?;
         }
+        Ok(found.map(FoundRow::new))
+    }
+
+    #[inline]
+    fn row(&self, FoundRow { source, .. }: FoundRow) -> RowRef<'_> {
+        self.row_at(source)
+    }
+
+    #[inline]
+    fn copy(&mut self, _: &'w CicadaTable, FoundRow { source, .. }: FoundRow, _projection: &Projection) -> RowBuffer {
+        let mut row = std::mem::take(&mut self.state.buffers.row);
+        let words = self.row_at(source).as_words();
+        row.overwrite_words(words.len()).copy_from_slice(words);
+        row
+    }
+
+    #[inline]
+    fn give_back(&mut self, buffer: RowBuffer) {
+        self.state.buffers.row = buffer;
+    }
+
+    fn copy_whole<K: EncodedKey>(
+        &mut self,
+        _table: &'w CicadaTable,
+        _key: K,
+        FoundRow { source, .. }: FoundRow,
+        row: &mut RowBuffer,
+    ) -> Result<(), Stop> {
+        row.copy_from(self.row_at(source).as_bytes());
         Ok(())
     }
 
-    /// A secondary key is taken. That is a duplicate if another row has the key; if the entry leads to the very row that is written,
+    #[inline]
+    fn overwrite<K: EncodedKey>(
+        &mut self,
+        table: &'w CicadaTable,
+        key: K,
+        FoundRow { target, .. }: FoundRow,
+        row: &mut RowBuffer,
+        _changes: Changes,
+    ) -> Result<(), Stop> {
+        let key = (R::ENABLED || target == Target::Key).then_some(key);
+        self.state.sets.writes.push(Write::new(target, table.primary.place(), Kind::Put), key, Some(row));
+        Ok(())
+    }
+
+    #[inline]
+    fn insert<K: EncodedKey>(&mut self, store: &'w Arc<Store>, key: K, words: &[u64]) -> Result<Option<()>, Stop> {
+        let mut buffer = std::mem::take(&mut self.state.buffers.put);
+        buffer.overwrite_words(words.len()).copy_from_slice(words);
+        let inserted = self.insert_record(store, key, &mut buffer);
+        self.state.buffers.put = buffer;
+        Ok(inserted?.then_some(()))
+    }
+
+    #[inline]
+    fn link(&self, _found: FoundRow) {}
+
+    fn put<K: EncodedKey>(&mut self, table: &'w CicadaTable, key: K, words: &[u64]) -> Result<(), Stop> {
+        let mut buffer = std::mem::take(&mut self.state.buffers.put);
+        buffer.overwrite_words(words.len()).copy_from_slice(words);
+        let put = self.put_record(&table.primary, key, &mut buffer);
+        self.state.buffers.put = buffer;
+        put
+    }
+
+    #[inline]
+    fn delete<K: EncodedKey>(
+        &mut self,
+        store: &'w Arc<Store>,
+        key: K,
+        FoundRow { target, .. }: FoundRow,
+    ) -> Result<(), Stop> {
+        if let Some(nodes) = &store.versioned {
+            return self.delete_versioned(store, nodes, key).map(drop);
+        }
+        self.state.sets.writes.push(Write::new(target, store.place(), Kind::Delete), Some(key), None);
+        Ok(())
+    }
+
+    #[inline]
+    fn insert_entry(
+        &mut self,
+        _table: &'w CicadaTable,
+        store: &'w Arc<Store>,
+        key: &[u8],
+        words: &[u64],
+    ) -> Result<bool, Stop> {
+        if !store.entries.is_ready() && !self.follows_unknowing(store) {
+            return Err(self.conflict(Reason::Inconsistent, store.place(), None));
+        }
+        Ok(self.insert(store, key, words)?.is_some())
+    }
+
+    /// That a secondary key is taken is a duplicate if another row has the key; if the entry leads to the very row that is written,
     /// or to one that has another key, the entry and what was read of the rows are of different transactions, and the
     /// caller is told of the conflict, not of a duplicate that may never have been.
-    #[cold]
-    fn check_taken(&mut self, table: &CicadaTable, store: &Store, key: &[u8], primary: &[u8]) -> Result<(), Stop> {
+    fn check_taken(
+        &mut self,
+        table: &'w CicadaTable,
+        store: &'w Arc<Store>,
+        key: &[u8],
+        primary: &[u8],
+    ) -> Result<(), Stop> {
         if let Some((_, entry)) = self.find_row(store, key)? {
-            let owner = key_in_entry(self.row(entry).as_words()).to_vec();
+            let owner = key_in_entry(self.row_at(entry).as_words()).to_vec();
             if owner != primary
                 && let Some((_, source)) = self.find_row(&table.primary, &owner[..])?
             {
                 let mut scratch = KeyScratch::new();
-                if store.entries.extractor.extract(self.row(source), &mut scratch).is_ok_and(|owned| owned == key) {
+                let owned = store.entries.extractor.extract(self.row_at(source), &mut scratch);
+                if owned.is_ok_and(|owned| owned == key) {
                     return Ok(());
                 }
             }
@@ -100,196 +221,92 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         Err(self.conflict(Reason::Inconsistent, store.place(), None))
     }
 
-    #[inline]
-    fn add_entry(&mut self, store: &Store, key: &[u8], primary: &[u8]) -> Result<bool, Stop> {
-        if !store.entries.is_ready() && !self.follows_unknowing(store) {
-            return Err(self.conflict(Reason::Inconsistent, store.place(), None));
+    fn follow(
+        &mut self,
+        table: &'w CicadaTable,
+        entry: FoundRow,
+        projection: &Projection,
+    ) -> Result<Option<FoundRow>, Stop> {
+        let found = follow_key(self, table, entry, projection)?;
+        if found.is_none() {
+            // The entry and the row did not stand together; validation would find that out too.
+            debug_assert!(!self.snapshot, "a snapshot is consistent");
+            return Err(self.conflict(Reason::Inconsistent, table.primary.place(), None));
         }
-        let mut entry = std::mem::take(&mut self.state.buffers.entry);
-        entry_words(primary, &mut entry);
-        let outcome = self.insert_entry(store, key, &mut entry);
-        self.state.buffers.entry = entry;
-        outcome.map(|inserted| inserted || left_out(Step::RefuseDuplicates))
+        Ok(found)
     }
 
+    fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
+        &mut self,
+        visit: &mut Visit<'_, 'w, Store, V>,
+    ) -> Result<(), Stop> {
+        let (scan, store) = (visit.scan, visit.store()?);
+        self.scan_entries(scan, store, &mut |this, source| visit.record(this, FoundRow { target: Target::Key, source }))
+    }
+
+    fn set_mark(&mut self) -> usize {
+        self.state.sets.writes.set_floor()
+    }
+
+    fn undo_to(&mut self, mark: usize) -> Result<(), Stop> {
+        if mark < self.state.sets.writes.len() {
+            self.state.sets.undo_writes(mark);
+        }
+        Ok(())
+    }
+
+    fn buffers(&mut self) -> &mut Buffers {
+        &mut self.state.buffers.rows
+    }
+
+    fn saved(&mut self) -> &mut Savepoints {
+        &mut self.state.savepoints
+    }
+
+    /// A snapshot goes along the records; where absence must be protected, an index leads the way.
+    #[inline]
+    fn visit_table(
+        &mut self,
+        table: TableId,
+        projection: &Projection,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        if !self.snapshot {
+            return self.scan_rows(&Scan { projection: *projection, ..Scan::all(table) }, visitor);
+        }
+        let table = self.table(table)?;
+        let scanned = self.scan_records(&table.primary, visitor);
+        self.rest();
+        scanned
+    }
+
+    /// Fetches the line at which a lookup in a hash index begins, and keeps the key. The lookups themselves follow when the
+    /// first row is asked for, so that those of several keys overlap, and so do the misses on their records. What they find
+    /// stays as a hint, and the key is not looked up again.
+    #[inline]
+    fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        // A snapshot is in no epoch between its operations, and does not come back for this.
+        if self.snapshot {
+            return self.ask_for(table, key);
+        }
+        self.come_back();
+        self.ask_for(table, key);
+        self.rest();
+    }
+
+    #[inline]
+    fn has_hints(&self) -> bool {
+        self.state.hints.has_declared()
+    }
+}
+
+impl<R: Redo> CicadaTransaction<'_, R> {
     /// Whether this transaction comes after all that write the table and do not know a new index of it: then it sees what they
     /// did to the rows whose entries it makes. There is a moment in which nobody can tell.
     #[cold]
     fn follows_unknowing(&self, store: &Store) -> bool {
         left_out(Step::FollowUnknowing)
             || store.known_after().is_some_and(|unknowing| self.state.clock.adjusted > unknowing)
-    }
-
-    /// Inserts a row and its entries.
-    #[inline]
-    pub(super) fn add_row<K: EncodedKey>(
-        &mut self,
-        table: &CicadaTable,
-        key: K,
-        row: RowRef<'_>,
-    ) -> Result<Insertion, Stop> {
-        check_row(table, row)?;
-        let mut before = 0;
-        if table.has_secondaries {
-            before = self.state.sets.writes.set_floor();
-        }
-        let mut buffer = std::mem::take(&mut self.state.buffers.row);
-        buffer.copy_from(row.as_bytes());
-        let inserted = self.insert_entry(&table.primary, key, &mut buffer);
-        self.state.buffers.row = buffer;
-        if !inserted? {
-            return Ok(Insertion::Duplicate(IndexId::PRIMARY));
-        }
-        if table.has_secondaries {
-            let outcome = self.add_entries(table, row, before);
-            return self.all_or_nothing(before, outcome);
-        }
-        Ok(Insertion::Inserted)
-    }
-
-    /// Undoes the writes from `before` on when an operation failed on its way: the caller may catch the error and go on,
-    /// and must then find nothing of it.
-    #[inline]
-    fn all_or_nothing<O>(&mut self, before: usize, outcome: Result<O, Stop>) -> Result<O, Stop> {
-        if outcome.is_err() && !self.doomed && !left_out(Step::UndoOperations) {
-            self.state.sets.undo_writes(before);
-        }
-        outcome
-    }
-
-    /// Adds the entries of a row that was written at `before`; takes all back when a unique key is taken.
-    fn add_entries(&mut self, table: &CicadaTable, row: RowRef<'_>, before: usize) -> Result<Insertion, Stop> {
-        let mut primary = KeyScratch::new();
-        let primary = table.primary.entries.extractor.extract(row, &mut primary).map_err(Error::from)?;
-        for store in table.secondaries() {
-            let mut scratch = KeyScratch::new();
-            let key = store.entries.extractor.extract(row, &mut scratch).map_err(Error::from)?;
-            if !self.add_entry(store, key, primary)? {
-                self.check_taken(table, store, key, primary)?;
-                if !left_out(Step::UndoOperations) {
-                    self.state.sets.undo_writes(before);
-                }
-                return Ok(Insertion::Duplicate(store.place().index));
-            }
-        }
-        Ok(Insertion::Inserted)
-    }
-
-    /// Makes the entry of a row in one index, if the row exists. An entry that its writer made already is left.
-    pub(super) fn make_entry(&mut self, table: &CicadaTable, store: &Store, primary: &[u8]) -> Result<(), Stop> {
-        let Some((_, source)) = self.find_row(&table.primary, primary)? else { return Ok(()) };
-        let mut scratch = KeyScratch::new();
-        let key = store.entries.extractor.extract(self.row(source), &mut scratch).map_err(Error::from)?;
-        if self.add_entry(store, key, primary)? {
-            return Ok(());
-        }
-        if let Some((_, entry)) = self.find_row(store, key)?
-            && key_in_entry(self.row(entry).as_words()) == primary
-        {
-            return Ok(());
-        }
-        Err(Error::Duplicate { table: table.id, index: store.place().index }.into())
-    }
-
-    /// Writes a row whatever is there. Without secondary indexes nothing is observed; with them the old row must be known.
-    pub(super) fn overwrite_row<K: EncodedKey>(
-        &mut self,
-        table: &CicadaTable,
-        key: K,
-        row: RowRef<'_>,
-    ) -> Result<Insertion, Stop> {
-        check_row(table, row)?;
-        if table.has_secondaries {
-            let before = self.state.sets.writes.set_floor();
-            let outcome = match self.remove_row(table, key) {
-                Ok(_) => self.add_row(table, key, row),
-                Err(stop) => Err(stop),
-            };
-            if matches!(outcome, Ok(Insertion::Duplicate(_))) {
-                self.state.sets.undo_writes(before);
-            }
-            return self.all_or_nothing(before, outcome);
-        }
-        let mut buffer = std::mem::take(&mut self.state.buffers.row);
-        buffer.copy_from(row.as_bytes());
-        let put = self.put_entry(&table.primary, key, &mut buffer);
-        self.state.buffers.row = buffer;
-        put.map(|()| Insertion::Inserted)
-    }
-
-    /// Deletes a row and its entries.
-    #[inline]
-    pub(super) fn remove_row<K: EncodedKey>(&mut self, table: &CicadaTable, key: K) -> Result<bool, Stop> {
-        if !table.has_secondaries {
-            return self.delete_entry(&table.primary, key);
-        }
-        let Some((target, source)) = self.find_row(&table.primary, key)? else { return Ok(false) };
-        self.check_early(target, source, table.primary.place())?;
-        let before = self.state.sets.writes.set_floor();
-        let mut old = std::mem::take(&mut self.state.buffers.old);
-        old.copy_from(self.row(source).as_bytes());
-        let mut outcome = Ok(true);
-        for store in table.secondaries() {
-            let mut scratch = KeyScratch::new();
-            outcome = match store.entries.extractor.extract(old.as_row(), &mut scratch) {
-                Ok(entry) => self.delete_entry(store, entry),
-                Err(error) => Err(Error::from(error).into()),
-            };
-            if outcome.is_err() {
-                break;
-            }
-        }
-        self.state.buffers.old = old;
-        self.all_or_nothing(before, outcome)?;
-        if let Some(nodes) = &table.primary.versioned {
-            let deleted = self.delete_versioned(&table.primary, nodes, key);
-            return self.all_or_nothing(before, deleted);
-        }
-        let write = Write::new(target, table.primary.place(), Kind::Delete);
-        self.state.sets.writes.push(write, Some(key), None);
-        Ok(true)
-    }
-
-    /// Visits the rows of a range of any index.
-    pub(super) fn visit_rows(
-        &mut self,
-        scan: &Scan<'_>,
-        table: &CicadaTable,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
-        let mut left = scan.limit;
-        let mut visit = |row: RowRef<'_>| {
-            if !scan.restrictions.iter().all(|restriction| restriction.holds(&table.layout, row)) {
-                return ControlFlow::Continue(());
-            }
-            left -= 1;
-            let flow = visitor(row);
-            if left == 0 { ControlFlow::Break(()) } else { flow }
-        };
-        if scan.limit == 0 {
-            return Ok(());
-        }
-        if scan.index == IndexId::PRIMARY {
-            return self.scan_entries(scan, table, &mut |transaction, source| Ok(visit(transaction.row(source))));
-        }
-        self.scan_entries(scan, table, &mut |transaction, source| {
-            let mut entry = std::mem::take(&mut transaction.state.buffers.entry);
-            entry.copy_from(transaction.row(source).as_bytes());
-            let found = transaction.find_row(&table.primary, key_in_entry(entry.as_words()));
-            transaction.state.buffers.entry = entry;
-            match found? {
-                Some((_, source)) => Ok(visit(transaction.row(source))),
-                // The entry and the row did not stand together; validation would find that out too.
-                None => Err(transaction.inconsistent(table)),
-            }
-        })
-    }
-
-    /// A secondary entry leads to no row: what was read does not stand together.
-    #[cold]
-    fn inconsistent(&mut self, table: &CicadaTable) -> Stop {
-        debug_assert!(!self.snapshot, "a snapshot is consistent");
-        self.conflict(Reason::Inconsistent, table.primary.place(), None)
     }
 
     /// The key in a record's row, for explaining an abort.

@@ -14,7 +14,7 @@ use super::absences::Part;
 use super::record::{Record, Seen, search};
 use super::sets::{Read, Target};
 use super::steps::Step;
-use super::table::{CicadaTable, Store};
+use super::table::Store;
 use super::transaction::{CicadaTransaction, Found, Source};
 
 /// Entries that are collected at first, however few are wanted: some may be tombstones.
@@ -44,18 +44,17 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     pub(super) fn scan_entries(
         &mut self,
         scan: &Scan<'_>,
-        table: &CicadaTable,
+        store: &Store,
         visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<(), Stop> {
-        let store: &Store = table.store(scan.index)?;
         if self.snapshot && !store.is_ready_at(self.timestamp) && !left_out(Step::AwaitIndexes) {
-            return Err(Error::NoSuchIndex(table.id, scan.index).into());
+            return Err(Error::NoSuchIndex(scan.table, scan.index).into());
         }
         if let Some(nodes) = &store.versioned {
             return if store.entries.is_ready() {
                 self.scan_versioned(scan, store, nodes, visitor)
             } else {
-                Err(Error::NoSuchIndex(table.id, scan.index).into())
+                Err(Error::NoSuchIndex(scan.table, scan.index).into())
             };
         }
         let index = store.entries.scanned(scan)?;

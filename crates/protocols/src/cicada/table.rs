@@ -8,7 +8,7 @@ use polychron_base::key::EncodedKey;
 use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Place, Records, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
-use polychron_schema::{IndexKind, KeyExtractor, TableDefinition};
+use polychron_schema::{IndexKind, TableDefinition};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use super::absences::Lengths;
@@ -27,7 +27,7 @@ const VARIABLE_BYTES: usize = 24;
 
 /// Records are given back by their array, not one by one.
 #[derive(Debug)]
-pub(super) enum Heads {}
+pub enum Heads {}
 
 impl Records for Heads {
     const HEADER_BYTES: usize = HEAD_BYTES;
@@ -55,22 +55,11 @@ pub struct Store {
 }
 
 impl Keyed for Store {
-    #[inline]
-    fn place(&self) -> Place {
-        self.entries.place
-    }
+    type Records = Heads;
 
     #[inline]
-    fn extractor(&self) -> &KeyExtractor {
-        &self.entries.extractor
-    }
-
-    fn set_dropped(&self) {
-        self.entries.set_dropped();
-    }
-
-    fn is_dropped(&self) -> bool {
-        self.entries.is_dropped()
+    fn entries(&self) -> &stores::Store<Heads> {
+        &self.entries
     }
 }
 

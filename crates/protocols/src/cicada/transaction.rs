@@ -2,19 +2,15 @@
 //!
 //! This file knows records and indexes; `rows.rs` makes rows of them and keeps secondary indexes up; `commit.rs` ends it.
 
-use std::ops::ControlFlow;
-
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::nested;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{Batch, Place, check_key};
-use polychron_engine::{
-    Commit, Constraints, Insertion, Mode, Projection, Savepoints, Scan, TableDefinition, Transaction,
-};
+use polychron_engine::stores::{Batch, Place};
+use polychron_engine::{Commit, Mode, rows};
 use polychron_memory::Guard;
-use polychron_schema::{RowBuffer, RowMut, RowRef};
+use polychron_schema::{RowBuffer, RowRef};
 
 use super::absences::Part;
 use super::aside::RENEW_EVERY;
@@ -36,10 +32,9 @@ use super::worker::State;
 pub(super) struct Buffers {
     /// A row that is being changed.
     pub(super) row: RowBuffer,
-    /// A row as it was before a change, for the secondary indexes.
-    pub(super) old: RowBuffer,
-    /// A secondary entry's words.
-    pub(super) entry: RowBuffer,
+    /// A record's words that go into the write set.
+    pub(super) put: RowBuffer,
+    pub(super) rows: rows::Buffers,
     pub(super) pending: Vec<Pending>,
     /// Entries of a range.
     pub(super) batch: Batch,
@@ -100,16 +95,9 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
     }
 
-    /// An operation that writes.
-    #[inline]
-    fn alter<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
-        let is_snapshot = self.snapshot;
-        self.operate(|this| if is_snapshot { Err(Error::ReadOnly.into()) } else { operation(this) })
-    }
-
     /// The row at a source.
     #[inline]
-    pub(super) fn row(&self, source: Source) -> RowRef<'_> {
+    pub(super) fn row_at(&self, source: Source) -> RowRef<'_> {
         match source {
             // SAFETY: the version was visible to this transaction, whose span keeps it until it ends; it cannot end while it is
             // borrowed.
@@ -186,7 +174,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
 
     /// Inserts an entry whose key is absent. `false`: the key has a row.
     #[inline]
-    pub(super) fn insert_entry<K: EncodedKey>(
+    pub(super) fn insert_record<K: EncodedKey>(
         &mut self,
         store: &Store,
         key: K,
@@ -209,7 +197,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     }
 
     /// Writes an entry whatever is there.
-    pub(super) fn put_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &mut RowBuffer) -> Result<(), Stop> {
+    pub(super) fn put_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &mut RowBuffer) -> Result<(), Stop> {
         if let Some(nodes) = &store.versioned {
             return self.put_versioned(store, nodes, key, row);
         }
@@ -233,18 +221,6 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         let write = Write { blind: true, has_record: true, ..Write::new(target, place, Kind::Put) };
         writes.push(write, Some(key), Some(row));
         Ok(())
-    }
-
-    /// Deletes an entry. `false`: the key has no row.
-    #[inline]
-    pub(super) fn delete_entry<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<bool, Stop> {
-        if let Some(nodes) = &store.versioned {
-            return self.delete_versioned(store, nodes, key);
-        }
-        let Some((target, source)) = self.find_row(store, key)? else { return Ok(false) };
-        self.check_early(target, source, store.place())?;
-        self.state.sets.writes.push(Write::new(target, store.place(), Kind::Delete), Some(key), None);
-        Ok(true)
     }
 
     pub(super) fn end(&mut self) {
@@ -307,141 +283,6 @@ impl<R: Redo> Drop for CicadaTransaction<'_, R> {
             self.come_back();
             self.end();
         }
-    }
-}
-
-impl<R: Redo> Transaction for CicadaTransaction<'_, R> {
-    #[inline]
-    fn read_row<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        _projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
-        let found = self.operate(|this| this.find_row(&this.table(table)?.primary, key))?;
-        Ok(found.map(|(_, source)| self.row(source)))
-    }
-
-    fn read_row_unvalidated<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        _projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
-        let found = self.operate(|this| {
-            let sets = &this.state.sets;
-            let (reads, nodes, absences, searches) =
-                (sets.reads.len(), sets.nodes.len(), sets.absences.len(), sets.searches.len());
-            let found = this.find_row(&this.table(table)?.primary, key)?;
-            let sets = &mut this.state.sets;
-            sets.reads.truncate(reads);
-            sets.nodes.truncate(nodes);
-            sets.absences.truncate(absences);
-            sets.searches.truncate(searches);
-            Ok(found)
-        })?;
-        Ok(found.map(|(_, source)| self.row(source)))
-    }
-
-    #[inline]
-    fn update_unchecked<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        _projection: &Projection,
-        change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
-        self.alter(|this| this.change_row(this.table(table)?, key, change))
-    }
-
-    #[inline]
-    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.alter(|this| {
-            check_key(key)?;
-            this.add_row(this.table(table)?, key, row)
-        })
-    }
-
-    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.alter(|this| {
-            check_key(key)?;
-            this.overwrite_row(this.table(table)?, key, row)
-        })
-    }
-
-    #[inline]
-    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
-        self.alter(|this| this.remove_row(this.table(table)?, key))
-    }
-
-    fn scan_unchecked(
-        &mut self,
-        scan: &Scan<'_>,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
-        self.operate(|this| this.visit_rows(scan, this.table(scan.table)?, visitor))
-    }
-
-    /// A snapshot goes along the records; where absence must be protected, an index leads the way.
-    #[inline]
-    fn scan_table(
-        &mut self,
-        table: TableId,
-        projection: &Projection,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
-        if !self.snapshot {
-            return self.scan_rows(&Scan { projection: *projection, ..Scan::all(table) }, visitor);
-        }
-        let table = self.table(table)?;
-        let scanned = self.scan_records(&table.primary, visitor);
-        self.rest();
-        scanned
-    }
-
-    fn mark(&mut self) -> Result<usize, Stop> {
-        if self.doomed { Err(Stop::conflict()) } else { Ok(self.state.sets.writes.set_floor()) }
-    }
-
-    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
-        self.operate(|this| {
-            if position < this.state.sets.writes.len() {
-                this.state.sets.undo_writes(position);
-            }
-            Ok(())
-        })
-    }
-
-    fn savepoints(&mut self) -> &mut Savepoints {
-        &mut self.state.savepoints
-    }
-
-    /// Fetches the line at which a look-up in a hash index begins, and keeps the key. The look-ups themselves follow when the
-    /// first row is asked for, so that those of several keys overlap, and so do the misses on their records. What they find
-    /// stays as a hint, and the key is not looked up again.
-    #[inline]
-    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        // A snapshot is in no epoch between its operations, and does not come back for this.
-        if self.snapshot {
-            return self.ask_for(table, key);
-        }
-        self.come_back();
-        self.ask_for(table, key);
-        self.rest();
-    }
-
-    #[inline]
-    fn has_prefetched(&self) -> bool {
-        self.state.hints.has_declared()
-    }
-
-    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
-        Ok(&self.table(table)?.definition)
-    }
-
-    #[inline]
-    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
-        Ok(&self.table(table)?.constraints)
     }
 }
 

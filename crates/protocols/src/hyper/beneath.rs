@@ -7,6 +7,7 @@ use polychron_base::{IndexId, Reason, Stop, TableId};
 use polychron_engine::lazy::{Beneath, Inner, Names};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
+use polychron_engine::rows::Primitives;
 use polychron_engine::stores::Place;
 use polychron_schema::ColumnSet;
 use polychron_sync::Backoff;
@@ -29,11 +30,11 @@ impl<R: Redo + Default> Beneath for Hyper<R> {
     };
 
     fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Stop> {
-        if written { transaction.alter(|this| this.lock_row(table, key)) } else { Ok(()) }
+        if written { transaction.operate(|this| this.lock_row(table, key)) } else { Ok(()) }
     }
 
     fn settling(transaction: &mut Inner<'_, Self>) -> Result<(), Stop> {
-        transaction.look(HyperTransaction::begin_later)
+        transaction.operate(HyperTransaction::begin_later)
     }
 
     fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Stop {
@@ -48,7 +49,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
         let table = self.table(table)?;
         let store = &table.primary;
         // Where there is no row, whoever reads it next finds out.
-        let Some(record) = self.find(store, key) else { return Ok(()) };
+        let Some(record) = self.lookup(store, key) else { return Ok(()) };
         let draft = Draft {
             kind: Kind::Update,
             place: store.place(),

@@ -21,6 +21,7 @@ use polychron_base::Stop;
 use polychron_base::key::EncodedKey;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
+use polychron_engine::rows::Visit;
 use polychron_engine::stores::{Both, Store};
 use polychron_engine::{Projection, Scan};
 use polychron_index::{AnyIndex, Inserted};
@@ -29,9 +30,8 @@ use polychron_schema::RowRef;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use super::rows::{Latched, Record};
-use super::scan::Visit;
 use super::steps::Step;
-use super::table::{HyperTable, Relation, RowNumbers};
+use super::table::{Relation, RowNumbers};
 use super::transaction::HyperTransaction;
 
 /// The index beside, and the latest deletion of what went there.
@@ -87,39 +87,38 @@ impl Relation {
 }
 
 impl<'w, R: Redo> HyperTransaction<'w, R> {
-    /// A snapshot has found no row of a key in the index. Whether one lies beside that it sees; its columns are brought then.
+    /// A snapshot has found no row of a key in the index. One may lie beside that it sees; its columns are brought then.
     #[cold]
-    pub(super) fn read_beside<K: EncodedKey>(&mut self, store: &'w Relation, key: K, projection: &Projection) -> bool {
-        let Some(handle) = store.displaced.index().and_then(|beside| beside.find(key, &self.guard)) else {
-            return false;
-        };
+    pub(super) fn read_beside<K: EncodedKey>(
+        &mut self,
+        store: &'w Relation,
+        key: K,
+        projection: &Projection,
+    ) -> Option<Record<'w>> {
+        let handle = store.displaced.index().and_then(|beside| beside.find(key, &self.guard))?;
         // SAFETY: the handle was found under this transaction's guard, and is of a record of these rows.
         let record = unsafe { store.record(handle) };
-        self.see(record, projection).present
+        self.see(record, projection).present.then_some(record)
     }
 
     /// As `visit_batches`, of a snapshot, along both indexes, from where the buffer for that says.
     #[cold]
-    pub(super) fn visit_both(
+    pub(super) fn visit_both<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
-        table: &'w HyperTable,
         store: &'w Relation,
-        visit: &mut Visit<'_>,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+        visit: &mut Visit<'_, 'w, Relation, V>,
     ) -> Result<(), Stop> {
         let mut both = std::mem::take(&mut self.state.buffers.both);
-        let outcome = self.visit_parts(table, store, visit, &mut both, visitor);
+        let outcome = self.visit_parts(store, visit, &mut both);
         self.state.buffers.both = both;
         outcome
     }
 
-    fn visit_parts(
+    fn visit_parts<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
-        table: &'w HyperTable,
         store: &'w Relation,
-        visit: &mut Visit<'_>,
+        visit: &mut Visit<'_, 'w, Relation, V>,
         both: &mut Both,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
         let Some(beside) = store.displaced.index() else { return Ok(()) };
         let scan: &Scan<'_> = visit.scan;
@@ -130,7 +129,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             while let Some(handle) = both.next(scan.direction) {
                 // SAFETY: the handle was found under this transaction's guard.
                 let record = unsafe { store.record(handle) };
-                if self.visit_record(table, store, record, visit, visitor)?.is_break() {
+                if self.visit_record(record, visit)?.is_break() {
                     return Ok(());
                 }
             }

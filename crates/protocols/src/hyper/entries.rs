@@ -1,22 +1,347 @@
-//! Rows and their secondary indexes: every change of a row changes the entries that lead to it, in the same transaction, and
-//! the caller writes only the row. An entry whose key changes is deleted and inserted anew (§2.5 of the paper).
+//! Records as the row layer of the engine wants them. An entry of a secondary index has the number of its row; one whose key changes is
+//! deleted and inserted anew (§2.5 of the paper).
 
-use std::ops::{Bound, Range};
+use std::ops::{Bound, ControlFlow, Range};
+use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Reason, Stop};
+use polychron_base::{Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::check_row;
-use polychron_engine::{Insertion, Projection};
-use polychron_schema::{Changes, ColumnSet, KeyScratch, RowBuffer, RowMut, RowRef};
+use polychron_engine::rows::{Buffers, Intent, Primitives, Visit};
+use polychron_engine::{Aggregate, ColumnBatch, Projection, Savepoints, Scan, batch};
+use polychron_index::AnyIndex;
+use polychron_schema::{Changes, ColumnSet, RowBuffer, RowRef, Value};
 
+use super::columns::comes_in_stretches;
 use super::rows::Record;
 use super::steps::Step;
 use super::table::{HyperTable, Relation};
 use super::transaction::HyperTransaction;
 use super::view::view;
 use super::writes::{Conflict, NewRow};
+
+/// A record that shows a row, which is in the row buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundRow<'t>(pub(super) Record<'t>);
+
+impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
+    type Store = Relation;
+    type Found = FoundRow<'w>;
+    /// The number of the row.
+    type Link = u64;
+
+    #[inline]
+    fn table(&self, table: TableId) -> Result<&'w HyperTable, Error> {
+        self.table(table)
+    }
+
+    #[inline]
+    fn described(&self, table: TableId) -> Result<&HyperTable, Error> {
+        self.table(table)
+    }
+
+    #[inline]
+    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+        self.step()?;
+        let outcome = operation(self);
+        self.rest();
+        outcome
+    }
+
+    #[inline]
+    fn is_read_only(&self) -> bool {
+        self.snapshot
+    }
+
+    #[inline]
+    fn is_doomed(&self) -> bool {
+        self.doomed
+    }
+
+    #[inline]
+    fn find<K: EncodedKey>(
+        &mut self,
+        store: &'w Arc<Relation>,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<FoundRow<'w>>, Stop> {
+        if store.place().index == IndexId::PRIMARY {
+            self.log_point(store.place().table, key, projection.columns);
+        }
+        self.find_unprotected(store, key, projection)
+    }
+
+    #[inline]
+    fn find_unprotected<K: EncodedKey>(
+        &mut self,
+        store: &'w Arc<Relation>,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<FoundRow<'w>>, Stop> {
+        self.read(store, key, projection).map(|found| found.map(FoundRow))
+    }
+
+    #[inline]
+    fn find_to_write<K: EncodedKey>(
+        &mut self,
+        store: &'w Arc<Relation>,
+        key: K,
+        projection: &Projection,
+        _intent: Intent,
+    ) -> Result<Option<FoundRow<'w>>, Stop> {
+        let found = self.lookup(store, key).map(|record| (record, self.see(record, projection)));
+        let Some((record, seen)) = found.filter(|(_, seen)| seen.present) else {
+            self.log_point(store.place().table, key, ColumnSet::EMPTY);
+            return Ok(None);
+        };
+        match self.check_version(seen.version, seen.settled) {
+            Ok(()) => Ok(Some(FoundRow(record))),
+            Err(conflict) => Err(self.refuse(conflict, store, key)),
+        }
+    }
+
+    #[inline]
+    fn row(&self, _: FoundRow<'w>) -> RowRef<'_> {
+        self.state.buffers.row.as_row()
+    }
+
+    #[inline]
+    fn copy(&mut self, table: &'w HyperTable, _: FoundRow<'w>, _: &Projection) -> RowBuffer {
+        if self.logs() {
+            self.state.log.begin_to_show(table.id);
+        }
+        let other = std::mem::take(&mut self.state.buffers.other);
+        std::mem::replace(&mut self.state.buffers.row, other)
+    }
+
+    #[inline]
+    fn give_back(&mut self, buffer: RowBuffer) {
+        self.state.buffers.other = buffer;
+    }
+
+    fn copy_whole<K: EncodedKey>(
+        &mut self,
+        _: &'w HyperTable,
+        _: K,
+        FoundRow(record): FoundRow<'w>,
+        row: &mut RowBuffer,
+    ) -> Result<(), Stop> {
+        self.see(record, &Projection::ALL);
+        row.copy_from(self.state.buffers.row.as_bytes());
+        Ok(())
+    }
+
+    #[inline]
+    fn has_looked<K: EncodedKey>(&mut self, table: &'w HyperTable, key: K, projection: &Projection, has_changed: bool) {
+        if self.logs() {
+            self.state.log.has_shown();
+        }
+        // If nothing is written, nothing but a predicate protects what was looked at.
+        if !has_changed && !left_out(Step::LogLooks) {
+            self.log_point(table.id, key, projection.columns);
+        }
+    }
+
+    #[inline]
+    fn overwrite<K: EncodedKey>(
+        &mut self,
+        table: &'w HyperTable,
+        key: K,
+        FoundRow(record): FoundRow<'w>,
+        row: &mut RowBuffer,
+        changes: Changes,
+    ) -> Result<(), Stop> {
+        let pieces = word_pieces(table, changes);
+        let new = NewRow { words: row.as_words(), columns: changes.columns(), whole: changes.whole_row() };
+        self.write(&table.primary, record, key, new, pieces)
+    }
+
+    #[inline]
+    fn insert<K: EncodedKey>(&mut self, store: &'w Arc<Relation>, key: K, words: &[u64]) -> Result<Option<u64>, Stop> {
+        Ok(self.insert_record(store, key, words)?.map(Record::id))
+    }
+
+    #[inline]
+    fn link(&self, FoundRow(record): FoundRow<'w>) -> u64 {
+        record.id()
+    }
+
+    fn put<K: EncodedKey>(&mut self, table: &'w HyperTable, key: K, words: &[u64]) -> Result<(), Stop> {
+        let store = &table.primary;
+        if let Some(record) = self.lookup(store, key)
+            && self.see(record, &Projection::NONE).present
+        {
+            let pieces = std::iter::once(0..store.rows.words());
+            return self.write(store, record, key, NewRow { words, columns: ColumnSet::ALL, whole: true }, pieces);
+        }
+        match self.insert_record(store, key, words)? {
+            Some(_) => Ok(()),
+            None => Err(self.refuse(Conflict { reason: Reason::InsertedFirst, stamp: 0 }, store, key)),
+        }
+    }
+
+    #[inline]
+    fn delete<K: EncodedKey>(
+        &mut self,
+        store: &'w Arc<Relation>,
+        key: K,
+        FoundRow(record): FoundRow<'w>,
+    ) -> Result<(), Stop> {
+        self.erase(store, record, key)
+    }
+
+    #[inline]
+    fn entry<'b>(&self, row: u64, _primary: &[u8], buffer: &'b mut RowBuffer) -> &'b [u64] {
+        let words = buffer.overwrite_words(1);
+        words[0] = row;
+        words
+    }
+
+    fn delete_entry(&mut self, store: &'w Arc<Relation>, key: &[u8]) -> Result<(), Stop> {
+        let entry = self.lookup(store, key);
+        match entry.filter(|entry| view(*entry, 0..0, &mut [], self.start, self.id).present) {
+            Some(entry) => self.erase(store, entry, key),
+            None => Ok(()),
+        }
+    }
+
+    fn check_present<K: EncodedKey>(&mut self, table: &'w HyperTable, key: K) -> Result<(), Stop> {
+        if !left_out(Step::LogDuplicates) {
+            self.log_point(table.id, key, ColumnSet::EMPTY);
+        }
+        Ok(())
+    }
+
+    fn check_taken(
+        &mut self,
+        table: &'w HyperTable,
+        store: &'w Arc<Relation>,
+        key: &[u8],
+        _primary: &[u8],
+    ) -> Result<(), Stop> {
+        if store.is_dropped() {
+            // The row may have gone, and its entry not.
+            return Err(self.conflict(Reason::Inconsistent, store.place(), Some(key)));
+        }
+        if !left_out(Step::LogDuplicates) {
+            self.log_key(table, store.place().index, key);
+        }
+        Ok(())
+    }
+
+    /// The row is written with nothing changed.
+    fn hold_filled(
+        &mut self,
+        table: &'w HyperTable,
+        primary: &[u8],
+        FoundRow(record): FoundRow<'w>,
+    ) -> Result<(), Stop> {
+        if left_out(Step::LockFilledRows) {
+            return Ok(());
+        }
+        let same = NewRow { words: &[], columns: ColumnSet::EMPTY, whole: false };
+        self.write(&table.primary, record, primary, same, std::iter::empty())
+    }
+
+    fn follow(
+        &mut self,
+        table: &'w HyperTable,
+        FoundRow(entry): FoundRow<'w>,
+        projection: &Projection,
+    ) -> Result<Option<FoundRow<'w>>, Stop> {
+        let mut leads_to = [0];
+        if !view(entry, 0..1, &mut leads_to, self.start, self.id).present {
+            return Ok(None);
+        }
+        // SAFETY: an entry that is visible has the number of a row of the primary index that is.
+        let row = unsafe { table.primary.rows.record(leads_to[0]) };
+        let is_present = self.see(row, projection).present;
+        debug_assert!(is_present, "an entry leads to a row");
+        Ok(is_present.then_some(FoundRow(row)))
+    }
+
+    fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
+        &mut self,
+        visit: &mut Visit<'_, 'w, Relation, V>,
+    ) -> Result<(), Stop> {
+        self.visit_rows(visit)
+    }
+
+    fn set_mark(&mut self) -> usize {
+        self.state.writing.images().len()
+    }
+
+    fn undo_to(&mut self, mark: usize) -> Result<(), Stop> {
+        self.undo_images(mark);
+        Ok(())
+    }
+
+    fn buffers(&mut self) -> &mut Buffers {
+        &mut self.state.buffers.rows
+    }
+
+    fn saved(&mut self) -> &mut Savepoints {
+        &mut self.state.savepoints
+    }
+
+    fn visit_table(
+        &mut self,
+        table: TableId,
+        projection: &Projection,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.operate(|this| this.visit_slots(this.table(table)?, projection, visitor))
+    }
+
+    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
+        self.operate(|this| this.aggregate_logged(scan, wanted))
+    }
+
+    fn visit_columns<O>(
+        &mut self,
+        scan: &Scan<'_>,
+        columns: &[usize],
+        look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
+        keep: &mut impl FnMut(O) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.operate(|this| {
+            let table = this.table(scan.table)?;
+            if !comes_in_stretches(scan, &table.layout, columns) {
+                return batch::over_rows(this, scan, columns, look, keep);
+            }
+            this.visit_stretches(table, scan, columns, look, keep)
+        })
+    }
+
+    /// Fetches the line at which a lookup in a hash index begins, and keeps the key; the lookups follow together when the first row
+    /// is asked for.
+    #[inline]
+    fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        if self.snapshot {
+            // It is in no epoch between two operations, so nothing that is found now may be used by the next one.
+            return;
+        }
+        let Ok(table) = self.table(table) else { return };
+        if self.state.hints.ask(table.id, key)
+            && let AnyIndex::Hash(index) = table.primary.index()
+        {
+            self.come_back();
+            index.prefetch(key, &self.guard);
+            self.rest();
+        }
+    }
+
+    #[inline]
+    fn has_hints(&self) -> bool {
+        self.state.hints.has_declared()
+    }
+
+    #[inline]
+    fn protect_all_reads(&mut self, protect: bool) {
+        self.protects = protect && !left_out(Step::ProtectParents);
+    }
+}
 
 impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// Logs that a key of an index was seen to lead to a row, or to none.
@@ -25,293 +350,6 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             let bounds = (Bound::Included(key), Bound::Included(key));
             self.state.log.path(table.id, index, bounds, &[], ColumnSet::EMPTY, None);
         }
-    }
-
-    /// Changes a row in place. Of a row of which no indexed column changes only what the change looks at is read.
-    #[inline]
-    pub(super) fn change_row<K: EncodedKey>(
-        &mut self,
-        table: &'w HyperTable,
-        key: K,
-        projection: &Projection,
-        change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
-        let found = self.find(&table.primary, key).map(|record| (record, self.see(record, projection)));
-        let Some((record, seen)) = found.filter(|(_, seen)| seen.present) else {
-            self.log_point(table.id, key, ColumnSet::EMPTY);
-            return Ok(false);
-        };
-        if let Err(conflict) = self.check_version(seen.version, seen.settled) {
-            return Err(self.refuse(conflict, &table.primary, key));
-        }
-        let mut row = std::mem::take(&mut self.state.buffers.other);
-        std::mem::swap(&mut row, &mut self.state.buffers.row);
-        let mut changes = Changes::NONE;
-        let logs = self.logs();
-        if logs {
-            self.state.log.begin_to_show(table.id);
-        }
-        change(&mut RowMut::new(&mut row, &mut changes, table.layout.shape()));
-        if logs {
-            self.state.log.has_shown();
-        }
-        let outcome = if changes.is_empty() {
-            // Nothing is written, so nothing but a predicate protects what was looked at.
-            if !left_out(Step::LogLooks) {
-                self.log_point(table.id, key, projection.columns);
-            }
-            Ok(())
-        } else if table.has_secondaries && table.affected(changes.columns()).next().is_some() {
-            self.write_indexed(table, record, key, changes, &row)
-        } else {
-            self.write_changes(table, record, key, changes, &row)
-        };
-        self.state.buffers.other = row;
-        outcome.map(|()| true)
-    }
-
-    /// Writes the changed columns of a row.
-    #[inline]
-    fn write_changes<K: EncodedKey>(
-        &mut self,
-        table: &'w HyperTable,
-        record: Record<'w>,
-        key: K,
-        changes: Changes,
-        row: &RowBuffer,
-    ) -> Result<(), Stop> {
-        let pieces = word_pieces(table, changes);
-        let new = NewRow { words: row.as_words(), columns: changes.columns(), whole: changes.whole_row() };
-        self.overwrite(&table.primary, record, key, new, pieces)
-    }
-
-    /// Writes the changed columns of a row, and moves the entries that lead to it.
-    #[cold]
-    fn write_indexed<K: EncodedKey>(
-        &mut self,
-        table: &'w HyperTable,
-        record: Record<'w>,
-        key: K,
-        changes: Changes,
-        row: &RowBuffer,
-    ) -> Result<(), Stop> {
-        self.see(record, &Projection::ALL);
-        let mut new = std::mem::take(&mut self.state.buffers.whole);
-        if changes.whole_row() {
-            new.copy_from(row.as_row().as_bytes());
-        } else {
-            new.copy_from(self.state.buffers.row.as_row().as_bytes());
-            let words = new.len() / 8;
-            for piece in word_pieces(table, changes) {
-                new.overwrite_words(words)[piece.clone()].copy_from_slice(&row.as_words()[piece]);
-            }
-        }
-        let before = self.state.writing.images().len();
-        let mut outcome = self.write_changes(table, record, key, changes, row);
-        if outcome.is_ok() {
-            outcome = self.change_entries(table, record, changes, new.as_row());
-        }
-        self.state.buffers.whole = new;
-        self.all_or_nothing(before, outcome)
-    }
-
-    /// Moves the secondary entries of a row whose indexed columns change.
-    fn change_entries(
-        &mut self,
-        table: &'w HyperTable,
-        record: Record<'w>,
-        changes: Changes,
-        new: RowRef<'_>,
-    ) -> Result<(), Stop> {
-        let old = std::mem::take(&mut self.state.buffers.row);
-        let outcome = table.affected(changes.columns()).try_for_each(|store| {
-            let (mut before, mut after) = (KeyScratch::new(), KeyScratch::new());
-            let before = store.extractor.extract(old.as_row(), &mut before).map_err(Error::from)?;
-            let after = store.extractor.extract(new, &mut after).map_err(Error::from)?;
-            if before == after {
-                return Ok(());
-            }
-            self.delete_entry(store, before)?;
-            if self.add_entry(table, store, after, record.id())? {
-                return Ok(());
-            }
-            Err(Error::Duplicate { table: table.id, index: store.place().index }.into())
-        });
-        self.state.buffers.row = old;
-        outcome
-    }
-
-    #[inline]
-    fn add_entry(&mut self, table: &'w HyperTable, store: &'w Relation, key: &[u8], row: u64) -> Result<bool, Stop> {
-        if self.insert_record(store, key, &[row])?.is_some() || left_out(Step::RefuseDuplicates) {
-            return Ok(true);
-        }
-        if store.is_dropped() {
-            // The row may have gone, and its entry not.
-            return Err(self.conflict(Reason::Inconsistent, store.place(), Some(key)));
-        }
-        if !left_out(Step::LogDuplicates) {
-            self.log_key(table, store.place().index, key);
-        }
-        Ok(false)
-    }
-
-    fn delete_entry(&mut self, store: &'w Relation, key: &[u8]) -> Result<(), Stop> {
-        let entry = self.find(store, key);
-        let shown = entry.filter(|entry| view(*entry, 0..0, &mut [], self.start, self.id).present);
-        match shown {
-            Some(entry) => self.erase(store, entry, key),
-            // The index is being filled, and has not come to this row.
-            None => Ok(()),
-        }
-    }
-
-    /// Inserts a row and its entries.
-    #[inline]
-    pub(super) fn add_row<K: EncodedKey>(
-        &mut self,
-        table: &'w HyperTable,
-        key: K,
-        row: RowRef<'_>,
-    ) -> Result<Insertion, Stop> {
-        check_row(table, row)?;
-        let before = self.state.writing.images().len();
-        let Some(record) = self.insert_record(&table.primary, key, row.as_words())? else {
-            if !left_out(Step::LogDuplicates) {
-                self.log_point(table.id, key, ColumnSet::EMPTY);
-            }
-            return Ok(Insertion::Duplicate(IndexId::PRIMARY));
-        };
-        if table.has_secondaries {
-            let outcome = self.add_entries(table, record, row);
-            return self.all_inserted_or_nothing(before, outcome);
-        }
-        Ok(Insertion::Inserted)
-    }
-
-    /// Undoes the writes from `before` on when an operation failed on its way: the caller may catch the error and go on,
-    /// and must then find nothing of it.
-    #[inline]
-    fn all_or_nothing<O>(&mut self, before: usize, outcome: Result<O, Stop>) -> Result<O, Stop> {
-        if outcome.is_err() && !self.doomed && !left_out(Step::UndoOperations) {
-            self.undo_to(before);
-        }
-        outcome
-    }
-
-    /// As [`Self::all_or_nothing`]; a duplicate is a failure, too.
-    fn all_inserted_or_nothing(&mut self, before: usize, outcome: Result<Insertion, Stop>) -> Result<Insertion, Stop> {
-        if matches!(outcome, Ok(Insertion::Duplicate(_))) && !left_out(Step::UndoOperations) {
-            self.undo_to(before);
-        }
-        self.all_or_nothing(before, outcome)
-    }
-
-    /// Adds the entries of a row that was inserted, up to the first unique key that is taken.
-    fn add_entries(&mut self, table: &'w HyperTable, record: Record<'w>, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        for store in table.secondaries() {
-            let mut scratch = KeyScratch::new();
-            let key = store.extractor.extract(row, &mut scratch).map_err(Error::from)?;
-            if !self.add_entry(table, store, key, record.id())? {
-                return Ok(Insertion::Duplicate(store.place().index));
-            }
-        }
-        Ok(Insertion::Inserted)
-    }
-
-    /// Makes the entry of a row in one index, if the row exists. An entry that its writer made already is left.
-    ///
-    /// The row is written, too, with nothing changed: so whoever changes it meanwhile conflicts.
-    pub(super) fn make_entry(
-        &mut self,
-        table: &'w HyperTable,
-        store: &'w Relation,
-        primary: &[u8],
-    ) -> Result<(), Stop> {
-        let Some(record) = self.find(&table.primary, primary) else { return Ok(()) };
-        if !self.see(record, &Projection::ALL).present {
-            return Ok(());
-        }
-        let row = std::mem::take(&mut self.state.buffers.row);
-        let outcome = self.make_entry_of(table, store, record, row.as_row());
-        self.state.buffers.row = row;
-        outcome?;
-        if left_out(Step::LockFilledRows) {
-            return Ok(());
-        }
-        let same = NewRow { words: &[], columns: ColumnSet::EMPTY, whole: false };
-        self.overwrite(&table.primary, record, primary, same, std::iter::empty())
-    }
-
-    fn make_entry_of(
-        &mut self,
-        table: &'w HyperTable,
-        store: &'w Relation,
-        record: Record<'w>,
-        row: RowRef<'_>,
-    ) -> Result<(), Stop> {
-        let mut scratch = KeyScratch::new();
-        let key = store.extractor.extract(row, &mut scratch).map_err(Error::from)?;
-        if self.add_entry(table, store, key, record.id())? {
-            return Ok(());
-        }
-        let mut leads_to = [0];
-        let shows = self.find(store, key).is_some_and(|entry| {
-            view(entry, 0..1, &mut leads_to, self.start, self.id).present && leads_to == [record.id()]
-        });
-        if shows { Ok(()) } else { Err(Error::Duplicate { table: table.id, index: store.place().index }.into()) }
-    }
-
-    /// Writes a row whatever is there. Without secondary indexes nothing is read; with them the old row must be known.
-    pub(super) fn overwrite_row<K: EncodedKey>(
-        &mut self,
-        table: &'w HyperTable,
-        key: K,
-        row: RowRef<'_>,
-    ) -> Result<Insertion, Stop> {
-        check_row(table, row)?;
-        if table.has_secondaries {
-            let before = self.state.writing.images().len();
-            let outcome = match self.remove_row(table, key) {
-                Ok(_) => self.add_row(table, key, row),
-                Err(stop) => Err(stop),
-            };
-            return self.all_inserted_or_nothing(before, outcome);
-        }
-        let store = &table.primary;
-        if let Some(record) = self.find(store, key)
-            && self.see(record, &Projection::NONE).present
-        {
-            let pieces = std::iter::once(0..store.rows.words());
-            let new = NewRow { words: row.as_words(), columns: ColumnSet::ALL, whole: true };
-            self.overwrite(store, record, key, new, pieces)?;
-        } else if self.insert_record(store, key, row.as_words())?.is_none() {
-            return Err(self.refuse(Conflict { reason: Reason::InsertedFirst, stamp: 0 }, store, key));
-        }
-        Ok(Insertion::Inserted)
-    }
-
-    /// Deletes a row and its entries.
-    #[inline]
-    pub(super) fn remove_row<K: EncodedKey>(&mut self, table: &'w HyperTable, key: K) -> Result<bool, Stop> {
-        let wanted = if table.has_secondaries { &Projection::ALL } else { &Projection::NONE };
-        let found = self.find(&table.primary, key).filter(|record| self.see(*record, wanted).present);
-        let Some(record) = found else {
-            self.log_point(table.id, key, ColumnSet::EMPTY);
-            return Ok(false);
-        };
-        let before = self.state.writing.images().len();
-        let mut outcome = self.erase(&table.primary, record, key);
-        if outcome.is_ok() && table.has_secondaries {
-            let row = std::mem::take(&mut self.state.buffers.row);
-            outcome = table.secondaries().try_for_each(|store| {
-                let mut scratch = KeyScratch::new();
-                let entry = store.extractor.extract(row.as_row(), &mut scratch).map_err(Error::from)?;
-                self.delete_entry(store, entry)
-            });
-            self.state.buffers.row = row;
-        }
-        self.all_or_nothing(before, outcome).map(|()| true)
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::redo::Redo;
+use polychron_engine::rows::{self, Primitives};
 use polychron_engine::stores::{Keys, for_each, wait_for};
 use polychron_engine::{Mode, Versions, drive};
 
@@ -68,9 +69,9 @@ pub(super) fn count_versions<R: Redo>(shared: &Shared<R>) -> Versions {
 impl<R: Redo> HyperTransaction<'_, R> {
     /// Makes one row's entry in an index that is being filled.
     fn fill_entry(&mut self, table: TableId, index: IndexId, key: &[u8]) -> Result<(), Stop> {
-        self.alter(|this| {
+        self.operate(|this| {
             let table = this.table(table)?;
-            this.make_entry(table, table.store(index)?, key)
+            rows::make_entry(this, table, table.store(index)?, key)
         })
     }
 }

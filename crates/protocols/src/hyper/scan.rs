@@ -5,54 +5,40 @@ use std::ops::{Bound, ControlFlow};
 use polychron_base::{Error, IndexId, Stop};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
+use polychron_engine::rows::Visit;
 use polychron_engine::stores::Batch;
 use polychron_engine::{Aggregate, Direction, Projection, Scan, aggregate};
-use polychron_schema::{ColumnSet, ColumnSpan, ColumnType, Layout, RowRef, Value};
+use polychron_schema::{ColumnSet, ColumnType, RowRef, Value};
 
 use super::columns::comes_in_stretches;
+use super::entries::FoundRow;
 use super::predicates::Extremum;
 use super::rows::Record;
 use super::steps::Step;
 use super::table::{HyperTable, Relation};
 use super::transaction::HyperTransaction;
-use super::view::view;
 
 /// Entries that are collected at first, however few are wanted: some may show no row.
 const LEAST: usize = 4;
 
-/// A scan under way.
-pub(super) struct Visit<'s> {
-    pub(super) scan: &'s Scan<'s>,
-    /// What is to be brought of each row.
-    projection: Projection,
-    left: usize,
-}
-
 impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// Visits the rows of a range of any index.
-    pub(super) fn visit_rows(
+    pub(super) fn visit_rows<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
-        scan: &Scan<'_>,
-        table: &'w HyperTable,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+        visit: &mut Visit<'_, 'w, Relation, V>,
     ) -> Result<(), Stop> {
-        let store: &'w Relation = table.store(scan.index)?;
+        let (scan, table, store) = (visit.scan, visit.table, visit.store()?);
         // Every transaction reads the past.
         if !store.is_ready_at(self.start) && !left_out(Step::AwaitIndexes) {
             return Err(Error::NoSuchIndex(table.id, scan.index).into());
         }
         store.scanned(scan)?;
-        if scan.limit == 0 {
-            return Ok(());
-        }
-        let projection = with_restricted(scan, &table.layout);
-        let mut visit = Visit { scan, projection, left: scan.limit };
         let mut batch = std::mem::take(&mut self.state.buffers.batch);
         let logs = self.logs();
         if logs {
             self.state.log.begin_to_show(table.id);
         }
-        let outcome = self.visit_batches(table, store, &mut visit, &mut batch, visitor);
+        let outcome = self.visit_batches(store, visit, &mut batch);
         if logs {
             self.state.log.has_shown();
         }
@@ -76,13 +62,11 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         self.state.log.path(table.id, index, bounds, restrictions, columns, None);
     }
 
-    fn visit_batches(
+    fn visit_batches<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
-        table: &'w HyperTable,
         store: &'w Relation,
-        visit: &mut Visit<'_>,
+        visit: &mut Visit<'_, 'w, Relation, V>,
         batch: &mut Batch,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
         batch.begin(visit.scan.limit.max(LEAST), self.logs());
         loop {
@@ -94,7 +78,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             let more = batch.fill(store.index(), visit.scan, &self.guard);
             if self.snapshot && store.displaced.concern(self.start) {
                 // What was visited so far was all there: it had not been displaced when it was collected.
-                return self.visit_both(table, store, visit, visitor);
+                return self.visit_both(store, visit);
             }
             for ahead in 0..Batch::AHEAD {
                 fetch(store, batch, ahead);
@@ -104,16 +88,16 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
                 let Some(handle) = batch.get(position) else { break };
                 // SAFETY: the handle was found under this transaction's guard.
                 let record = unsafe { store.record(handle) };
-                if self.visit_record(table, store, record, visit, visitor)?.is_break() {
+                if self.visit_record(record, visit)?.is_break() {
                     if self.logs() {
-                        self.log_range(table, store, visit.scan, Some(batch.key(position)));
+                        self.log_range(visit.table, store, visit.scan, Some(batch.key(position)));
                     }
                     return Ok(());
                 }
             }
             // A snapshot does not ask again behind the end: what is displaced from now on is no part of what it has not visited.
             if !more || self.snapshot && batch.last_key().is_none() {
-                self.log_range(table, store, visit.scan, None);
+                self.log_range(visit.table, store, visit.scan, None);
                 return Ok(());
             }
         }
@@ -121,41 +105,22 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
 
     /// Visits the row of an entry, if it shows one.
     #[inline]
-    pub(super) fn visit_record(
+    pub(super) fn visit_record<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
-        table: &'w HyperTable,
-        store: &'w Relation,
         record: Record<'w>,
-        visit: &mut Visit<'_>,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+        visit: &mut Visit<'_, 'w, Relation, V>,
     ) -> Result<ControlFlow<()>, Stop> {
         if self.doomed {
             return Err(Stop::conflict());
         }
-        let mut row = record;
-        if store.place().index != IndexId::PRIMARY {
-            let mut leads_to = [0];
-            if !view(record, 0..1, &mut leads_to, self.start, self.id).present {
-                return Ok(ControlFlow::Continue(()));
-            }
-            // SAFETY: an entry that is visible has the number of a row of the primary index that is.
-            row = unsafe { table.primary.rows.record(leads_to[0]) };
-        }
-        if !self.see(row, &visit.projection).present {
-            debug_assert!(store.place().index == IndexId::PRIMARY, "an entry leads to a row");
+        if visit.scan.index == IndexId::PRIMARY && !self.see(record, &visit.projection).present {
             return Ok(ControlFlow::Continue(()));
         }
-        let row = self.state.buffers.row.as_row();
-        if !visit.scan.restrictions.iter().all(|restriction| restriction.holds(&table.layout, row)) {
-            return Ok(ControlFlow::Continue(()));
-        }
-        visit.left -= 1;
-        let flow = visitor(row);
-        Ok(if visit.left == 0 { ControlFlow::Break(()) } else { flow })
+        visit.record(self, FoundRow(record))
     }
 
     /// Visits all rows of a table in the order in which they lie.
-    pub(super) fn visit_table(
+    pub(super) fn visit_slots(
         &mut self,
         table: &'w HyperTable,
         projection: &Projection,
@@ -179,7 +144,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
 
     /// Counts, sums, or finds an extreme value of a range, and logs the question: so a smallest value conflicts only with what lowers it,
     /// and with what takes it away.
-    pub(super) fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
+    pub(super) fn aggregate_logged(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
         let table = self.table(scan.table)?;
         let in_stretches = comes_in_stretches(scan, &table.layout, wanted.column().as_slice());
         let compute = if in_stretches { aggregate::over_columns } else { aggregate::over_rows };
@@ -235,12 +200,4 @@ fn fetch(store: &Relation, batch: &Batch, position: usize) {
         // SAFETY: the handle was found under the transaction's guard.
         unsafe { store.record(handle) }.prefetch();
     }
-}
-
-/// The columns that are wanted, with those that restrictions look at.
-fn with_restricted(scan: &Scan<'_>, layout: &Layout) -> Projection {
-    scan.restrictions.iter().fold(scan.projection, |projection, restriction| {
-        let column = &layout.columns()[restriction.column];
-        projection.with(ColumnSpan { index: restriction.column as u16, slot: column.slot })
-    })
 }

@@ -10,7 +10,7 @@ use polychron_base::{IndexId, TableId};
 use polychron_engine::stores::{Blueprint, Keeper, Keyed, Place, Prefetched, Records, Store, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
-use polychron_schema::{IndexKind, KeyExtractor, TableDefinition};
+use polychron_schema::{IndexKind, TableDefinition};
 
 use super::displaced::Displaced;
 use super::options::Options;
@@ -21,7 +21,7 @@ pub(super) type HyperTable = StoreTable<Relation>;
 
 /// The records that handles stand for lie in pages, which go as a whole.
 #[derive(Debug)]
-pub(super) enum RowNumbers {}
+pub enum RowNumbers {}
 
 impl Records for RowNumbers {
     const HEADER_BYTES: usize = 24;
@@ -31,7 +31,7 @@ impl Records for RowNumbers {
 
 /// One index, and the rows that it leads to.
 #[derive(Debug)]
-pub(super) struct Relation {
+pub struct Relation {
     store: Store<RowNumbers>,
     pub(super) rows: Rows,
     /// Deleted records that only snapshots see.
@@ -49,22 +49,11 @@ impl Deref for Relation {
 }
 
 impl Keyed for Relation {
-    #[inline]
-    fn place(&self) -> Place {
-        self.store.place
-    }
+    type Records = RowNumbers;
 
     #[inline]
-    fn extractor(&self) -> &KeyExtractor {
-        &self.store.extractor
-    }
-
-    fn set_dropped(&self) {
-        self.store.set_dropped();
-    }
-
-    fn is_dropped(&self) -> bool {
-        self.store.is_dropped()
+    fn entries(&self) -> &Store<RowNumbers> {
+        &self.store
     }
 }
 

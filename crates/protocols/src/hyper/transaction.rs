@@ -1,24 +1,18 @@
 //! A running transaction: reads, savepoints, and how it ends. `writes.rs` changes records, `entries.rs` makes rows of them and keeps
 //! secondary indexes up; `commit.rs` validates and commits.
 
-use std::ops::ControlFlow;
-
 use polychron_base::error::KeyPreview;
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Abort, Error, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{Batch, Both, Place, check_key, words_of};
-use polychron_engine::{
-    Aggregate, ColumnBatch, Commit, Constraints, Insertion, Projection, Savepoints, Scan, TableDefinition, Transaction,
-    batch,
-};
-use polychron_index::AnyIndex;
+use polychron_engine::stores::{Batch, Both, Place, words_of};
+use polychron_engine::{Commit, Projection, rows};
 use polychron_memory::Guard;
-use polychron_schema::{ColumnSet, RowBuffer, RowMut, RowRef, Value};
+use polychron_schema::{ColumnSet, RowBuffer};
 
 use super::clock::Clock;
-use super::columns::{ColumnBuffers, comes_in_stretches};
+use super::columns::ColumnBuffers;
 use super::protocol::Shared;
 use super::rows::Record;
 use super::steps::Step;
@@ -35,8 +29,7 @@ pub(super) struct Buffers {
     pub(super) row: RowBuffer,
     /// The row that is being changed, or the other side of a change.
     pub(super) other: RowBuffer,
-    /// A row all of which is wanted while the two others are in use.
-    pub(super) whole: RowBuffer,
+    pub(super) rows: rows::Buffers,
     /// Handles of a scan.
     pub(super) batch: Batch,
     /// The same of a snapshot's, where some have been displaced.
@@ -56,7 +49,7 @@ pub struct HyperTransaction<'w, R: Redo> {
     pub(super) start: u64,
     pub(super) snapshot: bool,
     /// Whether reads are logged even if the level does not validate them.
-    protects: bool,
+    pub(super) protects: bool,
     /// While an operation logs by itself what it asks, the scans that it makes do not.
     pub(super) silent: bool,
     /// After a conflict every call conflicts.
@@ -175,24 +168,6 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         }
     }
 
-    /// An operation that reads.
-    #[inline]
-    pub(super) fn look<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
-        self.step()?;
-        let outcome = operation(self);
-        self.rest();
-        outcome
-    }
-
-    /// An operation that writes.
-    #[inline]
-    pub(super) fn alter<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
-        if self.snapshot {
-            return Err(Error::ReadOnly.into());
-        }
-        self.look(operation)
-    }
-
     /// Whether there is anything to validate.
     #[inline]
     pub(super) fn has_logged(&self) -> bool {
@@ -215,7 +190,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
 
     /// The record of a key. No observation is logged.
     #[inline]
-    pub(super) fn find<K: EncodedKey>(&mut self, store: &'w Relation, key: K) -> Option<Record<'w>> {
+    pub(super) fn lookup<K: EncodedKey>(&mut self, store: &'w Relation, key: K) -> Option<Record<'w>> {
         if self.state.hints.any() {
             if self.state.hints.waits() {
                 let State { hints, tables, .. } = &mut *self.state;
@@ -328,7 +303,7 @@ impl<R: Redo> Drop for HyperTransaction<'_, R> {
     fn drop(&mut self) {
         if !self.ended {
             self.come_back();
-            self.undo_to(0);
+            self.undo_images(0);
             if let Some(buffer) = self.state.writing.leave() {
                 // SAFETY: all images were undone, so none is in a chain.
                 unsafe { buffer.retire(&self.guard) };
@@ -338,161 +313,20 @@ impl<R: Redo> Drop for HyperTransaction<'_, R> {
     }
 }
 
-impl<R: Redo> Transaction for HyperTransaction<'_, R> {
-    #[inline]
-    fn read_row<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
-        let is_present = self.look(|this| {
-            let table = this.table(table)?;
-            this.log_point(table.id, key, projection.columns);
-            this.read(table, key, projection)
-        })?;
-        Ok(is_present.then(|| self.state.buffers.row.as_row()))
-    }
-
-    fn read_row_unvalidated<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
-        let is_present = self.look(|this| this.read(this.table(table)?, key, projection))?;
-        Ok(is_present.then(|| self.state.buffers.row.as_row()))
-    }
-
-    #[inline]
-    fn update_unchecked<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        projection: &Projection,
-        change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
-        self.alter(|this| this.change_row(this.table(table)?, key, projection, change))
-    }
-
-    #[inline]
-    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.alter(|this| {
-            check_key(key)?;
-            this.add_row(this.table(table)?, key, row)
-        })
-    }
-
-    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.alter(|this| {
-            check_key(key)?;
-            this.overwrite_row(this.table(table)?, key, row)
-        })
-    }
-
-    #[inline]
-    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
-        self.alter(|this| this.remove_row(this.table(table)?, key))
-    }
-
-    fn scan_unchecked(
-        &mut self,
-        scan: &Scan<'_>,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
-        self.look(|this| this.visit_rows(scan, this.table(scan.table)?, visitor))
-    }
-
-    fn scan_table(
-        &mut self,
-        table: TableId,
-        projection: &Projection,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
-        self.look(|this| this.visit_table(this.table(table)?, projection, visitor))
-    }
-
-    fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
-        self.look(|this| this.aggregate_range(scan, wanted))
-    }
-
-    fn scan_columns<O>(
-        &mut self,
-        scan: &Scan<'_>,
-        columns: &[usize],
-        look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
-        keep: &mut impl FnMut(O) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
-        self.look(|this| {
-            let table = this.table(scan.table)?;
-            if !comes_in_stretches(scan, &table.layout, columns) {
-                return batch::over_rows(this, scan, columns, look, keep);
-            }
-            this.visit_stretches(table, scan, columns, look, keep)
-        })
-    }
-
-    fn mark(&mut self) -> Result<usize, Stop> {
-        if self.doomed { Err(Stop::conflict()) } else { Ok(self.state.writing.images().len()) }
-    }
-
-    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
-        self.look(|this| {
-            this.undo_to(position);
-            Ok(())
-        })
-    }
-
-    fn savepoints(&mut self) -> &mut Savepoints {
-        &mut self.state.savepoints
-    }
-
-    /// Fetches the line at which a look-up in a hash index begins, and keeps the key; the look-ups follow together when the first row
-    /// is asked for.
-    #[inline]
-    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        if self.snapshot {
-            // It is in no epoch between two operations, so nothing that is found now may be used by the next one.
-            return;
-        }
-        let Ok(table) = self.table(table) else { return };
-        if self.state.hints.ask(table.id, key)
-            && let AnyIndex::Hash(index) = table.primary.index()
-        {
-            self.come_back();
-            index.prefetch(key, &self.guard);
-            self.rest();
-        }
-    }
-
-    #[inline]
-    fn has_prefetched(&self) -> bool {
-        self.state.hints.has_declared()
-    }
-
-    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
-        Ok(&self.table(table)?.definition)
-    }
-
-    #[inline]
-    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
-        Ok(&self.table(table)?.constraints)
-    }
-
-    #[inline]
-    fn protect_reads(&mut self, protect: bool) {
-        self.protects = protect && !left_out(Step::ProtectParents);
-    }
-}
-
 impl<'w, R: Redo> HyperTransaction<'w, R> {
+    /// Finds the record of a key that shows a row, and brings its columns.
     #[inline]
-    fn read<K: EncodedKey>(&mut self, table: &'w HyperTable, key: K, projection: &Projection) -> Result<bool, Stop> {
-        let found = self.find(&table.primary, key).map(|record| self.see(record, projection));
-        let Some(seen) = found.filter(|seen| seen.present || !self.snapshot) else {
+    pub(super) fn read<K: EncodedKey>(
+        &mut self,
+        store: &'w Relation,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<Record<'w>>, Stop> {
+        let found = self.lookup(store, key).map(|record| (record, self.see(record, projection)));
+        let Some((record, seen)) = found.filter(|(_, seen)| seen.present || !self.snapshot) else {
             // A snapshot looks there behind the index.
-            let may_be_beside = self.snapshot && table.primary.displaced.concern(self.start);
-            return Ok(may_be_beside && self.read_beside(&table.primary, key, projection));
+            let may_be_beside = self.snapshot && store.displaced.concern(self.start);
+            return Ok(if may_be_beside { self.read_beside(store, key, projection) } else { None });
         };
         if self.protects
             && let Some(image) = seen.version
@@ -500,8 +334,8 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             && let Err(conflict) = self.check_version(seen.version, seen.settled)
         {
             // Another transaction is about to delete the parent of a row, and will hardly be undone (§2.5 of the paper).
-            return Err(self.refuse(conflict, &table.primary, key));
+            return Err(self.refuse(conflict, store, key));
         }
-        Ok(seen.present)
+        Ok(seen.present.then_some(record))
     }
 }

@@ -87,7 +87,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     }
 
     /// Overwrites pieces of a row that the transaction sees, and, where the whole row changes, what is behind its fixed part.
-    pub(super) fn overwrite<K: EncodedKey>(
+    pub(super) fn write<K: EncodedKey>(
         &mut self,
         store: &'w Relation,
         record: Record<'w>,
@@ -292,7 +292,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
 
     /// Undoes the changes from `from` on, newest first. What they told of the present goes on being protected, for the transaction may go
     /// on.
-    pub(super) fn undo_to(&mut self, from: usize) {
+    pub(super) fn undo_images(&mut self, from: usize) {
         while let Some(image) = self.state.writing.pop(from) {
             if self.logs() && !self.doomed && !left_out(Step::ReadsOfUndone) {
                 self.log_undone(image);

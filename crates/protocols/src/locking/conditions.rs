@@ -129,7 +129,7 @@ impl LockingTransaction<'_> {
         let truth = match self.evaluate(condition) {
             Ok(truth) => truth,
             Err(stop) => {
-                let kept = self.operate(|this| this.keep_seen(first, condition));
+                let kept = self.work(|this| this.keep_seen(first, condition));
                 return Err(kept.err().unwrap_or(stop));
             }
         };
@@ -139,7 +139,7 @@ impl LockingTransaction<'_> {
 
     /// Whether a condition is true of rows that are locked.
     fn evaluate(&mut self, condition: &Condition) -> Result<bool, Stop> {
-        self.operate(|this| {
+        self.work(|this| {
             let mut values = std::mem::take(&mut this.state.conditions.values);
             let truth = condition.evaluate(&mut values, |table, key, column| this.look(table, key, column));
             this.state.conditions.values = values;
@@ -180,7 +180,7 @@ impl LockingTransaction<'_> {
     /// A column of a row that is locked.
     fn look(&mut self, table: TableId, key: &[u8], column: FutureColumn) -> Result<Scalar, Stop> {
         let primary = &self.table(table)?.primary;
-        let record = self.find(primary, key).ok_or(FutureError::NoRow(table))?;
+        let record = self.lookup(primary, key).ok_or(FutureError::NoRow(table))?;
         // SAFETY: the row is locked, and nothing is written here.
         let row = RowRef::from_words(unsafe { record.words() });
         Ok(column.load(row).ok_or(FutureError::Null(table))?)

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::stores::{Keys, for_each, wait_for};
-use polychron_engine::{Mode, catalog, drive};
+use polychron_engine::{Mode, catalog, drive, rows};
 
 use super::protocol::Shared;
 use super::worker::LockingWorker;
@@ -34,7 +34,7 @@ pub(super) fn fill(shared: &Arc<Shared>, table: TableId, index: IndexId) -> Resu
             rows.clone().try_for_each(|row| {
                 let table = transaction.table(table)?;
                 let index = table.store(index)?;
-                transaction.operate(|transaction| transaction.make_entry(table, index, keys.get(row)))
+                transaction.work(|transaction| rows::make_entry(transaction, table, index, keys.get(row)))
             })
         })?;
     }

@@ -1,13 +1,17 @@
-//! Rows and their secondary entries, locked and written in place, each change noted in the undo log.
+//! Records as the row layer of the engine wants them: locked and written in place, each change noted in the undo log.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Abort, Error, IndexId, Reason, Stop};
+use polychron_base::{Abort, Error, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{Place, Record, entry_words, key_in_entry, words_of};
-use polychron_engine::{Insertion, Projection};
+use polychron_engine::rows::{Buffers, Intent, Primitives, Visit};
+use polychron_engine::stores::{Place, Record, key_in_entry, words_of};
+use polychron_engine::{Projection, Savepoints};
 use polychron_index::Inserted;
-use polychron_schema::{Changes, KeyScratch, RowBuffer, RowMut, RowRef};
+use polychron_schema::{Changes, RowBuffer, RowRef};
 
 use super::held::{Lock, Taken};
 use super::locks::Answer;
@@ -16,11 +20,15 @@ use super::table::{Index, Table, Undone, name_of};
 use super::transaction::LockingTransaction;
 use super::worker::State;
 
-/// A whole row that takes the place of another.
-#[derive(Clone, Copy)]
-struct Changed<'r> {
-    row: &'r RowBuffer,
-    changes: Changes,
+/// A record whose key is locked, or a copy of one whose lock was given back, in the row buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundRow(pub(super) Option<Record>);
+
+impl FoundRow {
+    #[inline]
+    fn locked(self) -> Record {
+        self.0.expect("what is written is locked")
+    }
 }
 
 pub(super) fn bytes_of<K: EncodedKey>(key: K) -> Vec<u8> {
@@ -108,7 +116,7 @@ impl LockingTransaction<'_> {
 
     /// The record of a key that is locked, unless it is deleted.
     #[inline]
-    pub(super) fn find<K: EncodedKey>(&mut self, index: &Index, key: K) -> Option<Record> {
+    pub(super) fn lookup<K: EncodedKey>(&mut self, index: &Index, key: K) -> Option<Record> {
         // SAFETY: the fingers were cleared when the transaction took its guard, and whenever it had left its epoch.
         let handle = unsafe { self.state.fingers.find(&index.store, key, &self.guard) }?;
         // SAFETY: the handle is of this index, and the caller has locked the key.
@@ -116,40 +124,29 @@ impl LockingTransaction<'_> {
         (!record.is_deleted()).then_some(record)
     }
 
-    pub(super) fn undo_to(&mut self, position: usize) {
+    pub(super) fn undo_log_to(&mut self, position: usize) {
         let state = &mut *self.state;
         state.log.undo_to(position, &Undone(&state.tables), &self.guard);
     }
 
-    /// Runs one operation; when it fails or refuses, what it did is undone.
-    #[inline]
-    pub(super) fn whole_or_not(
-        &mut self,
-        work: impl FnOnce(&mut Self) -> Result<Insertion, Stop>,
-    ) -> Result<Insertion, Stop> {
-        self.operate(|this| {
-            let before = this.state.log.len();
-            let outcome = work(this);
-            if !matches!(outcome, Ok(Insertion::Inserted)) && !left_out(Step::UndoOperations) {
-                this.undo_to(before);
-            }
-            outcome
-        })
-    }
-
     /// Locks a key exclusively and inserts it, if it is absent. `false`: it is present.
     #[inline]
-    fn insert<K: EncodedKey>(&mut self, index: &Index, key: K, row: &[u64]) -> Result<bool, Stop> {
+    fn insert_record<K: EncodedKey>(&mut self, index: &Index, key: K, row: &[u64]) -> Result<bool, Stop> {
         self.lock(index, key, true)?;
         let place = index.store.place;
         let state = &mut *self.state;
         let record = Record::new(row, &self.guard).map_err(Error::from)?;
-        // SAFETY: as in `find`.
+        // SAFETY: as in `lookup`.
         let inserted = unsafe { state.fingers.insert(&index.store, key, record.handle(), &mut (), &self.guard) };
         match inserted {
             Ok(Inserted::New) => {
+                let before = state.log.len();
                 state.log.inserted(place, key, record);
-                return self.respect_ranges(index, key).map(|()| true);
+                let admitted = self.respect_ranges(index, key);
+                if admitted.is_err() && !self.doomed {
+                    self.undo_log_to(before);
+                }
+                return admitted.map(|()| true);
             }
             Ok(Inserted::Existing(found)) => {
                 let handle = found.handle.expect("an existing key has a handle");
@@ -187,126 +184,16 @@ impl LockingTransaction<'_> {
         }
     }
 
-    /// Locks a key exclusively and marks its record as deleted. `false`: it is absent.
+    /// Writes a row whose key is locked exclusively.
     #[inline]
-    fn delete<K: EncodedKey>(&mut self, index: &Index, key: K) -> Result<bool, Stop> {
-        self.lock(index, key, true)?;
-        let Some(record) = self.find(index, key) else { return Ok(false) };
-        record.set_deleted(true);
-        self.state.log.deleted(index.store.place, key, record);
-        Ok(true)
-    }
-
-    /// Inserts a row and its entries.
-    #[inline]
-    pub(super) fn add_row<K: EncodedKey>(&mut self, table: &Table, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        if !self.insert(&table.primary, key, row.as_words())? {
-            return Ok(Insertion::Duplicate(IndexId::PRIMARY));
-        }
-        if !table.has_secondaries {
-            return Ok(Insertion::Inserted);
-        }
-        let mut primary = KeyScratch::new();
-        let primary = table.primary.key_of(row, &mut primary)?;
-        for index in table.secondaries() {
-            let mut scratch = KeyScratch::new();
-            let key = index.key_of(row, &mut scratch)?;
-            if !self.add_entry(index, key, primary)? {
-                return Ok(Insertion::Duplicate(index.store.place.index));
-            }
-        }
-        Ok(Insertion::Inserted)
-    }
-
-    /// Adds an entry. `false`: the key is taken in this unique index.
-    fn add_entry(&mut self, index: &Index, key: &[u8], primary: &[u8]) -> Result<bool, Stop> {
-        let mut buffer = std::mem::take(&mut self.state.buffers.entry);
-        let inserted = self.insert(index, key, entry_words(primary, &mut buffer));
-        self.state.buffers.entry = buffer;
-        let inserted = inserted? || left_out(Step::RefuseDuplicates);
-        // That it is taken is an answer of the index.
-        self.asks_secondary |= !inserted;
-        Ok(inserted)
-    }
-
-    /// Makes a row's entry in an index that is being filled, unless its writer has.
-    pub(super) fn make_entry(&mut self, table: &Table, index: &Index, primary: &[u8]) -> Result<(), Stop> {
-        self.lock(&table.primary, primary, false)?;
-        let Some(record) = self.find(&table.primary, primary) else { return Ok(()) };
-        let mut scratch = KeyScratch::new();
-        // SAFETY: the row is locked, and nothing is written to it here.
-        let key = index.key_of(RowRef::from_words(unsafe { record.words() }), &mut scratch)?;
-        if self.add_entry(index, key, primary)? {
-            return Ok(());
-        }
-        // SAFETY: the entry is locked by the attempt to insert it, and nothing is written to it.
-        let same = self.find(index, key).is_some_and(|entry| key_in_entry(unsafe { entry.words() }) == primary);
-        if same { Ok(()) } else { Err(Error::Duplicate { table: table.id, index: index.store.place.index }.into()) }
-    }
-
-    /// Writes a row whatever is there.
-    pub(super) fn overwrite_row<K: EncodedKey>(
-        &mut self,
-        table: &Table,
-        key: K,
-        row: RowRef<'_>,
-    ) -> Result<Insertion, Stop> {
-        self.lock(&table.primary, key, true)?;
-        let Some(record) = self.find(&table.primary, key) else { return self.add_row(table, key, row) };
-        let mut buffer = std::mem::take(&mut self.state.buffers.row);
-        buffer.copy_from(row.as_bytes());
-        let outcome = self.change(table, key, record, Changed { row: &buffer, changes: Changes::ALL });
-        self.state.buffers.row = buffer;
-        outcome
-    }
-
-    /// Lets `change` change a row. `None`: there is none.
-    #[inline]
-    pub(super) fn change_row<K: EncodedKey>(
-        &mut self,
-        table: &Table,
-        key: K,
-        projection: &Projection,
-        change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<Option<Insertion>, Stop> {
-        self.lock(&table.primary, key, true)?;
-        let Some(record) = self.find(&table.primary, key) else { return Ok(None) };
-        let mut range = words_of(projection);
-        if table.has_secondaries && table.affected(projection.columns).next().is_some() {
-            range = 0..usize::MAX;
-        }
-        // SAFETY: the key is locked, and nothing is written before the slice is used up.
-        let words = unsafe { record.words() };
-        let end = range.end.min(words.len());
-        let range = range.start.min(end)..end;
-        let buffer = &mut self.state.buffers.row;
-        buffer.overwrite_words(words.len())[range.clone()].copy_from_slice(&words[range]);
-        let mut changes = Changes::NONE;
-        change(&mut RowMut::new(buffer, &mut changes, table.layout.shape()));
-        if changes.is_empty() {
-            return Ok(Some(Insertion::Inserted));
-        }
-        let buffer = std::mem::take(&mut self.state.buffers.row);
-        let outcome = self.change(table, key, record, Changed { row: &buffer, changes });
-        self.state.buffers.row = buffer;
-        outcome.map(Some)
-    }
-
-    #[inline]
-    fn change<K: EncodedKey>(
+    fn write_row<K: EncodedKey>(
         &mut self,
         table: &Table,
         key: K,
         record: Record,
-        changed: Changed<'_>,
-    ) -> Result<Insertion, Stop> {
-        let Changed { row, changes } = changed;
-        if table.has_secondaries && table.affected(changes.columns()).next().is_some() {
-            let moved = self.move_entries(table, record, changed)?;
-            if moved != Insertion::Inserted {
-                return Ok(moved);
-            }
-        }
+        row: &[u64],
+        changes: Changes,
+    ) -> Result<(), Stop> {
         let place = table.primary.store.place;
         let log = &mut self.state.log;
         // SAFETY: the key is locked exclusively, and nothing is written before the slice is used up.
@@ -316,57 +203,210 @@ impl LockingTransaction<'_> {
             // Without variable columns changed, only words of the fixed part are written, which every row has.
             let words = words_of(&changes.hull());
             log.overwritten(place, record, words.start, &old[words.clone()], length);
-            record.write(words.start, &row.as_words()[words], length);
-        } else if row.as_words().len() <= record.capacity() {
+            record.write(words.start, &row[words], length);
+        } else if row.len() <= record.capacity() {
             log.overwritten(place, record, 0, old, length);
-            record.write(0, row.as_words(), row.as_words().len());
+            record.write(0, row, row.len());
         } else {
-            let larger = Record::new(row.as_words(), &self.guard).map_err(Error::from)?;
+            let larger = Record::new(row, &self.guard).map_err(Error::from)?;
             let index = table.primary.store.index();
             let replaced = index.replace(key, record.handle(), larger.handle(), &self.guard);
             assert!(replaced, "the record was found under the lock that is still held");
             log.replaced(place, key, record, larger);
         }
-        Ok(Insertion::Inserted)
+        Ok(())
     }
+}
 
-    /// Moves the entries of a row whose indexed columns change.
-    #[cold]
-    fn move_entries(&mut self, table: &Table, record: Record, changed: Changed<'_>) -> Result<Insertion, Stop> {
-        // SAFETY: the key is locked, and the row itself is not written here.
-        let old = RowRef::from_words(unsafe { record.words() });
-        let mut primary = KeyScratch::new();
-        let primary = table.primary.key_of(old, &mut primary)?;
-        for index in table.affected(changed.changes.columns()) {
-            let (mut before, mut after) = (KeyScratch::new(), KeyScratch::new());
-            let before = index.key_of(old, &mut before)?;
-            let after = index.key_of(changed.row.as_row(), &mut after)?;
-            if before == after {
-                continue;
-            }
-            self.delete(index, before)?;
-            if !self.add_entry(index, after, primary)? {
-                return Ok(Insertion::Duplicate(index.store.place.index));
-            }
-        }
-        Ok(Insertion::Inserted)
-    }
+impl<'w> Primitives<'w> for LockingTransaction<'w> {
+    type Store = Index;
+    type Found = FoundRow;
+    type Link = ();
 
-    /// Deletes a row and its entries. `false`: there is none.
     #[inline]
-    pub(super) fn remove_row<K: EncodedKey>(&mut self, table: &Table, key: K) -> Result<bool, Stop> {
-        self.lock(&table.primary, key, true)?;
-        let Some(record) = self.find(&table.primary, key) else { return Ok(false) };
-        if table.has_secondaries {
-            // SAFETY: the key is locked, and the row itself is not written here.
-            let row = RowRef::from_words(unsafe { record.words() });
-            for index in table.secondaries() {
-                let mut scratch = KeyScratch::new();
-                self.delete(index, index.key_of(row, &mut scratch)?)?;
-            }
+    fn table(&self, table: TableId) -> Result<&'w Table, Error> {
+        self.table(table)
+    }
+
+    #[inline]
+    fn described(&self, table: TableId) -> Result<&Table, Error> {
+        self.table(table)
+    }
+
+    #[inline]
+    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+        self.alive()?;
+        self.work(operation)
+    }
+
+    #[inline]
+    fn is_read_only(&self) -> bool {
+        self.read_only && !left_out(Step::RefuseSnapshotWrites)
+    }
+
+    #[inline]
+    fn is_doomed(&self) -> bool {
+        self.doomed
+    }
+
+    #[inline]
+    fn find<K: EncodedKey>(&mut self, index: &'w Arc<Index>, key: K, _: &Projection) -> Result<Option<FoundRow>, Stop> {
+        self.lock(index, key, false)?;
+        Ok(self.lookup(index, key).map(|record| FoundRow(Some(record))))
+    }
+
+    fn find_unprotected<K: EncodedKey>(
+        &mut self,
+        index: &'w Arc<Index>,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<FoundRow>, Stop> {
+        if !self.shared.policy.wounds() || self.state.held.has(name_of(index.store.place, key)) {
+            return self.find(index, key, projection);
         }
+        // Rows are written in place, so nobody writes this one while it is copied; who waits by age may give the lock back at once.
+        let before = self.state.held.locks().len();
+        self.lock(index, key, false)?;
+        let found = self.lookup(index, key);
+        let state = &mut *self.state;
+        if let Some(record) = found {
+            // SAFETY: the lock is held.
+            let words = unsafe { record.words() };
+            state.buffers.row.overwrite_words(words.len()).copy_from_slice(words);
+        }
+        if state.held.locks().len() > before {
+            state.held.give_back_latest(&self.shared.locks);
+        }
+        Ok(found.map(|_| FoundRow(None)))
+    }
+
+    #[inline]
+    fn find_to_write<K: EncodedKey>(
+        &mut self,
+        index: &'w Arc<Index>,
+        key: K,
+        _: &Projection,
+        _: Intent,
+    ) -> Result<Option<FoundRow>, Stop> {
+        self.lock(index, key, true)?;
+        Ok(self.lookup(index, key).map(|record| FoundRow(Some(record))))
+    }
+
+    #[inline]
+    fn row(&self, found: FoundRow) -> RowRef<'_> {
+        match found.0 {
+            // SAFETY: the lock is held as long as the transaction lives, which writes nothing while the row is borrowed.
+            Some(record) => RowRef::from_words(unsafe { record.words() }),
+            None => self.state.buffers.row.as_row(),
+        }
+    }
+
+    #[inline]
+    fn copy(&mut self, _: &'w Table, found: FoundRow, projection: &Projection) -> RowBuffer {
+        let mut row = std::mem::take(&mut self.state.buffers.row);
+        // SAFETY: the key is locked, and nothing is written before the slice is used up.
+        let words = unsafe { found.locked().words() };
+        let range = words_of(projection);
+        let end = range.end.min(words.len());
+        let range = range.start.min(end)..end;
+        row.overwrite_words(words.len())[range.clone()].copy_from_slice(&words[range]);
+        row
+    }
+
+    #[inline]
+    fn give_back(&mut self, buffer: RowBuffer) {
+        self.state.buffers.row = buffer;
+    }
+
+    fn copy_whole<K: EncodedKey>(
+        &mut self,
+        _: &'w Table,
+        _: K,
+        found: FoundRow,
+        row: &mut RowBuffer,
+    ) -> Result<(), Stop> {
+        row.copy_from(self.row(found).as_bytes());
+        Ok(())
+    }
+
+    #[inline]
+    fn overwrite<K: EncodedKey>(
+        &mut self,
+        table: &'w Table,
+        key: K,
+        found: FoundRow,
+        row: &mut RowBuffer,
+        changes: Changes,
+    ) -> Result<(), Stop> {
+        self.write_row(table, key, found.locked(), row.as_words(), changes)
+    }
+
+    #[inline]
+    fn insert<K: EncodedKey>(&mut self, index: &'w Arc<Index>, key: K, words: &[u64]) -> Result<Option<()>, Stop> {
+        Ok(self.insert_record(index, key, words)?.then_some(()))
+    }
+
+    #[inline]
+    fn link(&self, _: FoundRow) {}
+
+    #[inline]
+    fn put<K: EncodedKey>(&mut self, table: &'w Table, key: K, words: &[u64]) -> Result<(), Stop> {
+        self.lock(&table.primary, key, true)?;
+        match self.lookup(&table.primary, key) {
+            Some(record) => self.write_row(table, key, record, words, Changes::ALL),
+            None => self.insert_record(&table.primary, key, words).map(drop),
+        }
+    }
+
+    #[inline]
+    fn delete<K: EncodedKey>(&mut self, index: &'w Arc<Index>, key: K, found: FoundRow) -> Result<(), Stop> {
+        let record = found.locked();
         record.set_deleted(true);
-        self.state.log.deleted(table.primary.store.place, key, record);
-        Ok(true)
+        self.state.log.deleted(index.store.place, key, record);
+        Ok(())
+    }
+
+    /// That it is taken is an answer of the index.
+    fn check_taken(&mut self, _: &'w Table, _: &'w Arc<Index>, _: &[u8], _: &[u8]) -> Result<(), Stop> {
+        self.asks_secondary = true;
+        Ok(())
+    }
+
+    #[inline]
+    fn follow(&mut self, table: &'w Table, entry: FoundRow, projection: &Projection) -> Result<Option<FoundRow>, Stop> {
+        // SAFETY: the entry is locked, and nothing is written here.
+        let primary = key_in_entry(unsafe { entry.locked().words() });
+        self.find(&table.primary, primary, projection)
+    }
+
+    fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
+        &mut self,
+        visit: &mut Visit<'_, 'w, Index, V>,
+    ) -> Result<(), Stop> {
+        self.visit_rows(visit)
+    }
+
+    fn set_mark(&mut self) -> usize {
+        self.state.log.len()
+    }
+
+    fn undo_to(&mut self, mark: usize) -> Result<(), Stop> {
+        self.undo_log_to(mark);
+        Ok(())
+    }
+
+    fn buffers(&mut self) -> &mut Buffers {
+        &mut self.state.buffers.rows
+    }
+
+    fn saved(&mut self) -> &mut Savepoints {
+        &mut self.state.savepoints
+    }
+
+    #[inline]
+    fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        if let Ok(table) = self.table(table) {
+            self.work(|this| table.primary.store.index().prefetch(key, &this.guard));
+        }
     }
 }

@@ -2,51 +2,31 @@
 
 use std::sync::Arc;
 
+use polychron_base::TableId;
 use polychron_base::key::{EncodedKey, Key16};
-use polychron_base::{Error, TableId};
 use polychron_engine::catalog;
 use polychron_engine::stores::{Keyed, Place, Prefetched, Record, Records, RowRecords, Store, StoreTable, Undoable};
 use polychron_index::AnyIndex;
 use polychron_memory::Guard;
-use polychron_schema::{KeyExtractor, KeyScratch, RowRef};
 
 use super::ranges::Ranges;
 
 /// An index, the records it leads to, and the ranges that are locked in it.
 #[derive(Debug)]
-pub(super) struct Index {
+pub struct Index {
     pub(super) store: Store<RowRecords>,
     pub(super) ranges: Ranges,
-}
-
-impl Index {
-    /// The index's key of a row.
-    #[inline]
-    pub(super) fn key_of<'s>(&self, row: RowRef<'_>, scratch: &'s mut KeyScratch) -> Result<&'s [u8], Error> {
-        Ok(self.store.extractor.extract(row, scratch)?)
-    }
 }
 
 /// A table.
 pub(super) type Table = StoreTable<Index>;
 
 impl Keyed for Index {
-    #[inline]
-    fn place(&self) -> Place {
-        self.store.place
-    }
+    type Records = RowRecords;
 
     #[inline]
-    fn extractor(&self) -> &KeyExtractor {
-        &self.store.extractor
-    }
-
-    fn set_dropped(&self) {
-        self.store.set_dropped();
-    }
-
-    fn is_dropped(&self) -> bool {
-        self.store.is_dropped()
+    fn entries(&self) -> &Store<RowRecords> {
+        &self.store
     }
 }
 

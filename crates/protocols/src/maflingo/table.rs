@@ -7,10 +7,9 @@ use std::sync::Arc;
 use polychron_base::key::Key16;
 use polychron_base::{Error, TableId};
 use polychron_engine::catalog;
-use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Place, Prefetched, Records, StoreTable};
+use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Prefetched, Records, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
-use polychron_schema::KeyExtractor;
 
 use super::displaced::Displaced;
 use super::record::{HEADER_BYTES, Record};
@@ -50,22 +49,11 @@ impl Deref for Store {
 }
 
 impl Keyed for Store {
-    #[inline]
-    fn place(&self) -> Place {
-        self.entries.place
-    }
+    type Records = RowRecords;
 
     #[inline]
-    fn extractor(&self) -> &KeyExtractor {
-        &self.entries.extractor
-    }
-
-    fn set_dropped(&self) {
-        self.entries.set_dropped();
-    }
-
-    fn is_dropped(&self) -> bool {
-        self.entries.is_dropped()
+    fn entries(&self) -> &stores::Store<RowRecords> {
+        &self.entries
     }
 }
 

@@ -5,10 +5,9 @@ use std::sync::{Arc, PoisonError};
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Keys, for_each, wait_for};
-use polychron_engine::{Mode, Versions, drive};
+use polychron_engine::{Mode, Versions, drive, rows};
 
 use super::protocol::{Hekaton, Shared};
-use super::table::HekatonTable;
 use super::transaction::HekatonTransaction;
 use super::version::Record;
 use super::worker::HekatonWorker;
@@ -78,7 +77,7 @@ fn extra_versions(record: Record) -> usize {
 impl<R: Redo> HekatonTransaction<'_, R> {
     /// Makes one row's entry in an index that is being filled.
     fn fill_entry(&mut self, table: TableId, index: IndexId, key: &[u8]) -> Result<(), Stop> {
-        let table: &HekatonTable = self.table(table)?;
-        self.make_entry(table, table.store(index)?, key)
+        let table = self.table(table)?;
+        rows::make_entry(self, table, table.store(index)?, key)
     }
 }

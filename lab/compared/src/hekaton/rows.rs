@@ -1,252 +1,262 @@
-//! Rows and their secondary indexes: every change of a row changes the entries that lead to it, in the same transaction, and
-//! the caller writes only the row.
+//! Records as the row layer of the engine wants them.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Stop};
+use polychron_base::{Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{check_row, entry_words, key_in_entry};
-use polychron_engine::{Insertion, Scan};
-use polychron_schema::{Changes, KeyScratch, RowMut, RowRef};
+use polychron_engine::rows::{Buffers, Intent, Primitives, Visit, follow_key};
+use polychron_engine::stores::key_in_entry;
+use polychron_engine::{Projection, Savepoints};
+use polychron_index::AnyIndex;
+use polychron_schema::{Changes, KeyScratch, RowBuffer, RowRef};
 
 use super::steps::Step;
 use super::table::{HekatonTable, Store};
 use super::transaction::{Found, HekatonTransaction, Remember};
+use super::version::{Record, Version};
 
-impl<R: Redo> HekatonTransaction<'_, R> {
-    /// Changes a row: a copy of it, which becomes the new version.
+/// The version that the transaction sees of a record.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundRow {
+    record: Record,
+    version: Version,
+}
+
+impl FoundRow {
     #[inline]
-    pub(super) fn change_row<K: EncodedKey>(
-        &mut self,
-        table: &HekatonTable,
-        key: K,
-        change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
-        let place = table.primary.place;
-        let Found::Row(record, version) = self.find(&table.primary, key, Remember::Rows)? else { return Ok(false) };
-        if !left_out(Step::RefuseOverwritten) {
-            self.check_unwritten(record, version, place)?;
+    fn of(found: Found) -> Option<Self> {
+        match found {
+            Found::Row(record, version) => Some(Self { record, version }),
+            Found::Nothing => None,
         }
-        let mut row = std::mem::take(&mut self.state.buffers.row);
-        let words = version.row().as_words();
-        row.overwrite_words(words.len()).copy_from_slice(words);
-        let mut changes = Changes::NONE;
-        change(&mut RowMut::new(&mut row, &mut changes, table.layout.shape()));
-        let mut outcome = Ok(());
-        if !changes.is_empty() {
-            let before = self.state.sets.writes().len();
-            if table.has_secondaries && table.affected(changes.columns()).next().is_some() {
-                outcome = self.change_entries(table, changes, version.row(), row.as_row());
-            }
-            if outcome.is_ok() {
-                outcome = self.write_version(place, (record, version), key, row.as_words());
-            }
-            outcome = self.all_or_nothing(before, outcome);
-        }
-        self.state.buffers.row = row;
-        outcome.map(|()| true)
     }
 
-    /// Moves the secondary entries of a row whose indexed columns change.
-    #[cold]
-    fn change_entries(
+    #[inline]
+    fn parts(self) -> (Record, Version) {
+        (self.record, self.version)
+    }
+}
+
+impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
+    type Store = Store;
+    type Found = FoundRow;
+    type Link = ();
+
+    #[inline]
+    fn table(&self, table: TableId) -> Result<&'w HekatonTable, Error> {
+        self.table(table)
+    }
+
+    #[inline]
+    fn described(&self, table: TableId) -> Result<&HekatonTable, Error> {
+        self.table(table)
+    }
+
+    #[inline]
+    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+        self.step()?;
+        operation(self)
+    }
+
+    #[inline]
+    fn is_read_only(&self) -> bool {
+        self.snapshot
+    }
+
+    #[inline]
+    fn is_doomed(&self) -> bool {
+        self.doomed
+    }
+
+    #[inline]
+    fn find<K: EncodedKey>(&mut self, store: &'w Arc<Store>, key: K, _: &Projection) -> Result<Option<FoundRow>, Stop> {
+        self.find(store, key, Remember::Rows).map(FoundRow::of)
+    }
+
+    fn find_unprotected<K: EncodedKey>(
         &mut self,
-        table: &HekatonTable,
-        changes: Changes,
-        old: RowRef<'_>,
-        new: RowRef<'_>,
-    ) -> Result<(), Stop> {
-        let mut primary = KeyScratch::new();
-        let primary = table.primary.extractor.extract(old, &mut primary).map_err(Error::from)?;
-        for store in table.affected(changes.columns()) {
-            let (mut before, mut after) = (KeyScratch::new(), KeyScratch::new());
-            let before = store.extractor.extract(old, &mut before).map_err(Error::from)?;
-            let after = store.extractor.extract(new, &mut after).map_err(Error::from)?;
-            if before == after {
-                continue;
-            }
-            self.delete_entry(store, before)?;
-            if !self.add_entry(store, after, primary)? {
-                self.stand_by()?;
-                return Err(Error::Duplicate { table: table.id, index: store.place.index }.into());
-            }
+        store: &'w Arc<Store>,
+        key: K,
+        _: &Projection,
+    ) -> Result<Option<FoundRow>, Stop> {
+        let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
+        let found = self.find(store, key, Remember::Rows)?;
+        self.state.sets.reads.truncate(reads);
+        self.state.sets.nodes.truncate(nodes);
+        Ok(FoundRow::of(found))
+    }
+
+    #[inline]
+    fn find_to_write<K: EncodedKey>(
+        &mut self,
+        store: &'w Arc<Store>,
+        key: K,
+        _: &Projection,
+        intent: Intent,
+    ) -> Result<Option<FoundRow>, Stop> {
+        let remember = if intent == Intent::Change { Remember::Rows } else { Remember::Nothing };
+        let found = FoundRow::of(self.find(store, key, remember)?);
+        if let Some(FoundRow { record, version }) = found
+            && intent == Intent::Change
+            && !left_out(Step::RefuseOverwritten)
+        {
+            self.check_unwritten(record, version, store.place)?;
         }
+        Ok(found)
+    }
+
+    #[inline]
+    fn row(&self, found: FoundRow) -> RowRef<'_> {
+        found.version.row()
+    }
+
+    #[inline]
+    fn copy(&mut self, _: &'w HekatonTable, found: FoundRow, _: &Projection) -> RowBuffer {
+        let mut row = std::mem::take(&mut self.state.buffers.row);
+        let words = found.version.row().as_words();
+        row.overwrite_words(words.len()).copy_from_slice(words);
+        row
+    }
+
+    #[inline]
+    fn give_back(&mut self, buffer: RowBuffer) {
+        self.state.buffers.row = buffer;
+    }
+
+    fn copy_whole<K: EncodedKey>(
+        &mut self,
+        _: &'w HekatonTable,
+        _: K,
+        found: FoundRow,
+        row: &mut RowBuffer,
+    ) -> Result<(), Stop> {
+        row.copy_from(found.version.row().as_bytes());
         Ok(())
     }
 
     #[inline]
-    fn add_entry(&mut self, store: &Store, key: &[u8], primary: &[u8]) -> Result<bool, Stop> {
-        let mut buffer = std::mem::take(&mut self.state.buffers.entry);
-        let outcome = self.insert_entry(store, key, entry_words(primary, &mut buffer));
-        self.state.buffers.entry = buffer;
-        outcome.map(|inserted| inserted || left_out(Step::RefuseDuplicates))
-    }
-
-    /// Inserts a row and its entries.
-    #[inline]
-    pub(super) fn add_row<K: EncodedKey>(
+    fn overwrite<K: EncodedKey>(
         &mut self,
-        table: &HekatonTable,
+        table: &'w HekatonTable,
         key: K,
-        row: RowRef<'_>,
-    ) -> Result<Insertion, Stop> {
-        check_row(table, row)?;
-        let before = self.state.sets.writes().len();
-        if !self.insert_entry(&table.primary, key, row.as_words())? {
-            self.stand_by()?;
-            return Ok(Insertion::Duplicate(IndexId::PRIMARY));
-        }
-        if table.has_secondaries {
-            let outcome = self.add_entries(table, row, before);
-            return self.all_or_nothing(before, outcome);
-        }
-        Ok(Insertion::Inserted)
+        found: FoundRow,
+        row: &mut RowBuffer,
+        _: Changes,
+    ) -> Result<(), Stop> {
+        self.write_version(table.primary.place, found.parts(), key, row.as_words())
     }
 
+    #[inline]
+    fn insert<K: EncodedKey>(&mut self, store: &'w Arc<Store>, key: K, words: &[u64]) -> Result<Option<()>, Stop> {
+        Ok(self.insert_record(store, key, words)?.then_some(()))
+    }
+
+    #[inline]
+    fn link(&self, _: FoundRow) {}
+
+    fn put<K: EncodedKey>(&mut self, table: &'w HekatonTable, key: K, words: &[u64]) -> Result<(), Stop> {
+        self.put_record(&table.primary, key, words)
+    }
+
+    #[inline]
+    fn delete<K: EncodedKey>(&mut self, store: &'w Arc<Store>, key: K, found: FoundRow) -> Result<(), Stop> {
+        self.end_version(store.place, found.parts(), key)
+    }
+
+    fn check_present<K: EncodedKey>(&mut self, _: &'w HekatonTable, _: K) -> Result<(), Stop> {
+        self.stand_by()
+    }
+
+    fn check_taken(&mut self, _: &'w HekatonTable, _: &'w Arc<Store>, _: &[u8], _: &[u8]) -> Result<(), Stop> {
+        self.stand_by()
+    }
+
+    /// Where reads are not validated, the row is written again as it is.
+    fn hold_filled(&mut self, table: &'w HekatonTable, primary: &[u8], row: FoundRow) -> Result<(), Stop> {
+        if self.shared.options.level.validates() || left_out(Step::LockFilledRows) {
+            return Ok(());
+        }
+        self.write_version(table.primary.place, row.parts(), primary, row.version.row().as_words())
+    }
+
+    fn follow(
+        &mut self,
+        table: &'w HekatonTable,
+        entry: FoundRow,
+        projection: &Projection,
+    ) -> Result<Option<FoundRow>, Stop> {
+        let found = follow_key(self, table, entry, projection)?;
+        if found.is_none() {
+            // The entry was written by a transaction that has been undone since, or is going to be.
+            debug_assert!(!self.snapshot || left_out(Step::RefuseOverwritten), "a snapshot is consistent");
+            return Err(self.conflict(Reason::Inconsistent, table.primary.place, None));
+        }
+        Ok(found)
+    }
+
+    fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
+        &mut self,
+        visit: &mut Visit<'_, 'w, Store, V>,
+    ) -> Result<(), Stop> {
+        let (scan, table) = (visit.scan, visit.table);
+        self.scan_entries(scan, table, &mut |this, record, version| visit.record(this, FoundRow { record, version }))
+    }
+
+    fn set_mark(&mut self) -> usize {
+        self.state.sets.writes().len()
+    }
+
+    fn set_savepoint(&mut self) -> usize {
+        self.state.sets.has_savepoint = true;
+        self.set_mark()
+    }
+
+    fn undo_to(&mut self, mark: usize) -> Result<(), Stop> {
+        self.undo_writes(mark);
+        Ok(())
+    }
+
+    fn buffers(&mut self) -> &mut Buffers {
+        &mut self.state.buffers.rows
+    }
+
+    fn saved(&mut self) -> &mut Savepoints {
+        &mut self.state.savepoints
+    }
+
+    /// Fetches the line at which a lookup in a hash index begins, and keeps the key; the lookups follow together when the first row
+    /// is asked for.
+    #[inline]
+    fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        let Ok(table) = self.table(table) else { return };
+        if self.state.hints.ask(table.id, key)
+            && let AnyIndex::Hash(index) = table.primary.index()
+        {
+            index.prefetch(key, &self.guard);
+        }
+    }
+
+    #[inline]
+    fn has_hints(&self) -> bool {
+        self.state.hints.has_declared()
+    }
+
+    fn protect_all_reads(&mut self, protect: bool) {
+        self.protects = protect && !left_out(Step::ProtectParents);
+        self.has_protected |= self.protects;
+    }
+}
+
+impl<R: Redo> HekatonTransaction<'_, R> {
     /// A key is taken. That is the answer if what this transaction has read on condition has happened: an entry may be there only because
     /// the transaction that moved it, and whose row was read, has been undone since.
     #[cold]
     fn stand_by(&mut self) -> Result<(), Stop> {
         if self.depends_on.is_some() && !self.await_others() { Err(self.cascade()) } else { Ok(()) }
-    }
-
-    /// Undoes the writes from `before` on when an operation failed on its way: the caller may catch the error and go on,
-    /// and must then find nothing of it.
-    #[inline]
-    fn all_or_nothing<O>(&mut self, before: usize, outcome: Result<O, Stop>) -> Result<O, Stop> {
-        if outcome.is_err() && !self.doomed && !left_out(Step::UndoOperations) {
-            self.undo_writes(before);
-        }
-        outcome
-    }
-
-    /// Adds the entries of a row that was written at `before`; takes all back when a unique key is taken.
-    fn add_entries(&mut self, table: &HekatonTable, row: RowRef<'_>, before: usize) -> Result<Insertion, Stop> {
-        let mut primary = KeyScratch::new();
-        let primary = table.primary.extractor.extract(row, &mut primary).map_err(Error::from)?;
-        for store in table.secondaries() {
-            let mut scratch = KeyScratch::new();
-            let key = store.extractor.extract(row, &mut scratch).map_err(Error::from)?;
-            if !self.add_entry(store, key, primary)? {
-                self.stand_by()?;
-                if !left_out(Step::UndoOperations) {
-                    self.undo_writes(before);
-                }
-                return Ok(Insertion::Duplicate(store.place.index));
-            }
-        }
-        Ok(Insertion::Inserted)
-    }
-
-    /// Makes the entry of a row in one index, if the row exists. An entry that its writer made already is left.
-    ///
-    /// Where reads are not validated, the row is written again as it is: so whoever changes it meanwhile conflicts.
-    pub(super) fn make_entry(&mut self, table: &HekatonTable, store: &Store, primary: &[u8]) -> Result<(), Stop> {
-        let Found::Row(record, version) = self.find(&table.primary, primary, Remember::Rows)? else { return Ok(()) };
-        let mut scratch = KeyScratch::new();
-        let key = store.extractor.extract(version.row(), &mut scratch).map_err(Error::from)?;
-        if !self.add_entry(store, key, primary)? {
-            let same = match self.find(store, key, Remember::Rows)? {
-                Found::Row(_, entry) => key_in_entry(entry.row().as_words()) == primary,
-                Found::Nothing => false,
-            };
-            if !same {
-                return Err(Error::Duplicate { table: table.id, index: store.place.index }.into());
-            }
-        }
-        if self.shared.options.level.validates() || left_out(Step::LockFilledRows) {
-            return Ok(());
-        }
-        self.write_version(table.primary.place, (record, version), primary, version.row().as_words())
-    }
-
-    /// Writes a row whatever is there. Without secondary indexes nothing is read; with them the old row must be known.
-    pub(super) fn overwrite_row<K: EncodedKey>(
-        &mut self,
-        table: &HekatonTable,
-        key: K,
-        row: RowRef<'_>,
-    ) -> Result<Insertion, Stop> {
-        check_row(table, row)?;
-        if table.has_secondaries {
-            let before = self.state.sets.writes().len();
-            let outcome = match self.remove_row(table, key) {
-                Ok(_) => self.add_row(table, key, row),
-                Err(stop) => Err(stop),
-            };
-            if matches!(outcome, Ok(Insertion::Duplicate(_))) {
-                self.undo_writes(before);
-            }
-            return self.all_or_nothing(before, outcome);
-        }
-        self.put_entry(&table.primary, key, row.as_words())?;
-        Ok(Insertion::Inserted)
-    }
-
-    /// Deletes a row and its entries.
-    #[inline]
-    pub(super) fn remove_row<K: EncodedKey>(&mut self, table: &HekatonTable, key: K) -> Result<bool, Stop> {
-        if !table.has_secondaries {
-            return self.delete_entry(&table.primary, key);
-        }
-        let place = table.primary.place;
-        let Found::Row(record, version) = self.find(&table.primary, key, Remember::Nothing)? else {
-            return Ok(false);
-        };
-        let before = self.state.sets.writes().len();
-        let mut outcome = self.end_version(place, (record, version), key);
-        for store in table.secondaries() {
-            if outcome.is_err() {
-                break;
-            }
-            let mut scratch = KeyScratch::new();
-            outcome = match store.extractor.extract(version.row(), &mut scratch) {
-                Ok(entry) => self.delete_entry(store, entry).map(drop),
-                Err(error) => Err(Error::from(error).into()),
-            };
-        }
-        self.all_or_nothing(before, outcome).map(|()| true)
-    }
-
-    /// Visits the rows of a range of any index.
-    pub(super) fn visit_rows(
-        &mut self,
-        scan: &Scan<'_>,
-        table: &HekatonTable,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
-        if scan.limit == 0 {
-            return Ok(());
-        }
-        let mut left = scan.limit;
-        let mut visit = |row: RowRef<'_>| {
-            if !scan.restrictions.iter().all(|restriction| restriction.holds(&table.layout, row)) {
-                return ControlFlow::Continue(());
-            }
-            left -= 1;
-            let flow = visitor(row);
-            if left == 0 { ControlFlow::Break(()) } else { flow }
-        };
-        if scan.index == IndexId::PRIMARY {
-            return self.scan_entries(scan, table, &mut |_, version| Ok(visit(version.row())));
-        }
-        self.scan_entries(scan, table, &mut |transaction, entry| {
-            match transaction.find(&table.primary, key_in_entry(entry.row().as_words()), Remember::Rows)? {
-                Found::Row(_, version) => Ok(visit(version.row())),
-                // The entry was written by a transaction that has been undone since, or is going to be.
-                Found::Nothing => Err(transaction.inconsistent(table)),
-            }
-        })
-    }
-
-    /// A secondary entry leads to no row.
-    #[cold]
-    fn inconsistent(&mut self, table: &HekatonTable) -> Stop {
-        debug_assert!(!self.snapshot || left_out(Step::RefuseOverwritten), "a snapshot is consistent");
-        self.conflict(polychron_base::Reason::Inconsistent, table.primary.place, None)
     }
 
     /// The key in a record's row, for explaining an abort.

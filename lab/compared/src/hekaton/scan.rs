@@ -28,7 +28,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         &mut self,
         scan: &Scan<'_>,
         table: &HekatonTable,
-        visitor: &mut impl FnMut(&mut Self, Version) -> Result<ControlFlow<()>, Stop>,
+        visitor: &mut impl FnMut(&mut Self, Record, Version) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<(), Stop> {
         let store: &Store = table.store(scan.index)?;
         // Read-write transactions read the past, too.
@@ -37,9 +37,9 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         }
         let index = store.scanned(scan)?;
         if let (AnyIndex::Hash(_), Some(key)) = (index, scan.point()) {
-            if let Found::Row(_, version) = self.find(store, key, Remember::Rows)? {
+            if let Found::Row(record, version) = self.find(store, key, Remember::Rows)? {
                 // One row at most, so whether the visitor breaks makes no difference.
-                let _ = visitor(self, version)?;
+                let _ = visitor(self, record, version)?;
             }
             return Ok(());
         }
@@ -54,7 +54,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         scan: &Scan<'_>,
         store: &Store,
         batch: &mut Batch,
-        visitor: &mut impl FnMut(&mut Self, Version) -> Result<ControlFlow<()>, Stop>,
+        visitor: &mut impl FnMut(&mut Self, Record, Version) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<(), Stop> {
         let guarded = self.tracks();
         if guarded {
@@ -80,7 +80,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         batch: &Batch,
         store: &Store,
         guarded: bool,
-        visitor: &mut impl FnMut(&mut Self, Version) -> Result<ControlFlow<()>, Stop>,
+        visitor: &mut impl FnMut(&mut Self, Record, Version) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<ControlFlow<()>, Stop> {
         let mut remembered = 0;
         for ahead in 0..Batch::AHEAD {
@@ -97,7 +97,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
                     self.step()?;
                 }
                 if let Look::Row(version, _) = self.look(record)
-                    && visitor(self, version)?.is_break()
+                    && visitor(self, record, version)?.is_break()
                 {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -108,8 +108,8 @@ impl<R: Redo> HekatonTransaction<'_, R> {
             let leaves = batch.leaves(position);
             self.remember_leaves(batch, store, &mut remembered, leaves);
             let found = self.read_record(record, batch.stamps()[leaves - 1], store.place, Remember::Rows);
-            if let Found::Row(_, version) = found
-                && visitor(self, version)?.is_break()
+            if let Found::Row(record, version) = found
+                && visitor(self, record, version)?.is_break()
             {
                 return Ok(ControlFlow::Break(()));
             }

@@ -15,7 +15,7 @@ pub(super) type HekatonTable = StoreTable<Store>;
 
 /// The records behind the indexes.
 #[derive(Debug)]
-pub(super) enum VersionLists {}
+pub enum VersionLists {}
 
 impl Records for VersionLists {
     /// A record leads to its versions; its own line is one.

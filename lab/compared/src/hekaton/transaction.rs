@@ -1,18 +1,16 @@
 //! A running transaction: reads and writes on records, savepoints. `rows.rs` makes rows of them and keeps secondary indexes up;
 //! `commit.rs` ends it.
 
-use std::ops::ControlFlow;
-
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{Batch, Place, check_key};
-use polychron_engine::{Constraints, Insertion, Mode, Projection, Savepoints, Scan, TableDefinition, Transaction};
-use polychron_index::{AnyIndex, Inserted, Lookup};
+use polychron_engine::stores::{Batch, Place};
+use polychron_engine::{Mode, rows};
+use polychron_index::{Inserted, Lookup};
 use polychron_memory::Guard;
-use polychron_schema::{RowBuffer, RowMut, RowRef};
+use polychron_schema::RowBuffer;
 use polychron_sync::Backoff;
 
 use super::protocol::Shared;
@@ -28,8 +26,7 @@ use super::worker::State;
 pub(super) struct Buffers {
     /// The row that is being changed.
     pub(super) row: RowBuffer,
-    /// A secondary entry's words.
-    pub(super) entry: RowBuffer,
+    pub(super) rows: rows::Buffers,
     /// Handles of a scan.
     pub(super) batch: Batch,
 }
@@ -49,7 +46,7 @@ pub struct HekatonTransaction<'w, R: Redo> {
     pub(super) moment: u64,
     pub(super) snapshot: bool,
     /// Whether reads are protected even if the level does not, now and before.
-    protects: bool,
+    pub(super) protects: bool,
     pub(super) has_protected: bool,
     /// The transaction on which this one was made to depend last.
     pub(super) depends_on: Option<TransactionId>,
@@ -163,13 +160,6 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
             place.unwrap_or(Place { table: TableId::default(), index: IndexId::PRIMARY }),
             None,
         )
-    }
-
-    fn writable(&mut self) -> Result<(), Stop> {
-        if self.snapshot {
-            return Err(Error::ReadOnly.into());
-        }
-        self.step()
     }
 
     /// What a record shows, once it is clear on what that rests.
@@ -355,14 +345,6 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         Ok(())
     }
 
-    /// Deletes an entry. `false`: the key has no row.
-    #[inline]
-    pub(super) fn delete_entry<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<bool, Stop> {
-        let Found::Row(record, version) = self.find(store, key, Remember::Nothing)? else { return Ok(false) };
-        self.end_version(store.place, (record, version), key)?;
-        Ok(true)
-    }
-
     /// Ends the version that the transaction sees.
     #[inline]
     pub(super) fn end_version<K: EncodedKey>(
@@ -383,7 +365,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
 
     /// Inserts an entry whose key shows no row. `false`: it shows one.
     #[inline]
-    pub(super) fn insert_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<bool, Stop> {
+    pub(super) fn insert_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<bool, Stop> {
         let made = self.make(row, None)?;
         let outcome = self.insert_version(store, key, made);
         match outcome {
@@ -452,12 +434,12 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
     }
 
     /// Writes an entry whatever is there.
-    pub(super) fn put_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<(), Stop> {
+    pub(super) fn put_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<(), Stop> {
         loop {
             if let Found::Row(record, version) = self.find(store, key, Remember::Nothing)? {
                 return self.write_version(store.place, (record, version), key, row);
             }
-            if self.insert_entry(store, key, row)? {
+            if self.insert_record(store, key, row)? {
                 return Ok(());
             }
         }
@@ -479,121 +461,5 @@ impl<R: Redo> Drop for HekatonTransaction<'_, R> {
             }
             self.end();
         }
-    }
-}
-
-impl<R: Redo> Transaction for HekatonTransaction<'_, R> {
-    #[inline]
-    fn read_row<K: EncodedKey>(&mut self, table: TableId, key: K, _: &Projection) -> Result<Option<RowRef<'_>>, Stop> {
-        self.step()?;
-        let table = self.table(table)?;
-        Ok(match self.find(&table.primary, key, Remember::Rows)? {
-            Found::Row(_, version) => Some(version.row()),
-            Found::Nothing => None,
-        })
-    }
-
-    fn read_row_unvalidated<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
-        let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
-        let found = self.read_row(table, key, projection)?.map(|row| row.as_words() as *const [u64]);
-        self.state.sets.reads.truncate(reads);
-        self.state.sets.nodes.truncate(nodes);
-        // SAFETY: the row is in a version, which stays as long as the transaction reads its moment.
-        Ok(found.map(|words| RowRef::from_words(unsafe { &*words })))
-    }
-
-    #[inline]
-    fn update_unchecked<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        _: &Projection,
-        change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
-        self.writable()?;
-        let table = self.table(table)?;
-        self.change_row(table, key, change)
-    }
-
-    #[inline]
-    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.writable()?;
-        check_key(key)?;
-        let table = self.table(table)?;
-        self.add_row(table, key, row)
-    }
-
-    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.writable()?;
-        check_key(key)?;
-        let table = self.table(table)?;
-        self.overwrite_row(table, key, row)
-    }
-
-    #[inline]
-    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
-        self.writable()?;
-        let table = self.table(table)?;
-        self.remove_row(table, key)
-    }
-
-    fn scan_unchecked(
-        &mut self,
-        scan: &Scan<'_>,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
-        self.step()?;
-        let table = self.table(scan.table)?;
-        self.visit_rows(scan, table, visitor)
-    }
-
-    fn mark(&mut self) -> Result<usize, Stop> {
-        self.step()?;
-        self.state.sets.has_savepoint = true;
-        Ok(self.state.sets.writes().len())
-    }
-
-    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
-        self.step().map(|()| self.undo_writes(position))
-    }
-
-    fn savepoints(&mut self) -> &mut Savepoints {
-        &mut self.state.savepoints
-    }
-
-    /// Fetches the line at which a look-up in a hash index begins, and keeps the key; the look-ups follow together when the first row
-    /// is asked for.
-    #[inline]
-    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        let Ok(table) = self.table(table) else { return };
-        if self.state.hints.ask(table.id, key)
-            && let AnyIndex::Hash(index) = table.primary.index()
-        {
-            index.prefetch(key, &self.guard);
-        }
-    }
-
-    #[inline]
-    fn has_prefetched(&self) -> bool {
-        self.state.hints.has_declared()
-    }
-
-    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
-        Ok(&self.table(table)?.definition)
-    }
-
-    #[inline]
-    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
-        Ok(&self.table(table)?.constraints)
-    }
-
-    fn protect_reads(&mut self, protect: bool) {
-        self.protects = protect && !left_out(Step::ProtectParents);
-        self.has_protected |= self.protects;
     }
 }

@@ -10,7 +10,7 @@ use polychron_engine::catalog;
 use polychron_engine::stores::{Keyed, Place, Prefetched, Record, Records, RowRecords, Store, StoreTable, Undoable};
 use polychron_index::AnyIndex;
 use polychron_memory::Guard;
-use polychron_schema::{ColumnType, KeyExtractor, Layout, TableDefinition};
+use polychron_schema::{ColumnType, Layout, TableDefinition};
 
 use super::locks::Locks;
 
@@ -32,22 +32,15 @@ pub(super) struct Index {
 }
 
 impl Keyed for Index {
-    #[inline]
-    fn place(&self) -> Place {
-        self.stores[0].place
-    }
+    type Records = RowRecords;
 
     #[inline]
-    fn extractor(&self) -> &KeyExtractor {
-        &self.stores[0].extractor
+    fn entries(&self) -> &Entries {
+        &self.stores[0]
     }
 
     fn set_dropped(&self) {
         self.stores.iter().for_each(|store| store.set_dropped());
-    }
-
-    fn is_dropped(&self) -> bool {
-        self.stores[0].is_dropped()
     }
 }
 

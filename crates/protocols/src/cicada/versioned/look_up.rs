@@ -130,10 +130,10 @@ impl<R: Redo> Viewer for CicadaTransaction<'_, R> {
         match spot.own {
             None => {
                 let version = spot.version()?;
-                Some(Node::new(self.row(Source::Version(version)).as_words()))
+                Some(Node::new(self.row_at(Source::Version(version)).as_words()))
             }
             Some(position) if self.state.sets.writes.get(position).kind == Kind::Put => {
-                Some(Node::new(self.row(Source::Own(position)).as_words()))
+                Some(Node::new(self.row_at(Source::Own(position)).as_words()))
             }
             Some(_) => None,
         }

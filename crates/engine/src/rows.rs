@@ -1,0 +1,49 @@
+//! The row layer: rows and their secondary entries, made of what a protocol stores under keys, once for all protocols.
+//!
+//! A protocol stores *records*: words under a key of an index. In the primary index the words are a row; in a secondary one they lead to
+//! a row, by its primary key unless the protocol knows better. [`Primitives`] is what a running transaction of a protocol can do with
+//! records. On it, this module is a [`Transaction`](crate::Transaction): each change of a row changes the entries that lead to it, an operation that fails
+//! leaves nothing behind, and a scan of a secondary index follows its entries to the rows.
+
+mod change;
+mod primitives;
+mod transaction;
+mod visit;
+
+use polychron_schema::RowBuffer;
+
+use crate::stores::key_in_entry;
+
+pub use change::make_entry;
+pub use primitives::{Intent, Primitives};
+pub use visit::{Visit, follow_key};
+
+crate::named! {
+    /// Steps of the row layer that a test can leave out.
+    pub enum Step {
+        /// An operation that fails on its way is undone.
+        UndoOperations,
+        /// A unique secondary key that is taken is a duplicate.
+        RefuseDuplicates,
+    }
+}
+
+/// Memory of the row layer, which each worker keeps.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    /// A row as it was before a change.
+    old: RowBuffer,
+    /// A row as it is to be.
+    new: RowBuffer,
+    /// A row that takes the place of another one.
+    whole: RowBuffer,
+    /// An entry's words.
+    entry: RowBuffer,
+}
+
+impl Buffers {
+    /// The primary key to which [`follow_key`] went last.
+    pub fn followed_key(&self) -> &[u8] {
+        key_in_entry(self.entry.as_words())
+    }
+}

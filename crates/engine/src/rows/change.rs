@@ -1,0 +1,280 @@
+//! Changes of rows: each changes the entries that lead to the row, in the same transaction, and leaves nothing behind when it fails.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{Error, IndexId, Stop};
+use polychron_schema::{Changes, KeyExtractor, KeyScratch, Projection, RowBuffer, RowMut, RowRef};
+
+use super::{Intent, Primitives, Step};
+use crate::Insertion;
+use crate::mutations::left_out;
+use crate::stores::{Keyed, StoreTable};
+
+#[inline]
+fn key_of<'s>(extractor: &KeyExtractor, row: RowRef<'_>, scratch: &'s mut KeyScratch) -> Result<&'s [u8], Stop> {
+    Ok(extractor.extract(row, scratch).map_err(Error::from)?)
+}
+
+/// Runs an operation of several steps. If it fails on its way, or a key is taken, its writes are undone: the client may catch the error
+/// and go on, and must then find nothing of it.
+#[inline]
+fn whole_or_not<'t, P: Primitives<'t>>(
+    transaction: &mut P,
+    operation: impl FnOnce(&mut P) -> Result<Insertion, Stop>,
+) -> Result<Insertion, Stop> {
+    let mark = transaction.set_mark();
+    let outcome = operation(transaction);
+    if !matches!(outcome, Ok(Insertion::Inserted)) && !transaction.is_doomed() && !left_out(Step::UndoOperations) {
+        transaction.undo_to(mark)?;
+    }
+    transaction.forget_mark(mark);
+    outcome
+}
+
+#[inline]
+pub(super) fn change_row<'t, P: Primitives<'t>, K: EncodedKey>(
+    transaction: &mut P,
+    table: &'t StoreTable<P::Store>,
+    key: K,
+    projection: &Projection,
+    change: impl FnOnce(&mut RowMut<'_>),
+) -> Result<bool, Stop> {
+    let found = transaction.find_to_write(&table.primary, key, projection, Intent::Change)?;
+    let Some(found) = found else { return Ok(false) };
+    let change = match transaction.change_in_place(table, found, change) {
+        ControlFlow::Continue(change) => change,
+        ControlFlow::Break(outcome) => return outcome.map(|()| true),
+    };
+    let mut row = transaction.copy(table, found, projection);
+    let mut changes = Changes::NONE;
+    change(&mut RowMut::new(&mut row, &mut changes, table.layout.shape()));
+    transaction.has_looked(table, key, projection, !changes.is_empty());
+    let mut outcome = Ok(());
+    if !changes.is_empty() {
+        outcome = if table.has_secondaries && table.affected(changes.columns()).next().is_some() {
+            match change_indexed(transaction, table, key, found, changes, &row) {
+                Ok(Insertion::Inserted) => Ok(()),
+                Ok(Insertion::Duplicate(index)) => Err(Error::Duplicate { table: table.id, index }.into()),
+                Err(stop) => Err(stop),
+            }
+        } else {
+            transaction.overwrite(table, key, found, &mut row, changes)
+        };
+    }
+    transaction.give_back(row);
+    outcome.map(|()| true)
+}
+
+/// Writes a row of which indexed columns may change, and moves its entries. Of `row` the changed columns are right.
+#[cold]
+fn change_indexed<'t, P: Primitives<'t>, K: EncodedKey>(
+    transaction: &mut P,
+    table: &'t StoreTable<P::Store>,
+    key: K,
+    found: P::Found,
+    changes: Changes,
+    row: &RowBuffer,
+) -> Result<Insertion, Stop> {
+    let buffers = transaction.buffers();
+    let (mut old, mut new) = (std::mem::take(&mut buffers.old), std::mem::take(&mut buffers.new));
+    let outcome = change_indexed_in(transaction, table, key, found, changes, row, (&mut old, &mut new));
+    let buffers = transaction.buffers();
+    (buffers.old, buffers.new) = (old, new);
+    outcome
+}
+
+fn change_indexed_in<'t, P: Primitives<'t>, K: EncodedKey>(
+    transaction: &mut P,
+    table: &'t StoreTable<P::Store>,
+    key: K,
+    found: P::Found,
+    changes: Changes,
+    row: &RowBuffer,
+    (old, new): (&mut RowBuffer, &mut RowBuffer),
+) -> Result<Insertion, Stop> {
+    transaction.copy_whole(table, key, found, old)?;
+    if changes.whole_row() {
+        new.copy_from(row.as_bytes());
+    } else {
+        // Columns that the projection left out are in the old row only.
+        new.copy_from(old.as_bytes());
+        let words = new.words_mut();
+        for bytes in changes.pieces(&table.layout, old.len()) {
+            let piece = bytes.start / 8..bytes.end / 8;
+            words[piece.clone()].copy_from_slice(&row.as_words()[piece]);
+        }
+    }
+    let link = transaction.link(found);
+    whole_or_not(transaction, |this| match move_entries(this, table, link, changes, old, new)? {
+        Insertion::Inserted => this.overwrite(table, key, found, new, changes).map(|()| Insertion::Inserted),
+        duplicate => Ok(duplicate),
+    })
+}
+
+/// Moves the entries of a row whose indexed columns change, up to the first one whose key is taken.
+fn move_entries<'t, P: Primitives<'t>>(
+    transaction: &mut P,
+    table: &'t StoreTable<P::Store>,
+    link: P::Link,
+    changes: Changes,
+    old: &RowBuffer,
+    new: &RowBuffer,
+) -> Result<Insertion, Stop> {
+    let mut primary = KeyScratch::new();
+    let primary = key_of(table.primary.extractor(), old.as_row(), &mut primary)?;
+    for store in table.affected(changes.columns()) {
+        let (mut before, mut after) = (KeyScratch::new(), KeyScratch::new());
+        let before = key_of(store.extractor(), old.as_row(), &mut before)?;
+        let after = key_of(store.extractor(), new.as_row(), &mut after)?;
+        if before == after {
+            continue;
+        }
+        transaction.delete_entry(store, before)?;
+        if !add_entry(transaction, table, store, after, link, primary)? {
+            return Ok(Insertion::Duplicate(store.place().index));
+        }
+    }
+    Ok(Insertion::Inserted)
+}
+
+/// Adds an entry. `false`: its key is taken.
+#[inline]
+fn add_entry<'t, P: Primitives<'t>>(
+    transaction: &mut P,
+    table: &'t StoreTable<P::Store>,
+    store: &'t Arc<P::Store>,
+    key: &[u8],
+    row: P::Link,
+    primary: &[u8],
+) -> Result<bool, Stop> {
+    let mut buffer = std::mem::take(&mut transaction.buffers().entry);
+    let words = transaction.entry(row, primary, &mut buffer);
+    let inserted = transaction.insert_entry(table, store, key, words);
+    transaction.buffers().entry = buffer;
+    if inserted? || left_out(Step::RefuseDuplicates) {
+        return Ok(true);
+    }
+    transaction.check_taken(table, store, key, primary)?;
+    Ok(false)
+}
+
+#[inline]
+pub(super) fn add_row<'t, P: Primitives<'t>, K: EncodedKey>(
+    transaction: &mut P,
+    table: &'t StoreTable<P::Store>,
+    key: K,
+    row: RowRef<'_>,
+) -> Result<Insertion, Stop> {
+    if table.has_secondaries {
+        return whole_or_not(transaction, |this| match insert_row(this, table, key, row)? {
+            Some(link) => add_entries(this, table, link, row),
+            None => Ok(Insertion::Duplicate(IndexId::PRIMARY)),
+        });
+    }
+    let inserted = insert_row(transaction, table, key, row)?;
+    Ok(inserted.map_or(Insertion::Duplicate(IndexId::PRIMARY), |_| Insertion::Inserted))
+}
+
+/// Inserts a row without its entries.
+#[inline]
+fn insert_row<'t, P: Primitives<'t>, K: EncodedKey>(
+    transaction: &mut P,
+    table: &'t StoreTable<P::Store>,
+    key: K,
+    row: RowRef<'_>,
+) -> Result<Option<P::Link>, Stop> {
+    let inserted = transaction.insert(&table.primary, key, row.as_words())?;
+    if inserted.is_none() {
+        transaction.check_present(table, key)?;
+    }
+    Ok(inserted)
+}
+
+/// Adds the entries of a row, up to the first one whose key is taken.
+fn add_entries<'t, P: Primitives<'t>>(
+    transaction: &mut P,
+    table: &'t StoreTable<P::Store>,
+    link: P::Link,
+    row: RowRef<'_>,
+) -> Result<Insertion, Stop> {
+    let mut primary = KeyScratch::new();
+    let primary = key_of(table.primary.extractor(), row, &mut primary)?;
+    for store in table.secondaries() {
+        let mut scratch = KeyScratch::new();
+        let key = key_of(store.extractor(), row, &mut scratch)?;
+        if !add_entry(transaction, table, store, key, link, primary)? {
+            return Ok(Insertion::Duplicate(store.place().index));
+        }
+    }
+    Ok(Insertion::Inserted)
+}
+
+/// Writes a row whatever is there. With secondary indexes the row that is there must be known.
+pub(super) fn put_row<'t, P: Primitives<'t>, K: EncodedKey>(
+    transaction: &mut P,
+    table: &'t StoreTable<P::Store>,
+    key: K,
+    row: RowRef<'_>,
+) -> Result<Insertion, Stop> {
+    if !table.has_secondaries {
+        return transaction.put(table, key, row.as_words()).map(|()| Insertion::Inserted);
+    }
+    let found = transaction.find_to_write(&table.primary, key, &Projection::ALL, Intent::Change)?;
+    let Some(found) = found else { return add_row(transaction, table, key, row) };
+    let mut whole = std::mem::take(&mut transaction.buffers().whole);
+    whole.copy_from(row.as_bytes());
+    let outcome = change_indexed(transaction, table, key, found, Changes::ALL, &whole);
+    transaction.buffers().whole = whole;
+    outcome
+}
+
+#[inline]
+pub(super) fn delete_row<'t, P: Primitives<'t>, K: EncodedKey>(
+    transaction: &mut P,
+    table: &'t StoreTable<P::Store>,
+    key: K,
+) -> Result<bool, Stop> {
+    let wanted = if table.has_secondaries { &Projection::ALL } else { &Projection::NONE };
+    let found = transaction.find_to_write(&table.primary, key, wanted, Intent::Delete)?;
+    let Some(found) = found else { return Ok(false) };
+    if !table.has_secondaries {
+        return transaction.delete(&table.primary, key, found).map(|()| true);
+    }
+    let mut old = std::mem::take(&mut transaction.buffers().old);
+    let outcome = whole_or_not(transaction, |this| {
+        this.copy_whole(table, key, found, &mut old)?;
+        table.secondaries().try_for_each(|store| {
+            let mut scratch = KeyScratch::new();
+            this.delete_entry(store, key_of(store.extractor(), old.as_row(), &mut scratch)?)
+        })?;
+        this.delete(&table.primary, key, found).map(|()| Insertion::Inserted)
+    });
+    transaction.buffers().old = old;
+    outcome.map(|_| true)
+}
+
+/// Makes the entry of a row in an index that is being filled, if the row exists. An entry that its writer made already is left.
+///
+/// # Errors
+/// [`Error::Duplicate`] when another row has the key.
+pub fn make_entry<'t, P: Primitives<'t>>(
+    transaction: &mut P,
+    table: &'t StoreTable<P::Store>,
+    store: &'t Arc<P::Store>,
+    primary: &[u8],
+) -> Result<(), Stop> {
+    let Some(found) = transaction.find(&table.primary, primary, &Projection::ALL)? else { return Ok(()) };
+    let mut scratch = KeyScratch::new();
+    let key = key_of(store.extractor(), transaction.row(found), &mut scratch)?;
+    let mut buffer = RowBuffer::new();
+    let words = transaction.entry(transaction.link(found), primary, &mut buffer);
+    if !transaction.insert_entry(table, store, key, words)? {
+        let there = transaction.find(store, key, &Projection::ALL)?;
+        if there.is_none_or(|entry| transaction.row(entry).as_words() != words) {
+            return Err(Error::Duplicate { table: table.id, index: store.place().index }.into());
+        }
+    }
+    transaction.hold_filled(table, primary, found)
+}

@@ -1,0 +1,290 @@
+//! What a protocol gives to the row layer.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{Error, Stop, TableId};
+use polychron_schema::{Changes, Projection, RowBuffer, RowMut, RowRef, Value};
+
+use super::{Buffers, Visit};
+use crate::stores::{Keyed, StoreTable, entry_words};
+use crate::{Aggregate, ColumnBatch, Savepoints, Scan, Transaction, aggregate, batch};
+
+/// What a running transaction can do with records. `'t` is how long the tables stay: as long as the transaction runs.
+///
+/// The transaction reads its own writes everywhere. What a method is told of a key, present or absent, stays so until the commit, or the
+/// transaction conflicts. A method that fails has changed nothing, unless the transaction is doomed.
+pub trait Primitives<'t>: Sized {
+    /// What stands for one index.
+    type Store: Keyed + 'static;
+    /// Where a record lies that the transaction sees. It is good until the next operation.
+    type Found: Copy;
+    /// What leads to a row, where that is not its primary key: what entries keep.
+    type Link: Copy;
+
+    /// The table of this id.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`], [`Error::OtherDatabase`].
+    fn table(&self, table: TableId) -> Result<&'t StoreTable<Self::Store>, Error>;
+
+    /// The same table, for as long as the transaction is borrowed: the compiler cannot know that `'t` is longer.
+    ///
+    /// # Errors
+    /// As [`Primitives::table`].
+    fn described(&self, table: TableId) -> Result<&StoreTable<Self::Store>, Error>;
+
+    /// Runs one operation of the client's, between two of which it may do nothing for long. A doomed transaction conflicts here.
+    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop>;
+
+    /// Whether the transaction may not write.
+    fn is_read_only(&self) -> bool;
+
+    /// Whether the transaction has conflicted.
+    fn is_doomed(&self) -> bool;
+
+    /// Finds the record of a key. Of its words those of the projection are wanted.
+    fn find<K: EncodedKey>(
+        &mut self,
+        store: &'t Arc<Self::Store>,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<Self::Found>, Stop>;
+
+    /// As [`Primitives::find`], where the answer need not stand.
+    fn find_unprotected<K: EncodedKey>(
+        &mut self,
+        store: &'t Arc<Self::Store>,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<Self::Found>, Stop> {
+        self.find(store, key, projection)
+    }
+
+    /// As [`Primitives::find`], of a record that is going to be changed, or deleted.
+    fn find_to_write<K: EncodedKey>(
+        &mut self,
+        store: &'t Arc<Self::Store>,
+        key: K,
+        projection: &Projection,
+        intent: Intent,
+    ) -> Result<Option<Self::Found>, Stop>;
+
+    /// The words of the record that was found last.
+    fn row(&self, found: Self::Found) -> RowRef<'_>;
+
+    /// A copy of the record that was found last, in a buffer that goes back by [`Primitives::give_back`]. Of its words only those of the
+    /// projection need be right.
+    fn copy(&mut self, table: &'t StoreTable<Self::Store>, found: Self::Found, projection: &Projection) -> RowBuffer;
+
+    /// Takes back what [`Primitives::copy`] gave.
+    fn give_back(&mut self, buffer: RowBuffer);
+
+    /// Brings the whole row of a record that was found into `row`, as it was before [`Primitives::copy`].
+    fn copy_whole<K: EncodedKey>(
+        &mut self,
+        table: &'t StoreTable<Self::Store>,
+        key: K,
+        found: Self::Found,
+        row: &mut RowBuffer,
+    ) -> Result<(), Stop>;
+
+    /// Lets `change` change a row where it will lie, or hands it back.
+    #[inline]
+    fn change_in_place<F: FnOnce(&mut RowMut<'_>)>(
+        &mut self,
+        _table: &'t StoreTable<Self::Store>,
+        _found: Self::Found,
+        change: F,
+    ) -> ControlFlow<Result<(), Stop>, F> {
+        ControlFlow::Continue(change)
+    }
+
+    /// Code of the client has looked at the projection of a row, and has changed it or not. If it has not, what it looked at is protected
+    /// as if it had been read.
+    #[inline]
+    fn has_looked<K: EncodedKey>(
+        &mut self,
+        _table: &'t StoreTable<Self::Store>,
+        _key: K,
+        _projection: &Projection,
+        _has_changed: bool,
+    ) {
+    }
+
+    /// Writes the changed columns of a row that was found to be written.
+    fn overwrite<K: EncodedKey>(
+        &mut self,
+        table: &'t StoreTable<Self::Store>,
+        key: K,
+        found: Self::Found,
+        row: &mut RowBuffer,
+        changes: Changes,
+    ) -> Result<(), Stop>;
+
+    /// Inserts a record whose key is absent. `None`: the key has one.
+    fn insert<K: EncodedKey>(
+        &mut self,
+        store: &'t Arc<Self::Store>,
+        key: K,
+        words: &[u64],
+    ) -> Result<Option<Self::Link>, Stop>;
+
+    /// What leads to a row that was found.
+    fn link(&self, found: Self::Found) -> Self::Link;
+
+    /// Writes a row whatever is there, in a table without secondary indexes. Nothing is observed.
+    fn put<K: EncodedKey>(&mut self, table: &'t StoreTable<Self::Store>, key: K, words: &[u64]) -> Result<(), Stop>;
+
+    /// Deletes a record that was found to be deleted.
+    fn delete<K: EncodedKey>(&mut self, store: &'t Arc<Self::Store>, key: K, found: Self::Found) -> Result<(), Stop>;
+
+    /// The words of an entry that leads to a row.
+    #[inline]
+    fn entry<'b>(&self, _row: Self::Link, primary: &[u8], buffer: &'b mut RowBuffer) -> &'b [u64] {
+        entry_words(primary, buffer)
+    }
+
+    /// Inserts an entry of a secondary index. `false`: its key is taken.
+    #[inline]
+    fn insert_entry(
+        &mut self,
+        _table: &'t StoreTable<Self::Store>,
+        store: &'t Arc<Self::Store>,
+        key: &[u8],
+        words: &[u64],
+    ) -> Result<bool, Stop> {
+        Ok(self.insert(store, key, words)?.is_some())
+    }
+
+    /// Deletes an entry of a secondary index. While that is being filled, there may be none.
+    #[inline]
+    fn delete_entry(&mut self, store: &'t Arc<Self::Store>, key: &[u8]) -> Result<(), Stop> {
+        match self.find_to_write(store, key, &Projection::NONE, Intent::Delete)? {
+            Some(found) => self.delete(store, key, found),
+            None => Ok(()),
+        }
+    }
+
+    /// Before the client is told that the key of a row is taken: an error ends most procedures, and must not rest on reads that never
+    /// stood together.
+    #[inline]
+    fn check_present<K: EncodedKey>(&mut self, _table: &'t StoreTable<Self::Store>, _key: K) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    /// Before the client is told that the key of an entry of this row is taken.
+    #[inline]
+    fn check_taken(
+        &mut self,
+        _table: &'t StoreTable<Self::Store>,
+        _store: &'t Arc<Self::Store>,
+        _key: &[u8],
+        _primary: &[u8],
+    ) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    /// The entry of a row has been made in an index that is being filled: who changes the row meanwhile must conflict. Nothing to do where
+    /// reads are protected.
+    #[inline]
+    fn hold_filled(
+        &mut self,
+        _table: &'t StoreTable<Self::Store>,
+        _primary: &[u8],
+        _row: Self::Found,
+    ) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    /// Finds the row to which an entry leads. `None`: it has gone, and the entry with it.
+    fn follow(
+        &mut self,
+        table: &'t StoreTable<Self::Store>,
+        entry: Self::Found,
+        projection: &Projection,
+    ) -> Result<Option<Self::Found>, Stop>;
+
+    /// Visits what a range has. The range, as far as it was visited, is protected.
+    fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
+        &mut self,
+        visit: &mut Visit<'_, 't, Self::Store, V>,
+    ) -> Result<(), Stop>;
+
+    /// How many writes there are: where [`Primitives::undo_to`] can go back to.
+    fn set_mark(&mut self) -> usize;
+
+    /// The same, of a savepoint, which stays.
+    fn set_savepoint(&mut self) -> usize {
+        self.set_mark()
+    }
+
+    /// The operation that has set a mark is over.
+    #[inline]
+    fn forget_mark(&mut self, _mark: usize) {}
+
+    /// Undoes the writes from this one on.
+    fn undo_to(&mut self, mark: usize) -> Result<(), Stop>;
+
+    /// Memory of the row layer.
+    fn buffers(&mut self) -> &mut Buffers;
+
+    /// See [`Transaction::savepoints`].
+    fn saved(&mut self) -> &mut Savepoints;
+
+    /// See [`Transaction::scan_table`].
+    fn visit_table(
+        &mut self,
+        table: TableId,
+        projection: &Projection,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.scan_unchecked(&Scan { projection: *projection, ..Scan::all(table) }, visitor)
+    }
+
+    /// See [`Transaction::aggregate`].
+    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
+        aggregate::over_rows(self, scan, wanted)
+    }
+
+    /// See [`Transaction::scan_columns`].
+    fn visit_columns<O>(
+        &mut self,
+        scan: &Scan<'_>,
+        columns: &[usize],
+        look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
+        keep: &mut impl FnMut(O) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        batch::over_rows(self, scan, columns, look, keep)
+    }
+
+    /// See [`Transaction::prefetch_row`].
+    #[inline]
+    fn prefetch<K: EncodedKey>(&mut self, _table: TableId, _key: K) {}
+
+    /// See [`Transaction::has_prefetched`].
+    #[inline]
+    fn has_hints(&self) -> bool {
+        false
+    }
+
+    /// See [`Transaction::is_reconnaissance`].
+    #[inline]
+    fn only_plans(&self) -> bool {
+        false
+    }
+
+    /// See [`Transaction::protect_reads`].
+    #[inline]
+    fn protect_all_reads(&mut self, _protect: bool) {}
+}
+
+/// Why a record is looked up that will be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// It is going to be overwritten.
+    Change,
+    /// It is going to be deleted.
+    Delete,
+}

@@ -1,0 +1,162 @@
+//! Records as a [`Transaction`].
+
+use std::ops::ControlFlow;
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{Error, Stop, TableId};
+use polychron_schema::{Projection, RowMut, RowRef, TableDefinition, Value};
+
+use super::change::{add_row, change_row, delete_row, put_row};
+use super::{Primitives, Visit};
+use crate::stores::{check_key, check_row};
+use crate::{Aggregate, ColumnBatch, Constraints, Insertion, Savepoints, Scan, Transaction};
+
+/// An operation that writes.
+#[inline]
+fn alter<'t, P: Primitives<'t>, O>(
+    transaction: &mut P,
+    operation: impl FnOnce(&mut P) -> Result<O, Stop>,
+) -> Result<O, Stop> {
+    transaction.operate(|this| if this.is_read_only() { Err(Error::ReadOnly.into()) } else { operation(this) })
+}
+
+impl<'t, P: Primitives<'t>> Transaction for P {
+    #[inline]
+    fn read_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        let found = self.operate(|this| this.find(&this.table(table)?.primary, key, projection))?;
+        Ok(found.map(|found| self.row(found)))
+    }
+
+    #[inline]
+    fn read_row_unvalidated<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        let found = self.operate(|this| this.find_unprotected(&this.table(table)?.primary, key, projection))?;
+        Ok(found.map(|found| self.row(found)))
+    }
+
+    #[inline]
+    fn update_unchecked<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+        change: impl FnOnce(&mut RowMut<'_>),
+    ) -> Result<bool, Stop> {
+        alter(self, |this| change_row(this, this.table(table)?, key, projection, change))
+    }
+
+    #[inline]
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        alter(self, |this| {
+            check_key(key)?;
+            let table = this.table(table)?;
+            check_row(table, row)?;
+            add_row(this, table, key, row)
+        })
+    }
+
+    #[inline]
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        alter(self, |this| {
+            check_key(key)?;
+            let table = this.table(table)?;
+            check_row(table, row)?;
+            put_row(this, table, key, row)
+        })
+    }
+
+    #[inline]
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+        alter(self, |this| delete_row(this, this.table(table)?, key))
+    }
+
+    #[inline]
+    fn scan_unchecked(
+        &mut self,
+        scan: &Scan<'_>,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.operate(|this| {
+            let table = this.table(scan.table)?;
+            if scan.limit == 0 {
+                return Ok(());
+            }
+            this.scan(&mut Visit::new(scan, table, visitor))
+        })
+    }
+
+    fn scan_table(
+        &mut self,
+        table: TableId,
+        projection: &Projection,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.visit_table(table, projection, visitor)
+    }
+
+    fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
+        self.aggregate_range(scan, wanted)
+    }
+
+    fn scan_columns<O>(
+        &mut self,
+        scan: &Scan<'_>,
+        columns: &[usize],
+        look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
+        keep: &mut impl FnMut(O) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.visit_columns(scan, columns, look, keep)
+    }
+
+    fn mark(&mut self) -> Result<usize, Stop> {
+        if self.is_doomed() { Err(Stop::conflict()) } else { Ok(self.set_savepoint()) }
+    }
+
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+        self.operate(|this| this.undo_to(position))
+    }
+
+    #[inline]
+    fn savepoints(&mut self) -> &mut Savepoints {
+        self.saved()
+    }
+
+    #[inline]
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        self.prefetch(table, key);
+    }
+
+    #[inline]
+    fn has_prefetched(&self) -> bool {
+        self.has_hints()
+    }
+
+    #[inline]
+    fn is_reconnaissance(&self) -> bool {
+        self.only_plans()
+    }
+
+    #[inline]
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+        Ok(&self.described(table)?.definition)
+    }
+
+    #[inline]
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+        Ok(&self.described(table)?.constraints)
+    }
+
+    #[inline]
+    fn protect_reads(&mut self, protect: bool) {
+        self.protect_all_reads(protect);
+    }
+}
