@@ -79,6 +79,27 @@ impl Stamp {
         }
     }
 
+    /// As [`Stamp::holds`], for who can ask the node alone: one that was taken out, or a bucket that was moved, is answered with `false`, for
+    /// what took its range over may have been freed.
+    ///
+    /// # Safety
+    /// The memory at [`Stamp::address`] was not freed since the stamp was taken.
+    #[inline]
+    pub unsafe fn holds_alone(&self) -> bool {
+        match self.kind {
+            // SAFETY: the caller keeps the node.
+            Kind::Ordered => unsafe { crate::ordered::stamp_holds_alone(self.node, self.state) },
+            // SAFETY: as above.
+            Kind::Hash(_) => unsafe { crate::hash::stamp_holds_alone(self.node, self.state) },
+        }
+    }
+
+    /// An address inside of the block in which the node lies.
+    #[inline]
+    pub fn address(&self) -> usize {
+        self.node.addr().get()
+    }
+
     /// The stamp that says the same as this one and names a node that is still there, as long as that is so: a node that
     /// was taken out forwards to the one that took its range over. An insertion into the range reports that one as its
     /// `before`; so a caller whose node set has no stamp equal to `before` compares the settled ones as well.

@@ -1,22 +1,16 @@
 //! A barrier between two sides of which one passes it all the time and the other seldom: the first pays next to nothing, and the second makes
 //! every thread of the process pass one. Where the system does not offer that, or a model runs the threads, both pass a fence.
 
-/// How the side that passes often does it, found out once and kept where that side finds it without a look at anything shared.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Light(imp::Kind);
+/// Finds out what the system offers, before anybody passes a barrier.
+pub(crate) fn prepare() {
+    imp::prepare();
+}
 
-impl Light {
-    /// Finds out what the system offers, before anybody passes a barrier.
-    pub(crate) fn prepare() -> Self {
-        Self(imp::prepare())
-    }
-
-    /// The side that passes often: its store before this is seen by the loads behind [`heavy`], or its loads behind this see what was
-    /// stored before that.
-    #[inline]
-    pub(crate) fn pass(self) {
-        imp::light(self.0);
-    }
+/// The side that passes often: its store before this is seen by the loads behind [`heavy`], or its loads behind this see what was stored
+/// before that.
+#[inline]
+pub(crate) fn light() {
+    imp::light();
 }
 
 /// The other side. `false`: the system has refused it, and nothing may be concluded.
@@ -26,25 +20,27 @@ pub(crate) fn heavy() -> bool {
 
 #[cfg(all(target_os = "linux", not(any(loom, shuttle, miri, polychron_slow))))]
 mod imp {
-    use std::sync::OnceLock;
+    use std::sync::Once;
 
-    use polychron_sync::atomic::{Ordering, fence};
+    use polychron_sync::atomic::{AtomicBool, Ordering, fence};
     use polychron_sync::fence_for_the_compiler;
     use rustix::thread::{MembarrierCommand, membarrier};
 
     /// Whether the system makes all threads pass a barrier. Set before the first worker is there, and for good.
-    static OFFERED: OnceLock<bool> = OnceLock::new();
+    static OFFERED: AtomicBool = AtomicBool::new(false);
 
-    /// What [`OFFERED`] says.
-    pub(super) type Kind = bool;
-
-    pub(super) fn prepare() -> Kind {
-        *OFFERED.get_or_init(|| membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok())
+    pub(super) fn prepare() {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            let is_offered = membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
+            // Relaxed: `call_once` orders it, and who passes a barrier has its slot from who has been here.
+            OFFERED.store(is_offered, Ordering::Relaxed);
+        });
     }
 
     #[inline]
-    pub(super) fn light(offered: Kind) {
-        if offered {
+    pub(super) fn light() {
+        if OFFERED.load(Ordering::Relaxed) {
             // The processor is told by `heavy`; the compiler must not move anything across.
             fence_for_the_compiler();
         } else {
@@ -56,7 +52,7 @@ mod imp {
     pub(super) fn heavy() -> bool {
         // SeqCst: pairs with the fence in `light`; and the calls to the system order nothing for the compiler.
         fence(Ordering::SeqCst);
-        OFFERED.get() != Some(&true) || membarrier(MembarrierCommand::PrivateExpedited).is_ok()
+        !OFFERED.load(Ordering::Relaxed) || membarrier(MembarrierCommand::PrivateExpedited).is_ok()
     }
 }
 
@@ -64,12 +60,10 @@ mod imp {
 mod imp {
     use polychron_sync::atomic::{Ordering, fence};
 
-    pub(super) type Kind = ();
-
-    pub(super) fn prepare() -> Kind {}
+    pub(super) fn prepare() {}
 
     #[inline]
-    pub(super) fn light((): Kind) {
+    pub(super) fn light() {
         // SeqCst: pairs with the fence in `heavy`.
         fence(Ordering::SeqCst);
     }

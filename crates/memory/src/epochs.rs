@@ -4,20 +4,19 @@
 //! versions; `committing` the epoch in which it announced that it is about to commit; `snapshot` the epoch its read-only
 //! transaction reads at. Whoever holds the ticket [`Epochs::advance`] asks for (the *leader* of that moment) moves
 //! `current` on, looks at these words and publishes what follows: `readonly`, the newest epoch in which nobody is pinned any
-//! more; `walked`, the newest in which no such walker is; `past`, the newest in which nobody can still commit; and
+//! more; `left`, the same but for those whose finds are noted (`aside.rs`); `walked`, the newest in which no such walker is; `past`, the newest in which nobody can still commit; and
 //! `collectable`, the oldest epoch any snapshot may read at. So a transaction that is open and does nothing holds back the
 //! memory that it may have found, and neither snapshots nor the versions that were made for them. All horizons only grow. `docs/memory.md` proves what is promised here; this module depends on nothing but atomics,
 //! so that loom can run it.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, publish, this_thread};
 
-use crate::barriers::{self, Light};
+use crate::barriers;
 use crate::beginnings::Beginnings;
-
-pub(crate) use aside::Aside;
 
 /// The word of a slot that takes no part: greater than every epoch, so that a minimum passes over it.
 const IDLE: u64 = u64::MAX;
@@ -45,25 +44,33 @@ pub struct Epochs {
     used_slots: CachePadded<AtomicUsize>,
     slots: Box<[CachePadded<Slot>]>,
     beginnings: Beginnings,
-    light: Light,
+    noted: Noted,
 }
 
 #[derive(Debug)]
 struct Horizons {
     current: AtomicU64,
     readonly: AtomicU64,
+    left: AtomicU64,
+    noted: AtomicU64,
     walked: AtomicU64,
     past: AtomicU64,
     collectable: AtomicU64,
 }
 
+/// One worker's words.
 #[derive(Debug)]
-struct Slot {
+pub(crate) struct Slot {
     active: AtomicU64,
     /// The epoch that the worker was told to leave while it stood aside, by the leader, who passes a barrier behind it.
     told: AtomicU64,
-    /// That epoch, once it stood aside behind the barrier. For leaders alone.
+    /// That epoch, once it stood aside behind the barrier, with what it shows noted. Leaders write it; a worker reads it under the lock of its finds.
     gone: AtomicU64,
+    /// Of a worker that has left epochs with its finds noted: the first of them, until its pin ends. Leaders write it under the lock of the finds,
+    /// and the worker when its pin ends.
+    since: AtomicU64,
+    /// Whether the worker shows what it has found. Written while it is in no epoch.
+    shows: AtomicBool,
     walking: AtomicU64,
     committing: AtomicU64,
     snapshot: AtomicU64,
@@ -86,11 +93,13 @@ pub(crate) struct Horizon {
 
 impl Epochs {
     pub(crate) fn new(slots: usize) -> Self {
-        let light = Light::prepare();
+        barriers::prepare();
         let slot = || Slot {
             active: AtomicU64::new(IDLE),
             told: AtomicU64::new(0),
             gone: AtomicU64::new(0),
+            since: AtomicU64::new(IDLE),
+            shows: AtomicBool::new(false),
             walking: AtomicU64::new(IDLE),
             committing: AtomicU64::new(IDLE),
             snapshot: AtomicU64::new(IDLE),
@@ -101,6 +110,8 @@ impl Epochs {
         let horizons = Horizons {
             current: AtomicU64::new(FIRST),
             readonly: AtomicU64::new(FIRST - 1),
+            left: AtomicU64::new(FIRST - 1),
+            noted: AtomicU64::new(0),
             walked: AtomicU64::new(FIRST - 1),
             past: AtomicU64::new(FIRST - 1),
             collectable: AtomicU64::new(FIRST - 1),
@@ -111,7 +122,7 @@ impl Epochs {
             used_slots: CachePadded::new(AtomicUsize::new(0)),
             slots: (0..slots).map(|_| CachePadded::new(slot())).collect(),
             beginnings: Beginnings::new(),
-            light,
+            noted: Noted::new(slots),
         }
     }
 
@@ -147,10 +158,17 @@ impl Epochs {
         self.horizons.collectable.load(Ordering::Acquire)
     }
 
-    /// What is waited for by blocks that any guard may reach.
+    /// What is waited for by blocks that any guard may reach. Where such a block's time has come, it may still be noted.
     #[inline]
     pub(crate) fn horizon(&self) -> Horizon {
-        Horizon { guards: self.readonly(), collectable: self.collectable() }
+        Horizon { guards: self.left(), collectable: self.collectable() }
+    }
+
+    /// The newest epoch in which, and in older ones, no worker is any more whose finds are not noted.
+    #[inline]
+    fn left(&self) -> u64 {
+        // Acquire: pairs with the leader's release store in `scan`, which comes after it saw the workers leave, or noted what they had found.
+        self.horizons.left.load(Ordering::Acquire)
     }
 
     /// What is waited for by versions, which only walkers reach.
@@ -186,7 +204,7 @@ impl Epochs {
 
     /// Whether a worker that stays in an old epoch keeps the clock from beginning new ones.
     pub fn is_lagging(&self) -> bool {
-        self.current() > self.readonly() + LONGEST_LAG
+        self.current() > self.left() + LONGEST_LAG
     }
 
     /// Brings the horizons up to date without a tick.
@@ -229,8 +247,11 @@ impl Epochs {
         // A word that was announced with an outdated epoch and is about to be announced anew may lie behind the horizon for a
         // moment; nobody runs in it.
         let horizon = |oldest: u64, of: &AtomicU64| (oldest.min(current) - 1).max(of.load(Ordering::Relaxed));
+        let oldest_active = self.oldest_active(slots, current);
         // Release: pairs with the acquire in `readonly`.
-        horizons.readonly.store(horizon(Self::oldest_active(slots, current), &horizons.readonly), Ordering::Release);
+        horizons.readonly.store(horizon(oldest_active.pinned, &horizons.readonly), Ordering::Release);
+        // Release: pairs with the acquire in `left`.
+        horizons.left.store(horizon(oldest_active.unnoted, &horizons.left), Ordering::Release);
         // Release: pairs with the acquire in `version_horizon`.
         horizons.walked.store(horizon(oldest(|slot| &slot.walking), &horizons.walked), Ordering::Release);
         let past = horizon(oldest(|slot| &slot.committing), &horizons.past);
@@ -245,35 +266,6 @@ impl Epochs {
         let collectable = oldest.min(past).max(self.horizons.collectable.load(Ordering::Relaxed));
         // Release: pairs with the acquire in `collectable`.
         self.horizons.collectable.store(collectable, Ordering::Release);
-    }
-
-    /// The oldest epoch in which a worker is. Those that stand aside in old ones are told to leave.
-    fn oldest_active(slots: &[CachePadded<Slot>], current: u64) -> u64 {
-        // Acquire: as in `scan`; what a worker did before it stood aside happened before, too.
-        let words = || slots.iter().map(|slot| (slot, slot.active.load(Ordering::Acquire)));
-        let is_aside = |word: u64| word != IDLE && word & ASIDE != 0;
-        let mut tells = false;
-        for (slot, word) in words() {
-            let epoch = word & !ASIDE;
-            // Relaxed, as below: only leaders write it.
-            if is_aside(word) && epoch < current && slot.gone.load(Ordering::Relaxed) != epoch {
-                slot.told.store(epoch, Ordering::Relaxed);
-                tells = true;
-            }
-        }
-        // Barrier: pairs with the one in `come_back`. Who stands aside behind it sees what it was told when it comes back.
-        let is_heard = tells && barriers::heavy();
-        let mut oldest = IDLE;
-        for (slot, word) in words().filter(|(_, word)| *word != IDLE) {
-            let epoch = word & !ASIDE;
-            if is_aside(word) && is_heard && slot.told.load(Ordering::Relaxed) == epoch {
-                slot.gone.store(epoch, Ordering::Relaxed);
-            }
-            if !is_aside(word) || slot.gone.load(Ordering::Relaxed) != epoch {
-                oldest = oldest.min(epoch);
-            }
-        }
-        oldest
     }
 
     /// Fills `epochs` with the epochs at which snapshots are open now, sorted and each once: what a pruner needs to take
@@ -412,13 +404,16 @@ impl Epochs {
         self.is_another_pinned_here(usize::MAX)
     }
 
-    /// Whether the calling thread has a worker pinned: it would wait in vain for all of the present epoch to end.
+    /// Whether the calling thread has a worker pinned, or one that stands aside and shows what it has found: it would wait in vain for
+    /// all of the present epoch to end.
     pub fn is_pinned_here(&self) -> bool {
         let here = this_thread();
         let pinned = |slot: &CachePadded<Slot>| {
             // Acquire: pairs with the pin, which stores the thread before. In this order, because a thread may have the number of one that had
             // the slot before it ended. IDLE has the bit, too.
-            slot.active.load(Ordering::Acquire) & ASIDE == 0 && slot.thread.load(Ordering::Relaxed) == here
+            let active = slot.active.load(Ordering::Acquire);
+            let is_pinned = active & ASIDE == 0 || active != IDLE && slot.shows.load(Ordering::Relaxed);
+            is_pinned && slot.thread.load(Ordering::Relaxed) == here
         };
         self.slots[..self.used_slots.load(Ordering::Relaxed)].iter().any(pinned)
     }
@@ -437,10 +432,14 @@ impl Epochs {
     /// Leaves the epoch. The caller owns the slot.
     #[inline]
     pub(crate) fn unpin(&self, slot: usize) {
-        let Slot { active, walking, .. } = &*self.slots[slot];
+        let Slot { active, walking, since, .. } = &*self.slots[slot];
         if walking.load(Ordering::Relaxed) != IDLE {
             // Release: as below.
             walking.store(IDLE, Ordering::Release);
+        }
+        if since.load(Ordering::Relaxed) != IDLE {
+            // Release: pairs with the acquire loads of leaders, who forget what was noted.
+            since.store(IDLE, Ordering::Release);
         }
         // Release: pairs with the acquire load of the leader's scan.
         active.store(IDLE, Ordering::Release);
@@ -506,6 +505,9 @@ impl Epochs {
 
 mod aside;
 mod kept;
+
+pub use aside::Finds;
+use aside::Noted;
 
 #[cfg(all(test, not(loom)))]
 mod tests;

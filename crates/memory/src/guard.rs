@@ -213,10 +213,11 @@ impl<'l> Guard<'l> {
         }
     }
 
-    /// Comes back from aside. Whether pointers that were found before are protected still.
+    /// Comes back from aside. Whether pointers that were found before are protected still. If not, those are that the worker has shown, if it
+    /// shows any ([`Local::show_finds`](crate::Local::show_finds)).
     #[inline]
     pub fn come_back(&mut self) -> bool {
-        self.worker.come_back()
+        self.resting || self.worker.come_back()
     }
 
     /// Keeps every version that is not collectable now from being freed until the answer is dropped, so that chains of

@@ -44,7 +44,7 @@ mod stack;
 mod system;
 mod ticker;
 
-pub use epochs::Epochs;
+pub use epochs::{Epochs, Finds};
 pub use guard::{Committing, Guard, Hold, Snapshot};
 pub use local::Local;
 pub use memory::{ClassStatistics, Memory, MemoryStatistics, OWN_SLOTS, Pressure};

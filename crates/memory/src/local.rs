@@ -8,13 +8,13 @@ use std::sync::Arc;
 use polychron_base::id::WorkerId;
 use polychron_sync::atomic::Ordering;
 
-use crate::OutOfMemory;
 use crate::classes::MAX_POOLED;
-use crate::epochs::Aside;
+use crate::epochs::Slot;
 use crate::guard::{Guard, Snapshot};
-use crate::limbo::{EmptyPage, Entry, Limbo, PAGE_BYTES, WaitsFor};
+use crate::limbo::{Entry, Limbo, WaitsFor};
 use crate::memory::{Memory, Shared};
 use crate::pool::{Counters, Pool, count};
+use crate::{Finds, OutOfMemory};
 
 /// How many waiting blocks a worker looks at for each block it retires and at each pin: more than one, so that a backlog
 /// shrinks while new blocks come in.
@@ -31,6 +31,8 @@ const REFUSALS_OF_RESERVE: usize = 16;
 /// How many blocks that belong to no worker are freed in one go.
 const ORPHAN_STEP: usize = 256;
 
+mod waiting;
+
 /// One worker's share of the memory: its pools, its slot in the epoch tables, what it retired. Can be moved to another
 /// thread while it is not pinned. On drop its free and its waiting blocks pass to the others.
 pub struct Local {
@@ -43,11 +45,12 @@ pub(crate) struct Worker {
     pub(crate) id: WorkerId,
     /// How many guards exist.
     pub(crate) pins: Cell<usize>,
-    /// Whether it stands aside: it is between two operations, and may be told to leave its epoch.
-    is_aside: Cell<bool>,
-    aside: Aside,
-    /// [`Shared::most_waiting`], which is looked at whenever the worker stands aside.
-    most_waiting: usize,
+    /// Its slot.
+    slot: NonNull<Slot>,
+    /// Whether it shows what it has found to who tells it.
+    shows: Cell<bool>,
+    /// The addresses that are noted, with their number.
+    noted: RefCell<(u64, Arc<Vec<usize>>)>,
     /// How many snapshots exist.
     pub(crate) snapshots: Cell<usize>,
     /// The thread on which the worker was pinned last.
@@ -63,6 +66,8 @@ pub(crate) struct Worker {
     /// Whether anything waits in any limbo, and how many bytes were retired since nothing did, less what was freed.
     waiting: Cell<bool>,
     waiting_bytes: Cell<usize>,
+    /// More than this is left to others when the worker leaves its epoch.
+    most_waiting: usize,
     /// Whether allocations may draw on the reserve.
     pub(crate) may_draw: Cell<bool>,
     /// Bytes retired since the worker saw an epoch begin.
@@ -101,14 +106,15 @@ impl Local {
     pub(crate) fn new(memory: Arc<Memory>, id: WorkerId, counters: Arc<Counters>, node: usize) -> Self {
         let largest_chunk = memory.shared.options.chunk_of(memory.shared.budget.limit());
         let pool = Pool::new(counters, node, largest_chunk);
-        let shared = &memory.shared;
+        let slot = memory.shared.epochs.slot(id.position());
+        let most_waiting = memory.shared.most_waiting;
         let worker = Worker {
-            aside: shared.epochs.aside(id.position()),
-            most_waiting: shared.most_waiting,
             memory,
             id,
             pins: Cell::new(0),
-            is_aside: Cell::new(false),
+            slot,
+            shows: Cell::new(false),
+            noted: RefCell::default(),
             snapshots: Cell::new(0),
             thread: Cell::new(0),
             epoch: Cell::new(0),
@@ -117,6 +123,7 @@ impl Local {
             shortage_seen: Cell::new(0),
             waiting: Cell::new(false),
             waiting_bytes: Cell::new(0),
+            most_waiting,
             may_draw: Cell::new(false),
             fresh: Cell::new(0),
             was_refused: Cell::new(false),
@@ -148,6 +155,18 @@ impl Local {
     pub fn pin(&self) -> Guard<'_> {
         self.worker().come();
         Guard { worker: self.worker(), resting: false }
+    }
+
+    /// From now on the worker's guards that stand aside show what they have found. Whoever tells the worker to leave its epoch then keeps that
+    /// from being freed until the last guard is dropped, whatever epochs the worker has been in since.
+    ///
+    /// # Panics
+    /// When the worker is in an epoch.
+    pub fn show_finds(&mut self, finds: Arc<dyn Finds>) {
+        let worker = self.worker();
+        assert_eq!(worker.pins.get(), 0, "what was found before is not shown");
+        worker.shows.set(true);
+        worker.shared().epochs.show_finds(worker.id.position(), Some(finds));
     }
 
     /// Whether the worker is inside an epoch already, so that [`Local::pin`] passes no barrier.
@@ -194,7 +213,10 @@ impl Local {
     pub fn end_leaked(&mut self) {
         let worker = self.worker();
         let (epochs, slot) = (&worker.shared().epochs, worker.id.position());
-        worker.is_aside.set(false);
+        if worker.shows.get() && worker.pins.get() > 0 {
+            // Nobody looks at its finds from here on.
+            worker.come_back();
+        }
         if worker.pins.replace(0) > 0 {
             epochs.unpin(slot);
         }
@@ -244,6 +266,9 @@ impl Drop for Local {
         // Relaxed: under the claim, see `Shared::take_from_idle`.
         shared.workers[slot].store(std::ptr::null_mut(), Ordering::Relaxed);
         shared.epochs.give_up(slot, false);
+        if worker.shows.get() {
+            shared.epochs.show_finds(slot, None);
+        }
         shared.epochs.release(slot);
         // SAFETY: it was a box, see `new`, and nobody finds it any more.
         drop(unsafe { Box::from_raw(self.worker.as_ptr()) });
@@ -263,7 +288,7 @@ impl Worker {
         self.pins.set(pins + 1);
         if pins == 0 {
             self.enter();
-        } else if self.is_aside.get() {
+        } else {
             self.come_back();
         }
     }
@@ -271,43 +296,47 @@ impl Worker {
     /// Stands aside in its epoch, under its only guard.
     #[inline]
     pub(crate) fn stand_aside(&self) {
-        if self.pins.get() != 1 || self.is_aside.replace(true) {
+        if self.pins.get() != 1 {
             return;
         }
         debug_assert_eq!(self.snapshots.get(), 0, "who follows versions leaves its epoch");
-        // SAFETY: the worker keeps the memory, and the slot is its own.
-        unsafe { self.aside.stand_aside(self.epoch.get()) };
         if self.waiting_bytes.get() > self.most_waiting {
             self.hand_over();
         }
+        self.slot().stand_aside();
     }
 
-    /// Comes back from there. Whether it was never away.
+    /// Comes back from there, if it is there. Whether it was never away.
     #[inline]
     pub(crate) fn come_back(&self) -> bool {
-        if !self.is_aside.replace(false) {
-            return true;
-        }
-        // SAFETY: as above.
-        let stayed = unsafe { self.aside.come_back(self.epoch.get()) };
+        self.slot().come_back() || self.come_back_told()
+    }
+
+    #[cold]
+    fn come_back_told(&self) -> bool {
+        let stayed = self.shared().epochs.has_stayed(self.id.position());
         if !stayed {
-            self.enter_anew();
+            self.enter();
         }
         stayed
     }
 
-    #[cold]
-    fn enter_anew(&self) {
-        self.enter();
+    #[inline]
+    fn slot(&self) -> &Slot {
+        // SAFETY: the slots stay where they are as long as the memory, which the worker keeps.
+        unsafe { self.slot.as_ref() }
     }
 
     /// A guard goes.
     #[inline]
     pub(crate) fn leave(&self) {
         let pins = self.pins.get() - 1;
+        if pins == 0 && self.shows.get() {
+            // Nobody looks at its finds from here on.
+            self.come_back();
+        }
         self.pins.set(pins);
         if pins == 0 {
-            self.is_aside.set(false);
             if self.waiting_bytes.get() > self.most_waiting {
                 self.hand_over();
             }
@@ -411,86 +440,6 @@ impl Worker {
     #[inline]
     fn limbos(&self) -> [(&RefCell<Limbo>, WaitsFor); 3] {
         [(&self.retired, WaitsFor::Guards), (&self.versions, WaitsFor::Walkers), (&self.pruned, WaitsFor::Walkers)]
-    }
-
-    /// Frees a few blocks whose time has come.
-    #[inline]
-    fn collect_some(&self) {
-        for (limbo, waits_for) in self.limbos() {
-            self.free_ready(limbo, waits_for, STEP);
-        }
-        self.look_what_waits();
-    }
-
-    #[inline]
-    fn look_what_waits(&self) {
-        if self.limbos().iter().all(|(limbo, _)| limbo.borrow().is_empty()) {
-            self.waiting.set(false);
-            self.waiting_bytes.set(0);
-        }
-    }
-
-    #[inline]
-    fn free_ready(&self, limbo: &RefCell<Limbo>, waits_for: WaitsFor, limit: usize) {
-        let horizon = waits_for.horizon(&self.shared().epochs);
-        for _ in 0..limit {
-            let Some((entry, page)) = limbo.borrow_mut().pop_ready(horizon) else { break };
-            self.waiting_bytes.set(self.waiting_bytes.get().saturating_sub(entry.bytes));
-            self.free_retired(entry);
-            page.into_iter().for_each(|page| self.free_page(page));
-        }
-    }
-
-    /// A page for a list of what waits. None is asked for again and again, and nothing that waits is freed for it: the list is in use.
-    fn allocate_page(&self) -> Option<NonNull<u8>> {
-        let shared = self.shared();
-        let allocate = || self.pool.allocate(shared, PAGE_BYTES);
-        let coalesced = || if shared.coalesce(&self.pool, 0) { allocate() } else { None };
-        allocate().or_else(coalesced).or_else(|| self.pool.scrape(shared, PAGE_BYTES))
-    }
-
-    #[cold]
-    fn free_page(&self, page: EmptyPage) {
-        // SAFETY: the page is a block that `allocate_page` gave to a worker of this memory, and the list uses it no more.
-        page.give_back(|block| unsafe { self.pool.free(self.shared(), block, PAGE_BYTES) });
-    }
-
-    fn free_retired(&self, entry: Entry) {
-        if entry.was_found {
-            let entry = Entry { superseded_at: 0, was_found: false, ..entry };
-            self.retired.borrow_mut().push(entry, || self.allocate_page());
-            self.waiting_bytes.set(self.waiting_bytes.get() + entry.bytes);
-            self.waiting.set(true);
-            return;
-        }
-        let Entry { pointer, bytes, .. } = entry;
-        count(&self.pool.counters.retired_bytes, -(bytes as i64));
-        // SAFETY: who retired the block promised pointer and size, and the horizons say that nobody reaches it any more.
-        unsafe { self.free(pointer, bytes) };
-    }
-
-    fn collect(&self) {
-        let shared = self.shared();
-        self.tag(shared.epochs.settle(self.id.position()));
-        for (limbo, waits_for) in self.limbos() {
-            self.free_ready(limbo, waits_for, usize::MAX);
-        }
-        self.look_what_waits();
-        self.free_orphans(usize::MAX, true);
-        self.free_last_pages();
-    }
-
-    /// Gives back the pages of lists that are empty, which would serve what comes next.
-    fn free_last_pages(&self) {
-        for (limbo, _) in self.limbos() {
-            let mut limbo = limbo.borrow_mut();
-            let page = if limbo.is_empty() { limbo.take_page() } else { None };
-            page.into_iter().for_each(|page| self.free_page(page));
-        }
-    }
-
-    fn free_orphans(&self, limit: usize, wait: bool) -> bool {
-        self.shared().free_orphans(limit, wait, |entry| self.free_retired(entry), |page| self.free_page(page))
     }
 
     #[inline]

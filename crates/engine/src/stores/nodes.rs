@@ -36,6 +36,8 @@ pub struct NodeSet {
     is_hashed: bool,
     /// Stamps that own insertions have compared.
     compared: usize,
+    /// Whether the epoch in which stamps were taken was left: what their nodes lead to may have been freed, they themselves were not.
+    is_alone: bool,
 }
 
 /// Stamps compared before the table is made.
@@ -149,6 +151,7 @@ impl NodeSet {
     pub fn clear(&mut self) {
         self.nodes.clear();
         self.compared = 0;
+        self.is_alone = false;
         if self.is_hashed {
             self.is_hashed = false;
             self.table.clear();
@@ -166,12 +169,28 @@ impl NodeSet {
         self.nodes.truncate(len);
     }
 
+    /// The epoch of the guard under which the stamps were taken was left, and their nodes alone, those at [`NodeSet::addresses`], are
+    /// protected still. From now on a node that was taken out is broken.
+    pub fn stand_alone(&mut self) {
+        self.is_alone = !self.nodes.is_empty();
+    }
+
+    /// An address in each node.
+    pub fn addresses(&self) -> impl Iterator<Item = usize> {
+        self.nodes.iter().map(|(stamp, _)| stamp.address())
+    }
+
     /// The first node whose stamp does not hold any more.
     ///
     /// # Safety
-    /// The guard under which the stamps were taken is alive.
+    /// The guard under which the stamps were taken is alive, or [`NodeSet::stand_alone`] was called when its epoch had been left.
     #[inline]
     pub unsafe fn first_broken(&self) -> Option<Place> {
+        if self.is_alone {
+            // SAFETY: the nodes themselves are protected.
+            let broken = self.nodes.iter().find(|(stamp, _)| unsafe { !stamp.holds_alone() });
+            return broken.map(|(_, place)| *place);
+        }
         let mut known = ByStamp::default();
         // SAFETY: the caller keeps the guard.
         let mut broken = |stamp: &Stamp| unsafe { !stamp.holds() && !self.stands(*stamp, &mut known) };
@@ -209,16 +228,17 @@ impl NodeSet {
     /// Searches the list.
     fn change_listed(&mut self, change: Change) {
         self.compared += self.nodes.len();
+        let is_alone = self.is_alone;
         match change {
             Change::Moved { before, after } => {
                 for (stamp, _) in &mut self.nodes {
-                    if same(stamp, &before) || left_out(NodeStep::FollowOnlyOwn) {
+                    if same(stamp, &before, is_alone) || left_out(NodeStep::FollowOnlyOwn) {
                         *stamp = after;
                     }
                 }
             }
             Change::Added { of, new } if !left_out(NodeStep::FollowSplits) => {
-                if let Some(&(_, place)) = self.nodes.iter().find(|(stamp, _)| same(stamp, &of)) {
+                if let Some(&(_, place)) = self.nodes.iter().find(|(stamp, _)| same(stamp, &of, is_alone)) {
                     self.nodes.push((new, place));
                 }
             }
@@ -230,8 +250,8 @@ impl NodeSet {
 /// Whether a stamp in the set is the one that an insertion reports. The node may have been taken out since, in the
 /// background; then the stamp stands for its range in the node that took it over.
 #[inline]
-fn same(stamp: &Stamp, reported: &Stamp) -> bool {
-    if left_out(NodeStep::FollowSettled) {
+fn same(stamp: &Stamp, reported: &Stamp, is_alone: bool) -> bool {
+    if is_alone || left_out(NodeStep::FollowSettled) {
         return stamp == reported;
     }
     // SAFETY: insertions happen under the guard under which the transaction took its stamps.

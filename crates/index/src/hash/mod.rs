@@ -75,17 +75,9 @@ impl std::error::Error for BulkLoadError {}
 /// # Safety
 /// `node` is a bucket's head, and a guard that was alive when the stamp was taken still is.
 pub(crate) unsafe fn stamp_holds(node: NonNull<()>, state: u64) -> bool {
-    let place = node.cast::<Bucket>();
     // SAFETY: heads lie in tables, which are retired, not freed, while the caller's guard lives.
-    let bucket = unsafe { place.as_ref() };
-    let mut backoff = Backoff::new();
-    let meta = loop {
-        let meta = bucket.meta_in_order();
-        if !meta.is_latched() {
-            break meta;
-        }
-        backoff.wait();
-    };
+    let bucket = unsafe { node.cast::<Bucket>().as_ref() };
+    let meta = meta_unlatched(bucket);
     if meta.insertions() != state || !meta.is_moved() {
         return meta.insertions() == state;
     }
@@ -93,6 +85,29 @@ pub(crate) unsafe fn stamp_holds(node: NonNull<()>, state: u64) -> bool {
     let low = NonNull::new(bucket.next.load(Ordering::Acquire)).expect("a moved bucket has successors");
     // SAFETY: the successors lie side by side in the next table, which is retired after this one.
     unsafe { stamp_holds(low.cast(), state) && stamp_holds(low.add(1).cast(), state) }
+}
+
+/// As [`stamp_holds`], of the bucket alone: `false` if it was moved.
+///
+/// # Safety
+/// `node` is a bucket's head, and its table was not freed since the stamp was taken.
+pub(crate) unsafe fn stamp_holds_alone(node: NonNull<()>, state: u64) -> bool {
+    // SAFETY: the caller keeps the table.
+    let meta = meta_unlatched(unsafe { node.cast::<Bucket>().as_ref() });
+    meta.insertions() == state && !meta.is_moved()
+}
+
+/// Waits for whoever has the latch of a bucket.
+#[inline]
+fn meta_unlatched(bucket: &Bucket) -> Meta {
+    let mut backoff = Backoff::new();
+    loop {
+        let meta = bucket.meta_in_order();
+        if !meta.is_latched() {
+            return meta;
+        }
+        backoff.wait();
+    }
 }
 
 /// What an insertion allocated before it latched a bucket; given back if it was not needed.

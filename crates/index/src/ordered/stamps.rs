@@ -46,6 +46,23 @@ pub(crate) unsafe fn stamp_holds(node: NonNull<()>, state: u64) -> bool {
     }
 }
 
+/// As [`stamp_holds`], of the leaf alone: `false` if it was taken out.
+///
+/// # Safety
+/// The leaf was not freed since the stamp was taken.
+pub(crate) unsafe fn stamp_holds_alone(node: NonNull<()>, state: u64) -> bool {
+    // SAFETY: the caller keeps the leaf.
+    let leaf = unsafe { leaf_of(node) };
+    let mut backoff = Backoff::new();
+    loop {
+        let version = leaf.version().load_sequential();
+        if version & LATCHED == 0 {
+            return version & DELETED == 0 && leaf.state_sequential() == state;
+        }
+        backoff.wait();
+    }
+}
+
 /// Follows the forwards of leaves that were taken out: the stamp that says the same and that an insertion into the range
 /// would report as its `before`.
 ///

@@ -402,13 +402,8 @@ fn who_stands_aside_is_told() {
             thread::spawn(move || {
                 let epoch = epochs.pin(reading);
                 let found = cell.linked.load(Ordering::Acquire);
-                let aside = epochs.aside(reading);
-                // SAFETY: the epochs are there, and the slot is this thread's.
-                let stayed = unsafe {
-                    aside.stand_aside(epoch);
-                    aside.come_back(epoch)
-                };
-                if !stayed {
+                epochs.stand_aside(reading);
+                if !epochs.come_back(reading) {
                     epochs.pin(reading);
                     cell.read_if_linked();
                 } else if found {
@@ -425,6 +420,113 @@ fn who_stands_aside_is_told() {
             cell.free();
         }
         reader.join().unwrap();
+    });
+}
+
+/// What a worker has found, where leaders ask for it: whether it is the block of a cell. Loom reports a leader that looks while the worker
+/// changes it.
+struct FoundBlock(UnsafeCell<bool>);
+
+/// The address under which the block is noted.
+const BLOCK: usize = 64;
+
+// SAFETY: loom checks it.
+unsafe impl Send for FoundBlock {}
+// SAFETY: loom checks it.
+unsafe impl Sync for FoundBlock {}
+
+// SAFETY: the block is all that is used.
+unsafe impl Finds for FoundBlock {
+    unsafe fn each(&self, note: &mut dyn FnMut(usize)) {
+        // SAFETY: loom checks it.
+        if self.0.with(|found| unsafe { *found }) {
+            note(BLOCK);
+        }
+    }
+}
+
+/// A worker that shows what it has found stands aside, comes back, and uses that, whether or not it was told to leave; what it finds afterwards is
+/// protected by its new pin, or shown the next time. A block is freed when nobody is left who could have found it and has not shown it, and it is
+/// not noted.
+fn shown(rounds: usize, ticks: usize) {
+    model(move || {
+        let epochs = Arc::new(Epochs::new(2));
+        let cell = Arc::new(Cell::new());
+        let (reading, writing) = (epochs.claim_any().unwrap(), epochs.claim_any().unwrap());
+        let found = std::sync::Arc::new(FoundBlock(UnsafeCell::new(false)));
+        epochs.show_finds(reading, Some(found.clone()));
+        let reader = {
+            let (epochs, cell) = (Arc::clone(&epochs), Arc::clone(&cell));
+            thread::spawn(move || {
+                let mut epoch = epochs.pin(reading);
+                for _ in 0..rounds {
+                    if cell.linked.load(Ordering::Acquire) {
+                        // SAFETY: loom checks it.
+                        found.0.with_mut(|found| unsafe { *found = true });
+                    }
+                    epochs.stand_aside(reading);
+                    if !epochs.come_back(reading) {
+                        epoch = epochs.pin(reading);
+                    }
+                }
+                // SAFETY: loom checks it.
+                if found.0.with(|found| unsafe { *found }) {
+                    // SAFETY: loom checks it.
+                    cell.block.with(|block| assert_eq!(unsafe { *block }, 1, "the block was freed under a reader"));
+                }
+                epochs.unpin(reading);
+            })
+        };
+        cell.linked.store(false, Ordering::Release);
+        let tag = epochs.settle(writing);
+        for _ in 0..ticks {
+            epochs.advance();
+            let is_left = epochs.horizon().guards >= tag;
+            let is_noted = epochs.noted() & 1 != 0 && epochs.noted_addresses().contains(&BLOCK);
+            if is_left && !is_noted {
+                cell.free();
+                break;
+            }
+        }
+        reader.join().unwrap();
+        epochs.show_finds(reading, None);
+    });
+}
+
+#[test]
+fn what_is_shown_stays() {
+    shown(1, 2);
+}
+
+#[test]
+fn what_is_shown_again_stays() {
+    shown(2, 2);
+}
+
+/// An epoch that a worker has left with its finds noted is not over for those who wait for the transactions in it.
+#[test]
+fn who_has_left_with_its_finds_noted_counts() {
+    model(|| {
+        let epochs = Arc::new(Epochs::new(1));
+        let slot = epochs.claim_any().unwrap();
+        epochs.show_finds(slot, Some(std::sync::Arc::new(FoundBlock(UnsafeCell::new(true)))));
+        let leader = {
+            let epochs = Arc::clone(&epochs);
+            thread::spawn(move || {
+                epochs.advance();
+                epochs.advance();
+                epochs.readonly()
+            })
+        };
+        let epoch = epochs.pin(slot);
+        epochs.stand_aside(slot);
+        if !epochs.come_back(slot) {
+            epochs.pin(slot);
+        }
+        assert!(epochs.readonly() < epoch);
+        let last = leader.join().unwrap();
+        assert!(last < epoch, "the pin has not ended");
+        epochs.unpin(slot);
     });
 }
 

@@ -32,7 +32,7 @@ use super::reclaim::Tombstone;
 use super::record::{Record, State as RecordState, Tid};
 use super::sets::{Kind, Read, Sets};
 use super::steps::{Point, Step};
-use super::table::Store;
+use super::table::{MaflingoTable, Store};
 use super::transaction::{Found, MaflingoTransaction};
 use super::versions::{Superseded, store_at};
 use super::worker::State;
@@ -154,7 +154,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     #[inline]
     fn latch_once(&self, record: Record) -> Option<RecordState> {
         let worker = self.state.worker;
-        if !self.state.latched.is_empty() && record.state().latched_by(worker) {
+        if !self.state.sets.latched.is_empty() && record.state().latched_by(worker) {
             return Some(record.state());
         }
         record.latch(worker)
@@ -163,8 +163,14 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     /// Latches the row of a key before the commit begins, so that what is read of it then is what will be validated. The
     /// transaction is to commit right after, for readers that validate give up meanwhile.
     pub(crate) fn latch_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Stop> {
-        self.writable()?;
-        let table = self.table(table)?;
+        self.operate(|transaction| {
+            transaction.writable()?;
+            let table = transaction.table(table)?;
+            transaction.latch_found(table, key)
+        })
+    }
+
+    fn latch_found<K: EncodedKey>(&mut self, table: &MaflingoTable, key: K) -> Result<(), Stop> {
         let place = table.primary.place;
         loop {
             let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
@@ -183,7 +189,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
                 record.unlatch();
                 continue;
             }
-            self.state.latched.push(record);
+            self.state.sets.latched.push(record);
             return Ok(());
         }
     }
@@ -344,7 +350,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         }
         let mut present = !target_is_absent(group);
         target.begin_write();
-        let Sets { writes, order, .. } = &mut self.state.sets;
+        let Sets { writes, order, .. } = &mut *self.state.sets;
         writes.chain(group.latest, order);
         // What is deleted in the end need not be written first, and may have no room.
         if writes.get(group.latest).kind == Kind::Delete {
@@ -401,7 +407,8 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     /// The key whose record the older version belongs to.
     #[cold]
     fn superseded_key(&mut self, group: Group, version: Record) -> Option<(Place, OwnedKey)> {
-        let State { sets: Sets { writes, order, .. }, buffers, tables, .. } = &mut *self.state;
+        let State { sets, buffers, tables, .. } = &mut *self.state;
+        let Sets { writes, order, .. } = &mut **sets;
         writes.chain(group.latest, order);
         let kept = order.iter().map(|&position| writes.get(position)).find(|write| write.kind != Kind::Patch);
         if let Some(write) = kept {
@@ -418,7 +425,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
 
     /// The index leads to the larger record from now on (§5, updates that do not fit).
     fn move_record(&mut self, group: Group, target: Record, tid: Tid, chained: bool) {
-        let Sets { writes, order, .. } = &mut self.state.sets;
+        let Sets { writes, order, .. } = &mut *self.state.sets;
         writes.chain(group.latest, order);
         // A whole row, which had no room, or a deletion, which wanted none: both keep their key.
         let moves = |write: &super::sets::Write| matches!(write.kind, Kind::Put | Kind::Delete);
@@ -529,7 +536,8 @@ impl State {
     pub(super) fn undo_writes(&mut self, from: usize, guard: &Guard<'_>) {
         // They are for commits, which this is not any more.
         self.unlatch_rows();
-        let Self { tables, sets: Sets { writes, nodes, reads, .. }, reclaimer, .. } = self;
+        let Self { tables, sets, reclaimer, .. } = self;
+        let Sets { writes, nodes, reads, .. } = &mut **sets;
         writes.truncate(from, |writes, write| {
             if !write.own_record || write.prior.is_some() || left_out(Step::UndoInsertions) {
                 return;
@@ -554,8 +562,9 @@ impl State {
     /// Gives back the latches that [`MaflingoTransaction::latch_row`] took and no write has given back.
     #[inline]
     pub(super) fn unlatch_rows(&mut self) {
-        for record in self.latched.drain(..) {
-            if record.state().latched_by(self.worker) {
+        let Self { sets, worker, .. } = self;
+        for record in sets.latched.drain(..) {
+            if record.state().latched_by(*worker) {
                 record.unlatch();
             }
         }

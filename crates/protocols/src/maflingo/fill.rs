@@ -83,6 +83,6 @@ impl<R: Redo> super::transaction::MaflingoTransaction<'_, R> {
     /// Makes one row's entry in an index that is being filled.
     fn fill_entry(&mut self, table: TableId, index: IndexId, key: &[u8]) -> Result<(), Stop> {
         let table: &MaflingoTable = self.table(table)?;
-        self.make_entry(table, table.store(index)?, key)
+        self.operate(|transaction| transaction.make_entry(table, table.store(index)?, key))
     }
 }

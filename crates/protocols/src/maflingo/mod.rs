@@ -16,6 +16,7 @@
 //!
 //! GlobalTID (§6.4) is the same protocol with one shared counter in the commit path: the option `counter=shared` ([`Counter`]).
 
+mod aside;
 mod beneath;
 mod commit;
 mod displaced;

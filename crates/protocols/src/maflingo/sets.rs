@@ -267,6 +267,8 @@ pub(super) struct Sets {
     pub(super) reads: Vec<Read>,
     pub(super) nodes: NodeSet,
     pub(super) writes: WriteSet,
+    /// Records that were latched before the commit.
+    pub(super) latched: Vec<Record>,
     /// Positions of one record's writes.
     pub(super) order: Vec<u32>,
 }

@@ -62,6 +62,14 @@ named! {
         FollowSplits,
         /// It finds the stamps of nodes that were taken out meanwhile.
         FollowSettled,
+        /// A transaction that stands aside for long shows the records that it has read.
+        NoteReads,
+        /// So it does with those that it is going to write.
+        NoteWrites,
+        /// So it does with the nodes that it has looked at.
+        NoteNodes,
+        /// When it comes back it asks these alone, and not what they lead to.
+        AskNodesAlone,
         /// A hint that leads to no row is not believed.
         RefuseEmptyHints,
         /// A record that is being written is dirty.

@@ -1,5 +1,6 @@
 //! White-box tests; behaviour is tested in the crate `check`.
 
+mod aside;
 mod contested;
 mod displaced;
 mod insertions;

@@ -75,7 +75,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
     pub(super) fn new(
         shared: &'w Shared<R>,
         state: &'w mut State,
-        mut guard: Guard<'w>,
+        guard: Guard<'w>,
         open: Option<Snapshot<'w>>,
         mode: Mode,
     ) -> Self {
@@ -85,12 +85,14 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         let snapshot = open.as_ref().map(Snapshot::epoch);
         if let Some(epoch) = snapshot {
             state.counters.snapshot(guard.epochs().age_ns(epoch) / 1000);
-            guard.rest();
         }
         let until_check = shared.options.check_every.min(if read_only { RENEW_EVERY } else { u32::MAX });
         state.fingers.clear();
         state.savepoints.clear();
-        Self { shared, state, guard, open, snapshot, read_only, doomed: false, ended: false, until_check }
+        let mut transaction =
+            Self { shared, state, guard, open, snapshot, read_only, doomed: false, ended: false, until_check };
+        transaction.stand_aside();
+        transaction
     }
 
     #[inline]
@@ -99,21 +101,6 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         // SAFETY: the worker's list of tables changes only between transactions, and stays for the guard's time or the
         // snapshot's, so the table outlives the transaction.
         Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
-    }
-
-    /// Runs an operation. A snapshot holds no record, node or key from one to the next, so it is in no epoch in between: one that
-    /// is open and does nothing holds back what it can see and nothing else.
-    #[inline]
-    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
-        if self.snapshot.is_none() {
-            return operation(self);
-        }
-        if !self.guard.resume() {
-            self.state.fingers.clear();
-        }
-        let outcome = operation(self);
-        self.guard.rest();
-        outcome
     }
 
     /// Called at the start of every operation: conflicts stick, and long procedures find out that they are doomed.
@@ -435,6 +422,7 @@ impl<R: Redo> Commit for MaflingoTransaction<'_, R> {
             return Err(Stop::conflict());
         }
         if self.snapshot.is_none() {
+            self.come_back();
             if self.state.sets.writes.is_empty() {
                 // The reads acquired, so validation's loads come after them; nothing was written that others must see.
                 if !left_out(Step::ValidateReaders) {
@@ -452,13 +440,20 @@ impl<R: Redo> Commit for MaflingoTransaction<'_, R> {
 
     fn roll_back(mut self) -> bool {
         let validated = self.snapshot.is_some() || left_out(Step::ValidateRollBack);
-        !self.doomed && (validated || self.validate().and_then(|()| self.check_written()).is_ok())
+        if !self.doomed && !validated {
+            self.come_back();
+            return self.validate().and_then(|()| self.check_written()).is_ok();
+        }
+        !self.doomed
     }
 }
 
 impl<R: Redo> Drop for MaflingoTransaction<'_, R> {
     fn drop(&mut self) {
         if !self.ended {
+            if self.snapshot.is_none() {
+                self.come_back();
+            }
             self.undo_writes(0);
             self.state.sets.clear();
             self.end();
@@ -506,31 +501,39 @@ impl<R: Redo> Transaction for MaflingoTransaction<'_, R> {
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Stop> {
-        self.writable()?;
-        let table = self.table(table)?;
-        self.change_row(table, key, projection, change)
+        self.operate(|transaction| {
+            transaction.writable()?;
+            let table = transaction.table(table)?;
+            transaction.change_row(table, key, projection, change)
+        })
     }
 
     #[inline]
     fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.writable()?;
-        check_key(key)?;
-        let table = self.table(table)?;
-        self.add_row(table, key, row)
+        self.operate(|transaction| {
+            transaction.writable()?;
+            check_key(key)?;
+            let table = transaction.table(table)?;
+            transaction.add_row(table, key, row)
+        })
     }
 
     fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.writable()?;
-        check_key(key)?;
-        let table = self.table(table)?;
-        self.overwrite_row(table, key, row)
+        self.operate(|transaction| {
+            transaction.writable()?;
+            check_key(key)?;
+            let table = transaction.table(table)?;
+            transaction.overwrite_row(table, key, row)
+        })
     }
 
     #[inline]
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
-        self.writable()?;
-        let table = self.table(table)?;
-        self.remove_row(table, key)
+        self.operate(|transaction| {
+            transaction.writable()?;
+            let table = transaction.table(table)?;
+            transaction.remove_row(table, key)
+        })
     }
 
     fn scan_unchecked(
@@ -550,11 +553,13 @@ impl<R: Redo> Transaction for MaflingoTransaction<'_, R> {
     }
 
     fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
-        self.step()?;
-        if position < self.state.sets.writes.len() {
-            self.undo_writes(position);
-        }
-        Ok(())
+        self.operate(|transaction| {
+            transaction.step()?;
+            if position < transaction.state.sets.writes.len() {
+                transaction.undo_writes(position);
+            }
+            Ok(())
+        })
     }
 
     fn savepoints(&mut self) -> &mut Savepoints {
@@ -571,7 +576,9 @@ impl<R: Redo> Transaction for MaflingoTransaction<'_, R> {
             && self.state.hints.ask(table.id, key)
             && let AnyIndex::Hash(index) = table.primary.index()
         {
+            self.come_back();
             index.prefetch(key, &self.guard);
+            self.stand_aside();
         }
     }
 

@@ -13,11 +13,11 @@ use polychron_engine::{Counters, Interactive, Mode, Procedure, Savepoints, Worke
 use polychron_memory::{Guard, Local};
 use polychron_sync::atomic::Ordering;
 
+use super::aside::ShownSets;
 use super::nested::Nested;
 use super::protocol::Shared;
 use super::reclaim::Reclaimer;
-use super::record::{Record, Tid};
-use super::sets::Sets;
+use super::record::Tid;
 use super::table::MaflingoTable;
 use super::transaction::{Buffers, MaflingoTransaction};
 use super::versions::Pruner;
@@ -36,13 +36,11 @@ pub struct MaflingoWorker<R: Redo = NoRedo> {
 /// What a worker keeps from one transaction to the next.
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) sets: Sets,
+    pub(super) sets: ShownSets,
     pub(super) buffers: Buffers,
     pub(super) hints: Hints,
     pub(super) fingers: Fingers,
     pub(super) savepoints: Savepoints,
-    /// Records that were latched before the commit.
-    pub(super) latched: Vec<Record>,
     pub(super) reclaimer: Reclaimer,
     pub(super) pruner: Pruner,
     pub(super) tables: Seen<MaflingoTable>,
@@ -86,15 +84,14 @@ impl<R: Redo> MaflingoWorker<R> {
         Ok(Self::over(shared.memory.register_own()?, shared))
     }
 
-    fn over(local: Local, shared: &Arc<Shared<R>>) -> Self {
+    fn over(mut local: Local, shared: &Arc<Shared<R>>) -> Self {
         let worker = local.worker_id().position();
         let state = State {
-            sets: Sets::default(),
+            sets: ShownSets::of(&mut local),
             buffers: Buffers::default(),
             hints: Hints::default(),
             fingers: Fingers::default(),
             savepoints: Savepoints::default(),
-            latched: Vec::new(),
             reclaimer: Reclaimer::default(),
             pruner: Pruner::default(),
             tables: Seen::default(),

@@ -108,7 +108,7 @@ pub const MISSING: &[Missing] = &[
     },
     Missing {
         behaviour: "liveness::queue_beside_a_writer",
-        protocols: &["maflingo", "global-tid", "lazy-occ", "occ", "hekaton", "snapshot-isolation"],
+        protocols: &["hekaton", "snapshot-isolation"],
         what: "what is retired waits until the idle client looks again or ends",
     },
     Missing {

@@ -546,6 +546,68 @@ fn own_insertion_after_nodes_have_gone() -> bool {
     })
 }
 
+/// Epochs go by, so many that a transaction that stands aside is told to leave its own.
+fn idle_for_long(stage: &Stage, cleaner: &mut MaflingoWorker<NoRedo>) {
+    (0..6).for_each(|_| stage.settle(cleaner));
+}
+
+/// Whether nothing that is retired waits for a transaction, which stands aside for long, after `remove` has taken out what it uses.
+fn nothing_waits_for(
+    act: impl FnOnce(&Stage, &mut Tx<'_>),
+    remove: impl FnMut(&Stage, &mut Tx<'_>) -> Result<(), Stop>,
+) -> bool {
+    let rows: Vec<_> = (0..200).filter(|id| *id != 125).map(|id| (id, 1)).collect();
+    let (stage, mut remove) = (stage(&rows), remove);
+    let retired = || stage.database.statistics().memory.unwrap().retired_bytes;
+    let (mut idle, mut cleaner) = (stage.worker(), stage.worker());
+    idle_for_long(&stage, &mut cleaner);
+    assert_eq!(retired(), 0);
+    let mut transaction = idle.begin(Mode::ReadWrite).unwrap();
+    act(&stage, &mut transaction);
+    drive::transact(&mut cleaner, Mode::ReadWrite, &mut |t| remove(&stage, t)).unwrap();
+    idle_for_long(&stage, &mut cleaner);
+    let waits = retired() > 0;
+    drop(transaction);
+    idle_for_long(&stage, &mut cleaner);
+    assert_eq!(retired(), 0);
+    !waits
+}
+
+fn record_that_an_idle_reader_uses() -> bool {
+    nothing_waits_for(
+        |stage, t| assert_eq!(present(t, &stage.items, 5).unwrap(), Some(1)),
+        |stage, t| t.delete(&stage.items, 5).map(drop),
+    )
+}
+
+fn record_that_an_idle_writer_uses() -> bool {
+    nothing_waits_for(
+        |stage, t| t.upsert(&stage.items, &Item { id: 5, value: 2 }).unwrap(),
+        |stage, t| t.delete(&stage.items, 5).map(drop),
+    )
+}
+
+fn delete_a_leaf(stage: &Stage, t: &mut Tx<'_>) -> Result<(), Stop> {
+    (100..150).try_for_each(|id| t.delete(&stage.items, id).map(drop))
+}
+
+fn node_that_an_idle_reader_uses() -> bool {
+    nothing_waits_for(|stage, t| assert_eq!(present(t, &stage.items, 125).unwrap(), None), delete_a_leaf)
+}
+
+/// The node in which a transaction has found nothing was taken out while it stood aside, and what that leads to may have been freed.
+fn node_that_was_taken_out_beside_an_idle_reader() -> bool {
+    let rows: Vec<_> = (0..200).filter(|id| *id != 125).map(|id| (id, 1)).collect();
+    let stage = stage(&rows);
+    let mut cleaner = stage.worker();
+    stage.once(|t| {
+        assert_eq!(present(t, &stage.items, 125)?, None);
+        drive::transact(&mut cleaner, Mode::ReadWrite, &mut |t| delete_a_leaf(&stage, t)).unwrap();
+        idle_for_long(&stage, &mut cleaner);
+        t.update(&stage.items, 5, |row| row.set_value(2)).map(drop)
+    })
+}
+
 fn read_skew() -> bool {
     let stage = stage(&[(1, 10)]);
     stage.half_of_another(
@@ -975,6 +1037,10 @@ crate::killers! { Step:
     FollowOnlyOwn: phantom_before_an_own_insertion;
     FollowSplits: phantom_in_a_divided_node;
     FollowSettled: own_insertion_after_nodes_have_gone;
+    NoteReads: record_that_an_idle_reader_uses;
+    NoteWrites: record_that_an_idle_writer_uses;
+    NoteNodes: node_that_an_idle_reader_uses;
+    AskNodesAlone: node_that_was_taken_out_beside_an_idle_reader;
     RefuseEmptyHints: hint_to_a_deleted_row;
     MarkDirty: row_that_is_being_written;
     ReadTwice: lost_update_while_reading;

@@ -1,0 +1,133 @@
+//! Between two operations a transaction is in no epoch for long, so that one whose client does nothing holds back what it uses and nothing else.
+//!
+//! A snapshot rests (`Guard::rest`): it holds no record and no node from one operation to the next. A transaction that is validated holds those
+//! in its sets, so it *shows* them (`polychron_memory::Finds`). It stands aside after each operation; whoever moves the clock and finds it
+//! aside in an epoch that has ended long ago notes what is in the sets, and everything else is freed as if the transaction were not there. When it comes
+//! back it enters an epoch again, and finds
+//!
+//! * the records of its read set and write set, and those that it has latched, where they were: none of them was freed, so each tells by its TID and
+//!   its data version what has become of it;
+//! * the nodes of its node set, of which it may not ask what they lead to: one that was taken out is a conflict (`NodeSet::stand_alone`);
+//! * no finger and no hint.
+//!
+//! What is measured by the epochs besides memory goes on waiting for the transaction (`Epochs::readonly`): its list of tables stays, and the records
+//! that it has claimed stay in their indexes. The transactions of a batch stay in its epoch, and an operation whose visitor sleeps in its own.
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use polychron_base::Stop;
+use polychron_engine::mutations::left_out;
+use polychron_engine::redo::Redo;
+use polychron_memory::{Finds, Local};
+
+use super::record::Record;
+use super::sets::Sets;
+use super::steps::Step;
+use super::transaction::MaflingoTransaction;
+
+/// A worker's sets, where others find them while it stands aside.
+#[derive(Debug)]
+struct Shown(UnsafeCell<Sets>);
+
+// SAFETY: the sets are used by their worker alone, through `ShownSets`, and while it stands aside read by who has the lock of its finds, which the
+// worker waits for before it uses them again.
+unsafe impl Sync for Shown {}
+
+// SAFETY: the sets hold addresses, which any thread may have.
+unsafe impl Send for Shown {}
+
+// SAFETY: behind its return a transaction uses of what it has found the records in its sets and those that it has latched, and the nodes of
+// its stamps: fingers and hints are cleared (`come_back`), and nodes are asked alone.
+unsafe impl Finds for Shown {
+    unsafe fn each(&self, note: &mut dyn FnMut(usize)) {
+        // SAFETY: the worker stands aside until this returns, and uses its sets in operations alone.
+        let sets = unsafe { &*self.0.get() };
+        let mut note_record = |record: Record| note(record.memory().as_ptr().addr());
+        if !left_out(Step::NoteReads) {
+            sets.reads.iter().for_each(|read| note_record(read.record));
+        }
+        if !left_out(Step::NoteWrites) {
+            sets.writes.iter().for_each(|write| note_record(write.record));
+        }
+        sets.latched.iter().copied().for_each(note_record);
+        if !left_out(Step::NoteNodes) {
+            sets.nodes.addresses().for_each(note);
+        }
+    }
+}
+
+/// The worker's way to its sets.
+#[derive(Debug)]
+pub(super) struct ShownSets(Arc<Shown>);
+
+impl ShownSets {
+    /// The sets of a new worker.
+    pub(super) fn of(local: &mut Local) -> Self {
+        let shown = Arc::new(Shown(UnsafeCell::new(Sets::default())));
+        local.show_finds(Arc::clone(&shown) as Arc<dyn Finds>);
+        Self(shown)
+    }
+}
+
+impl Deref for ShownSets {
+    type Target = Sets;
+
+    #[inline]
+    fn deref(&self) -> &Sets {
+        // SAFETY: the worker has one of these, which it uses while it does not stand aside.
+        unsafe { &*self.0.0.get() }
+    }
+}
+
+impl DerefMut for ShownSets {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Sets {
+        // SAFETY: as above.
+        unsafe { &mut *self.0.0.get() }
+    }
+}
+
+impl<R: Redo> MaflingoTransaction<'_, R> {
+    /// Runs an operation. In between the transaction stands aside, or rests.
+    #[inline(always)]
+    pub(super) fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+        self.come_back();
+        let outcome = operation(self);
+        self.stand_aside();
+        outcome
+    }
+
+    /// Called at the end of every operation, and of the beginning.
+    #[inline(always)]
+    pub(super) fn stand_aside(&mut self) {
+        if self.snapshot.is_some() {
+            self.guard.rest();
+        } else {
+            self.guard.stand_aside();
+        }
+    }
+
+    /// The transaction is in an epoch from now on.
+    #[inline(always)]
+    pub(super) fn come_back(&mut self) {
+        let stayed = if self.snapshot.is_some() { self.guard.resume() } else { self.guard.come_back() };
+        if !stayed {
+            self.forget_found();
+        }
+    }
+
+    /// The epoch was left: see the head of the file.
+    #[cold]
+    fn forget_found(&mut self) {
+        let state = &mut *self.state;
+        state.fingers.clear();
+        if self.snapshot.is_none() {
+            state.hints.clear();
+            if !left_out(Step::AskNodesAlone) {
+                state.sets.nodes.stand_alone();
+            }
+        }
+    }
+}
