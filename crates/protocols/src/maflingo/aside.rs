@@ -92,7 +92,7 @@ impl DerefMut for ShownSets {
 impl<R: Redo> MaflingoTransaction<'_, R> {
     /// Runs an operation. In between the transaction stands aside, or rests.
     #[inline(always)]
-    pub(super) fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+    pub(super) fn work<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
         self.come_back();
         let outcome = operation(self);
         self.stand_aside();

@@ -163,7 +163,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     /// Latches the row of a key before the commit begins, so that what is read of it then is what will be validated. The
     /// transaction is to commit right after, for readers that validate give up meanwhile.
     pub(crate) fn latch_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Stop> {
-        self.operate(|transaction| {
+        self.work(|transaction| {
             transaction.writable()?;
             let table = transaction.table(table)?;
             transaction.latch_found(table, key)

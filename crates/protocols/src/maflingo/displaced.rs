@@ -123,7 +123,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         store: &Store,
         behind: Option<&[u8]>,
         range: Range<usize>,
-        visitor: &mut impl FnMut(&mut Self) -> Result<ControlFlow<()>, Stop>,
+        visitor: &mut impl FnMut(&mut Self, Record) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<(), Stop> {
         let Some(beside) = store.displaced.index() else { return Ok(()) };
         let mut both = Both::default();
@@ -141,7 +141,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
                 if !left_out(Step::SkipTwins) {
                     both.skip_twin();
                 }
-                if visitor(self)?.is_break() {
+                if visitor(self, record)?.is_break() {
                     return Ok(());
                 }
             }

@@ -6,12 +6,11 @@ use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Keys, for_each, wait_for};
-use polychron_engine::{Mode, Versions, drive};
+use polychron_engine::{Mode, Versions, drive, rows};
 
 use super::protocol::{Maflingo, Shared};
 use super::record::Record;
 use super::steps::Step;
-use super::table::MaflingoTable;
 
 /// Rows whose entries are made in one transaction: few, so that it seldom meets a writer and is quickly repeated.
 const ROWS_AT_ONCE: usize = 64;
@@ -82,7 +81,7 @@ fn extra_versions(record: Record, epoch: u64) -> usize {
 impl<R: Redo> super::transaction::MaflingoTransaction<'_, R> {
     /// Makes one row's entry in an index that is being filled.
     fn fill_entry(&mut self, table: TableId, index: IndexId, key: &[u8]) -> Result<(), Stop> {
-        let table: &MaflingoTable = self.table(table)?;
-        self.operate(|transaction| transaction.make_entry(table, table.store(index)?, key))
+        let table = self.table(table)?;
+        self.work(|this| rows::make_entry(this, table, table.store(index)?, key))
     }
 }

@@ -11,7 +11,7 @@ use polychron_index::{AnyIndex, Handle, Stamp, ordered};
 
 use super::record::Record;
 use super::steps::Step;
-use super::table::{MaflingoTable, Store};
+use super::table::Store;
 use super::transaction::{Found, MaflingoTransaction};
 
 /// Entries of a range, collected leaf by leaf up to a number.
@@ -67,25 +67,24 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     pub(super) fn scan_entries(
         &mut self,
         scan: &Scan<'_>,
-        table: &MaflingoTable,
+        store: &Store,
         range: Range<usize>,
-        visitor: &mut impl FnMut(&mut Self) -> Result<ControlFlow<()>, Stop>,
+        visitor: &mut impl FnMut(&mut Self, Record) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<(), Stop> {
-        let store: &Store = table.store(scan.index)?;
         let ready = self.snapshot.map_or_else(|| store.is_ready(), |epoch| store.is_ready_at(epoch));
         if !ready && !left_out(Step::AwaitIndexes) {
-            return Err(Error::NoSuchIndex(table.id, scan.index).into());
+            return Err(Error::NoSuchIndex(scan.table, scan.index).into());
         }
         let index = match (store.index(), scan.point()) {
             (AnyIndex::Ordered(index), _) => index,
             (AnyIndex::Hash(_), Some(key)) => {
-                if let Found::Row(_) = self.find(store, key, range)? {
+                if let Found::Row(record) = self.find(store, key, range)? {
                     // One row at most, so whether the visitor breaks makes no difference.
-                    let _ = visitor(self)?;
+                    let _ = visitor(self, record)?;
                 }
                 return Ok(());
             }
-            (AnyIndex::Hash(_), None) => return Err(Error::NoOrder(table.id, scan.index).into()),
+            (AnyIndex::Hash(_), None) => return Err(Error::NoOrder(scan.table, scan.index).into()),
         };
         let direction = match scan.direction {
             Direction::Forward => ordered::Direction::Forward,
@@ -134,7 +133,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         batch: &mut ScanBatch,
         place: Place,
         range: Range<usize>,
-        visitor: &mut impl FnMut(&mut Self) -> Result<ControlFlow<()>, Stop>,
+        visitor: &mut impl FnMut(&mut Self, Record) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<ControlFlow<()>, Stop> {
         let mut next_stamp = 0;
         let lines = (range.end.min(56) + 4).div_ceil(8);
@@ -161,7 +160,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
                 // The row moved to a larger record after the leaf was read; its old record does not validate.
                 return Err(self.conflict(Reason::StaleRead, place, Some(record)));
             }
-            if seen.present && visitor(self)?.is_break() {
+            if seen.present && visitor(self, record)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }

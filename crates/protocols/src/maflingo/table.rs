@@ -19,7 +19,7 @@ pub(super) type MaflingoTable = StoreTable<Store>;
 
 /// One index and the records it leads to.
 #[derive(Debug)]
-pub(super) struct Store {
+pub struct Store {
     entries: stores::Store<RowRecords>,
     /// Deleted rows that only snapshots see.
     pub(super) displaced: Displaced,
@@ -59,7 +59,7 @@ impl Keyed for Store {
 
 /// The records behind the indexes.
 #[derive(Debug)]
-pub(super) enum RowRecords {}
+pub enum RowRecords {}
 
 impl Records for RowRecords {
     const HEADER_BYTES: usize = HEADER_BYTES;

@@ -2,19 +2,17 @@
 //!
 //! This file knows records and indexes; `rows.rs` makes rows of them and keeps secondary indexes up; `commit.rs` ends it.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{Place, check_key, words_of};
-use polychron_engine::{
-    Commit, Constraints, Insertion, Mode, Projection, Savepoints, Scan, TableDefinition, Transaction,
-};
-use polychron_index::{AnyIndex, Inserted, Lookup, Stamp};
+use polychron_engine::stores::Place;
+use polychron_engine::{Commit, Mode, rows};
+use polychron_index::{Inserted, Lookup, Stamp};
 use polychron_memory::{Guard, Snapshot};
-use polychron_schema::{RowBuffer, RowMut, RowRef};
+use polychron_schema::RowBuffer;
 
 use super::commit::Group;
 use super::protocol::Shared;
@@ -32,8 +30,9 @@ pub(super) struct Buffers {
     pub(super) row: RowBuffer,
     /// A row as it was before a change, for the secondary indexes.
     pub(super) old: RowBuffer,
-    /// A secondary entry's words.
-    pub(super) entry: RowBuffer,
+    /// A row that is not being changed just now.
+    pub(super) spare: RowBuffer,
+    pub(super) rows: rows::Buffers,
     pub(super) groups: Vec<Group>,
     /// Entries of a scan's leaf, read before the visitor sees any.
     pub(super) batch: ScanBatch,
@@ -53,7 +52,7 @@ pub struct MaflingoTransaction<'w, R: Redo> {
     open: Option<Snapshot<'w>>,
     /// The epoch whose end a snapshot reads.
     pub(super) snapshot: Option<u64>,
-    read_only: bool,
+    pub(super) read_only: bool,
     /// After a conflict every call conflicts.
     pub(super) doomed: bool,
     ended: bool,
@@ -315,7 +314,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
     /// Its record is absent and free, as the thesis has it, and not latched from its birth, as the thesis then says is faster: others read
     /// and write there as if it were a tombstone, however long this transaction takes. The first that commits has the key.
     #[inline]
-    pub(super) fn insert_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<bool, Stop> {
+    pub(super) fn insert_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<bool, Stop> {
         let record = Record::absent(row, &self.guard).map_err(Error::from)?;
         let State { sets, fingers, .. } = &mut *self.state;
         // SAFETY: as in `look_up`.
@@ -331,30 +330,30 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
             Found::Row(_) => Ok(false),
             Found::Empty(record) => {
                 if !self.keep_linked(record, store.place)? {
-                    return self.insert_entry(store, key, row);
+                    return self.insert_record(store, key, row);
                 }
                 let data = self.state.sets.writes.keep(row);
                 self.push_write(record, store.place, Kind::Put, key, 0, data);
                 Ok(true)
             }
             // The key went between the two looks; it is tried again with a record of its own.
-            Found::Nothing => self.insert_entry(store, key, row),
+            Found::Nothing => self.insert_record(store, key, row),
         }
     }
 
     /// Writes an entry whatever is there.
-    pub(super) fn put_entry<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<(), Stop> {
+    pub(super) fn put_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<(), Stop> {
         let Lookup { handle, .. } = self.look_up(store, key);
         let Some(handle) = handle else {
-            if self.insert_entry(store, key, row)? {
+            if self.insert_record(store, key, row)? {
                 return Ok(());
             }
-            return self.put_entry(store, key, row);
+            return self.put_record(store, key, row);
         };
         // SAFETY: the handle was found under this transaction's guard.
         let record = unsafe { Record::from_handle(handle) };
         if !self.keep_linked(record, store.place)? {
-            return self.put_entry(store, key, row);
+            return self.put_record(store, key, row);
         }
         let data = self.state.sets.writes.keep(row);
         self.push_write(record, store.place, Kind::Put, key, 0, data);
@@ -379,20 +378,6 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
             Claim::Gone => Ok(false),
             Claim::Latched => Err(self.conflict(Reason::InsertedFirst, place, Some(record))),
         }
-    }
-
-    /// Deletes an entry. `false`: the key has no row.
-    #[inline]
-    pub(super) fn delete_entry<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<bool, Stop> {
-        let Found::Row(record) = self.find(store, key, 0..0)? else { return Ok(false) };
-        self.push_write(record, store.place, Kind::Delete, key, 0, Span::default());
-        Ok(true)
-    }
-
-    /// The row that was read last.
-    #[inline]
-    pub(super) fn row(&self) -> RowRef<'_> {
-        self.state.buffers.row.as_row()
     }
 
     fn end(&mut self) {
@@ -458,141 +443,5 @@ impl<R: Redo> Drop for MaflingoTransaction<'_, R> {
             self.state.sets.clear();
             self.end();
         }
-    }
-}
-
-impl<R: Redo> Transaction for MaflingoTransaction<'_, R> {
-    #[inline]
-    fn read_row<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
-        let found = self.operate(|transaction| {
-            transaction.step()?;
-            let table = transaction.table(table)?;
-            transaction.find(&table.primary, key, words_of(projection))
-        })?;
-        Ok(match found {
-            Found::Row(_) => Some(self.row()),
-            _ => None,
-        })
-    }
-
-    fn read_row_unvalidated<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
-        let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
-        let found = self.read_row(table, key, projection)?.is_some();
-        self.state.sets.reads.truncate(reads);
-        self.state.sets.nodes.truncate(nodes);
-        Ok(found.then(|| self.row()))
-    }
-
-    #[inline]
-    fn update_unchecked<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        projection: &Projection,
-        change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
-        self.operate(|transaction| {
-            transaction.writable()?;
-            let table = transaction.table(table)?;
-            transaction.change_row(table, key, projection, change)
-        })
-    }
-
-    #[inline]
-    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.operate(|transaction| {
-            transaction.writable()?;
-            check_key(key)?;
-            let table = transaction.table(table)?;
-            transaction.add_row(table, key, row)
-        })
-    }
-
-    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.operate(|transaction| {
-            transaction.writable()?;
-            check_key(key)?;
-            let table = transaction.table(table)?;
-            transaction.overwrite_row(table, key, row)
-        })
-    }
-
-    #[inline]
-    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
-        self.operate(|transaction| {
-            transaction.writable()?;
-            let table = transaction.table(table)?;
-            transaction.remove_row(table, key)
-        })
-    }
-
-    fn scan_unchecked(
-        &mut self,
-        scan: &Scan<'_>,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
-        self.operate(|transaction| {
-            transaction.step()?;
-            let table = transaction.table(scan.table)?;
-            transaction.visit_rows(scan, table, visitor)
-        })
-    }
-
-    fn mark(&mut self) -> Result<usize, Stop> {
-        if self.doomed { Err(Stop::conflict()) } else { Ok(self.state.sets.writes.len()) }
-    }
-
-    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
-        self.operate(|transaction| {
-            transaction.step()?;
-            if position < transaction.state.sets.writes.len() {
-                transaction.undo_writes(position);
-            }
-            Ok(())
-        })
-    }
-
-    fn savepoints(&mut self) -> &mut Savepoints {
-        &mut self.state.savepoints
-    }
-
-    /// Fetches the line at which a look-up in a hash index begins, and keeps the key. The look-ups themselves follow when the
-    /// first row is asked for, so that those of several keys overlap, and so do the misses on their records. What they find
-    /// stays as a hint, and the key is not looked up again.
-    #[inline]
-    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        let Ok(table) = self.table(table) else { return };
-        if self.snapshot.is_none()
-            && self.state.hints.ask(table.id, key)
-            && let AnyIndex::Hash(index) = table.primary.index()
-        {
-            self.come_back();
-            index.prefetch(key, &self.guard);
-            self.stand_aside();
-        }
-    }
-
-    #[inline]
-    fn has_prefetched(&self) -> bool {
-        self.state.hints.has_declared()
-    }
-
-    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
-        Ok(&self.table(table)?.definition)
-    }
-
-    #[inline]
-    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
-        Ok(&self.table(table)?.constraints)
     }
 }
