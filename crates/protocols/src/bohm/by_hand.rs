@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use polychron_base::Error;
+use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_engine::stores::{Keys, for_each};
+use polychron_schema::KeyScratch;
 use polychron_sync::atomic::Ordering;
 
 use super::execution::{LAST, Outcome, take_turn};
@@ -140,6 +142,29 @@ impl BohmTransaction<'_> {
         }
         self.shared.hand_over();
         self.shared.parcels.put_back(parcel);
+    }
+}
+
+impl BohmTransaction<'_> {
+    /// Makes the entries of all rows in one index.
+    pub(super) fn fill_index(&mut self, table: TableId, index: IndexId) -> Result<(), Stop> {
+        let table = self.table(table)?;
+        let store = table.store(index)?;
+        let mut keys = Keys::default();
+        for_each(table.primary.index(), &self.guard, &mut |key, _| keys.push(key));
+        for position in 0..keys.len() {
+            let primary = keys.get(position);
+            let Some(row) = self.see(&table.primary, primary)? else { continue };
+            let mut scratch = KeyScratch::new();
+            // SAFETY: the version has a row, which is not written while its key is made.
+            let row = polychron_schema::RowRef::from_words(unsafe { row.words() });
+            let key = store.entries.extractor.extract(row, &mut scratch).map_err(Error::from)?;
+            // Who has put the row there since the catalog shows the index has made its entry, too.
+            if !self.add_entry(store, key, primary)? && !self.leads_to(store, key, primary)? {
+                return Err(Error::Duplicate { table: table.id, index }.into());
+            }
+        }
+        Ok(())
     }
 }
 
