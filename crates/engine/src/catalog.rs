@@ -31,8 +31,96 @@ pub trait Described {
     }
 }
 
-/// The tables at one moment, by id; dropped ones leave a hole.
-pub type Tables<T> = Arc<[Option<Arc<T>>]>;
+/// The tables at one moment, in slots of which at least half are free: so many as there are tables, not as there ever were.
+///
+/// The slot of a table is its position modulo the number of slots, which is a power of two. A new table is given a position that no table
+/// has had, and whose slot is free. With twice the slots, tables that had different ones still do.
+#[derive(Debug)]
+pub struct TableList<T> {
+    slots: Vec<Option<Arc<T>>>,
+    /// Tables that were made later than this list have this position or a higher one.
+    next: u32,
+}
+
+impl<T> Default for TableList<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), next: 0 }
+    }
+}
+
+impl<T> Deref for TableList<T> {
+    type Target = [Option<Arc<T>>];
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.slots
+    }
+}
+
+impl<T> TableList<T> {
+    /// No tables.
+    const NONE: *const Self = &Self { slots: Vec::new(), next: 0 };
+
+    /// Whether a table that is not in the list is newer than the list. Otherwise it was dropped.
+    pub fn is_older_than(&self, table: TableId) -> bool {
+        table.position() >= self.next as usize
+    }
+}
+
+impl<T: Described> TableList<T> {
+    /// The same tables.
+    fn copy(&self) -> Self {
+        Self { slots: self.slots.clone(), next: self.next }
+    }
+
+    /// The same tables in another number of slots, unless two of them meet in one.
+    fn spread(&self, slots: usize) -> Option<Self> {
+        let mut spread: Vec<Option<Arc<T>>> = std::iter::repeat_with(|| None).take(slots).collect();
+        for table in self.iter().flatten() {
+            let slot = &mut spread[slot_of(table.id(), slots)];
+            if slot.replace(Arc::clone(table)).is_some() {
+                return None;
+            }
+        }
+        Some(Self { slots: spread, next: self.next })
+    }
+
+    /// Makes room for one more table, and answers its position.
+    fn make_room(&mut self) -> Option<u32> {
+        if 2 * (self.iter().flatten().count() + 1) > self.len() {
+            *self = self.spread((2 * self.len()).max(2)).expect("tables in different slots stay in different ones");
+        }
+        let mut positions = self.next..TableId::POSITIONS as u32;
+        let free = positions.find(|&position| self[position as usize & (self.len() - 1)].is_none())?;
+        self.next = free + 1;
+        Some(free)
+    }
+
+    /// The slot of a table, which has one.
+    fn slot(&mut self, table: TableId) -> &mut Option<Arc<T>> {
+        let slot = slot_of(table, self.len());
+        &mut self.slots[slot]
+    }
+
+    /// Gives slots up of which there are too many.
+    fn shrink(&mut self) {
+        while 8 * self.iter().flatten().count() < self.len()
+            && self.len() > 1
+            && let Some(fewer) = self.spread(self.len() / 2)
+        {
+            *self = fewer;
+        }
+    }
+}
+
+#[inline]
+fn slot_of(table: TableId, slots: usize) -> usize {
+    // Of no slots it is not below their number.
+    table.position() & slots.wrapping_sub(1)
+}
+
+/// A list that is shared.
+pub type Tables<T> = Arc<TableList<T>>;
 
 /// The list of tables.
 #[derive(Debug)]
@@ -74,7 +162,7 @@ impl<T> Catalog<T> {
 #[derive(Debug)]
 pub struct Seen<T> {
     version: u64,
-    tables: *const [Option<Arc<T>>],
+    tables: *const TableList<T>,
     /// The version of the list that [`Kept`] was given for it.
     kept: u64,
 }
@@ -87,12 +175,12 @@ const NEVER: u64 = u64::MAX;
 
 impl<T> Default for Seen<T> {
     fn default() -> Self {
-        Self { version: NEVER, tables: &raw const *<&[Option<Arc<T>>]>::default(), kept: NEVER }
+        Self { version: NEVER, tables: TableList::NONE, kept: NEVER }
     }
 }
 
 impl<T> Deref for Seen<T> {
-    type Target = [Option<Arc<T>>];
+    type Target = TableList<T>;
 
     #[inline]
     fn deref(&self) -> &Self::Target {
@@ -135,8 +223,7 @@ impl<T: Described> Seen<T> {
     pub fn outdated(&self, catalog: &Catalog<T>, mut places: impl Iterator<Item = Place>) -> Option<Place> {
         let (_, present) = catalog.snapshot();
         places.find(|place| {
-            let position = place.table.position();
-            let tables = present[position].as_ref().zip(self[position].as_ref());
+            let tables = known(&present, place.table).zip(known(self, place.table));
             tables.is_some_and(|(present, known)| !Arc::ptr_eq(present, known))
         })
     }
@@ -261,15 +348,15 @@ impl<T: Described> Catalog<T> {
         if find(&lists.present, name).is_some() {
             return Err(Error::NameTaken(name.to_owned()));
         }
-        if lists.present.len() == TableId::POSITIONS {
+        let mut changed = lists.present.copy();
+        let Some(position) = changed.make_room() else {
             return Err(Error::Definition("a database has had as many tables as it can".to_owned()));
-        }
-        let id = TableId::new(self.database, lists.present.len() as u32);
+        };
+        let id = TableId::new(self.database, position);
         let (table, replaced) = make(id, &lists.present)?;
-        let mut changed = lists.present.to_vec();
-        changed.push(Some(Arc::new(table)));
+        *changed.slot(id) = Some(Arc::new(table));
         for (other, table) in replaced {
-            changed[other.position()] = Some(Arc::new(table));
+            *changed.slot(other) = Some(Arc::new(table));
         }
         self.publish(&mut lists, changed);
         Ok(id)
@@ -283,8 +370,8 @@ impl<T: Described> Catalog<T> {
         let mut lists = self.lists();
         let present = get(&lists.present, id)?;
         let (table, output) = change(present)?;
-        let mut changed = lists.present.to_vec();
-        changed[id.position()] = Some(Arc::new(table));
+        let mut changed = lists.present.copy();
+        *changed.slot(id) = Some(Arc::new(table));
         self.publish(&mut lists, changed);
         Ok(output)
     }
@@ -299,8 +386,9 @@ impl<T: Described> Catalog<T> {
         removed
             .constraints()
             .check_removal(&removed.definition().name, id, |child| get(&lists.present, child).is_ok())?;
-        let mut changed = lists.present.to_vec();
-        changed[id.position()] = None;
+        let mut changed = lists.present.copy();
+        *changed.slot(id) = None;
+        changed.shrink();
         self.publish(&mut lists, changed);
         Ok(removed)
     }
@@ -354,8 +442,8 @@ impl<T: Described> Catalog<T> {
         lists.past.extract_if(.., |(epoch, _)| *epoch <= Some(horizon)).map(|(_, list)| list).collect()
     }
 
-    fn publish(&self, lists: &mut Lists<T>, changed: Vec<Option<Arc<T>>>) {
-        let past = std::mem::replace(&mut lists.present, changed.into());
+    fn publish(&self, lists: &mut Lists<T>, changed: TableList<T>) {
+        let past = std::mem::replace(&mut lists.present, Arc::new(changed));
         if lists.lent {
             lists.past.push((None, past));
         }
@@ -384,8 +472,8 @@ pub fn get<T: Described>(tables: &[Option<Arc<T>>], id: TableId) -> Result<&Arc<
 /// As [`get`], for who can do without the table.
 #[inline]
 pub fn known<T: Described>(tables: &[Option<Arc<T>>], id: TableId) -> Option<&Arc<T>> {
-    let table = tables.get(id.position())?.as_ref()?;
-    // Ids of other databases have the same positions.
+    // Ids of other databases have the same positions, and those of other tables the same slot.
+    let table = tables.get(slot_of(id, tables.len()))?.as_ref()?;
     (table.id() == id).then_some(table)
 }
 

@@ -29,18 +29,18 @@ fn a_list_stays_for_the_guards_of_its_time() {
     let guard = local.pin();
     // SAFETY: the guard stays as long as the list is looked at, but where it is kept.
     unsafe { seen.renew(&catalog) };
-    let table = Arc::downgrade(seen[0].as_ref().unwrap());
+    let table = Arc::downgrade(known(&seen, id).unwrap());
     catalog.remove(id).unwrap();
     for _ in 0..3 {
         catalog.release(epochs);
         epochs.advance();
     }
-    assert_eq!(seen[0].as_ref().unwrap().1.name, "first", "the list is the one that was seen");
+    assert_eq!(known(&seen, id).unwrap().1.name, "first", "the list is the one that was seen");
     let kept = seen.keep();
     drop(guard);
     epochs.advance();
     catalog.release(epochs);
-    assert!(table.upgrade().is_some() && seen.len() == 1, "the list was kept");
+    assert!(table.upgrade().is_some() && seen.iter().flatten().count() == 1, "the list was kept");
     drop(kept);
     assert!(table.upgrade().is_none(), "nothing else kept it");
 }
@@ -56,7 +56,7 @@ fn idle_workers_keep_no_table() {
         let guard = local.pin();
         // SAFETY: the guard stays until the list was looked at.
         unsafe { seen.renew(&catalog) };
-        tables.push(Arc::downgrade(seen[id.position()].as_ref().unwrap()));
+        tables.push(Arc::downgrade(known(&seen, id).unwrap()));
         drop(guard);
         catalog.remove(id).unwrap();
     }
@@ -85,7 +85,7 @@ fn lists_are_kept_for_transactions_that_leave_their_epochs() {
         unsafe { seen.renew(&catalog) };
         kept.keep(0, &mut seen);
         drop(guard);
-        (id, Arc::downgrade(seen[id.position()].as_ref().unwrap()))
+        (id, Arc::downgrade(known(&seen, id).unwrap()))
     };
     let (id, first) = begin("first");
     catalog.remove(id).unwrap();
@@ -100,4 +100,36 @@ fn lists_are_kept_for_transactions_that_leave_their_epochs() {
     assert!(second.upgrade().is_some(), "the next transaction keeps its own");
     kept.let_old_go(0, &mut seen, &catalog);
     assert!(second.upgrade().is_none());
+}
+
+/// The list has slots for the tables that there are, however many there have been; ids of dropped tables lead nowhere.
+#[test]
+fn the_list_is_as_long_as_there_are_tables() {
+    let catalog = Catalog::default();
+    let (mut ids, mut gone) = (Vec::new(), Vec::new());
+    let mut random = polychron_base::random::Random::stream(3, 0);
+    for round in 0..2000 {
+        let (before, list) = catalog.snapshot();
+        // Few tables, many, and few again.
+        let most = if (500..1000).contains(&round) { 200 } else { 5 };
+        if ids.len() < most && random.below(8) > 0 {
+            let id = add(&catalog, &format!("table {round}"));
+            assert!(list.is_older_than(id) && known(&list, id).is_none());
+            assert!(!catalog.snapshot().1.is_older_than(id));
+            ids.push(id);
+        } else if !ids.is_empty() {
+            let id = ids.swap_remove(random.below(ids.len() as u64) as usize);
+            catalog.remove(id).unwrap();
+            assert!(!list.is_older_than(id) && known(&list, id).is_some());
+            gone.push(id);
+        }
+        let (after, list) = catalog.snapshot();
+        assert!(after <= before + 1);
+        assert!(ids.iter().all(|&id| known(&list, id).is_some_and(|table| table.id() == id)));
+        assert!(gone.iter().all(|&id| known(&list, id).is_none() && !list.is_older_than(id)));
+        assert_eq!(list.iter().flatten().count(), ids.len());
+        assert!(list.len() <= 1024, "{} slots for {} tables", list.len(), ids.len());
+    }
+    ids.drain(..).for_each(|id| drop(catalog.remove(id).unwrap()));
+    assert_eq!(catalog.snapshot().1.len(), 1);
 }

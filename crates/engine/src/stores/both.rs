@@ -7,18 +7,30 @@ use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
 
 use super::Batch;
+use crate::mutations::pass;
 use crate::{Direction, Scan};
+
+crate::named! {
+    /// Where a test steps in.
+    pub enum Point {
+        /// The first index has been asked for a part of a range, and the second one has not.
+        BetweenIndexes,
+    }
+}
 
 /// Handles of a range along two indexes, in the order of the keys, some at a time.
 ///
 /// Of each part of the range the first index is asked first, so what has left it is found in the second one. An entry that moves meanwhile is
-/// visited once. Where a key has an entry in each, both are visited.
+/// visited once. Where a key has an entry in each, both are visited, unless the caller finds what it looks for in the first one
+/// ([`skip_twin`](Both::skip_twin)).
 #[derive(Debug, Default)]
 pub struct Both {
     first: Batch,
     second: Batch,
     /// The next of each.
     next: (usize, usize),
+    /// Whether the second index has another entry under the key of the handle that came last.
+    has_twin: bool,
     /// The key at which the part ends, if there may be more behind it.
     end: Vec<u8>,
     has_end: bool,
@@ -52,10 +64,13 @@ impl Both {
             Direction::Backward => upper = Bound::Excluded(&self.end[..]),
         }
         let rest = Scan { lower, upper, ..*scan };
-        for (batch, index) in [(&mut self.first, first), (&mut self.second, second)] {
+        let fill = |batch: &mut Batch, index| {
             batch.begin(usize::MAX, true);
             batch.fill(index, &rest, guard);
-        }
+        };
+        fill(&mut self.first, first);
+        pass(Point::BetweenIndexes);
+        fill(&mut self.second, second);
         // What one of them has behind the end of the other one is collected again.
         let ends = [self.first.last_key(), self.second.last_key()];
         let end = ends.into_iter().flatten().min_by(|one, other| compare(scan.direction, one, other));
@@ -64,7 +79,7 @@ impl Both {
             self.end.clear();
             self.end.extend_from_slice(end);
         }
-        self.next = (0, 0);
+        (self.next, self.has_twin) = ((0, 0), false);
         self.has_end
     }
 
@@ -83,11 +98,17 @@ impl Both {
             return None;
         }
         *position += 1;
-        if order == Ordering::Equal && self.second.get(self.next.1) == handle {
+        self.has_twin = order == Ordering::Equal;
+        if self.has_twin && self.second.get(self.next.1) == handle {
             // It has moved between the two looks.
-            self.next.1 += 1;
+            self.skip_twin();
         }
         handle
+    }
+
+    /// Passes by the entry that the second index has under the key of the handle that came last.
+    pub fn skip_twin(&mut self) {
+        self.next.1 += usize::from(std::mem::take(&mut self.has_twin));
     }
 }
 
@@ -103,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// Whatever lies where, each entry of a range comes once, in the order of the keys.
+    /// Whatever lies where, each entry of a range comes once, or one of each key, in the order of the keys.
     #[test]
     fn each_entry_comes_once_in_order() {
         let memory = Memory::new(Options::tiny()).unwrap();
@@ -145,7 +166,12 @@ mod tests {
                 both.begin(None);
                 loop {
                     let more = both.fill((&first, &second), &scan, &guard);
-                    found.extend(std::iter::from_fn(|| both.next(direction)));
+                    while let Some(handle) = both.next(direction) {
+                        found.push(handle);
+                        if round % 3 == 0 {
+                            both.skip_twin();
+                        }
+                    }
                     if !more {
                         break;
                     }
@@ -156,7 +182,11 @@ mod tests {
                     Direction::Forward => assert!(keys.is_sorted()),
                     Direction::Backward => assert!(keys.iter().rev().is_sorted()),
                 }
-                let expected = all.iter().filter(|entry| is_inside(entry.0)).count();
+                let inside: Vec<u64> = all.iter().map(|entry| entry.0).filter(|&key| is_inside(key)).collect();
+                let expected = match round % 3 {
+                    0 => inside.iter().collect::<BTreeSet<_>>().len(),
+                    _ => inside.len(),
+                };
                 assert_eq!(found.len(), expected);
                 found.sort();
                 found.dedup();

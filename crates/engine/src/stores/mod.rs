@@ -31,7 +31,7 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 use crate::Scan;
 
 pub use batch::Batch;
-pub use both::Both;
+pub use both::{Both, Point};
 pub use fingers::Fingers;
 pub use hints::Hints;
 pub use keeper::{Keeper, Keys, OwnedKey, for_each, wait_for};

@@ -27,6 +27,9 @@ pub struct Blueprint {
 
 /// Something that stands for one index.
 pub trait Keyed {
+    /// Which index it is.
+    fn place(&self) -> Place;
+
     /// Makes the index's key of a row.
     fn extractor(&self) -> &KeyExtractor;
 
@@ -38,6 +41,11 @@ pub trait Keyed {
 }
 
 impl<R: super::Records> Keyed for super::Store<R> {
+    #[inline]
+    fn place(&self) -> Place {
+        self.place
+    }
+
     #[inline]
     fn extractor(&self) -> &KeyExtractor {
         &self.extractor
@@ -263,7 +271,7 @@ pub fn dropped_among<S: Keyed>(
     mut places: impl Iterator<Item = Place>,
 ) -> Option<Place> {
     places.find(|place| {
-        let table = tables.get(place.table.position()).and_then(Option::as_ref);
+        let table = catalog::known(tables, place.table);
         table.and_then(|table| table.store(place.index).ok()).is_some_and(|store| store.is_dropped())
     })
 }

@@ -90,6 +90,11 @@ pub(super) struct BohmStore {
 
 impl Keyed for BohmStore {
     #[inline]
+    fn place(&self) -> Place {
+        self.entries.place
+    }
+
+    #[inline]
     fn extractor(&self) -> &KeyExtractor {
         &self.entries.extractor
     }

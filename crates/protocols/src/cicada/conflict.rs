@@ -3,6 +3,7 @@
 
 use polychron_base::error::KeyPreview;
 use polychron_base::{Abort, Reason, Stop};
+use polychron_engine::catalog;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
@@ -56,7 +57,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if version.status() != Status::Committed {
             return None;
         }
-        let table = self.state.tables.get(place.table.position())?.as_deref()?;
+        let table = catalog::known(&self.state.tables, place.table)?;
         // SAFETY: the version was visible to this transaction, which still runs.
         self.key_in(table, place.index, unsafe { version.row() })
     }

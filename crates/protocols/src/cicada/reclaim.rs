@@ -16,9 +16,9 @@
 //! a change here never meets an installation, except at the one link above, where one of the two compare-and-swaps fails.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
+use polychron_engine::catalog::{self, TableList};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{OwnedKey, Place};
 use polychron_memory::Guard;
@@ -129,7 +129,7 @@ pub(super) struct Collected {
 /// Where collecting works.
 #[derive(Clone, Copy)]
 pub(super) struct Site<'s> {
-    pub(super) tables: &'s [Option<Arc<CicadaTable>>],
+    pub(super) tables: &'s TableList<CicadaTable>,
     pub(super) min_rts: Timestamp,
     pub(super) worker: usize,
     pub(super) guard: &'s Guard<'s>,
@@ -145,13 +145,15 @@ impl<'s> Site<'s> {
     /// Whether the list of tables is older than a store that it does not have. Otherwise that was dropped.
     #[cold]
     pub(super) fn comes_later(&self, place: Place) -> bool {
-        let Some(table) = self.tables.get(place.table.position()) else { return true };
-        table.as_ref().is_some_and(|table| table.is_older_than(place.index))
+        match catalog::known(self.tables, place.table) {
+            Some(table) => table.is_older_than(place.index),
+            None => self.tables.is_older_than(place.table),
+        }
     }
 
     /// A dropped table or index gives its records back as a whole: without it they are not looked at.
     pub(super) fn store(&self, place: Place) -> Option<&'s Store> {
-        let table = self.tables.get(place.table.position())?.as_deref()?;
+        let table = catalog::known(self.tables, place.table)?;
         table.store(place.index).ok().map(|store| &**store)
     }
 }

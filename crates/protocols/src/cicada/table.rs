@@ -37,7 +37,7 @@ impl Records for Heads {
 
 /// One index and its records.
 #[derive(Debug)]
-pub(super) struct Store {
+pub struct Store {
     /// The single-version index; it stays empty where there is a multi-version one.
     pub(super) entries: stores::Store<Heads>,
     pub(super) records: RecordArray,
@@ -55,6 +55,11 @@ pub(super) struct Store {
 }
 
 impl Keyed for Store {
+    #[inline]
+    fn place(&self) -> Place {
+        self.entries.place
+    }
+
     #[inline]
     fn extractor(&self) -> &KeyExtractor {
         &self.entries.extractor

@@ -11,7 +11,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use polychron_engine::catalog::Catalog;
+use polychron_engine::catalog::{self, Catalog};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_memory::{Epochs, Guard};
@@ -491,7 +491,7 @@ impl Site<'_> {
     #[inline]
     fn visit<O>(&self, image: Undo, visit: impl FnOnce(&Relation, Record<'_>) -> O) -> Option<O> {
         let place = image.place();
-        let known = self.tables.get(place.table.position()).and_then(Option::as_deref);
+        let known = catalog::known(self.tables, place.table);
         let kept;
         let store = match known.and_then(|table| table.store(place.index).ok()) {
             Some(store) => store,

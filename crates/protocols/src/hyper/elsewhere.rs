@@ -46,7 +46,7 @@ impl Dropped {
     #[cold]
     pub(super) fn find(&self, catalog: &Catalog<HyperTable>, place: Place) -> Option<Arc<Relation>> {
         let (_, tables) = catalog.snapshot();
-        let present = tables[place.table.position()].as_deref().and_then(|table| table.store(place.index).ok());
+        let present = catalog::known(&tables, place.table).and_then(|table| table.store(place.index).ok());
         if let Some(relation) = present {
             return Some(Arc::clone(relation));
         }

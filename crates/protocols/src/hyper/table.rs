@@ -50,6 +50,11 @@ impl Deref for Relation {
 
 impl Keyed for Relation {
     #[inline]
+    fn place(&self) -> Place {
+        self.store.place
+    }
+
+    #[inline]
     fn extractor(&self) -> &KeyExtractor {
         &self.store.extractor
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::key::{EncodedKey, Key16};
 use polychron_base::{Error, TableId};
+use polychron_engine::catalog;
 use polychron_engine::stores::{Keyed, Place, Prefetched, Record, Records, RowRecords, Store, StoreTable, Undoable};
 use polychron_index::AnyIndex;
 use polychron_memory::Guard;
@@ -30,6 +31,11 @@ impl Index {
 pub(super) type Table = StoreTable<Index>;
 
 impl Keyed for Index {
+    #[inline]
+    fn place(&self) -> Place {
+        self.store.place
+    }
+
     #[inline]
     fn extractor(&self) -> &KeyExtractor {
         &self.store.extractor
@@ -58,7 +64,7 @@ pub(super) struct Undone<'t>(pub(super) &'t [Option<Arc<Table>>]);
 /// The index of a place, while a transaction runs that has been there.
 #[inline]
 pub(super) fn index_at(tables: &[Option<Arc<Table>>], place: Place) -> &Index {
-    let table = tables[place.table.position()].as_deref().expect("tables stay while a transaction runs");
+    let table = catalog::known(tables, place.table).expect("tables stay while a transaction runs");
     table.store(place.index).expect("indexes stay while a transaction runs")
 }
 

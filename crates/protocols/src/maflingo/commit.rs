@@ -19,6 +19,7 @@
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, IndexId, Reason, Stop, TableId};
+use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
 use polychron_engine::stores::{OwnedKey, Place, dropped_among};
@@ -423,9 +424,8 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         let moves = |write: &super::sets::Write| matches!(write.kind, Kind::Put | Kind::Delete);
         let write = order.iter().rev().map(|&position| *writes.get(position)).find(moves);
         let write = write.expect("patches fit where the row is");
-        let store = self.state.tables[write.place.table.position()]
-            .as_ref()
-            .and_then(|table| table.store(write.place.index).ok());
+        let table = catalog::known(&self.state.tables, write.place.table);
+        let store = table.and_then(|table| table.store(write.place.index).ok());
         if let Some(store) = store {
             let key = self.state.sets.writes.key_bytes(&write);
             let replaced = store.index().replace(key, group.record.handle(), target.handle(), &self.guard);
@@ -514,7 +514,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     fn key_of(&mut self, place: Place, record: Record) -> Option<KeyPreview> {
         let mut row = std::mem::take(&mut self.state.buffers.old);
         let is_whole = record.peek(&mut row);
-        let table = self.state.tables.get(place.table.position()).and_then(Option::as_deref);
+        let table = catalog::known(&self.state.tables, place.table);
         let key = table.filter(|_| is_whole).and_then(|table| self.key_in(table, place.index, row.as_words()));
         self.state.buffers.old = row;
         key

@@ -12,7 +12,9 @@
 //! To a transaction that may write, that is a tombstone that was taken out. A snapshot that is older than `until` and finds no row of a key
 //! looks beside, and its scans go along both. It looks at `until` behind the index: what it misses there because of step 3 it is told of by
 //! step 2. If the key comes back it does so on another record, in a later epoch than the tombstone's: of the two records
-//! one at most has a row for a snapshot.
+//! one at most has a row for a snapshot. But a row that *moves* to a larger record, is deleted and displaced between a scan's two looks
+//! lies in both: on its old record, which the first look found, and on the larger one, whose chain goes on with the old one. So a scan that
+//! has seen a row of a key passes by what else lies under it.
 //!
 //! When no snapshot is older than the tombstone, it leaves the index beside, and is retired.
 
@@ -133,7 +135,13 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             while let Some(handle) = both.next(scan.direction) {
                 // SAFETY: the handle was found under this transaction's guard.
                 let record = unsafe { Record::from_handle(handle) };
-                if self.see(record, range.clone()) && visitor(self)?.is_break() {
+                if !self.see(record, range.clone()) {
+                    continue;
+                }
+                if !left_out(Step::SkipTwins) {
+                    both.skip_twin();
+                }
+                if visitor(self)?.is_break() {
                     return Ok(());
                 }
             }

@@ -98,6 +98,8 @@ named! {
         KeepHidden,
         /// A snapshot that misses a row looks for one that was displaced.
         LookBeside,
+        /// A scan that has seen a row of a key does not see it again on the record to which it moved.
+        SkipTwins,
         /// A roll-back takes own insertions out.
         UndoInsertions,
         /// An operation that fails on its way is undone.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use polychron_base::key::Key16;
 use polychron_base::{Error, TableId};
 use polychron_engine::catalog;
-use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Prefetched, Records, StoreTable};
+use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Place, Prefetched, Records, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
 use polychron_schema::KeyExtractor;
@@ -50,6 +50,11 @@ impl Deref for Store {
 }
 
 impl Keyed for Store {
+    #[inline]
+    fn place(&self) -> Place {
+        self.entries.place
+    }
+
     #[inline]
     fn extractor(&self) -> &KeyExtractor {
         &self.entries.extractor

@@ -123,7 +123,7 @@ fn row_of(transaction: &mut super::MaflingoTransaction<'_, NoRedo>, pairs: &Tabl
 fn entries(database: &std::sync::Arc<Maflingo>, pairs: &Table<Pair>) -> usize {
     let (_, tables) = database.shared.catalog.snapshot();
     let mut count = 0;
-    let index = tables[pairs.id().position()].as_ref().unwrap().primary.index();
+    let index = polychron_engine::catalog::known(&tables, pairs.id()).unwrap().primary.index();
     database.shared.keeper.with_guard(|guard| {
         polychron_engine::stores::for_each(index, guard, &mut |_, _| count += 1);
     });

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
+use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::stores::{OwnedKey, Place};
 use polychron_memory::{Guard, Hold};
@@ -140,7 +141,7 @@ fn find_key<K: EncodedKey>(key: K, store: &Store, guard: &Guard<'_>) -> (Option<
 
 /// The store of a place, unless it was dropped.
 pub(super) fn store_at(tables: &[Option<Arc<MaflingoTable>>], place: Place) -> Option<&Store> {
-    let table = tables.get(place.table.position()).and_then(Option::as_ref)?;
+    let table = catalog::known(tables, place.table)?;
     table.store(place.index).ok().map(|store| &**store)
 }
 

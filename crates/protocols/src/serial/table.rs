@@ -21,7 +21,9 @@ use polychron_sync::atomic::{AtomicUsize, Ordering};
 pub(super) struct Tables {
     /// The number that ids of this database's tables carry.
     database: u32,
-    list: Vec<Option<SerialTable>>,
+    tables: BTreeMap<TableId, SerialTable>,
+    /// How many tables there have been.
+    made: u32,
     /// Bytes of rows, entries, and what running transactions changed. Written by who has the tables.
     used: Arc<AtomicUsize>,
     /// What `used` may come to.
@@ -63,7 +65,7 @@ pub(super) struct Secondary {
 impl Tables {
     /// No tables, and what they may need.
     pub(super) fn new(limit: usize, used: Arc<AtomicUsize>) -> Self {
-        Self { database: polychron_sync::new_number(), list: Vec::new(), used, limit }
+        Self { database: polychron_sync::new_number(), tables: BTreeMap::new(), made: 0, used, limit }
     }
 
     /// Notes that memory is needed from now on, or no more.
@@ -118,10 +120,10 @@ impl Tables {
         if self.find(&definition.name).is_some() {
             return Err(Error::NameTaken(definition.name));
         }
-        if self.list.len() == TableId::POSITIONS {
+        if self.made as usize == TableId::POSITIONS {
             return Err(Error::Definition("a database has had as many tables as it can".to_owned()));
         }
-        let id = TableId::new(self.database, self.list.len() as u32);
+        let id = TableId::new(self.database, self.made);
         let mut table = SerialTable::new(id, definition)?;
         let definition = Arc::clone(&table.definition);
         let definition_of = |parent| Ok(&*self.get(parent)?.definition);
@@ -129,7 +131,8 @@ impl Tables {
         for reference in table.constraints.foreign(id) {
             self.get_mut(reference.parent())?.constraints.add_child(Arc::clone(reference));
         }
-        self.list.push(Some(table));
+        self.made += 1;
+        self.tables.insert(id, table);
         Ok(id)
     }
 
@@ -138,22 +141,20 @@ impl Tables {
         let table = self.get(id)?;
         table.constraints.check_removal(&table.definition.name, id, |child| self.get(child).is_ok())?;
         let bytes = table.bytes;
-        self.list[id.position()] = None;
+        self.tables.remove(&id);
         self.count(0, bytes);
         Ok(())
     }
 
     /// The table of this id.
     pub(super) fn get(&self, id: TableId) -> Result<&SerialTable, Error> {
-        let table = self.list.get(id.position()).and_then(Option::as_ref).filter(|table| table.id == id);
-        table.ok_or_else(|| self.no_such_table(id))
+        self.tables.get(&id).ok_or_else(|| self.no_such_table(id))
     }
 
     /// The table of this id, to be changed.
     pub(super) fn get_mut(&mut self, id: TableId) -> Result<&mut SerialTable, Error> {
         let missing = self.no_such_table(id);
-        let table = self.list.get_mut(id.position()).and_then(Option::as_mut).filter(|table| table.id == id);
-        table.ok_or(missing)
+        self.tables.get_mut(&id).ok_or(missing)
     }
 
     /// Why there is no table of this id.
@@ -163,7 +164,7 @@ impl Tables {
 
     /// The id of the table of this name.
     pub(super) fn find(&self, name: &str) -> Option<TableId> {
-        self.list.iter().flatten().find(|table| table.definition.name == name).map(|table| table.id)
+        self.tables.values().find(|table| table.definition.name == name).map(|table| table.id)
     }
 }
 

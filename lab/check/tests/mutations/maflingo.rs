@@ -8,6 +8,7 @@ use std::time::Duration;
 use polychron_base::error::Stopped;
 use polychron_engine::mutations::{interrupt, left_out};
 use polychron_engine::redo::{Change, ExtendedTimestamp, NoRedo, Redo};
+use polychron_engine::stores;
 use polychron_engine::{
     Commit, Common, Error, Insertion, Interactive, Mode, Operations, Protocol, Stop, Table, TableDefinition,
     Transaction, Worker, drive,
@@ -813,6 +814,34 @@ fn row_behind_a_tombstone() -> bool {
     pruning.seen_after(|pruning| pruning.write(delete)) != Some(11)
 }
 
+/// Rows move to larger records, are deleted and displaced between the two looks of a scan.
+fn row_that_moves_and_is_displaced_under_a_scan() -> bool {
+    let stage = stage(&[]);
+    let page = |id, length| Page { id, text: "x".repeat(length) };
+    assert!(stage.once(|t| (2..9).try_for_each(|id| t.insert(&stage.pages, &page(id, 1)))));
+    let mut cleaner = stage.worker();
+    stage.settle(&mut cleaner);
+    let mut reader = stage.worker();
+    let mut snapshot = reader.begin(Mode::Snapshot).unwrap();
+    // One lies beside already, so that the scan looks there.
+    drive::transact(&mut cleaner, Mode::ReadWrite, &mut |t| t.delete(&stage.pages, 1)).unwrap();
+    (0..4).for_each(|_| stage.settle(&mut cleaner));
+    interrupt(stores::Point::BetweenIndexes, {
+        let stage = stage.clone();
+        move || {
+            let mut change = |body: &mut dyn FnMut(&mut Tx<'_>, u64) -> Result<(), Stop>| {
+                drive::transact(&mut cleaner, Mode::ReadWrite, &mut |t| (2..9).try_for_each(|id| body(t, id))).unwrap();
+                stage.settle(&mut cleaner);
+            };
+            change(&mut |t, id| t.upsert(&stage.pages, &page(id, 1000)));
+            change(&mut |t, id| t.delete(&stage.pages, id).map(drop));
+        }
+    });
+    let seen = snapshot.scan(&stage.pages, ..).map(|row| row.id()).collect::<Vec<_>>().unwrap();
+    assert!(seen.contains(&1) && (2..9).all(|id| seen.contains(&id)), "{seen:?}");
+    seen.len() != 8
+}
+
 /// A snapshot begins when a row was overwritten just now, and what is behind that was pruned.
 fn version_for_the_next_snapshot() -> bool {
     let mut pruning = Pruning::new();
@@ -964,6 +993,7 @@ crate::killers! { Step:
     HorizonBeforeList: snapshot_that_begins_beside_the_list;
     KeepHidden: row_behind_a_tombstone;
     LookBeside: row_behind_a_tombstone;
+    SkipTwins: row_that_moves_and_is_displaced_under_a_scan;
     UndoInsertions: insertion_that_was_rolled_back;
     UndoOperations: row_whose_entry_was_refused;
     RefuseDuplicates: code_of_two_members;

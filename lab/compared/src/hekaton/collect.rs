@@ -14,6 +14,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::{Arc, PoisonError};
 
+use polychron_engine::catalog;
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{OwnedKey, Place};
 use polychron_index::Handle;
@@ -348,7 +349,7 @@ impl Orphans {
 /// Takes the key of a closed record out of its index.
 fn unlink(record: Record, tombstone: &Tombstone, tables: &[Option<Arc<HekatonTable>>], guard: &Guard<'_>) {
     let Place { table, index } = tombstone.place;
-    let table = tables.get(table.position()).and_then(Option::as_deref);
+    let table = catalog::known(tables, table);
     // A dropped table or index gives its records back as a whole, with the index's share of each.
     let Some(store) = table.and_then(|table| table.store(index).ok()) else { return };
     match &tombstone.key {

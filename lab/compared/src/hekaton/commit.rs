@@ -8,6 +8,7 @@
 
 use polychron_base::{Abort, IndexId, Reason, Stop};
 use polychron_engine::Commit;
+use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
 use polychron_engine::stores::{OwnedKey, Place, dropped_among};
@@ -287,7 +288,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
     #[cold]
     pub(super) fn conflict(&mut self, reason: Reason, place: Place, version: Option<Version>) -> Stop {
         let key = version.filter(|&version| self.is_readable(version)).and_then(|version| {
-            let table = self.state.tables.get(place.table.position()).and_then(Option::as_deref);
+            let table = catalog::known(&self.state.tables, place.table);
             table.and_then(|table| self.key_in(table, place.index, version.row()))
         });
         let abort = Abort { reason, table: place.table, index: place.index, key };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use polychron_base::key::{EncodedKey, Key16};
 use polychron_base::{IndexId, TableId};
+use polychron_engine::catalog;
 use polychron_engine::stores::{Keyed, Place, Prefetched, Record, Records, RowRecords, Store, StoreTable, Undoable};
 use polychron_index::AnyIndex;
 use polychron_memory::Guard;
@@ -31,6 +32,11 @@ pub(super) struct Index {
 }
 
 impl Keyed for Index {
+    #[inline]
+    fn place(&self) -> Place {
+        self.stores[0].place
+    }
+
     #[inline]
     fn extractor(&self) -> &KeyExtractor {
         &self.stores[0].extractor
@@ -155,7 +161,7 @@ impl Undoable for Undone<'_> {
 
     #[inline]
     fn index(&self, at: At) -> &AnyIndex {
-        let table = self.0[at.place.table.position()].as_deref().expect("tables stay while a transaction runs");
+        let table = catalog::known(self.0, at.place.table).expect("tables stay while a transaction runs");
         let index = table.store(at.place.index).expect("indexes stay while a transaction runs");
         index.stores[at.partition].index()
     }

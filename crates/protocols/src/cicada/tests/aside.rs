@@ -405,8 +405,9 @@ fn a_dropped_table_stays_for_a_client_that_does_nothing() {
         let mut open = idle.begin(Mode::ReadWrite).unwrap();
         open.insert(&notes, &Note { id: 500, text: "mine".to_owned() }).unwrap();
         see(&mut open, stage.tables, 50).unwrap();
-        let table =
-            Arc::downgrade(stage.database.shared.catalog.snapshot().1[accounts.id().position()].as_ref().unwrap());
+        let table = Arc::downgrade(
+            polychron_engine::catalog::known(&stage.database.shared.catalog.snapshot().1, accounts.id()).unwrap(),
+        );
         stage.database.drop_table(accounts.id()).unwrap();
         for id in 1000..1100 {
             done(&mut stage.others, |t| t.insert(&notes, &Note { id, text: "others'".to_owned() }));

@@ -13,7 +13,7 @@ use super::*;
 /// Entries of each index, and of those beside them.
 fn entries(bank: &Bank, worker: &HyperWorker) -> Vec<(usize, usize)> {
     let (all, guard) = (bank.database.shared.catalog.snapshot().1, worker.pin());
-    let table = all[bank.accounts.id().position()].as_ref().unwrap();
+    let table = polychron_engine::catalog::known(&all, bank.accounts.id()).unwrap();
     let stores = std::iter::once(&table.primary).chain(table.secondaries());
     let count = |index: &polychron_index::AnyIndex| {
         let mut count = 0;

@@ -17,7 +17,7 @@ fn turn(worker: &mut HyperWorker, queue: &Table<Account>, id: u64) {
 /// Entries of the index that has most: the rows that are there, and a few that were deleted just now.
 fn most_entries(bank: &Bank, worker: &HyperWorker) -> usize {
     let all = bank.database.shared.catalog.snapshot().1;
-    let table = all[bank.accounts.id().position()].as_ref().unwrap();
+    let table = polychron_engine::catalog::known(&all, bank.accounts.id()).unwrap();
     let entries = |store: &super::super::table::Relation| {
         let (mut entries, guard) = (0, worker.pin());
         polychron_engine::stores::for_each(store.index(), &guard, &mut |_, _| entries += 1);

@@ -55,7 +55,7 @@ fn settle(database: &Arc<Maflingo>, worker: &mut MaflingoWorker) {
 /// Entries of each index, and of those beside them.
 fn entries(database: &Arc<Maflingo>, table: &Table<Member>) -> Vec<(usize, usize)> {
     let (_, tables) = database.shared.catalog.snapshot();
-    let table = tables[table.id().position()].as_ref().unwrap();
+    let table = polychron_engine::catalog::known(&tables, table.id()).unwrap();
     database.shared.keeper.with_guard(|guard| {
         let count = |index: &polychron_index::AnyIndex| {
             let mut count = 0;
