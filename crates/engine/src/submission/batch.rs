@@ -174,7 +174,7 @@ impl<W: Worker + 'static> Batch<W> {
         both.fold((0, 0), |(begun, answered), lane| (begun + lane.0, answered + lane.1))
     }
 
-    /// Makes an executed batch an empty one.
+    /// Makes an executed batch an empty one. Nothing of anybody's is dropped.
     pub(super) fn clear(&mut self) {
         self.lanes.iter_mut().for_each(|lane| lane.clear());
         self.count = 0;

@@ -84,11 +84,12 @@ impl<P: Protocol> Service<P> {
         let run = move || {
             queue.service().serve();
             let mut watch = Watch::default();
-            while let Some(work) = queue.next(&mut watch) {
+            let mut executed = None;
+            while let Some(work) = queue.next(&mut watch, executed.take()) {
                 match work {
                     Work::Batch(batch) => {
                         batch.execute(&mut worker);
-                        queue.put_back(batch);
+                        executed = Some(batch);
                     }
                     Work::Help(stuck) => {
                         let help = |batch: &&Arc<Batch<_>>| batch.help(&mut worker, || queue.has_batch());

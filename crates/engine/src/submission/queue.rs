@@ -110,6 +110,19 @@ struct State<W> {
     batches: u64,
 }
 
+impl<W: Worker + 'static> State<W> {
+    /// Takes an executed batch back, whose memory serves again, unless somebody helps with it still or there are enough.
+    fn put_back(&mut self, mut batch: Arc<Batch<W>>) -> Option<Arc<Batch<W>>> {
+        self.running.retain(|other| !Arc::ptr_eq(other, &batch));
+        match Arc::get_mut(&mut batch).filter(|_| self.spare.len() < SPARE) {
+            Some(executed) => executed.clear(),
+            None => return Some(batch),
+        }
+        self.spare.push(batch);
+        None
+    }
+}
+
 impl<W: Worker + 'static> Queue<W> {
     pub(super) fn new(options: &Submissions, clock: Arc<dyn Clock>, protocol: &'static str) -> Self {
         let state = State {
@@ -231,9 +244,12 @@ impl<W: Worker + 'static> Queue<W> {
         submission
     }
 
-    /// What to do next, when there is something. `None`: there will be nothing any more.
-    pub(super) fn next(&self, watch: &mut Watch) -> Option<Work<W>> {
+    /// What to do next, when there is something. `None`: there will be nothing any more. The caller has executed a batch, or did something else.
+    pub(super) fn next(&self, watch: &mut Watch, executed: Option<Arc<Batch<W>>>) -> Option<Work<W>> {
+        // Declared first, so that it is dropped outside of the lock.
+        let _dropped;
         let mut state = lock(&self.state);
+        _dropped = executed.and_then(|batch| state.put_back(batch));
         let mut batch = loop {
             if let Some(batch) = state.closed.pop_front() {
                 break batch;
@@ -323,17 +339,6 @@ impl<W: Worker + 'static> Queue<W> {
         match self.batch_time_ns {
             0 => 0,
             time_ns => opened_ns.saturating_add(time_ns).saturating_sub(self.clock.now_ns()),
-        }
-    }
-
-    /// An executed batch, whose memory serves again unless somebody helps with it still.
-    pub(super) fn put_back(&self, mut batch: Arc<Batch<W>>) {
-        lock(&self.state).running.retain(|other| !Arc::ptr_eq(other, &batch));
-        let Some(executed) = Arc::get_mut(&mut batch) else { return };
-        executed.clear();
-        let mut state = lock(&self.state);
-        if state.spare.len() < SPARE {
-            state.spare.push(batch);
         }
     }
 

@@ -42,8 +42,9 @@ pub fn others_are_answered<P: Protocol>(setup: &Setup<P>) {
     watched(move |place| {
         for slow in [&[0][..], &[9], &[39], &[3, 20]] {
             place.at(format!("of 40 procedures these last: {slow:?}"));
-            // One alone in its batch, with which nobody can help; each of those that last; and one thread for the others.
-            let threads = slow.len() + 2;
+            // One alone in its batch, with which nobody can help; each of those that last; the thread that took their batch, which waits for
+            // them where one that helped has begun the last of them; and one that is free.
+            let threads = slow.len() + 3;
             let options = Submissions { threads, ..Submissions::default() };
             let stage = Stage::with(&setup, options, Arc::new(SystemClock::new()));
             let (gate, arrivals) = Gate::new();
