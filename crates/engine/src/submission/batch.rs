@@ -247,11 +247,19 @@ impl<W: Worker + 'static, P: Procedure + 'static> Lane<W> for Lined<P> {
     }
 
     fn execute_one(&self, worker: &mut W) -> bool {
-        let Some((procedure, mut reply)) = self.take() else { return false };
-        let (waiting, count) = (Mutex::new(Some(procedure)), AtomicUsize::new(0));
+        let Some((procedure, reply)) = self.take() else { return false };
+        let (waiting, count, reply) = (Mutex::new(Some(procedure)), AtomicUsize::new(0), Mutex::new(reply));
         let mut submitted = Submitted::new(&waiting, &count);
-        let outcome = catch(|| worker.execute(&mut submitted));
-        reply.answer(outcome.unwrap_or_else(|panic| Err(Error::Panicked(panic.text()))));
+        let answer = |outcome| {
+            let mut reply = std::mem::take(&mut *lock(&reply));
+            reply.answer(outcome);
+        };
+        // As a batch, so that others may give the answer where this thread is made to wait.
+        let executed = catch(|| {
+            let one = std::slice::from_mut(&mut submitted);
+            worker.execute_batch_with(one, &|_, outcome| answer(outcome), |_| ());
+        });
+        executed.unwrap_or_else(|panic| answer(Err(Error::Panicked(panic.text()))));
         self.answered.fetch_add(1, Ordering::Relaxed);
         discard(submitted.begun);
         discard(lock(&waiting).take());

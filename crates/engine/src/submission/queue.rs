@@ -270,6 +270,9 @@ impl<W: Worker + 'static> Queue<W> {
             let was_busy = !watch.seen.is_empty();
             let stuck = watch.look(&state.running);
             if !stuck.is_empty() {
+                // What this thread begins may last, too: another one watches meanwhile.
+                let free = if state.watching == 0 { self.who_is_free(&state) } else { None };
+                free.into_iter().for_each(Condvar::notify_one);
                 return Some(Work::Help(stuck));
             }
             let watches = was_busy || !state.running.is_empty();

@@ -1,7 +1,6 @@
 //! Procedures that last, among others that are submitted: nobody else waits for them.
 
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 
 use polychron_base::clock::SystemClock;
 use polychron_engine::options::Submissions;
@@ -33,7 +32,7 @@ impl Procedure for Slow {
 }
 
 /// Where procedures last, all others of their batch are answered meanwhile, those before them, those behind them, and those of other types, as long
-/// as some thread is free; and so is what comes later.
+/// as some thread is free.
 pub fn others_are_answered<P: Protocol>(setup: &Setup<P>) {
     if !setup.interleaves && !setup.snapshots_interleave {
         return;
@@ -42,21 +41,12 @@ pub fn others_are_answered<P: Protocol>(setup: &Setup<P>) {
     watched(move |place| {
         for slow in [&[0][..], &[9], &[39], &[3, 20]] {
             place.at(format!("of 40 procedures these last: {slow:?}"));
-            // One alone in its batch, with which nobody can help; each of those that last; the thread that took their batch, which waits for
-            // them where one that helped has begun the last of them; and one that is free.
-            let threads = slow.len() + 3;
-            let options = Submissions { threads, ..Submissions::default() };
+            // Each of those that last; the thread that took the batch, which waits for them where one that helped has begun the last of them;
+            // and one that is free. The batch is closed when all are there.
+            let threads = slow.len() + 2;
+            let options = Submissions { threads, batch_size: 45, batch_time_us: u64::MAX, ..Submissions::default() };
             let stage = Stage::with(&setup, options, Arc::new(SystemClock::new()));
             let (gate, arrivals) = Gate::new();
-            let stand_at = |gate: &Gate, arrivals: &Receiver<()>| {
-                let submitted = stage.service.submit(gate.clone());
-                arrivals.recv().unwrap();
-                submitted
-            };
-            let lone = stand_at(&gate, &arrivals);
-            // The threads are held up until all procedures are there, so that they make one batch.
-            let (before, arrivals_before) = Gate::new();
-            let held: Vec<_> = (1..threads).map(|_| stand_at(&before, &arrivals_before)).collect();
             let (mut lasting, mut submitted) = (Vec::new(), Vec::new());
             for number in 0..40 {
                 let is_slow = slow.contains(&number);
@@ -66,20 +56,16 @@ pub fn others_are_answered<P: Protocol>(setup: &Setup<P>) {
                 those.push(stage.service.submit(procedure));
             }
             submitted.extend((0..5).map(|id| stage.service.submit(stage.add(id, 1))));
-            before.open();
-            held.into_iter().for_each(|held| held.wait().unwrap());
             slow.iter().for_each(|_| arrivals.recv().unwrap());
             let mut answers: Vec<_> = submitted.into_iter().map(|other| other.wait().unwrap()).collect();
-            let later = |id| stage.service.submit(stage.add(id, 0)).wait().unwrap();
             // Each was executed once: the answers of a key are the numbers up to what it is worth.
-            let mut expected: Vec<_> = (0..KEYS - 2).flat_map(|id| 1..=later(id)).collect();
+            let mut expected: Vec<_> = (0..KEYS - 2).flat_map(|id| 1..=stage.value(id)).collect();
             answers.sort_unstable();
             expected.sort_unstable();
             assert_eq!(answers, expected);
-            assert!(!lone.is_answered() && !lasting.iter().any(Submission::is_answered), "they wait");
+            assert!(!lasting.iter().any(Submission::is_answered), "they wait");
             gate.open();
             assert!(lasting.into_iter().all(|slow| slow.wait().unwrap() == 1));
-            lone.wait().unwrap();
         }
     });
 }

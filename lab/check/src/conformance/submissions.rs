@@ -171,7 +171,7 @@ impl<P: Protocol> Stage<P> {
     }
 
     /// What an item is worth, seen from outside of the service.
-    fn value(&self, id: u64) -> i64 {
+    pub(super) fn value(&self, id: u64) -> i64 {
         self.database.worker().unwrap().execute(&mut self.add(id, 0)).unwrap()
     }
 }
