@@ -164,7 +164,6 @@ impl Worker for AnyWorker {
         Ok(output.take())
     }
 
-    // `execute_batch_with` is the default, one type after the other: what it calls has to get this worker.
     fn execute_batch<P: Procedure>(
         &mut self,
         procedures: &mut [P],
@@ -177,6 +176,28 @@ impl Worker for AnyWorker {
         self.0.execute_batch(&mut unnamed, &mut |position, outcome| {
             done(position, outcome.map(|()| outputs[position].take()));
         });
+    }
+
+    // One type after the other: what `others` calls has to get this worker.
+    fn execute_batch_with<P: Procedure>(
+        &mut self,
+        procedures: &mut [P],
+        done: &(impl Fn(usize, Result<P::Output, Error>) + Sync),
+        others: impl FnOnce(&mut Self),
+    ) {
+        let outputs: Vec<_> = procedures.iter().map(|_| Answer::default()).collect();
+        let held = procedures.iter_mut().zip(&outputs).map(|(procedure, output)| Held { procedure, output });
+        let mut held: Vec<_> = held.collect();
+        let mut unnamed: Vec<_> = held.iter_mut().map(|held| Unnamed(held)).collect();
+        self.0.execute_batch_with(&mut unnamed, &|position, outcome| {
+            done(position, outcome.map(|()| outputs[position].take()));
+        });
+        drop(unnamed);
+        others(self);
+    }
+
+    fn help_others(&mut self) -> Option<bool> {
+        self.0.help_others()
     }
 
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {

@@ -197,17 +197,21 @@ pub trait Worker: Send {
         }
     }
 
-    /// As [`Worker::execute_batch`], of procedures that came with others of other types: `others`, which is called once, executes
-    /// those with this worker. A protocol that plans calls it when these are handed in, before it waits for them, so that all of them
-    /// make one batch; others execute one type after the other.
+    /// As [`Worker::execute_batch`], beside procedures of other types: `others`, which is called once, executes those with this worker, as soon as these
+    /// are handed in to be planned, or behind them. `done` may be told by another thread, which [helps](Worker::help_others).
     fn execute_batch_with<P: Procedure>(
         &mut self,
         procedures: &mut [P],
-        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+        done: &(impl Fn(usize, Result<P::Output, Error>) + Sync),
         others: impl FnOnce(&mut Self),
     ) {
-        self.execute_batch(procedures, done);
+        self.execute_batch(procedures, &mut |position, outcome| done(position, outcome));
         others(self);
+    }
+
+    /// For an idle thread: goes on with batches of other workers that stand ([`Worker::execute_batch_with`]). Whether it could; `None`: none are planned.
+    fn help_others(&mut self) -> Option<bool> {
+        None
     }
 
     /// Executes a read-only procedure on a consistent snapshot, slightly in the past where the protocol says so. It

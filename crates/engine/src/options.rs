@@ -39,8 +39,7 @@ pub struct Submissions {
     /// otherwise: a protocol with threads of its own needs fewer.
     pub threads: usize,
     /// Procedures of a batch at most. One that is full is closed; larger ones make planning and looking ahead cheaper, and answers
-    /// later. Who takes a batch executes all of it: those behind one that lasts wait for it though other threads are free, so where some
-    /// last, small ones are better.
+    /// later. Those behind one that lasts are executed by threads that are free, after a millisecond or more.
     pub batch_size: usize,
     /// For how long after its first procedure a batch that is not full is kept open while a thread is free, in microseconds. The default is
     /// not to wait for company: what comes while the threads are busy makes the next batch, so that batches grow with the load.

@@ -100,6 +100,8 @@ impl<P: Protocol, S: Steps<P::Worker>> Database for Opened<P, S> {
 pub(super) trait Hand: Send {
     fn execute(&mut self, procedure: &mut dyn Run) -> Result<(), Error>;
     fn execute_batch(&mut self, procedures: &mut [Unnamed<'_>], done: &mut dyn FnMut(usize, Result<(), Error>));
+    fn execute_batch_with(&mut self, procedures: &mut [Unnamed<'_>], done: &(dyn Fn(usize, Result<(), Error>) + Sync));
+    fn help_others(&mut self) -> Option<bool>;
     fn snapshot(&mut self, procedure: &mut dyn Run) -> Result<(), Error>;
     fn read_one(
         &mut self,
@@ -194,6 +196,14 @@ impl<W: Worker + 'static, S: Steps<W>> Hand for Employed<W, S> {
 
     fn execute_batch(&mut self, procedures: &mut [Unnamed<'_>], done: &mut dyn FnMut(usize, Result<(), Error>)) {
         Worker::execute_batch(&mut self.0, procedures, &mut |position, outcome| done(position, outcome));
+    }
+
+    fn execute_batch_with(&mut self, procedures: &mut [Unnamed<'_>], done: &(dyn Fn(usize, Result<(), Error>) + Sync)) {
+        Worker::execute_batch_with(&mut self.0, procedures, &|position, outcome| done(position, outcome), |_| ());
+    }
+
+    fn help_others(&mut self) -> Option<bool> {
+        Worker::help_others(&mut self.0)
     }
 
     fn snapshot(&mut self, procedure: &mut dyn Run) -> Result<(), Error> {

@@ -33,7 +33,7 @@ fn whole_or_not<'t, P: Primitives<'t>>(
     outcome
 }
 
-#[inline]
+#[inline(always)]
 pub(super) fn change_row<'t, P: Primitives<'t>, K: EncodedKey>(
     transaction: &mut P,
     at: At<'t, P::Store, K>,

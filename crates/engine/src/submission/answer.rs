@@ -168,6 +168,13 @@ impl<O> Reply<O> {
     }
 }
 
+/// One that was given already.
+impl<O> Default for Reply<O> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
 impl<O> Drop for Reply<O> {
     fn drop(&mut self) {
         self.answer(Err(Error::Closed));

@@ -1,11 +1,17 @@
 //! Procedures of any types that are executed together.
+//!
+//! Each is begun once, by the thread that took the batch, or, where an earlier one lasts, by a thread that has nothing else to do:
+//! whoever takes it out of the batch executes it and answers it.
 
 use std::any::Any;
 use std::cell::Cell;
 
 use polychron_base::{Error, Stop};
+use polychron_sync::Mutex;
+use polychron_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::answer::Reply;
+use super::lock;
 use crate::drive::catch;
 use crate::futures::Resolved;
 use crate::{Declare, Procedure, Transaction, Worker};
@@ -17,61 +23,111 @@ pub(super) struct Batch<W> {
     pub(super) count: usize,
     /// When the first procedure came.
     pub(super) opened_ns: u64,
+    /// Which of all batches that were begun it is.
+    pub(super) number: u64,
 }
 
 impl<W> Default for Batch<W> {
     fn default() -> Self {
-        Self { lanes: Vec::new(), count: 0, opened_ns: 0 }
+        Self { lanes: Vec::new(), count: 0, opened_ns: 0, number: 0 }
     }
 }
 
 /// Procedures of one type, which the batch does not know.
-trait Lane<W>: Any + Send {
-    /// Executes all of them, and those of the other lanes with them, and answers each.
-    fn execute(&mut self, worker: &mut W, others: &mut [Box<dyn Lane<W>>]);
+trait Lane<W>: Any + Send + Sync {
+    /// Executes all of them that nobody has begun, and those of the other lanes with them, and answers each.
+    fn execute(&self, worker: &mut W, others: &[Box<dyn Lane<W>>]);
+
+    /// Takes one out that nobody has begun, executes and answers it. `false`: there is none.
+    fn execute_one(&self, worker: &mut W) -> bool;
+
+    /// Whether the worker has them.
+    fn is_handed_over(&self) -> bool;
+
+    /// How many were begun, and how many answered.
+    fn progress(&self) -> (usize, usize);
+
+    /// Forgets them: all were executed.
+    fn clear(&mut self);
 }
 
 /// Executes the procedures of these lanes together.
-fn execute<W: 'static>(lanes: &mut [Box<dyn Lane<W>>], worker: &mut W) {
-    if let Some((first, others)) = lanes.split_first_mut() {
+fn execute<W: 'static>(lanes: &[Box<dyn Lane<W>>], worker: &mut W) {
+    if let Some((first, others)) = lanes.split_first() {
         first.execute(worker, others);
     }
 }
 
 /// Procedures of one type.
 struct Lined<P: Procedure> {
-    procedures: Vec<Submitted<P>>,
-    replies: Vec<Reply<P::Output>>,
+    waiting: Vec<Mutex<Option<P>>>,
+    replies: Vec<Mutex<Reply<P::Output>>>,
+    is_handed_over: AtomicBool,
+    /// All before this position were begun, as far as those know who help.
+    first: AtomicUsize,
+    begun: AtomicUsize,
+    answered: AtomicUsize,
 }
 
 /// A procedure among others that it does not know: when it panics where it names its keys, it alone is stopped.
-struct Submitted<P> {
-    procedure: P,
+struct Submitted<'l, P> {
+    /// Where it waits until it is begun, here or by somebody else.
+    waiting: &'l Mutex<Option<P>>,
+    begun: Option<P>,
+    count: &'l AtomicUsize,
     panic: Cell<Option<String>>,
 }
 
-impl<P: Procedure> Procedure for Submitted<P> {
+impl<'l, P> Submitted<'l, P> {
+    fn new(waiting: &'l Mutex<Option<P>>, count: &'l AtomicUsize) -> Self {
+        Self { waiting, begun: None, count, panic: Cell::new(None) }
+    }
+
+    /// The procedure, unless somebody else has begun it.
+    #[inline]
+    fn begin(&mut self) -> Option<&mut P> {
+        if self.begun.is_none() {
+            self.begun = lock(self.waiting).take();
+            // Relaxed, here and below: it tells that somebody goes on, and nothing else.
+            self.count.fetch_add(usize::from(self.begun.is_some()), Ordering::Relaxed);
+        }
+        self.begun.as_mut()
+    }
+}
+
+impl<P: Procedure> Procedure for Submitted<'_, P> {
     type Output = P::Output;
 
     #[inline]
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<P::Output, Stop> {
-        match self.panic.take() {
-            None => self.procedure.run(transaction),
-            Some(text) => {
-                self.panic.set(Some(text.clone()));
-                Err(Error::Panicked(text).into())
-            }
+        if let Some(text) = self.panic.take() {
+            self.panic.set(Some(text.clone()));
+            // Whoever helps is not to begin it.
+            return if self.begin().is_some() { Err(Error::Panicked(text).into()) } else { Err(Stop::roll_back()) };
         }
+        // What somebody else has begun is answered there. Here it counts as rolled back.
+        let Some(procedure) = self.begin() else { return Err(Stop::roll_back()) };
+        procedure.run(transaction)
     }
 
     #[inline]
     fn committed(&mut self, output: &mut P::Output, resolved: &Resolved) {
-        self.procedure.committed(output, resolved);
+        if let Some(procedure) = &mut self.begun {
+            procedure.committed(output, resolved);
+        }
     }
 
     #[inline]
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        if let Err(panic) = catch(|| self.procedure.declare(declaration)) {
+        let declared = match &self.begun {
+            Some(procedure) => catch(|| procedure.declare(declaration)),
+            None => {
+                // Who helps does not wait for the lock.
+                let waiting = lock(self.waiting);
+                catch(|| waiting.iter().for_each(|procedure| procedure.declare(declaration)))
+            }
+        };
+        if let Err(panic) = declared {
             self.panic.set(Some(panic.text()));
         }
     }
@@ -82,50 +138,148 @@ impl<W: Worker + 'static> Batch<W> {
         let mut lanes = self.lanes.iter();
         let known = lanes.position(|lane| (&**lane as &dyn Any).is::<Lined<P>>());
         let position = known.unwrap_or_else(|| {
-            self.lanes.push(Box::new(Lined::<P> { procedures: Vec::new(), replies: Vec::new() }));
+            self.lanes.push(Box::new(Lined::<P>::new()));
             self.lanes.len() - 1
         });
         let lane: &mut dyn Any = &mut *self.lanes[position];
         let lane = lane.downcast_mut::<Lined<P>>().expect("it was found by its type, or made just now");
-        lane.procedures.push(Submitted { procedure, panic: Cell::new(None) });
-        lane.replies.push(reply);
+        lane.waiting.push(Mutex::new(Some(procedure)));
+        lane.replies.push(Mutex::new(reply));
         self.count += 1;
     }
 
     /// Executes all procedures, and answers each of them.
-    pub(super) fn execute(&mut self, worker: &mut W) {
-        execute(&mut self.lanes, worker);
+    pub(super) fn execute(&self, worker: &mut W) {
+        execute(&self.lanes, worker);
+    }
+
+    /// Executes procedures that nobody has begun, until there is `something_else` to do. Answers whether there was one.
+    pub(super) fn help(&self, worker: &mut W, something_else: impl Fn() -> bool) -> bool {
+        let by_itself = worker.help_others();
+        let mut helped = by_itself == Some(true);
+        for lane in self.lanes.iter().filter(|lane| by_itself.is_none() || !lane.is_handed_over()) {
+            while lane.execute_one(worker) {
+                helped = true;
+                if something_else() {
+                    return true;
+                }
+            }
+        }
+        helped
+    }
+
+    /// How far it is: as long as this is the same, nobody has begun a procedure or answered one.
+    pub(super) fn progress(&self) -> (usize, usize) {
+        let both = self.lanes.iter().map(|lane| lane.progress());
+        both.fold((0, 0), |(begun, answered), lane| (begun + lane.0, answered + lane.1))
+    }
+
+    /// Makes an executed batch an empty one. Nothing of anybody's is dropped.
+    pub(super) fn clear(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.clear());
         self.count = 0;
     }
 }
 
+impl<P: Procedure> Lined<P> {
+    fn new() -> Self {
+        let zero = || AtomicUsize::new(0);
+        let is_handed_over = AtomicBool::new(false);
+        let (waiting, replies) = (Vec::new(), Vec::new());
+        Self { waiting, replies, is_handed_over, first: zero(), begun: zero(), answered: zero() }
+    }
+
+    /// Answers the procedure at a position, if it was not answered yet. Who waits for it is told outside of the lock.
+    fn answer(&self, position: usize, outcome: Result<P::Output, Error>) {
+        let mut reply = std::mem::take(&mut *lock(&self.replies[position]));
+        reply.answer(outcome);
+        self.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes the first procedure out that nobody has begun, with its claim to an answer.
+    fn take(&self) -> Option<(P, Reply<P::Output>)> {
+        loop {
+            let first = self.first.load(Ordering::Relaxed);
+            // One that is locked is being begun, or is asked for its keys; then somebody goes on.
+            let taken = self.waiting.get(first)?.try_lock().ok()?.take();
+            self.first.fetch_max(first + 1, Ordering::Relaxed);
+            if let Some(procedure) = taken {
+                self.begun.fetch_add(1, Ordering::Relaxed);
+                return Some((procedure, std::mem::take(&mut *lock(&self.replies[first]))));
+            }
+        }
+    }
+}
+
+/// Drops a procedure. Its destructor may panic; the answer is given.
+fn discard<P>(procedure: Option<P>) {
+    let _ = catch(move || drop(procedure));
+}
+
 impl<W: Worker + 'static, P: Procedure + 'static> Lane<W> for Lined<P> {
-    fn execute(&mut self, worker: &mut W, others: &mut [Box<dyn Lane<W>>]) {
-        if self.procedures.is_empty() {
+    fn execute(&self, worker: &mut W, others: &[Box<dyn Lane<W>>]) {
+        if self.waiting.is_empty() {
             return execute(others, worker);
         }
-        let Self { procedures, replies } = self;
+        self.is_handed_over.store(true, Ordering::Relaxed);
         let mut others = Some(others);
         let mut with_others = |worker: &mut W| {
             if let Some(others) = others.take() {
                 execute(others, worker);
             }
         };
+        let mut procedures: Vec<_> = self.waiting.iter().map(|waiting| Submitted::new(waiting, &self.begun)).collect();
         // What procedures do is caught further down, one by one. What comes up to here, from a destructor perhaps, ends those that
         // were not answered yet, and no others.
         let executed = catch(|| {
-            let mut done = |position: usize, outcome| replies[position].answer(outcome);
-            worker.execute_batch_with(procedures, &mut done, &mut with_others);
+            let done = |position: usize, outcome| self.answer(position, outcome);
+            worker.execute_batch_with(&mut procedures, &done, &mut with_others);
         });
         if let Err(panic) = executed {
             let text = panic.text();
-            replies.iter_mut().for_each(|reply| reply.answer(Err(Error::Panicked(text.clone()))));
+            (0..self.replies.len()).for_each(|position| self.answer(position, Err(Error::Panicked(text.clone()))));
         }
         with_others(worker);
-        replies.clear();
-        while let Some(procedure) = procedures.pop() {
-            // Its destructor may panic, too; the answer is given.
-            let _ = catch(move || drop(procedure));
+        while let Some(submitted) = procedures.pop() {
+            discard(submitted.begun);
+            discard(lock(submitted.waiting).take());
+        }
+    }
+
+    fn execute_one(&self, worker: &mut W) -> bool {
+        let Some((procedure, reply)) = self.take() else { return false };
+        let (waiting, count, reply) = (Mutex::new(Some(procedure)), AtomicUsize::new(0), Mutex::new(reply));
+        let mut submitted = Submitted::new(&waiting, &count);
+        let answer = |outcome| {
+            let mut reply = std::mem::take(&mut *lock(&reply));
+            reply.answer(outcome);
+        };
+        // As a batch, so that others may give the answer where this thread is made to wait.
+        let executed = catch(|| {
+            let one = std::slice::from_mut(&mut submitted);
+            worker.execute_batch_with(one, &|_, outcome| answer(outcome), |_| ());
+        });
+        executed.unwrap_or_else(|panic| answer(Err(Error::Panicked(panic.text()))));
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        discard(submitted.begun);
+        discard(lock(&waiting).take());
+        true
+    }
+
+    fn is_handed_over(&self) -> bool {
+        self.is_handed_over.load(Ordering::Relaxed)
+    }
+
+    fn progress(&self) -> (usize, usize) {
+        (self.begun.load(Ordering::Relaxed), self.answered.load(Ordering::Relaxed))
+    }
+
+    fn clear(&mut self) {
+        self.waiting.clear();
+        self.replies.clear();
+        self.is_handed_over.store(false, Ordering::Relaxed);
+        for count in [&self.first, &self.begun, &self.answered] {
+            count.store(0, Ordering::Relaxed);
         }
     }
 }

@@ -11,6 +11,10 @@
 //! does it ([`crate::Worker::execute_batch_with`]). Nothing is promised of the order in which submitted procedures take effect, but that each does so between its submission
 //! and its answer.
 //!
+//! A procedure that lasts holds up nobody while a thread is free. Idle threads look at the others from time to time: where one has begun nothing
+//! and answered nothing since, they take procedures out of its batch that were not begun, and execute them. A protocol that plans batches helps itself
+//! ([`crate::Worker::help_others`]).
+//!
 //! Lines that several threads write: the queue's lock and what it protects, once for each procedure by its client and once for each
 //! batch by who executes it; an answer, once by who gives it.
 
@@ -32,7 +36,8 @@ use crate::{Procedure, Protocol};
 
 use admission::Admission;
 pub use answer::Submission;
-use queue::Queue;
+use batch::Batch;
+use queue::{Queue, Watch, Work};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -78,9 +83,19 @@ impl<P: Protocol> Service<P> {
         let (queue, protocol) = (Arc::clone(&self.queue), Arc::clone(protocol));
         let run = move || {
             queue.service().serve();
-            while let Some(mut batch) = queue.next() {
-                batch.execute(&mut worker);
-                queue.put_back(batch);
+            let mut watch = Watch::default();
+            let mut executed = None;
+            while let Some(work) = queue.next(&mut watch, executed.take()) {
+                match work {
+                    Work::Batch(batch) => {
+                        batch.execute(&mut worker);
+                        executed = Some(batch);
+                    }
+                    Work::Help(stuck) => {
+                        let help = |batch: &&Arc<Batch<_>>| batch.help(&mut worker, || queue.has_batch());
+                        watch.tried(stuck.iter().filter(help).count() > 0);
+                    }
+                }
             }
             // The database outlives its worker.
             drop(worker);

@@ -20,11 +20,20 @@ use crate::{Procedure, Worker};
 /// Empty batches that are kept. More of them than threads are there only while many full ones wait.
 const SPARE: usize = 64;
 
+/// For how long a thread that has nothing to do lets others go on with what they execute before it looks whether they did, in microseconds,
+/// and how often that is doubled while it finds nothing to do.
+const PAUSE_US: u64 = 1000;
+const DOUBLINGS: u32 = 6;
+/// For how long it goes on watching when nobody executes anything, so that not each batch has to call somebody to watch.
+const GRACE_US: u64 = 64_000;
+
 /// What clients and the service's threads share.
 pub(super) struct Queue<W> {
     state: Mutex<State<W>>,
     /// A thread that executes may have something to do.
     work: Condvar,
+    /// The same, for those that look at the others from time to time: they are called when all that have nothing to do are such.
+    watch: Condvar,
     /// A client that waits may submit now.
     room: Condvar,
     clock: Arc<dyn Clock>,
@@ -34,17 +43,64 @@ pub(super) struct Queue<W> {
     protocol: &'static str,
 }
 
+/// What a thread is to do next.
+pub(super) enum Work<W> {
+    /// Execute a batch.
+    Batch(Arc<Batch<W>>),
+    /// Help with those that have not gone on for a while.
+    Help(Vec<Arc<Batch<W>>>),
+}
+
+/// What an idle thread has seen of the others.
+#[derive(Default)]
+pub(super) struct Watch {
+    /// The batches that were being executed, and how far each was.
+    seen: Vec<(u64, (usize, usize))>,
+    /// It has let the others go on since.
+    has_paused: bool,
+    /// How often there was nothing to help with.
+    vain: u32,
+}
+
+impl Watch {
+    /// The batches that have not gone on since the last time.
+    fn look<W: Worker + 'static>(&mut self, running: &[Arc<Batch<W>>]) -> Vec<Arc<Batch<W>>> {
+        let now = |batch: &Arc<Batch<W>>| (batch.number, batch.progress());
+        let stands = |batch: &&Arc<Batch<W>>| self.has_paused && self.seen.contains(&now(batch));
+        let stuck: Vec<_> = running.iter().filter(stands).map(Arc::clone).collect();
+        self.seen.clear();
+        self.seen.extend(running.iter().map(now));
+        if std::mem::take(&mut self.has_paused) && stuck.is_empty() {
+            self.vain = 0;
+        }
+        stuck
+    }
+
+    fn pause(&self) -> Duration {
+        Duration::from_micros(if self.seen.is_empty() { GRACE_US } else { PAUSE_US << self.vain })
+    }
+
+    /// The thread has tried to help.
+    pub(super) fn tried(&mut self, helped: bool) {
+        self.vain = if helped { 0 } else { (self.vain + 1).min(DOUBLINGS) };
+    }
+}
+
 struct State<W> {
     /// The batch that is being filled.
-    forming: Batch<W>,
+    forming: Arc<Batch<W>>,
     /// Full batches.
-    closed: VecDeque<Batch<W>>,
+    closed: VecDeque<Arc<Batch<W>>>,
     /// Empty ones, which keep their memory.
-    spare: Vec<Batch<W>>,
+    spare: Vec<Arc<Batch<W>>>,
+    /// Those that are executed.
+    running: Vec<Arc<Batch<W>>>,
     /// Procedures in `forming` and `closed`.
     waiting: usize,
     /// Threads that have nothing to do.
     idle: usize,
+    /// Of these, those that look at the others from time to time.
+    watching: usize,
     /// Threads of clients that wait for room.
     held_up: usize,
     /// Tasks that do.
@@ -54,14 +110,29 @@ struct State<W> {
     batches: u64,
 }
 
+impl<W: Worker + 'static> State<W> {
+    /// Takes an executed batch back, whose memory serves again, unless somebody helps with it still or there are enough.
+    fn put_back(&mut self, mut batch: Arc<Batch<W>>) -> Option<Arc<Batch<W>>> {
+        self.running.retain(|other| !Arc::ptr_eq(other, &batch));
+        match Arc::get_mut(&mut batch).filter(|_| self.spare.len() < SPARE) {
+            Some(executed) => executed.clear(),
+            None => return Some(batch),
+        }
+        self.spare.push(batch);
+        None
+    }
+}
+
 impl<W: Worker + 'static> Queue<W> {
     pub(super) fn new(options: &Submissions, clock: Arc<dyn Clock>, protocol: &'static str) -> Self {
         let state = State {
-            forming: Batch::default(),
+            forming: Arc::default(),
             closed: VecDeque::new(),
             spare: Vec::new(),
+            running: Vec::new(),
             waiting: 0,
             idle: 0,
+            watching: 0,
             held_up: 0,
             tasks: Tasks::default(),
             is_ending: false,
@@ -70,6 +141,7 @@ impl<W: Worker + 'static> Queue<W> {
         Self {
             state: Mutex::new(state),
             work: Condvar::new(),
+            watch: Condvar::new(),
             room: Condvar::new(),
             clock,
             batch_size: options.batch_size.max(1),
@@ -150,10 +222,11 @@ impl<W: Worker + 'static> Queue<W> {
             drop(state);
             return submission;
         }
-        if state.forming.count == 0 && self.batch_time_ns > 0 {
-            state.forming.opened_ns = self.clock.now_ns();
+        let forming = Arc::get_mut(&mut state.forming).expect("nobody else has a batch that is being filled");
+        if forming.count == 0 && self.batch_time_ns > 0 {
+            forming.opened_ns = self.clock.now_ns();
         }
-        state.forming.push(procedure, reply);
+        forming.push(procedure, reply);
         state.waiting += 1;
         let (begun, full) = (state.forming.count == 1, state.forming.count >= self.batch_size);
         let is_due = begun || full || self.is_full(&state);
@@ -163,18 +236,21 @@ impl<W: Worker + 'static> Queue<W> {
             state.closed.push_back(closed);
         }
         // Those that come in between find a thread that waits for the batch already.
-        let call = is_due && state.idle > 0;
+        let call = if is_due { self.who_is_free(&state) } else { None };
         drop(state);
-        if call {
-            self.work.notify_one();
+        if let Some(free) = call {
+            free.notify_one();
         }
         submission
     }
 
-    /// The next batch to execute, when there is one. `None`: there will be none any more.
-    pub(super) fn next(&self) -> Option<Batch<W>> {
+    /// What to do next, when there is something. `None`: there will be nothing any more. The caller has executed a batch, or did something else.
+    pub(super) fn next(&self, watch: &mut Watch, executed: Option<Arc<Batch<W>>>) -> Option<Work<W>> {
+        // Declared first, so that it is dropped outside of the lock.
+        let _dropped;
         let mut state = lock(&self.state);
-        let batch = loop {
+        _dropped = executed.and_then(|batch| state.put_back(batch));
+        let mut batch = loop {
             if let Some(batch) = state.closed.pop_front() {
                 break batch;
             }
@@ -191,31 +267,74 @@ impl<W: Worker + 'static> Queue<W> {
                 None if state.is_ending => return None,
                 _ => {}
             }
-            state.idle += 1;
-            state = match wait_ns {
-                None => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(ns) => {
-                    let waited = self.work.wait_timeout(state, Duration::from_nanos(ns));
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
-            state.idle -= 1;
+            let was_busy = !watch.seen.is_empty();
+            let stuck = watch.look(&state.running);
+            if !stuck.is_empty() {
+                // What this thread begins may last, too: another one watches meanwhile.
+                let free = if state.watching == 0 { self.who_is_free(&state) } else { None };
+                free.into_iter().for_each(Condvar::notify_one);
+                return Some(Work::Help(stuck));
+            }
+            let watches = was_busy || !state.running.is_empty();
+            let left = wait_ns.map(Duration::from_nanos);
+            state = self.wait(state, left, watches.then(|| watch.pause()), watch);
         };
         state.waiting -= batch.count;
         state.batches += 1;
+        Arc::get_mut(&mut batch).expect("nobody has it yet").number = state.batches;
+        state.running.push(Arc::clone(&batch));
         let call = state.held_up > 0;
-        // More may have come than may wait, from this service's own threads; whoever waits for a batch to fill has not heard of it.
-        let is_due = state.idle > 0 && self.is_full(&state);
+        // More may have come than may wait, from this service's own threads; whoever waits for a batch to fill has not heard of it. Or nobody
+        // would notice if this batch took long.
+        let is_due = self.is_full(&state) || state.watching == 0;
+        let free = if is_due { self.who_is_free(&state) } else { None };
         let tasks = state.tasks.take(batch.count);
         drop(state);
         if call {
             self.room.notify_all();
         }
-        if is_due {
-            self.work.notify_one();
+        if let Some(free) = free {
+            free.notify_one();
         }
         wake(tasks);
-        Some(batch)
+        Some(Work::Batch(batch))
+    }
+
+    /// Waits until there may be something to do: a batch that is filled is due in the time that is `left`, and after the `pause` others may be
+    /// found that have not gone on.
+    fn wait<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State<W>>,
+        left: Option<Duration>,
+        pause: Option<Duration>,
+        watch: &mut Watch,
+    ) -> MutexGuard<'s, State<W>> {
+        state.idle += 1;
+        state.watching += usize::from(pause.is_some());
+        let called = if pause.is_some() { &self.watch } else { &self.work };
+        state = match left.into_iter().chain(pause).min() {
+            None => called.wait(state).unwrap_or_else(PoisonError::into_inner),
+            Some(time) => {
+                let (state, how) = called.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner);
+                watch.has_paused = how.timed_out() && pause == Some(time);
+                state
+            }
+        };
+        state.watching -= usize::from(pause.is_some());
+        state.idle -= 1;
+        state
+    }
+
+    /// How to call a thread that has nothing to do.
+    fn who_is_free(&self, state: &State<W>) -> Option<&Condvar> {
+        let others = (state.idle > 0).then_some(&self.watch);
+        if state.idle > state.watching { Some(&self.work) } else { others }
+    }
+
+    /// Whether there is a batch to execute.
+    pub(super) fn has_batch(&self) -> bool {
+        let state = lock(&self.state);
+        !state.closed.is_empty() || state.forming.count > 0 && self.left_ns(state.forming.opened_ns) == 0
     }
 
     /// How long a batch that was opened then may still be filled.
@@ -223,14 +342,6 @@ impl<W: Worker + 'static> Queue<W> {
         match self.batch_time_ns {
             0 => 0,
             time_ns => opened_ns.saturating_add(time_ns).saturating_sub(self.clock.now_ns()),
-        }
-    }
-
-    /// An executed batch, whose memory serves again.
-    pub(super) fn put_back(&self, batch: Batch<W>) {
-        let mut state = lock(&self.state);
-        if state.spare.len() < SPARE {
-            state.spare.push(batch);
         }
     }
 
@@ -242,6 +353,7 @@ impl<W: Worker + 'static> Queue<W> {
             state.tasks.take(usize::MAX)
         };
         self.work.notify_all();
+        self.watch.notify_all();
         self.room.notify_all();
         wake(tasks);
     }

@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use polychron_base::Error;
+use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_engine::stores::{Keys, for_each};
 use polychron_sync::atomic::Ordering;
 
 use super::execution::{LAST, Outcome, take_turn};
@@ -140,6 +141,21 @@ impl BohmTransaction<'_> {
         }
         self.shared.hand_over();
         self.shared.parcels.put_back(parcel);
+    }
+}
+
+impl BohmTransaction<'_> {
+    /// Makes the entries of all rows in one index.
+    pub(super) fn fill_index(&mut self, table: TableId, index: IndexId) -> Result<(), Stop> {
+        let table = self.table(table)?;
+        let store = table.store(index)?;
+        let mut keys = Keys::default();
+        for_each(table.primary.index(), &self.guard, &mut |key, _| keys.push(key));
+        for position in 0..keys.len() {
+            // Who has put the row there since the catalog shows the index has made its entry, too.
+            polychron_engine::rows::make_entry(self, table, store, keys.get(position))?;
+        }
+        Ok(())
     }
 }
 

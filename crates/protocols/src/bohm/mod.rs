@@ -14,6 +14,7 @@ mod dropped;
 mod ending;
 mod execution;
 mod executors;
+mod guesses;
 mod leftovers;
 #[cfg(all(test, loom))]
 mod model;
@@ -32,6 +33,7 @@ mod sleeping;
 mod snapshot_tests;
 mod steps;
 mod table;
+mod telling;
 #[cfg(test)]
 mod tests;
 mod transaction;

@@ -26,6 +26,7 @@ use super::planned::Parcels;
 use super::sleeping::{Nap, Sleepers};
 use super::steps::Step;
 use super::table::{BohmStore, BohmTable};
+use super::telling::Notices;
 use super::version::Head;
 use super::worker::BohmWorker;
 
@@ -51,6 +52,8 @@ pub(super) struct Shared {
     filling: Mutex<()>,
     /// Chunks that nobody stands by.
     pub(super) leftovers: Leftovers,
+    /// Clients whose answers any thread may give.
+    pub(super) notices: Notices,
     /// Threads that sleep until there is something to execute; where clients take turns, until there is anything to do.
     pub(super) executing: Sleepers,
     /// Threads that do nothing but plan, and sleep.
@@ -353,6 +356,7 @@ impl Protocol for Bohm {
             everything: Head::new(),
             parcels: Parcels::default(),
             leftovers: Leftovers::default(),
+            notices: Notices::default(),
             executing: Sleepers::default(),
             planning: Sleepers::default(),
             running: Running::new(workers),

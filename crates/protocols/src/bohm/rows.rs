@@ -52,7 +52,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         self.table(table)
     }
 
-    #[inline]
+    #[inline(always)]
     fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
         self.step()?;
         self.wake();
@@ -71,13 +71,13 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         self.doomed
     }
 
-    #[inline]
+    #[inline(always)]
     fn find<K: EncodedKey>(&mut self, at: At<'t, BohmStore, K>, _: &Projection) -> Result<Option<FoundRow>, Stop> {
         Ok(self.see(at.store, at.key)?.map(FoundRow::read))
     }
 
     /// Where no other row will be put, the room is made no larger than needed, and can be had when memory is short.
-    #[inline]
+    #[inline(always)]
     fn find_to_write<K: EncodedKey>(
         &mut self,
         at: At<'t, BohmStore, K>,
@@ -106,7 +106,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         RowRef::from_words(unsafe { found.version.words() })
     }
 
-    #[inline]
+    #[inline(always)]
     fn copy(&mut self, _: &'t BohmTable, found: FoundRow, _: &Projection) -> RowBuffer {
         let mut row = std::mem::take(&mut self.state.buffers.row);
         let words = self.row(found).as_words();
@@ -114,7 +114,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         row
     }
 
-    #[inline]
+    #[inline(always)]
     fn give_back(&mut self, buffer: RowBuffer) {
         self.state.buffers.row = buffer;
     }
@@ -162,7 +162,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         ControlFlow::Break(Ok(()))
     }
 
-    #[inline]
+    #[inline(always)]
     fn overwrite<K: EncodedKey>(
         &mut self,
         _: At<'t, BohmStore, K>,
@@ -173,7 +173,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         self.put_words(found.written(), row.as_words())
     }
 
-    #[inline]
+    #[inline(always)]
     fn insert<K: EncodedKey>(&mut self, at: At<'t, BohmStore, K>, words: &[u64]) -> Result<Option<()>, Stop> {
         let position = self.place(at.store, at.key)?;
         if self.present(position)?.is_some() {
@@ -185,7 +185,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
     #[inline]
     fn link(&self, _: FoundRow) {}
 
-    #[inline]
+    #[inline(always)]
     fn put<K: EncodedKey>(&mut self, at: At<'t, BohmStore, K>, words: &[u64]) -> Result<(), Stop> {
         let position = self.place(at.store, at.key)?;
         self.put_words(position, words)

@@ -1,6 +1,6 @@
 //! What transactions cost that wait for others: how often procedures run, and who waits where.
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 use polychron_base::Stop;
 use polychron_engine::{Access, Common, Declare, Operations, Procedure, Protocol, Table, Transaction, Worker};
@@ -143,4 +143,80 @@ fn crowds_run_each_procedure_about_once() {
     assert_eq!(database.worker().unwrap().execute(&mut last).unwrap(), count as i64 + 1);
     let runs = runs.load(Ordering::Relaxed);
     assert!(runs <= 4 * count, "{runs} runs of {count} transactions");
+}
+
+/// Of a batch whose client executes a procedure that waits, another worker executes what does not need that one's row, and gives all answers
+/// that are there.
+#[test]
+fn helpers_answer_beside_one_that_waits() {
+    let (database, items) = database(Options::default().batch_size);
+    let runs = Arc::new(AtomicUsize::new(0));
+    let (arrived, open) = (Barrier::new(2), Barrier::new(2));
+    let bump = |id, gate| Bump { items, id, gate, runs: Arc::clone(&runs) };
+    // More than one chunk; those with an odd number need the row of the one that waits.
+    let mut batch: Vec<_> =
+        (0..40_u64).map(|number| bump(if number % 2 == 1 { 1 } else { 10 + number }, None)).collect();
+    batch.insert(7, bump(1, Some((&arrived, &open))));
+    let needs_it = |position: usize| position > 7 && batch_id(position) == 1;
+    let told: Vec<_> = batch.iter().map(|_| AtomicUsize::new(0)).collect();
+    let (mut client, mut helper) = (database.worker().unwrap(), database.worker().unwrap());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            client.execute_batch_with(
+                &mut batch,
+                &|position, answer| {
+                    answer.unwrap();
+                    told[position].fetch_add(1, Ordering::Relaxed);
+                },
+                |_| (),
+            );
+        });
+        arrived.wait();
+        // Once it has looked at everything there is nothing left to do.
+        assert_eq!(helper.help_others(), Some(true));
+        while helper.help_others() == Some(true) {}
+        for (position, told) in told.iter().enumerate() {
+            let waits = position == 7 || needs_it(position);
+            assert_eq!(told.load(Ordering::Relaxed), usize::from(!waits), "number {position}");
+        }
+        open.wait();
+    });
+    assert!(told.iter().all(|told| told.load(Ordering::Relaxed) == 1), "each is answered once");
+    assert_eq!(helper.help_others(), Some(false));
+    assert_eq!(database.statistics().commits, 42);
+    let runs = runs.load(Ordering::Relaxed);
+    assert!(runs <= 2 * told.len(), "{runs} runs of {} procedures", told.len());
+}
+
+/// The row of the procedure at a position behind the one that waits, in the test above.
+fn batch_id(position: usize) -> u64 {
+    let number = position as u64 - 1;
+    if number % 2 == 1 { 1 } else { 10 + number }
+}
+
+/// Writes a row, and waits at two barriers if it is given some.
+struct Bump<'b> {
+    items: Table<Item>,
+    id: u64,
+    gate: Option<(&'b Barrier, &'b Barrier)>,
+    runs: Arc<AtomicUsize>,
+}
+
+impl Procedure for Bump<'_> {
+    type Output = ();
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        let count = t.get(&self.items, self.id)?.map_or(0, |row| row.count());
+        t.upsert(&self.items, &Item { id: self.id, count: count + 1 })?;
+        if let Some((arrived, open)) = self.gate {
+            arrived.wait();
+            open.wait();
+        }
+        Ok(())
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        declaration.key(self.items.id(), self.id.encode(&mut KeyScratch::new()), Access::Write);
+    }
 }

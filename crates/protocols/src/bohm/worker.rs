@@ -5,20 +5,21 @@ use std::sync::Arc;
 
 use polychron_base::clock::Clock;
 use polychron_base::error::Stopped;
-use polychron_base::key::EncodedKey;
-use polychron_base::{Abort, Error, IndexId, Reason, Stop, TableId};
+use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::futures::Attempt;
-use polychron_engine::stores::{Keys, OwnedKey, for_each};
+use polychron_engine::stores::OwnedKey;
 use polychron_engine::{Counters, Procedure, Worker, drive};
 use polychron_sync::atomic::Ordering;
 
 use super::execution::{Hand, HandState, settle};
+use super::guesses::{Guess, guess};
 use super::moment::Moment;
 use super::naming::{ByKey, Naming, refuse_inside};
 use super::options::Unknown;
 use super::planned::{Parcel, Ran, RunProcedure};
 use super::protocol::Shared;
 use super::sleeping::{Nap, Sleepers};
+use super::telling::{Opened, Telling, Told};
 use super::transaction::BohmTransaction;
 
 /// Parcels that a worker has under way at most, so that planning and executing go on while it fills the next.
@@ -43,9 +44,9 @@ pub struct BohmWorker {
 }
 
 /// What the pipeline is told of a client's procedures.
-struct Job<P: Procedure> {
-    procedures: *mut P,
-    answers: *mut Option<Result<P::Output, Error>>,
+pub(super) struct Job<P: Procedure> {
+    pub(super) procedures: *mut P,
+    pub(super) answers: *mut Option<Result<P::Output, Error>>,
 }
 
 /// Runs a procedure, and leaves its answer.
@@ -93,40 +94,28 @@ fn attempt<O>(
     }
 }
 
-/// A procedure that is planned again, and what is known of the keys it writes.
-struct Guess {
-    position: usize,
-    attempts: u32,
-    keys: Vec<(TableId, OwnedKey)>,
-}
-
-impl Guess {
-    /// The error of a procedure whose guesses were wrong as often as it may conflict. The first run, which finds out what there is to guess, is
-    /// none of them.
-    fn given_up(&self, most: u64) -> Option<Error> {
-        let wrong = u64::from(self.attempts) - 1;
-        if wrong == 0 || wrong < most {
-            return None;
-        }
-        let table = self.keys.last().map_or_else(TableId::default, |(table, _)| *table);
-        let abort = Abort { reason: Reason::StaleRead, table, index: IndexId::PRIMARY, key: None };
-        Some(Error::Conflicts { attempts: wrong, abort })
-    }
-}
-
 /// The parcels of a client that are under way. However the client ends, the procedures of others must not outlive it.
 struct UnderWay<'w> {
     parcels: std::collections::VecDeque<(Arc<Parcel>, Vec<u32>)>,
     worker: &'w mut BohmWorker,
+    /// Where others may give the answers.
+    opened: Option<Opened<'w>>,
     /// Others were under way already, and this client comes right behind them.
     is_nested: bool,
 }
 
 impl UnderWay<'_> {
+    fn hand_in(&mut self, filled: (Arc<Parcel>, Vec<u32>)) {
+        self.worker.hand_in(&filled.0);
+        self.opened.iter().for_each(|opened| opened.add(&filled.0));
+        self.parcels.push_back(filled);
+    }
+
     /// Waits for the answers of the oldest parcel, and does what is due meanwhile; says whether the parcel is back, too.
     fn await_oldest(&mut self) -> Option<(Arc<Parcel>, Vec<u32>, bool)> {
         let (parcel, attempts) = self.parcels.pop_front()?;
         let is_back = self.worker.await_parcel(&parcel);
+        self.opened.iter().for_each(|opened| opened.take_back(&parcel));
         Some((parcel, attempts, is_back))
     }
 }
@@ -327,7 +316,8 @@ impl BohmWorker {
         (parcel, attempts)
     }
 
-    /// Has procedures executed, each as a transaction, and tells `done` the answers. What `others` hands in comes right behind them.
+    /// Has procedures executed, each as a transaction, and tells `done` the answers, or others tell `shared`. What `others` hands in comes right
+    /// behind them.
     ///
     /// Those for which there was no memory are executed once more: what waits for the epochs to pass is not lost, but could not be had under the
     /// guard of the first time.
@@ -335,6 +325,7 @@ impl BohmWorker {
         &mut self,
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
+        shared: Option<&(impl Fn(usize, Result<P::Output, Error>) + Sync)>,
         others: impl FnOnce(&mut Self),
     ) {
         let mut refused = Vec::new();
@@ -342,7 +333,7 @@ impl BohmWorker {
             Err(error @ Error::OutOfMemory { .. }) => refused.push((position, error)),
             answer => done(position, answer),
         };
-        self.execute_once(procedures, &mut first, others);
+        self.execute_once(procedures, &mut first, shared, others);
         if refused.is_empty() {
             return;
         }
@@ -359,7 +350,7 @@ impl BohmWorker {
                 }
                 let procedure = std::slice::from_mut(&mut procedures[position]);
                 let mut again = |_, outcome| answer = outcome;
-                self.execute_once(procedure, &mut again, |_| ());
+                self.execute_once(procedure, &mut again, alone::<P>(), |_| ());
             }
             is_full |= matches!(answer, Err(Error::OutOfMemory { .. }));
             done(position, answer);
@@ -375,24 +366,26 @@ impl BohmWorker {
         }
     }
 
-    fn execute_once<P: Procedure>(
+    fn execute_once<P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync>(
         &mut self,
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
+        shared_done: Option<&D>,
         others: impl FnOnce(&mut Self),
     ) {
         let mut others = Some(others);
         let count = procedures.len();
         let mut answers: Vec<Option<Result<P::Output, Error>>> = (0..count).map(|_| None).collect();
         let job = Job::<P> { procedures: procedures.as_mut_ptr(), answers: answers.as_mut_ptr() };
-        let answers = job.answers;
         let shared = Arc::clone(&self.shared);
         // What the procedures name is found under this guard, and stays while they are under way.
         let memory = std::ptr::from_ref(&self.hand.local);
         // SAFETY: the worker is borrowed for the whole call, and its place in the epochs is not replaced.
         let guard = unsafe { &*memory }.pin();
+        let telling = shared_done.map(|done| Telling::new(&job, count, done));
+        let opened = telling.as_ref().map(|telling| shared.notices.open(telling));
         let is_nested = std::mem::replace(&mut self.is_under_way, true);
-        let mut under_way = UnderWay { parcels: std::collections::VecDeque::new(), worker: self, is_nested };
+        let mut under_way = UnderWay { parcels: std::collections::VecDeque::new(), worker: self, opened, is_nested };
         let mut next = 0;
         let mut guesses: Vec<Guess> = Vec::new();
         loop {
@@ -400,44 +393,75 @@ impl BohmWorker {
                 let first = next;
                 next = count.min(next + shared.options.batch_size.saturating_sub(guesses.len()));
                 let filled = under_way.worker.fill_parcel(&job, first..next, guesses.drain(..));
-                under_way.worker.hand_in(&filled.0);
-                under_way.parcels.push_back(filled);
+                under_way.hand_in(filled);
             }
             if let Some(others) = others.take() {
                 others(under_way.worker);
             }
             let Some((parcel, attempts, is_back)) = under_way.await_oldest() else { break };
             shared.acknowledge(parcel.content().batch.load(Ordering::Relaxed));
+            let told = |position| telling.as_ref().map_or(Told::No, |telling| telling.told(position));
             for (place, attempts) in attempts.into_iter().enumerate() {
                 let position = parcel.content().procedures[place] as usize;
-                // SAFETY: the transaction is complete, so it and its answer are this worker's.
-                let (body, answer) = unsafe { (parcel.planned(place).body(), &mut *answers.add(position)) };
-                if body.again.get() {
-                    under_way.worker.counters.reconnoitred();
-                    // SAFETY: as above.
-                    let guess = unsafe { guess(&parcel, place, position, attempts + 1) };
-                    *answer = guess.given_up(shared.common.retry.attempts).map(Err);
-                    if answer.is_none() {
-                        guesses.push(guess);
-                        continue;
-                    }
-                }
-                let answer = answer.take().expect("a procedure that was executed has left an answer");
-                let counters = &under_way.worker.counters;
-                if answer.is_ok() {
-                    counters.committed()
-                } else {
-                    counters.refused()
-                }
-                // SAFETY: the procedure is executed no more.
-                let procedure = unsafe { &mut *job.procedures.add(position) };
-                let looked = answer.and_then(|output| drive::tell_committed(procedure, output));
-                done(position, looked);
+                // SAFETY: the transaction is complete, so it is this worker's, and so is its answer if nobody else has told it.
+                let again =
+                    unsafe { under_way.worker.take_answer(&job, &parcel, (place, position), attempts, told, done) };
+                guesses.extend(again);
             }
             under_way.worker.keep_parcel(parcel, is_back);
         }
         drop(under_way);
         drop(guard);
+    }
+
+    /// Tells the answer of a procedure whose transaction is complete, unless somebody else has. Answers what is known of one that is to be planned again.
+    ///
+    /// # Safety
+    /// The transaction at this place is the caller's, and the procedure and its answer at this position are those of the job.
+    #[inline]
+    unsafe fn take_answer<P: Procedure>(
+        &self,
+        job: &Job<P>,
+        parcel: &Parcel,
+        (place, position): (usize, usize),
+        attempts: u32,
+        told: impl Fn(usize) -> Told,
+        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+    ) -> Option<Guess> {
+        let counters = &self.counters;
+        match told(position) {
+            Told::No => {}
+            Told::Committed => {
+                counters.committed();
+                return None;
+            }
+            Told::Refused => {
+                counters.refused();
+                return None;
+            }
+        }
+        // SAFETY: the caller says so, and nobody else has claimed the answer.
+        let (body, answer) = unsafe { (parcel.planned(place).body(), &mut *job.answers.add(position)) };
+        if body.again.get() {
+            counters.reconnoitred();
+            // SAFETY: as above.
+            let guess = unsafe { guess(parcel, place, position, attempts + 1) };
+            *answer = guess.given_up(self.shared.common.retry.attempts).map(Err);
+            if answer.is_none() {
+                return Some(guess);
+            }
+        }
+        let answer = answer.take().expect("a procedure that was executed has left an answer");
+        if answer.is_ok() {
+            counters.committed()
+        } else {
+            counters.refused()
+        }
+        // SAFETY: the procedure is executed no more.
+        let procedure = unsafe { &mut *job.procedures.add(position) };
+        let looked = answer.and_then(|output| drive::tell_committed(procedure, output));
+        done(position, looked);
+        None
     }
 
     /// Makes the entries of a new index that the catalog shows already, and answers the batch from which on they are there.
@@ -451,43 +475,15 @@ impl BohmWorker {
     }
 }
 
-impl BohmTransaction<'_> {
-    /// Makes the entries of all rows in one index.
-    fn fill_index(&mut self, table: TableId, index: IndexId) -> Result<(), Stop> {
-        let table = self.table(table)?;
-        let store = table.store(index)?;
-        let mut keys = Keys::default();
-        for_each(table.primary.index(), &self.guard, &mut |key, _| keys.push(key));
-        for position in 0..keys.len() {
-            // Who has put the row there since the catalog shows the index has made its entry, too.
-            polychron_engine::rows::make_entry(self, table, store, keys.get(position))?;
-        }
-        Ok(())
-    }
-}
+/// A way to be told answers that nobody takes.
+type Nobody<P> = fn(usize, Result<<P as Procedure>::Output, Error>);
 
-/// What is known of the keys that a procedure writes: those that it named, and those that its run found out.
-///
-/// # Safety
-/// The parcel is back with the caller.
-unsafe fn guess(parcel: &Parcel, place: usize, position: usize, attempts: u32) -> Guess {
-    // SAFETY: the caller says so; the entries' stores are kept by its guard.
-    let keys = unsafe {
-        let body = parcel.planned(place).body();
-        let planned = (body.first..body.end).map(|position| parcel.entry(position as usize));
-        let written = planned.chain(body.late().iter()).filter(|entry| entry.is_written());
-        let of_rows =
-            written.map(|entry| (entry, (*entry.store).place())).filter(|(_, place)| place.index == IndexId::PRIMARY);
-        let mut bytes = Vec::new();
-        of_rows
-            .map(|(entry, place)| {
-                bytes.resize(entry.key().len(), 0);
-                entry.key().write_to(&mut bytes);
-                (place.table, OwnedKey::new(&bytes))
-            })
-            .collect()
-    };
-    Guess { position, attempts, keys }
+/// For clients that give all answers themselves.
+fn alone<'a, P: Procedure>() -> Option<&'a Nobody<P>>
+where
+    P::Output: 'a,
+{
+    None
 }
 
 impl Worker for BohmWorker {
@@ -497,7 +493,12 @@ impl Worker for BohmWorker {
             return Err(refuse_inside(procedure));
         }
         let mut answer = None;
-        self.execute_all(std::slice::from_mut(procedure), &mut |_, outcome| answer = Some(outcome), |_| ());
+        self.execute_all(
+            std::slice::from_mut(procedure),
+            &mut |_, outcome| answer = Some(outcome),
+            alone::<P>(),
+            |_| (),
+        );
         answer.expect("each procedure is answered")
     }
 
@@ -506,23 +507,36 @@ impl Worker for BohmWorker {
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
     ) {
-        self.execute_batch_with(procedures, done, |_| ());
+        self.end_leaked();
+        if !self.shared.is_inside() {
+            return self.execute_all(procedures, done, alone::<P>(), |_| ());
+        }
+        for (position, procedure) in procedures.iter().enumerate() {
+            done(position, Err(refuse_inside(procedure)));
+        }
     }
 
     fn execute_batch_with<P: Procedure>(
         &mut self,
         procedures: &mut [P],
-        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+        done: &(impl Fn(usize, Result<P::Output, Error>) + Sync),
         others: impl FnOnce(&mut Self),
     ) {
         self.end_leaked();
         if !self.shared.is_inside() {
-            return self.execute_all(procedures, done, others);
+            let mut own = |position, outcome| done(position, outcome);
+            return self.execute_all(procedures, &mut own, Some(done), others);
         }
         for (position, procedure) in procedures.iter().enumerate() {
             done(position, Err(refuse_inside(procedure)));
         }
         others(self);
+    }
+
+    fn help_others(&mut self) -> Option<bool> {
+        self.end_leaked();
+        let Self { shared, hand, .. } = self;
+        Some(shared.notices.help(shared, hand))
     }
 
     /// Reads all that clients were told of before.

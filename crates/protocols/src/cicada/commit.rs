@@ -231,6 +231,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.check_stamps()
     }
 
+    #[inline]
     pub(super) fn store(&self, place: Place) -> Result<&Store, Error> {
         let table = polychron_engine::catalog::get(&self.state.tables, place.table)?;
         table.store(place.index).map(|store| &**store)

@@ -152,6 +152,7 @@ impl<'s> Site<'s> {
     }
 
     /// A dropped table or index gives its records back as a whole: without it they are not looked at.
+    #[inline]
     pub(super) fn store(&self, place: Place) -> Option<&'s Store> {
         let table = catalog::known(self.tables, place.table)?;
         table.store(place.index).ok().map(|store| &**store)

@@ -46,7 +46,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         self.table(table)
     }
 
-    #[inline]
+    #[inline(always)]
     fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
         self.work(operation)
     }
@@ -61,7 +61,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         self.doomed
     }
 
-    #[inline]
+    #[inline(always)]
     fn find<K: EncodedKey>(
         &mut self,
         at: At<'w, Store, K>,
@@ -87,7 +87,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         Ok(found.map(FoundRow::new))
     }
 
-    #[inline]
+    #[inline(always)]
     fn find_to_write<K: EncodedKey>(
         &mut self,
         at: At<'w, Store, K>,
@@ -106,7 +106,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         self.row_at(source)
     }
 
-    #[inline]
+    #[inline(always)]
     fn copy(&mut self, _: &'w CicadaTable, FoundRow { source, .. }: FoundRow, _projection: &Projection) -> RowBuffer {
         let mut row = std::mem::take(&mut self.state.buffers.row);
         let words = self.row_at(source).as_words();
@@ -114,7 +114,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         row
     }
 
-    #[inline]
+    #[inline(always)]
     fn give_back(&mut self, buffer: RowBuffer) {
         self.state.buffers.row = buffer;
     }
@@ -129,7 +129,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn overwrite<K: EncodedKey>(
         &mut self,
         at: At<'w, Store, K>,
@@ -142,7 +142,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn insert<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<Option<()>, Stop> {
         let mut buffer = std::mem::take(&mut self.state.buffers.put);
         buffer.overwrite_words(words.len()).copy_from_slice(words);
@@ -162,7 +162,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         put
     }
 
-    #[inline]
+    #[inline(always)]
     fn delete<K: EncodedKey>(&mut self, at: At<'w, Store, K>, FoundRow { target, .. }: FoundRow) -> Result<(), Stop> {
         if let Some(nodes) = &at.store.versioned {
             return self.delete_versioned(at.store, nodes, at.key).map(drop);

@@ -40,7 +40,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         self.table(table)
     }
 
-    #[inline]
+    #[inline(always)]
     fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
         self.step()?;
         let outcome = operation(self);
@@ -58,7 +58,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         self.doomed
     }
 
-    #[inline]
+    #[inline(always)]
     fn find<K: EncodedKey>(
         &mut self,
         at: At<'w, Relation, K>,
@@ -79,7 +79,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         self.read(at.store, at.key, projection).map(|found| found.map(FoundRow))
     }
 
-    #[inline]
+    #[inline(always)]
     fn find_to_write<K: EncodedKey>(
         &mut self,
         at: At<'w, Relation, K>,
@@ -101,7 +101,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         self.state.buffers.row.as_row()
     }
 
-    #[inline]
+    #[inline(always)]
     fn copy(&mut self, table: &'w HyperTable, _: FoundRow<'w>, _: &Projection) -> RowBuffer {
         if self.logs() {
             self.state.log.begin_to_show(table.id);
@@ -110,7 +110,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         std::mem::replace(&mut self.state.buffers.row, other)
     }
 
-    #[inline]
+    #[inline(always)]
     fn give_back(&mut self, buffer: RowBuffer) {
         self.state.buffers.other = buffer;
     }
@@ -126,7 +126,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn has_looked<K: EncodedKey>(&mut self, at: At<'w, Relation, K>, projection: &Projection, has_changed: bool) {
         if self.logs() {
             self.state.log.has_shown();
@@ -137,7 +137,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn overwrite<K: EncodedKey>(
         &mut self,
         at: At<'w, Relation, K>,
@@ -150,7 +150,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         self.write(&at.table.primary, record, at.key, new, pieces)
     }
 
-    #[inline]
+    #[inline(always)]
     fn insert<K: EncodedKey>(&mut self, at: At<'w, Relation, K>, words: &[u64]) -> Result<Option<u64>, Stop> {
         Ok(self.insert_record(at.store, at.key, words)?.map(Record::id))
     }
@@ -178,7 +178,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn delete<K: EncodedKey>(&mut self, at: At<'w, Relation, K>, FoundRow(record): FoundRow<'w>) -> Result<(), Stop> {
         self.erase(at.store, record, at.key)
     }

@@ -232,7 +232,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
         self.table(table)
     }
 
-    #[inline]
+    #[inline(always)]
     fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
         self.alive()?;
         self.work(operation)
@@ -248,7 +248,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
         self.doomed
     }
 
-    #[inline]
+    #[inline(always)]
     fn find<K: EncodedKey>(&mut self, at: At<'w, Index, K>, _: &Projection) -> Result<Option<FoundRow>, Stop> {
         self.lock(at.store, at.key, false)?;
         Ok(self.lookup(at.store, at.key).map(|record| FoundRow(Some(record))))
@@ -278,7 +278,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
         Ok(found.map(|_| FoundRow(None)))
     }
 
-    #[inline]
+    #[inline(always)]
     fn find_to_write<K: EncodedKey>(
         &mut self,
         at: At<'w, Index, K>,
@@ -298,7 +298,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn copy(&mut self, _: &'w Table, found: FoundRow, projection: &Projection) -> RowBuffer {
         let mut row = std::mem::take(&mut self.state.buffers.row);
         // SAFETY: the key is locked, and nothing is written before the slice is used up.
@@ -310,7 +310,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
         row
     }
 
-    #[inline]
+    #[inline(always)]
     fn give_back(&mut self, buffer: RowBuffer) {
         self.state.buffers.row = buffer;
     }
@@ -325,7 +325,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn overwrite<K: EncodedKey>(
         &mut self,
         at: At<'w, Index, K>,
@@ -336,7 +336,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
         self.write_row(at.table, at.key, found.locked(), row.as_words(), changes)
     }
 
-    #[inline]
+    #[inline(always)]
     fn insert<K: EncodedKey>(&mut self, at: At<'w, Index, K>, words: &[u64]) -> Result<Option<()>, Stop> {
         Ok(self.insert_record(at.store, at.key, words)?.then_some(()))
     }
@@ -344,7 +344,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     #[inline]
     fn link(&self, _: FoundRow) {}
 
-    #[inline]
+    #[inline(always)]
     fn put<K: EncodedKey>(&mut self, at: At<'w, Index, K>, words: &[u64]) -> Result<(), Stop> {
         self.lock(at.store, at.key, true)?;
         match self.lookup(at.store, at.key) {
@@ -353,7 +353,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn delete<K: EncodedKey>(&mut self, at: At<'w, Index, K>, found: FoundRow) -> Result<(), Stop> {
         let record = found.locked();
         record.set_deleted(true);

@@ -49,7 +49,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         self.table(table)
     }
 
-    #[inline]
+    #[inline(always)]
     fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
         self.work(|this| {
             this.step()?;
@@ -67,7 +67,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         self.doomed
     }
 
-    #[inline]
+    #[inline(always)]
     fn find<K: EncodedKey>(&mut self, at: At<'w, Store, K>, projection: &Projection) -> Result<Option<FoundRow>, Stop> {
         self.find(at.store, at.key, words_of(projection)).map(FoundRow::of)
     }
@@ -84,7 +84,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         Ok(FoundRow::of(found))
     }
 
-    #[inline]
+    #[inline(always)]
     fn find_to_write<K: EncodedKey>(
         &mut self,
         at: At<'w, Store, K>,
@@ -99,13 +99,13 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         self.state.buffers.row.as_row()
     }
 
-    #[inline]
+    #[inline(always)]
     fn copy(&mut self, _: &'w MaflingoTable, _: FoundRow, _: &Projection) -> RowBuffer {
         let spare = std::mem::take(&mut self.state.buffers.spare);
         std::mem::replace(&mut self.state.buffers.row, spare)
     }
 
-    #[inline]
+    #[inline(always)]
     fn give_back(&mut self, buffer: RowBuffer) {
         self.state.buffers.spare = buffer;
     }
@@ -124,7 +124,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn overwrite<K: EncodedKey>(
         &mut self,
         at: At<'w, Store, K>,
@@ -148,7 +148,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn insert<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<Option<()>, Stop> {
         Ok(self.insert_record(at.store, at.key, words)?.then_some(()))
     }
@@ -160,7 +160,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         self.put_record(at.store, at.key, words)
     }
 
-    #[inline]
+    #[inline(always)]
     fn delete<K: EncodedKey>(&mut self, at: At<'w, Store, K>, FoundRow(record): FoundRow) -> Result<(), Stop> {
         self.push_write(record, at.store.place, Kind::Delete, at.key, 0, Default::default());
         Ok(())

@@ -30,10 +30,10 @@ fn types_that_come_together_are_one_batch() {
     let mut second: Vec<_> = (0..5).map(|_| Other::<2>(script())).collect();
     let mut third: Vec<_> = (0..5).map(|_| Other::<3>(script())).collect();
     let mut balances = [0; 15];
-    let answers = std::cell::RefCell::new(&mut balances);
-    let answer = |place: usize, outcome: Result<Vec<i64>, Error>| answers.borrow_mut()[place] = outcome.unwrap()[0];
-    stage.worker.execute_batch_with(&mut first, &mut |place, outcome| answer(place, outcome), |worker| {
-        worker.execute_batch_with(&mut second, &mut |place, outcome| answer(5 + place, outcome), |worker| {
+    let answers = std::sync::Mutex::new(&mut balances);
+    let answer = |place: usize, outcome: Result<Vec<i64>, Error>| answers.lock().unwrap()[place] = outcome.unwrap()[0];
+    stage.worker.execute_batch_with(&mut first, &|place, outcome| answer(place, outcome), |worker| {
+        worker.execute_batch_with(&mut second, &|place, outcome| answer(5 + place, outcome), |worker| {
             worker.execute_batch(&mut third, &mut |place, outcome| answer(10 + place, outcome));
         });
     });
@@ -42,7 +42,7 @@ fn types_that_come_together_are_one_batch() {
     // Also with none of the first type.
     let mut alone = vec![Other::<2>(stage.script(vec![Do::Add(0, 1)]))];
     let mut answered = None;
-    stage.worker.execute_batch_with(&mut Vec::<Script>::new(), &mut |_, _| unreachable!(), |worker| {
+    stage.worker.execute_batch_with(&mut Vec::<Script>::new(), &|_, _| unreachable!(), |worker| {
         worker.execute_batch(&mut alone, &mut |_, outcome| answered = Some(outcome.unwrap()));
     });
     assert_eq!(answered, Some(vec![16]));

@@ -20,6 +20,7 @@ pub mod handles;
 pub mod histories;
 mod insertions;
 pub mod known;
+pub mod lasting;
 pub mod limits;
 pub mod liveness;
 pub mod memory;
@@ -88,6 +89,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, histories: in_turns, on_threads, submitted);
             $crate::conformance!(@group $setup, submissions: of_many_types, polled_by_tasks, given_up, under_way_at_the_end,
                 held_up, in_batches, in_a_queue_that_is_full, from_their_own_threads, with_wild_answers, beyond_memory);
+            $crate::conformance!(@group $setup, lasting: others_are_answered);
             $crate::conformance!(@group $setup, futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
                 long_chains, assumptions, beside_ordinary_operations, failures_behind_savepoints);
             $crate::conformance!(@group $setup, future_rows: keys, refusals, deleted_rows, numbers, choices, foreign);

@@ -19,11 +19,11 @@ use crate::rows::{Item, value};
 use crate::setup::create;
 use crate::watch::watched;
 
-const KEYS: u64 = 8;
+pub(super) const KEYS: u64 = 8;
 
 /// Adds to an item, and answers its value.
 #[derive(Clone)]
-struct Add {
+pub(super) struct Add {
     table: Table<Item>,
     id: u64,
     by: i64,
@@ -108,18 +108,18 @@ impl Way {
 
 /// Procedures that stand at it stay under way until it is opened.
 #[derive(Clone)]
-struct Gate {
+pub(super) struct Gate {
     arrived: Sender<()>,
     open: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl Gate {
-    fn new() -> (Self, Receiver<()>) {
+    pub(super) fn new() -> (Self, Receiver<()>) {
         let (arrived, arrivals) = channel();
         (Self { arrived, open: Arc::default() }, arrivals)
     }
 
-    fn open(&self) {
+    pub(super) fn open(&self) {
         *self.open.0.lock().unwrap() = true;
         self.open.1.notify_all();
     }
@@ -143,14 +143,14 @@ impl Procedure for Gate {
 }
 
 /// A database with items of value zero, and its service.
-struct Stage<P: Protocol> {
+pub(super) struct Stage<P: Protocol> {
     database: Arc<P>,
     table: Table<Item>,
-    service: Service<P>,
+    pub(super) service: Service<P>,
 }
 
 impl<P: Protocol> Stage<P> {
-    fn with(setup: &Setup<P>, options: Submissions, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn with(setup: &Setup<P>, options: Submissions, clock: Arc<dyn Clock>) -> Self {
         let database = setup.open();
         let table = create::<P, Item>(&database);
         let mut worker = database.worker().unwrap();
@@ -166,12 +166,12 @@ impl<P: Protocol> Stage<P> {
         Self::with(setup, Submissions { threads: 1, ..Submissions::default() }, Arc::new(SystemClock::new()))
     }
 
-    fn add(&self, id: u64, by: i64) -> Add {
+    pub(super) fn add(&self, id: u64, by: i64) -> Add {
         Add { table: self.table, id, by }
     }
 
     /// What an item is worth, seen from outside of the service.
-    fn value(&self, id: u64) -> i64 {
+    pub(super) fn value(&self, id: u64) -> i64 {
         self.database.worker().unwrap().execute(&mut self.add(id, 0)).unwrap()
     }
 }

@@ -1,0 +1,52 @@
+//! Procedures that are planned again with the keys that a run found out (reconnaissance, §3).
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{Abort, Error, IndexId, Reason, TableId};
+use polychron_engine::stores::OwnedKey;
+
+use super::planned::Parcel;
+
+/// A procedure that is planned again, and what is known of the keys it writes.
+pub(super) struct Guess {
+    pub(super) position: usize,
+    pub(super) attempts: u32,
+    pub(super) keys: Vec<(TableId, OwnedKey)>,
+}
+
+impl Guess {
+    /// The error of a procedure whose guesses were wrong as often as it may conflict. The first run, which finds out what there is to guess, is
+    /// none of them.
+    pub(super) fn given_up(&self, most: u64) -> Option<Error> {
+        let wrong = u64::from(self.attempts) - 1;
+        if wrong == 0 || wrong < most {
+            return None;
+        }
+        let table = self.keys.last().map_or_else(TableId::default, |(table, _)| *table);
+        let abort = Abort { reason: Reason::StaleRead, table, index: IndexId::PRIMARY, key: None };
+        Some(Error::Conflicts { attempts: wrong, abort })
+    }
+}
+
+/// What is known of the keys that a procedure writes: those that it named, and those that its run found out.
+///
+/// # Safety
+/// The parcel is back with the caller.
+pub(super) unsafe fn guess(parcel: &Parcel, place: usize, position: usize, attempts: u32) -> Guess {
+    // SAFETY: the caller says so; the entries' stores are kept by its guard.
+    let keys = unsafe {
+        let body = parcel.planned(place).body();
+        let planned = (body.first..body.end).map(|position| parcel.entry(position as usize));
+        let written = planned.chain(body.late().iter()).filter(|entry| entry.is_written());
+        let of_rows =
+            written.map(|entry| (entry, (*entry.store).place())).filter(|(_, place)| place.index == IndexId::PRIMARY);
+        let mut bytes = Vec::new();
+        of_rows
+            .map(|(entry, place)| {
+                bytes.resize(entry.key().len(), 0);
+                entry.key().write_to(&mut bytes);
+                (place.table, OwnedKey::new(&bytes))
+            })
+            .collect()
+    };
+    Guess { position, attempts, keys }
+}

@@ -1,0 +1,280 @@
+//! Answers that any thread may give: a client that executes a long procedure cannot give those of the others that it has handed in.
+//!
+//! A client whose answers may be given by others ([`polychron_engine::Worker::execute_batch_with`]) opens a *notice* while its procedures are under
+//! way. A thread that has nothing to do executes what is left of them, as their client would, and gives the answers of those that are complete:
+//!
+//! 1. A helper looks at a parcel under the lock of the notice, and only while the parcel is in its list. The client takes the parcel off the list
+//!    before it does anything with it.
+//! 2. Each answer is given by whoever claims it. A helper claims under the lock, and only what is complete; the client gives what
+//!    nobody has claimed.
+//! 3. The client does not leave before all helpers have: they use its procedures, its answers and what it is to tell them to.
+
+use std::ptr::NonNull;
+use std::sync::{Arc, PoisonError};
+
+use polychron_base::Error;
+use polychron_engine::{Procedure, drive};
+use polychron_sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use polychron_sync::{Backoff, Mutex, MutexGuard};
+
+use super::execution::{Hand, settle};
+use super::moment::Moment;
+use super::planned::{Parcel, Progress};
+use super::protocol::Shared;
+use super::worker::Job;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who has given an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Nobody so far.
+    No,
+    /// A helper, and the transaction has committed.
+    Committed,
+    /// A helper, and it has not.
+    Refused,
+}
+
+/// A client's procedures, whose answers any thread may give.
+pub(super) struct Telling<'j, P: Procedure, D> {
+    job: &'j Job<P>,
+    told: Vec<AtomicU8>,
+    done: &'j D,
+}
+
+/// The same for who does not know their type.
+trait Tell {
+    /// Claims the answer of a procedure whose transaction is complete. `false`: somebody has, or its client is to see to it.
+    ///
+    /// # Safety
+    /// The transaction is complete, and its client does nothing with it meanwhile.
+    unsafe fn claim(&self, position: usize) -> bool;
+
+    /// Gives an answer that the caller has claimed.
+    fn tell(&self, position: usize);
+}
+
+impl<'j, P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync> Telling<'j, P, D> {
+    pub(super) fn new(job: &'j Job<P>, count: usize, done: &'j D) -> Self {
+        Self { job, told: (0..count).map(|_| AtomicU8::new(Told::No as u8)).collect(), done }
+    }
+
+    /// Who has given the answer of a procedure that its client has taken back.
+    pub(super) fn told(&self, position: usize) -> Told {
+        // Relaxed: written under the notice's lock, which the client has held since.
+        let told = self.told[position].load(Ordering::Relaxed);
+        [Told::No, Told::Committed, Told::Refused][usize::from(told)]
+    }
+}
+
+impl<P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync> Tell for Telling<'_, P, D> {
+    unsafe fn claim(&self, position: usize) -> bool {
+        // Relaxed, here and below: written under the notice's lock. Who has claimed an answer may be taking it.
+        if self.told[position].load(Ordering::Relaxed) != Told::No as u8 {
+            return false;
+        }
+        // SAFETY: the transaction is complete, and nobody has claimed its answer.
+        let told = match unsafe { &*self.job.answers.add(position) } {
+            Some(Ok(_)) => Told::Committed,
+            // Its client tries it again.
+            Some(Err(Error::OutOfMemory { .. })) | None => return false,
+            Some(Err(_)) => Told::Refused,
+        };
+        self.told[position].store(told as u8, Ordering::Relaxed);
+        true
+    }
+
+    fn tell(&self, position: usize) {
+        // SAFETY: the transaction is complete and was claimed, so procedure and answer are the caller's.
+        let (procedure, answer) =
+            unsafe { (&mut *self.job.procedures.add(position), &mut *self.job.answers.add(position)) };
+        if let Some(answer) = answer.take() {
+            (self.done)(position, answer.and_then(|output| drive::tell_committed(procedure, output)));
+        }
+    }
+}
+
+/// What a client has under way whose answers any thread may give.
+struct Notice {
+    /// Its client waits until all that help have left.
+    telling: NonNull<dyn Tell>,
+    parcels: Mutex<Vec<Arc<Parcel>>>,
+    helpers: AtomicUsize,
+}
+
+// SAFETY: the procedures and their answers can be sent to other threads, and so can what tells of them be shared; their client keeps them
+// while the notice is open.
+unsafe impl Send for Notice {}
+// SAFETY: as above.
+unsafe impl Sync for Notice {}
+
+impl std::fmt::Debug for Notice {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Notice").finish_non_exhaustive()
+    }
+}
+
+/// All notices.
+#[derive(Debug, Default)]
+pub(super) struct Notices(Mutex<Vec<Arc<Notice>>>);
+
+/// A notice that its client has opened. Others go on with it until it is dropped.
+pub(super) struct Opened<'s> {
+    notices: &'s Notices,
+    notice: Arc<Notice>,
+}
+
+impl Notices {
+    /// Lets others help with what `telling` tells of, for as long as the answer lives.
+    pub(super) fn open<'s, P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync>(
+        &'s self,
+        telling: &'s Telling<'s, P, D>,
+    ) -> Opened<'s> {
+        let telling: NonNull<dyn Tell + 's> = NonNull::from(telling);
+        // SAFETY: only the lifetime changes. Nobody looks at it after `Opened` is dropped, which cannot outlive it.
+        let telling = unsafe { std::mem::transmute::<NonNull<dyn Tell + 's>, NonNull<dyn Tell>>(telling) };
+        let notice = Arc::new(Notice { telling, parcels: Mutex::default(), helpers: AtomicUsize::new(0) });
+        lock(&self.0).push(Arc::clone(&notice));
+        Opened { notices: self, notice }
+    }
+
+    /// Helps with everything: answers whether there was something to do.
+    pub(super) fn help(&self, shared: &Shared, hand: &mut Hand) -> bool {
+        let notices: Vec<_> = {
+            let open = lock(&self.0);
+            // Relaxed: under the lock, behind which the client looks.
+            open.iter().for_each(|notice| _ = notice.helpers.fetch_add(1, Ordering::Relaxed));
+            open.iter().map(|notice| Helper(Arc::clone(notice))).collect()
+        };
+        notices.iter().filter(|notice| notice.0.help(shared, hand)).count() > 0
+    }
+}
+
+impl Opened<'_> {
+    /// A parcel of the client was handed in.
+    pub(super) fn add(&self, parcel: &Arc<Parcel>) {
+        lock(&self.notice.parcels).push(Arc::clone(parcel));
+    }
+
+    /// All transactions of a parcel were executed: it is its client's alone, but for the answers that others have claimed.
+    pub(super) fn take_back(&self, parcel: &Arc<Parcel>) {
+        lock(&self.notice.parcels).retain(|other| !Arc::ptr_eq(other, parcel));
+    }
+}
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        lock(&self.notices.0).retain(|other| !Arc::ptr_eq(other, &self.notice));
+        let mut backoff = Backoff::new();
+        // Acquire: pairs with the release of those that leave.
+        while self.notice.helpers.load(Ordering::Acquire) > 0 {
+            backoff.wait();
+        }
+    }
+}
+
+/// Somebody who helps.
+struct Helper(Arc<Notice>);
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        // Release: pairs with the acquire of the client.
+        self.0.helpers.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// A transaction of a parcel that is under way.
+struct Left {
+    parcel: Arc<Parcel>,
+    place: usize,
+    moment: Moment,
+}
+
+impl Notice {
+    fn telling(&self) -> &dyn Tell {
+        // SAFETY: the client waits for its helpers, of whom the caller is one.
+        unsafe { self.telling.as_ref() }
+    }
+
+    fn help(&self, shared: &Shared, hand: &mut Hand) -> bool {
+        let mut left = Vec::new();
+        let mut helped = self.tell_all(shared, &mut left);
+        if !shared.takes_turns() {
+            return helped;
+        }
+        let Hand { local, state } = hand;
+        for Left { parcel, place, moment } in left {
+            let planned = parcel.planned(place);
+            let is_settled = {
+                // What is executed goes by this guard, as it goes by a client's.
+                let _guard = local.pin();
+                planned.progress(moment) == Progress::Unprocessed && settle(shared, state, local, planned, moment)
+            };
+            if is_settled {
+                self.tell_one(shared, &parcel, place, moment);
+                helped = true;
+            }
+        }
+        helped
+    }
+
+    /// Gives the answers that are there, and finds out what is left to be executed.
+    fn tell_all(&self, shared: &Shared, left: &mut Vec<Left>) -> bool {
+        let mut claimed = Vec::new();
+        {
+            let parcels = lock(&self.parcels);
+            for parcel in parcels.iter() {
+                let content = parcel.content();
+                let batch = content.batch.load(Ordering::Relaxed);
+                if batch == 0 || shared.pipeline.planned() < batch {
+                    continue;
+                }
+                let first = content.first_place.load(Ordering::Relaxed);
+                for place in 0..content.count {
+                    let moment = Moment::new(batch, first + place);
+                    match parcel.planned(place).progress(moment) {
+                        Progress::Unprocessed => left.push(Left { parcel: Arc::clone(parcel), place, moment }),
+                        Progress::Executing => {}
+                        // SAFETY: it is complete, and its client waits for the lock before it does anything with it.
+                        Progress::Complete => claimed.extend(unsafe { self.claim(parcel, place) }),
+                    }
+                }
+                // The last one that is told of is known to snapshots before anybody hears of it.
+                shared.acknowledge(if claimed.is_empty() { 0 } else { batch });
+            }
+        }
+        // Others' code runs outside of the lock.
+        claimed.iter().for_each(|&position| self.telling().tell(position));
+        !claimed.is_empty()
+    }
+
+    /// Gives the answer of a transaction that was executed, if it is still to be given.
+    fn tell_one(&self, shared: &Shared, parcel: &Arc<Parcel>, place: usize, moment: Moment) {
+        let claimed = {
+            let parcels = lock(&self.parcels);
+            let is_under_way = parcels.iter().any(|other| Arc::ptr_eq(other, parcel))
+                && parcel.content().batch.load(Ordering::Relaxed) == moment.batch();
+            // SAFETY: it is complete, and its client waits for the lock before it does anything with it.
+            if is_under_way { unsafe { self.claim(parcel, place) } } else { None }
+        };
+        if let Some(position) = claimed {
+            shared.acknowledge(moment.batch());
+            self.telling().tell(position);
+        }
+    }
+
+    /// Claims the answer of a transaction, unless its client is to see to it.
+    ///
+    /// # Safety
+    /// The transaction is complete, and the caller has the lock of the parcels, which its client waits for.
+    unsafe fn claim(&self, parcel: &Parcel, place: usize) -> Option<usize> {
+        // SAFETY: the caller says so.
+        let is_to_be_planned_again = unsafe { parcel.planned(place).body() }.again.get();
+        let position = parcel.content().procedures[place] as usize;
+        // SAFETY: as above.
+        (!is_to_be_planned_again && unsafe { self.telling().claim(position) }).then_some(position)
+    }
+}
