@@ -162,7 +162,9 @@ impl<T> Catalog<T> {
 #[derive(Debug)]
 pub struct Seen<T> {
     version: u64,
-    tables: *const TableList<T>,
+    list: *const TableList<T>,
+    /// The slots of the list, one step nearer.
+    slots: *const [Option<Arc<T>>],
     /// The version of the list that [`Kept`] was given for it.
     kept: u64,
 }
@@ -175,17 +177,26 @@ const NEVER: u64 = u64::MAX;
 
 impl<T> Default for Seen<T> {
     fn default() -> Self {
-        Self { version: NEVER, tables: TableList::NONE, kept: NEVER }
+        let slots = &raw const *<&[Option<Arc<T>>]>::default();
+        Self { version: NEVER, list: TableList::NONE, slots, kept: NEVER }
     }
 }
 
 impl<T> Deref for Seen<T> {
-    type Target = TableList<T>;
+    type Target = [Option<Arc<T>>];
 
     #[inline]
     fn deref(&self) -> &Self::Target {
         // SAFETY: who called `renew` promised to look only while the list is kept.
-        unsafe { &*self.tables }
+        unsafe { &*self.slots }
+    }
+}
+
+impl<T> Seen<T> {
+    /// The list.
+    pub fn list(&self) -> &TableList<T> {
+        // SAFETY: as in `deref`.
+        unsafe { &*self.list }
     }
 }
 
@@ -209,7 +220,8 @@ impl<T: Described> Seen<T> {
         let mut lists = catalog.lists();
         lists.lent = true;
         self.version = catalog.version.load(Ordering::Relaxed);
-        self.tables = Arc::as_ptr(&lists.present);
+        self.list = Arc::as_ptr(&lists.present);
+        self.slots = &raw const *lists.present.slots;
     }
 
     /// Whether this is the present list.
@@ -241,8 +253,8 @@ impl<T: Described> Seen<T> {
         }
         // SAFETY: the pointer came from an `Arc`, which the catalog keeps as long as the list may be looked at.
         unsafe {
-            Arc::increment_strong_count(self.tables);
-            Arc::from_raw(self.tables)
+            Arc::increment_strong_count(self.list);
+            Arc::from_raw(self.list)
         }
     }
 }

@@ -218,7 +218,7 @@ impl<R: Redo> Worker for CicadaWorker<R> {
         shared.lead(shared.clocks.now_ns());
         let held = shared.hold_for_collection(state.worker);
         let site =
-            Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard: &guard };
+            Site { tables: state.tables.list(), min_rts: shared.clocks.min_rts(), worker: state.worker, guard: &guard };
         collect_all(shared, true, &mut state.buffers.moments, &site);
         drop((held, guard));
         local.collect();
@@ -360,7 +360,7 @@ fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard
         shared.lead(state.clock.now_ns);
     }
     let held = shared.hold_for_collection(state.worker);
-    let site = Site { tables: &state.tables, min_rts: shared.clocks.min_rts(), worker: state.worker, guard };
+    let site = Site { tables: state.tables.list(), min_rts: shared.clocks.min_rts(), worker: state.worker, guard };
     let reclaimer = shared.bins.of(state.worker).serve();
     pass(Point::Collecting);
     if let Some(mut reclaimer) = reclaimer {
