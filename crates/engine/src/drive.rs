@@ -11,86 +11,18 @@ use polychron_sync::{spin_hint, thread};
 use crate::futures::{self, Outcome, Resolved};
 use crate::nested::{Endurance, is_in_the_way};
 use crate::options::Retry;
-use crate::{Commit, Counters, Interactive, Mode, Procedure};
-
-/// What driving needs: every [`Interactive`] worker, and parts of workers that a protocol drives inside a batch.
-pub trait Driven {
-    /// A running transaction.
-    type Transaction<'t>: Commit
-    where
-        Self: 't;
-
-    /// As [`Interactive::begin`].
-    ///
-    /// # Errors
-    /// As there.
-    fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error>;
-
-    /// As [`Interactive::last_abort`].
-    fn last_abort(&self) -> Option<Abort>;
-
-    /// As [`Interactive::waits_for_itself`].
-    fn waits_for_itself(&self) -> Option<Error> {
-        None
-    }
-
-    /// As [`Interactive::is_nested`].
-    fn is_nested(&self) -> bool {
-        false
-    }
-
-    /// As [`Interactive::back_off`].
-    fn back_off(&mut self, attempts: u64);
-
-    /// As [`Interactive::retry`].
-    fn retry(&self) -> &Retry;
-
-    /// As [`crate::Worker::counters`].
-    fn counters(&self) -> &Counters;
-}
-
-impl<W: Interactive> Driven for W {
-    type Transaction<'t>
-        = W::Transaction<'t>
-    where
-        W: 't;
-
-    #[inline]
-    fn begin(&mut self, mode: Mode) -> Result<W::Transaction<'_>, Error> {
-        Interactive::begin(self, mode)
-    }
-
-    fn last_abort(&self) -> Option<Abort> {
-        Interactive::last_abort(self)
-    }
-
-    fn waits_for_itself(&self) -> Option<Error> {
-        Interactive::waits_for_itself(self)
-    }
-
-    fn is_nested(&self) -> bool {
-        Interactive::is_nested(self)
-    }
-
-    fn back_off(&mut self, attempts: u64) {
-        Interactive::back_off(self, attempts);
-    }
-
-    fn retry(&self) -> &Retry {
-        Interactive::retry(self)
-    }
-
-    fn counters(&self) -> &Counters {
-        crate::Worker::counters(self)
-    }
-}
+use crate::{Commit, Interactive, Mode, Procedure};
 
 /// Runs `procedure` in transactions until one commits: the body of [`crate::Worker::execute`] and
 /// [`crate::Worker::snapshot`] for interactive protocols.
 ///
 /// # Errors
 /// As [`crate::Worker::execute`].
-pub fn execute<W: Driven, P: Procedure>(worker: &mut W, mode: Mode, procedure: &mut P) -> Result<P::Output, Error> {
+pub fn execute<W: Interactive, P: Procedure>(
+    worker: &mut W,
+    mode: Mode,
+    procedure: &mut P,
+) -> Result<P::Output, Error> {
     until_committed(worker, mode, &mut Running(procedure))
 }
 
@@ -98,7 +30,7 @@ pub fn execute<W: Driven, P: Procedure>(worker: &mut W, mode: Mode, procedure: &
 ///
 /// # Errors
 /// As [`crate::Worker::execute`].
-pub fn transact<W: Driven, O>(
+pub fn transact<W: Interactive, O>(
     worker: &mut W,
     mode: Mode,
     body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
@@ -111,7 +43,7 @@ pub fn transact<W: Driven, O>(
 /// # Errors
 /// As there. A future of the answer that has no value, or is another transaction's, is an error although the transaction has
 /// committed.
-pub fn transact_resolved<W: Driven, O: Outcome>(
+pub fn transact_resolved<W: Interactive, O: Outcome>(
     worker: &mut W,
     body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
 ) -> Result<O::Values, Error> {
@@ -120,7 +52,7 @@ pub fn transact_resolved<W: Driven, O: Outcome>(
 }
 
 /// What is run in transactions, and told when one has committed.
-trait Body<W: Driven> {
+trait Body<W: Interactive> {
     type Output;
 
     fn run(&mut self, transaction: &mut W::Transaction<'_>) -> Result<Self::Output, Stop>;
@@ -130,7 +62,7 @@ trait Body<W: Driven> {
     }
 }
 
-impl<W: Driven, O, F: FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>> Body<W> for F {
+impl<W: Interactive, O, F: FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>> Body<W> for F {
     type Output = O;
 
     #[inline]
@@ -141,7 +73,7 @@ impl<W: Driven, O, F: FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>> Body<W>
 
 struct Running<'p, P>(&'p mut P);
 
-impl<W: Driven, P: Procedure> Body<W> for Running<'_, P> {
+impl<W: Interactive, P: Procedure> Body<W> for Running<'_, P> {
     type Output = P::Output;
 
     #[inline]
@@ -171,7 +103,7 @@ pub fn tell_committed<P: Procedure>(procedure: &mut P, mut output: P::Output) ->
     }
 }
 
-fn until_committed<W: Driven, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> Result<B::Output, Error> {
+fn until_committed<W: Interactive, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> Result<B::Output, Error> {
     let (mut attempts, mut endurance) = (0, None);
     loop {
         match attempt(worker, mode, body) {
@@ -207,7 +139,7 @@ const ATTEMPTS_PER_LOOK: u64 = 16;
 
 /// Whether a transaction inside of another one has conflicted for so long with what others have open that they may wait for its own thread.
 #[inline]
-fn is_worn_out<W: Driven>(
+fn is_worn_out<W: Interactive>(
     worker: &W,
     attempts: u64,
     abort: Option<&Abort>,
@@ -220,7 +152,7 @@ fn is_worn_out<W: Driven>(
 }
 
 #[cold]
-fn endure<W: Driven>(
+fn endure<W: Interactive>(
     worker: &W,
     attempts: u64,
     abort: Option<&Abort>,
@@ -248,7 +180,7 @@ enum Attempt<O> {
 }
 
 #[inline]
-fn attempt<W: Driven, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> Attempt<B::Output> {
+fn attempt<W: Interactive, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> Attempt<B::Output> {
     let _scope = futures::Attempt::begin();
     let mut transaction = match worker.begin(mode) {
         Ok(transaction) => transaction,

@@ -45,6 +45,8 @@ pub(crate) struct Worker {
     pub(crate) id: WorkerId,
     /// How many guards exist.
     pub(crate) pins: Cell<usize>,
+    /// Whether one of them is [`Local::hold`]'s.
+    held: Cell<bool>,
     /// Its slot.
     slot: NonNull<Slot>,
     /// Whether it shows what it has found to who tells it.
@@ -112,6 +114,7 @@ impl Local {
             memory,
             id,
             pins: Cell::new(0),
+            held: Cell::new(false),
             slot,
             shows: Cell::new(false),
             noted: RefCell::default(),
@@ -155,6 +158,29 @@ impl Local {
     pub fn pin(&self) -> Guard<'_> {
         self.worker().come();
         Guard { worker: self.worker(), resting: false }
+    }
+
+    /// Pins the worker until [`Local::release`], so that what is found from one guard to the next stays: for a group of transactions that borrow it
+    /// one after the other.
+    pub fn hold(&mut self) {
+        let worker = self.worker();
+        if !worker.held.replace(true) {
+            worker.come();
+        }
+    }
+
+    /// Ends what [`Local::hold`] has begun.
+    pub fn release(&mut self) {
+        let worker = self.worker();
+        if worker.held.replace(false) {
+            worker.leave();
+        }
+    }
+
+    /// Whether [`Local::hold`] keeps the worker pinned.
+    #[inline]
+    pub fn is_held(&self) -> bool {
+        self.worker().held.get()
     }
 
     /// From now on the worker's guards that stand aside show what they have found. Whoever tells the worker to leave its epoch then keeps that
@@ -217,6 +243,7 @@ impl Local {
             // Nobody looks at its finds from here on.
             worker.come_back();
         }
+        worker.held.set(false);
         if worker.pins.replace(0) > 0 {
             epochs.unpin(slot);
         }

@@ -36,7 +36,7 @@ pub use fingers::Fingers;
 pub use hints::Hints;
 pub use keeper::{Keeper, Keys, OwnedKey, for_each, wait_for};
 pub use nodes::{NodeSet, NodeStep};
-pub use prefetch::{GROUP, Prefetched, execute_in_groups};
+pub use prefetch::{GROUP, Grouped, Prefetched, execute_grouped, execute_in_groups};
 pub use record::{Record, RowRecords};
 pub use rows::{check_key, check_row, entry_words, key_in_entry, words_of};
 pub use table::{Blueprint, Keyed, StoreTable, dropped_among, has_dropped};

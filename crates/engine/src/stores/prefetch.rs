@@ -7,7 +7,7 @@ use polychron_base::{Error, TableId};
 use polychron_index::{AnyIndex, Handle};
 
 use super::{Records, Store, StoreTable};
-use crate::{Procedure, Worker, catalog};
+use crate::{Interactive, Mode, Procedure, Worker, catalog, drive};
 
 /// Where the rows of keys lie.
 pub trait Prefetched {
@@ -48,5 +48,43 @@ pub fn execute_in_groups<W: Worker, P: Procedure>(
             let outcome = worker.execute(procedure);
             done(number * GROUP + position, outcome);
         }
+    }
+}
+
+/// A worker that looks up what a group of procedures declares, for the transactions in which they run.
+pub trait Grouped: Interactive {
+    /// Looks the keys up that the procedures declare, and stays in the epoch in which they were found ([`Local::hold`](polychron_memory::Local::hold)).
+    fn begin_group<P: Procedure>(&mut self, group: &[P]);
+
+    /// The procedure of the group that runs from now on.
+    fn put_in_force(&mut self, position: usize);
+
+    /// Forgets what was found, and leaves the epoch.
+    fn end_group(&mut self);
+}
+
+/// [`Worker::execute_batch`] of a [`Grouped`] worker.
+pub fn execute_grouped<W: Grouped, P: Procedure>(
+    worker: &mut W,
+    procedures: &mut [P],
+    done: &mut impl FnMut(usize, Result<P::Output, Error>),
+) {
+    for (number, group) in procedures.chunks_mut(GROUP).enumerate() {
+        let group_of = Group(&mut *worker);
+        group_of.0.begin_group(group);
+        for (position, procedure) in group.iter_mut().enumerate() {
+            group_of.0.put_in_force(position);
+            let outcome = drive::execute(&mut *group_of.0, Mode::ReadWrite, procedure);
+            done(number * GROUP + position, outcome);
+        }
+    }
+}
+
+/// The group that is executed; it ends when this is dropped, after a panic, too.
+struct Group<'w, W: Grouped>(&'w mut W);
+
+impl<W: Grouped> Drop for Group<'_, W> {
+    fn drop(&mut self) {
+        self.0.end_group();
     }
 }

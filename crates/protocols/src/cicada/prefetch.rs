@@ -7,16 +7,13 @@
 
 use std::sync::Arc;
 
+use polychron_base::TableId;
 use polychron_base::key::Key16;
-use polychron_base::{Error, TableId};
-use polychron_engine::redo::Redo;
-use polychron_engine::stores::{GROUP, Prefetched};
-use polychron_engine::{Mode, Procedure, drive};
+use polychron_engine::stores::Prefetched;
 use polychron_index::{AnyIndex, Handle};
 
 use super::record::Record;
 use super::table::CicadaTable;
-use super::worker::{CicadaWorker, Session};
 
 /// The tables as look-ups see them that are made ahead.
 pub(super) struct Declared<'t>(pub(super) &'t [Option<Arc<CicadaTable>>]);
@@ -42,29 +39,5 @@ impl Prefetched for Declared<'_> {
             // SAFETY: the handle was found just now, under the guard that is held.
             unsafe { Record::from_handle(handle) }.prefetch_latest();
         }
-    }
-}
-
-/// [`polychron_engine::Worker::execute_batch`] of this protocol.
-pub(super) fn execute_batch<R: Redo, P: Procedure>(
-    worker: &mut CicadaWorker<R>,
-    procedures: &mut [P],
-    done: &mut impl FnMut(usize, Result<P::Output, Error>),
-) {
-    let Session { local, state, shared, .. } = worker.session();
-    for (index, group) in procedures.chunks_mut(GROUP).enumerate() {
-        // Held until the group is done: hints are addresses.
-        let guard = local.pin();
-        // SAFETY: the guard stays until the group is done, and the group's transactions do not renew it.
-        unsafe { state.tables.renew(&shared.catalog) };
-        state.hints.gather(&Declared(&state.tables), group, &guard);
-        state.buffers.planned.look_up_now(shared, &state.tables, state.worker, &mut state.hints);
-        for (position, procedure) in group.iter_mut().enumerate() {
-            state.hints.put_in_force(position);
-            let outcome =
-                drive::execute(&mut Session { local, state, shared, in_batch: true }, Mode::ReadWrite, procedure);
-            done(index * GROUP + position, outcome);
-        }
-        state.hints.clear();
     }
 }

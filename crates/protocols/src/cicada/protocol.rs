@@ -1,9 +1,9 @@
 //! The database as a whole: tables, workers, the thread that works when no worker does.
 
-use std::sync::{Arc, PoisonError, Weak};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError};
 
 use polychron_base::{Error, IndexId, TableId};
+use polychron_engine::background::Background;
 use polychron_engine::catalog::{Catalog, Tables};
 use polychron_engine::contested::Favour;
 use polychron_engine::mutations::left_out;
@@ -12,8 +12,8 @@ use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
 use polychron_engine::{Common, Figure, FigureValue, IndexDefinition, Protocol, Statistics, TableDefinition, Versions};
 use polychron_memory::{Memory, OWN_SLOTS, Pressure};
-use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use polychron_sync::{CachePadded, MODELLED, Mutex};
+use polychron_sync::atomic::{AtomicU64, Ordering};
+use polychron_sync::{CachePadded, Mutex};
 
 use super::absences::Absences;
 use super::bins::Bins;
@@ -50,7 +50,6 @@ pub(super) struct Shared<R: Redo> {
     pub(super) redo: R,
     /// Lists of tables that no guard keeps any more, each with a moment: who may look at it holds that or an earlier one.
     past_lists: Mutex<Vec<(Timestamp, Tables<CicadaTable>)>>,
-    stopping: AtomicBool,
 }
 
 /// How much of the garbage is worked off in one go.
@@ -67,8 +66,9 @@ pub(super) enum Extent {
 /// The protocol. See the module.
 #[derive(Debug)]
 pub struct Cicada<R: Redo = NoRedo> {
+    /// Joined before the rest is dropped.
+    _background: Background,
     pub(super) shared: Arc<Shared<R>>,
-    background: Option<JoinHandle<()>>,
 }
 
 impl<R: Redo> Shared<R> {
@@ -170,10 +170,14 @@ impl<R: Redo> Cicada<R> {
             filling: Mutex::default(),
             redo,
             past_lists: Mutex::default(),
-            stopping: AtomicBool::new(false),
         });
-        let background = start_background(&shared)?;
-        Ok(Arc::new(Self { shared, background }))
+        let interval = shared.options.background_interval;
+        let background = Background::start("polychron-clock", interval, &shared, |shared| {
+            // Near the limit of the memory everything is to be given back that can be.
+            let is_full = shared.memory.pressure() == Pressure::Hard;
+            shared.tick(if is_full { Extent::All } else { Extent::Some });
+        })?;
+        Ok(Arc::new(Self { shared, _background: background }))
     }
 
     /// Moves horizons and epochs on and works off what collection can, as happens by itself: for tests that must not depend
@@ -189,39 +193,9 @@ impl<R: Redo> Cicada<R> {
     }
 }
 
-/// The thread ends with the database.
-fn start_background<R: Redo>(shared: &Arc<Shared<R>>) -> Result<Option<JoinHandle<()>>, Error> {
-    if MODELLED {
-        return Ok(None);
-    }
-    let interval = shared.options.background_interval;
-    let weak: Weak<Shared<R>> = Arc::downgrade(shared);
-    let run = move || {
-        // The pause comes first: a thread that starts late would else tick at any time, beside a test that ticks by hand.
-        loop {
-            std::thread::park_timeout(interval);
-            let Some(shared) = weak.upgrade() else { return };
-            if shared.stopping.load(Ordering::Relaxed) {
-                return;
-            }
-            // Near the limit of the memory everything is to be given back that can be.
-            let is_full = shared.memory.pressure() == Pressure::Hard;
-            shared.tick(if is_full { Extent::All } else { Extent::Some });
-        }
-    };
-    let spawned = std::thread::Builder::new().name("polychron-clock".into()).spawn(run);
-    spawned.map(Some).map_err(|error| Error::Options(format!("the clock's thread could not be started: {error}")))
-}
-
 impl<R: Redo> Drop for Cicada<R> {
     fn drop(&mut self) {
         self.shared.keeper.close();
-        self.shared.stopping.store(true, Ordering::Relaxed);
-        if let Some(background) = self.background.take() {
-            background.thread().unpark();
-            // A panic there was reported when it happened; there is nothing to add at the end.
-            let _ = background.join();
-        }
     }
 }
 

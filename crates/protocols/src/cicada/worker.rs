@@ -12,7 +12,7 @@ use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::nested::{self, Nested};
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
-use polychron_engine::stores::{Fingers, Hints};
+use polychron_engine::stores::{Fingers, Grouped, Hints, execute_grouped};
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Projection, Savepoints, Transaction, Worker, drive};
 use polychron_memory::{Guard, Local};
 use polychron_schema::RowRef;
@@ -22,6 +22,7 @@ use polychron_sync::spin_hint;
 use super::clocks::{LocalClock, Span};
 use super::counts::Stage;
 use super::options::Snapshots;
+use super::prefetch::Declared;
 use super::promotion::Candidate;
 use super::protocol::Shared;
 use super::reclaim::{Garbage, Reclaimer, Site};
@@ -123,7 +124,7 @@ impl<R: Redo> CicadaWorker<R> {
     /// As [`Interactive::begin`].
     #[doc(hidden)]
     pub fn begin_in_epoch(&mut self, mode: Mode) -> Result<CicadaTransaction<'_, R>, Error> {
-        self.session().begin_transaction(mode)
+        self.begin_transaction(mode)
     }
 
     /// The timestamp of the latest transaction.
@@ -153,7 +154,7 @@ impl<R: Redo> Worker for CicadaWorker<R> {
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
     ) {
-        super::prefetch::execute_batch(self, procedures, done);
+        execute_grouped(self, procedures, done);
     }
 
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
@@ -181,7 +182,7 @@ impl<R: Redo> Worker for CicadaWorker<R> {
                 Transaction::read_row(transaction, table, key, projection).map(&mut read)
             });
         }
-        let mut transaction = self.session().begin_transaction(Mode::ReadWrite)?;
+        let mut transaction = self.begin_transaction(Mode::ReadWrite)?;
         let table = transaction.table(table)?;
         let timestamp = transaction.timestamp;
         let seen = table.primary.record_at(key, timestamp, &transaction.guard).and_then(|record| {
@@ -230,7 +231,7 @@ impl<R: Redo> Interactive for CicadaWorker<R> {
 
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
-        self.session().begin_transaction(mode).map(CicadaTransaction::leave_to_client)
+        self.begin_transaction(mode).map(CicadaTransaction::leave_to_client)
     }
 
     fn last_abort(&self) -> Option<Abort> {
@@ -246,7 +247,7 @@ impl<R: Redo> Interactive for CicadaWorker<R> {
     }
 
     fn back_off(&mut self, attempts: u64) {
-        self.session().wait(attempts);
+        self.wait(attempts);
     }
 
     fn retry(&self) -> &Retry {
@@ -254,20 +255,25 @@ impl<R: Redo> Interactive for CicadaWorker<R> {
     }
 }
 
-/// A worker's parts, borrowed one by one: a batch holds an epoch of its own while the session runs transactions.
-pub(super) struct Session<'w, R: Redo> {
-    pub(super) local: &'w Local,
-    pub(super) state: &'w mut State,
-    pub(super) shared: &'w Shared<R>,
-    /// Whether a batch keeps the epoch, and the hints that were found in it, from one transaction to the next.
-    pub(super) in_batch: bool,
-}
-
-impl<R: Redo> CicadaWorker<R> {
-    #[inline]
-    pub(super) fn session(&mut self) -> Session<'_, R> {
+impl<R: Redo> Grouped for CicadaWorker<R> {
+    fn begin_group<P: Procedure>(&mut self, group: &[P]) {
         self.end_leaked();
-        Session { local: &self.local, state: &mut self.state, shared: &self.shared, in_batch: false }
+        self.local.hold();
+        let Self { local, state, shared } = self;
+        let guard = local.pin();
+        // SAFETY: the worker is held until the group is done, and the group's transactions do not renew their guards.
+        unsafe { state.tables.renew(&shared.catalog) };
+        state.hints.gather(&Declared(&state.tables), group, &guard);
+        state.buffers.planned.look_up_now(shared, &state.tables, state.worker, &mut state.hints);
+    }
+
+    fn put_in_force(&mut self, position: usize) {
+        self.state.hints.put_in_force(position);
+    }
+
+    fn end_group(&mut self) {
+        self.state.hints.clear();
+        self.local.release();
     }
 }
 
@@ -291,15 +297,17 @@ impl<R: Redo> CicadaWorker<R> {
     }
 }
 
-impl<'w, R: Redo> Session<'w, R> {
+impl<R: Redo> CicadaWorker<R> {
+    /// Begins a transaction that stays in its epoch.
     #[inline]
-    fn begin_transaction(self, mode: Mode) -> Result<CicadaTransaction<'w, R>, Error> {
-        let Session { local, state, shared, in_batch } = self;
-        if in_batch {
-            state.hints.rewind();
+    fn begin_transaction(&mut self, mode: Mode) -> Result<CicadaTransaction<'_, R>, Error> {
+        self.end_leaked();
+        let Self { local, state, shared } = self;
+        // What a group of procedures has looked up holds as long as the group.
+        if local.is_held() {
+            state.hints.rewind()
         } else {
-            // A batch that a panic ended may have left some.
-            state.hints.clear();
+            state.hints.clear()
         }
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
@@ -413,43 +421,6 @@ pub(super) fn collect_some<R: Redo>(shared: &Shared<R>, moments: &mut Vec<Span>,
         reclaimer.tell(&shared.clocks, site.worker);
         left > 0
     });
-}
-
-impl<R: Redo> drive::Driven for Session<'_, R> {
-    type Transaction<'t>
-        = CicadaTransaction<'t, R>
-    where
-        Self: 't;
-
-    #[inline]
-    fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
-        let Session { local, state, shared, in_batch } = self;
-        Session { local, state, shared, in_batch: *in_batch }.begin_transaction(mode)
-    }
-
-    fn last_abort(&self) -> Option<Abort> {
-        self.state.last_abort
-    }
-
-    fn waits_for_itself(&self) -> Option<Error> {
-        self.state.nested.error()
-    }
-
-    fn is_nested(&self) -> bool {
-        self.local.is_nested()
-    }
-
-    fn back_off(&mut self, attempts: u64) {
-        self.wait(attempts);
-    }
-
-    fn retry(&self) -> &Retry {
-        &self.shared.common.retry
-    }
-
-    fn counters(&self) -> &Counters {
-        &self.state.counters
-    }
 }
 
 impl<R: Redo> Drop for CicadaWorker<R> {

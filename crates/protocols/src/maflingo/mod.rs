@@ -25,7 +25,6 @@ mod fill;
 mod model;
 mod nested;
 mod options;
-mod prefetch;
 mod protocol;
 mod reclaim;
 mod record;

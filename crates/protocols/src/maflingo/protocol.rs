@@ -1,8 +1,9 @@
 //! The database as a whole: tables, workers, the clock of epochs.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
+use polychron_engine::background::Background;
 use polychron_engine::catalog::Catalog;
 use polychron_engine::contested::Favour;
 use polychron_engine::redo::{NoRedo, Redo};
@@ -10,8 +11,7 @@ use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
 use polychron_engine::{Common, Configuration, IndexDefinition, Protocol, Statistics, TableDefinition, Versions};
 use polychron_memory::{Memory, OWN_SLOTS};
-use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use polychron_sync::thread::{Builder, JoinHandle};
+use polychron_sync::atomic::AtomicU64;
 use polychron_sync::{Backoff, CachePadded, MODELLED, Mutex};
 
 use super::options::{Counter, Options};
@@ -45,14 +45,14 @@ pub(super) struct Shared<R: Redo> {
     pub(super) favour: CachePadded<Favour>,
     pub(super) ticket: CachePadded<AtomicU64>,
     pub(super) redo: R,
-    stopping: AtomicBool,
 }
 
 /// The protocol. See the module.
 #[derive(Debug)]
 pub struct Maflingo<R: Redo = NoRedo> {
+    /// It moves the epochs on. Joined before the rest is dropped.
+    _background: Background,
     pub(super) shared: Arc<Shared<R>>,
-    ticker: Option<JoinHandle<()>>,
 }
 
 impl<R: Redo> Shared<R> {
@@ -117,10 +117,10 @@ impl<R: Redo> Maflingo<R> {
             favour: CachePadded::default(),
             ticket: CachePadded::new(AtomicU64::new(0)),
             redo,
-            stopping: AtomicBool::new(false),
         });
-        let ticker = start_ticker(&shared)?;
-        Ok(Arc::new(Self { shared, ticker }))
+        let interval = shared.options.epoch_interval;
+        let background = Background::start("polychron-epochs", interval, &shared, Shared::tick)?;
+        Ok(Arc::new(Self { shared, _background: background }))
     }
 
     /// Ends the present epoch and works off what reclamation can, as the clock does by itself: for tests that must not
@@ -134,37 +134,9 @@ impl<R: Redo> Maflingo<R> {
     }
 }
 
-/// The thread that moves the epochs on. It ends with the database.
-fn start_ticker<R: Redo>(shared: &Arc<Shared<R>>) -> Result<Option<JoinHandle<()>>, Error> {
-    if MODELLED {
-        return Ok(None);
-    }
-    let interval = shared.options.epoch_interval;
-    let weak: Weak<Shared<R>> = Arc::downgrade(shared);
-    let run = move || {
-        // The pause comes first: a thread that starts late would else tick at any time, beside a test that ticks by hand.
-        loop {
-            std::thread::park_timeout(interval);
-            let Some(shared) = weak.upgrade() else { return };
-            if shared.stopping.load(Ordering::Relaxed) {
-                return;
-            }
-            shared.tick();
-        }
-    };
-    let spawned = Builder::new().name("polychron-epochs".into()).spawn(run);
-    spawned.map(Some).map_err(|error| Error::Definition(format!("the epoch thread could not be started: {error}")))
-}
-
 impl<R: Redo> Drop for Maflingo<R> {
     fn drop(&mut self) {
         self.shared.keeper.close();
-        self.shared.stopping.store(true, Ordering::Relaxed);
-        if let Some(ticker) = self.ticker.take() {
-            ticker.thread().unpark();
-            // A panic there was reported when it happened; there is nothing to add at the end.
-            let _ = ticker.join();
-        }
     }
 }
 

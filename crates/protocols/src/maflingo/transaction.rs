@@ -193,6 +193,10 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
     }
 
     /// As [`Self::find`], by a hint of the batch; `None` when there is none or it does not lead to a row.
+    ///
+    /// Nothing is concluded from a hint but the record's address, in an epoch that the batch holds: if the record has a row and is not unlinked
+    /// when the transaction reads it, and validation finds it so again with the same TID, then it was the key's record at that instant,
+    /// however the hint came about. Otherwise the key is looked up again.
     #[inline]
     fn find_hinted<K: EncodedKey>(&mut self, store: &Store, key: K, range: Range<usize>) -> Option<Record> {
         if store.place.index != IndexId::PRIMARY || self.snapshot.is_some() {

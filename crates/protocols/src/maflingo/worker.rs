@@ -8,7 +8,7 @@ use polychron_engine::contested::Contested;
 use polychron_engine::drive::RandomWait;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
-use polychron_engine::stores::{Fingers, Hints};
+use polychron_engine::stores::{Fingers, Grouped, Hints, execute_grouped};
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Savepoints, Worker, drive};
 use polychron_memory::{Guard, Local};
 use polychron_sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use super::nested::Nested;
 use super::protocol::Shared;
 use super::reclaim::Reclaimer;
 use super::record::Tid;
-use super::table::MaflingoTable;
+use super::table::{Known, MaflingoTable};
 use super::transaction::{Buffers, MaflingoTransaction};
 use super::versions::Pruner;
 
@@ -141,8 +141,7 @@ impl<R: Redo> Worker for MaflingoWorker<R> {
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
     ) {
-        self.end_leaked();
-        super::prefetch::execute_batch(self, procedures, done);
+        execute_grouped(self, procedures, done);
     }
 
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
@@ -175,7 +174,34 @@ impl<R: Redo> Interactive for MaflingoWorker<R> {
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
         self.end_leaked();
-        Ok(self.session().begin_transaction(mode))
+        let Self { local, state, shared } = self;
+        // What a group of procedures has looked up holds as long as the group.
+        if local.is_held() {
+            state.hints.rewind()
+        } else {
+            state.hints.clear()
+        }
+        if local.is_epoch_overdue() {
+            shared.memory.epochs().advance();
+        }
+        let open = (mode == Mode::Snapshot && shared.options.snapshots).then(|| {
+            let last = state.nested.last_commit(shared.catalog.number(), state.last_tid.epoch());
+            if shared.options.own_commits && shared.memory.epochs().past() < last {
+                shared.wait_until_past(last);
+            }
+            // Opened before the list of tables is looked at, which it keeps while the transaction leaves its epoch.
+            local.begin_snapshot()
+        });
+        // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
+        let guard = local.pin();
+        // SAFETY: the transaction holds the guard until its end, or has the snapshot, which was opened before.
+        unsafe { state.tables.renew(&shared.catalog) };
+        state.nested.begin(|| shared.moved_after[state.worker].store(state.last_tid.0, Ordering::Relaxed));
+        state.reclaimer.step(&state.tables, RECLAIM_STEP, &guard);
+        if state.pruner.is_due(&guard) {
+            state.prune(&guard);
+        }
+        Ok(MaflingoTransaction::new(shared, state, guard, open, mode))
     }
 
     fn last_abort(&self) -> Option<Abort> {
@@ -199,90 +225,24 @@ impl<R: Redo> Interactive for MaflingoWorker<R> {
     }
 }
 
-/// A worker's parts, borrowed one by one: a batch holds an epoch of its own while the session runs transactions.
-pub(super) struct Session<'w, R: Redo> {
-    pub(super) local: &'w Local,
-    pub(super) state: &'w mut State,
-    pub(super) shared: &'w Shared<R>,
-    /// Whether a batch keeps the epoch, and the hints that were found in it, from one transaction to the next.
-    pub(super) in_batch: bool,
-}
-
-impl<R: Redo> MaflingoWorker<R> {
-    #[inline]
-    pub(super) fn session(&mut self) -> Session<'_, R> {
-        Session { local: &self.local, state: &mut self.state, shared: &self.shared, in_batch: false }
-    }
-}
-
-impl<'w, R: Redo> Session<'w, R> {
-    #[inline]
-    fn begin_transaction(self, mode: Mode) -> MaflingoTransaction<'w, R> {
-        let Session { local, state, shared, in_batch } = self;
-        if in_batch {
-            state.hints.rewind();
-        } else {
-            // A batch that a panic ended may have left some.
-            state.hints.clear();
-        }
-        if local.is_epoch_overdue() {
-            shared.memory.epochs().advance();
-        }
-        let open = (mode == Mode::Snapshot && shared.options.snapshots).then(|| {
-            let last = state.nested.last_commit(shared.catalog.number(), state.last_tid.epoch());
-            if shared.options.own_commits && shared.memory.epochs().past() < last {
-                shared.wait_until_past(last);
-            }
-            // Opened before the list of tables is looked at, which it keeps while the transaction leaves its epoch.
-            local.begin_snapshot()
-        });
-        // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
+impl<R: Redo> Grouped for MaflingoWorker<R> {
+    fn begin_group<P: Procedure>(&mut self, group: &[P]) {
+        self.end_leaked();
+        self.local.hold();
+        let Self { local, state, shared } = self;
         let guard = local.pin();
-        // SAFETY: the transaction holds the guard until its end, or has the snapshot, which was opened before.
+        // SAFETY: the worker is held until the group is done, and the group's transactions do not renew their guards.
         unsafe { state.tables.renew(&shared.catalog) };
-        state.nested.begin(|| shared.moved_after[state.worker].store(state.last_tid.0, Ordering::Relaxed));
-        state.reclaimer.step(&state.tables, RECLAIM_STEP, &guard);
-        if state.pruner.is_due(&guard) {
-            state.prune(&guard);
-        }
-        MaflingoTransaction::new(shared, state, guard, open, mode)
-    }
-}
-
-impl<R: Redo> drive::Driven for Session<'_, R> {
-    type Transaction<'t>
-        = MaflingoTransaction<'t, R>
-    where
-        Self: 't;
-
-    #[inline]
-    fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
-        let Session { local, state, shared, in_batch } = self;
-        Ok(Session { local, state, shared, in_batch: *in_batch }.begin_transaction(mode))
+        state.hints.gather(&Known(&state.tables), group, &guard);
     }
 
-    fn last_abort(&self) -> Option<Abort> {
-        self.state.last_abort
+    fn put_in_force(&mut self, position: usize) {
+        self.state.hints.put_in_force(position);
     }
 
-    fn waits_for_itself(&self) -> Option<Error> {
-        self.state.nested.error()
-    }
-
-    fn is_nested(&self) -> bool {
-        self.local.is_nested()
-    }
-
-    fn back_off(&mut self, attempts: u64) {
-        self.state.wait(attempts, self.shared);
-    }
-
-    fn retry(&self) -> &Retry {
-        &self.shared.common.retry
-    }
-
-    fn counters(&self) -> &Counters {
-        &self.state.counters
+    fn end_group(&mut self) {
+        self.state.hints.clear();
+        self.local.release();
     }
 }
 

@@ -10,7 +10,7 @@ use polychron_engine::mutations::pass;
 use polychron_engine::nested::Nested;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
-use polychron_engine::stores::{Fingers, GROUP, Hints};
+use polychron_engine::stores::{Fingers, Grouped, Hints, execute_grouped};
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Savepoints, Worker, drive};
 use polychron_memory::Local;
 
@@ -96,15 +96,6 @@ impl<R: Redo> HekatonWorker<R> {
             local.end_leaked();
         }
     }
-
-    #[inline]
-    fn session(&mut self) -> Session<'_, R> {
-        if self.local.was_refused() {
-            // Else what the last transaction needed may wait for a commit, and no commit succeed without it.
-            self.tidy_up();
-        }
-        Session { local: &self.local, state: &mut self.state, shared: &self.shared, in_batch: false }
-    }
 }
 
 impl<R: Redo> Worker for HekatonWorker<R> {
@@ -117,22 +108,7 @@ impl<R: Redo> Worker for HekatonWorker<R> {
         procedures: &mut [P],
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
     ) {
-        self.end_leaked();
-        let Session { local, state, shared, .. } = self.session();
-        for (index, group) in procedures.chunks_mut(GROUP).enumerate() {
-            // Held until the group is done: hints are addresses.
-            let guard = local.pin();
-            // SAFETY: the guard stays until the group is done, and the group's transactions do not renew it.
-            unsafe { state.tables.renew(&shared.catalog) };
-            state.hints.gather(&state.tables[..], group, &guard);
-            for (position, procedure) in group.iter_mut().enumerate() {
-                state.hints.put_in_force(position);
-                let mut session = Session { local, state, shared, in_batch: true };
-                let outcome = drive::execute(&mut session, Mode::ReadWrite, procedure);
-                done(index * GROUP + position, outcome);
-            }
-            state.hints.clear();
-        }
+        execute_grouped(self, procedures, done);
     }
 
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
@@ -163,51 +139,19 @@ impl<R: Redo> Interactive for HekatonWorker<R> {
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
         self.end_leaked();
-        self.session().begin_transaction(mode)
-    }
-
-    fn last_abort(&self) -> Option<Abort> {
-        self.state.last_abort
-    }
-
-    fn waits_for_itself(&self) -> Option<Error> {
-        self.state.nested.error()
-    }
-
-    fn is_nested(&self) -> bool {
-        self.local.is_nested()
-    }
-
-    fn back_off(&mut self, attempts: u64) {
-        self.state.wait(attempts, &self.shared.common.retry);
-    }
-
-    fn retry(&self) -> &Retry {
-        &self.shared.common.retry
-    }
-}
-
-/// A worker's parts, borrowed one by one: a batch holds a guard of its own while the session runs transactions.
-struct Session<'w, R: Redo> {
-    local: &'w Local,
-    state: &'w mut State,
-    shared: &'w Shared<R>,
-    /// Whether a batch keeps the epoch, and the hints that were found in it, from one transaction to the next.
-    in_batch: bool,
-}
-
-impl<'w, R: Redo> Session<'w, R> {
-    #[inline]
-    fn begin_transaction(self, mode: Mode) -> Result<HekatonTransaction<'w, R>, Error> {
-        let Session { local, state, shared, in_batch } = self;
+        if self.local.was_refused() {
+            // Else what the last transaction needed may wait for a commit, and no commit succeed without it.
+            self.tidy_up();
+        }
+        let Self { local, state, shared } = self;
         if state.met.is_some() {
             state.meet_again(&shared.transactions)?;
         }
-        if in_batch {
-            state.hints.rewind();
+        // What a group of procedures has looked up holds as long as the group.
+        if local.is_held() {
+            state.hints.rewind()
         } else {
-            // A batch that a panic ended may have left some.
-            state.hints.clear();
+            state.hints.clear()
         }
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
@@ -218,19 +162,6 @@ impl<'w, R: Redo> Session<'w, R> {
         state.nested.begin();
         Ok(HekatonTransaction::new(shared, state, guard, mode))
     }
-}
-
-impl<R: Redo> drive::Driven for Session<'_, R> {
-    type Transaction<'t>
-        = HekatonTransaction<'t, R>
-    where
-        Self: 't;
-
-    #[inline]
-    fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
-        let Session { local, state, shared, in_batch } = self;
-        Session { local, state, shared, in_batch: *in_batch }.begin_transaction(mode)
-    }
 
     fn last_abort(&self) -> Option<Abort> {
         self.state.last_abort
@@ -251,9 +182,26 @@ impl<R: Redo> drive::Driven for Session<'_, R> {
     fn retry(&self) -> &Retry {
         &self.shared.common.retry
     }
+}
 
-    fn counters(&self) -> &Counters {
-        &self.state.counters
+impl<R: Redo> Grouped for HekatonWorker<R> {
+    fn begin_group<P: Procedure>(&mut self, group: &[P]) {
+        self.end_leaked();
+        self.local.hold();
+        let Self { local, state, shared } = self;
+        let guard = local.pin();
+        // SAFETY: the worker is held until the group is done, and the group's transactions do not renew their guards.
+        unsafe { state.tables.renew(&shared.catalog) };
+        state.hints.gather(&state.tables[..], group, &guard);
+    }
+
+    fn put_in_force(&mut self, position: usize) {
+        self.state.hints.put_in_force(position);
+    }
+
+    fn end_group(&mut self) {
+        self.state.hints.clear();
+        self.local.release();
     }
 }
 
