@@ -19,7 +19,8 @@ pub use primitives::{At, Intent, Primitives};
 pub use visit::{Visit, follow_key};
 
 crate::named! {
-    /// Steps of the row layer that a test can leave out.
+    /// Steps of the row layer that a test can leave out. Protocols have them among their own steps, by the same names, so that each has a test
+    /// that fails without them.
     pub enum Step {
         /// An operation that fails on its way is undone.
         UndoOperations,

@@ -83,7 +83,7 @@ fn fill(table: &Table, index: &Index, guard: &Guard<'_>) -> Result<(), Error> {
                 // SAFETY: the index did not take the record.
                 unsafe { made.free(guard) };
                 inserted?;
-                return Err(Error::Duplicate { table: table.id, index: index.id() });
+                return Err(Error::Duplicate { table: table.id, index: index.place().index });
             }
         }
     }

@@ -1,17 +1,20 @@
-//! Rows and their secondary entries, written in place under the partitions' locks, each change noted in the undo log.
+//! Records as the row layer of the engine wants them: written in place under the partitions' locks, each change noted in the undo log.
+
+use std::ops::ControlFlow;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId};
+use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{Keyed, Record, UndoLog, entry_words, words_of};
-use polychron_engine::{Insertion, Projection};
+use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
+use polychron_engine::stores::{Keyed, Record, UndoLog, key_in_entry, words_of};
+use polychron_engine::{Projection, Savepoints};
 use polychron_index::Inserted;
 use polychron_memory::Guard;
-use polychron_schema::{Changes, KeyScratch, RowBuffer, RowMut, RowRef};
+use polychron_schema::{Changes, RowBuffer, RowRef};
 
 use super::steps::Step;
-use super::table::{At, Entries, Index, Table, Undone, partition_of};
+use super::table::{Entries, Entry, Index, Table, Undone, partition_of};
 use super::transaction::PartitionedTransaction;
 
 #[cold]
@@ -35,11 +38,11 @@ fn insert<K: EncodedKey>(
     partition: usize,
     key: K,
     row: &[u64],
-    log: &mut UndoLog<At>,
+    log: &mut UndoLog<Entry>,
     guard: &Guard<'_>,
 ) -> Result<bool, Error> {
     let store = &index.stores[partition];
-    let at = At { place: store.place, partition };
+    let at = Entry { place: store.place, partition };
     let record = Record::new(row, guard)?;
     let inserted = store.index().insert(key, record.handle(), &mut (), guard);
     match inserted {
@@ -62,23 +65,6 @@ fn insert<K: EncodedKey>(
     unsafe { record.free(guard) };
     inserted?;
     Ok(false)
-}
-
-/// Deletes a key. `false`: it is absent.
-#[inline]
-fn delete<K: EncodedKey>(index: &Index, partition: usize, key: K, log: &mut UndoLog<At>, guard: &Guard<'_>) -> bool {
-    let store = &index.stores[partition];
-    let Some(record) = find(store, key, guard) else { return false };
-    record.set_deleted(true);
-    log.deleted(At { place: store.place, partition }, key, record);
-    true
-}
-
-/// A whole row that takes the place of another.
-#[derive(Clone, Copy)]
-struct Changed<'r> {
-    row: &'r RowBuffer,
-    changes: Changes,
 }
 
 impl PartitionedTransaction<'_> {
@@ -108,145 +94,24 @@ impl PartitionedTransaction<'_> {
         self.readable(table, key)
     }
 
-    pub(super) fn undo_to(&mut self, position: usize) {
+    pub(super) fn undo_log_to(&mut self, position: usize) {
         let state = &mut *self.state;
         state.log.undo_to(position, &Undone(&state.tables), &self.guard);
     }
 
-    /// Runs one operation; when it fails or refuses, what it did is undone.
+    /// Writes a row whose partition is locked.
     #[inline]
-    pub(super) fn whole_or_not(
-        &mut self,
-        work: impl FnOnce(&mut Self) -> Result<Insertion, Error>,
-    ) -> Result<Insertion, Error> {
-        let before = self.state.log.len();
-        let outcome = work(self);
-        if !matches!(outcome, Ok(Insertion::Inserted)) && !left_out(Step::UndoOperations) {
-            self.undo_to(before);
-        }
-        outcome
-    }
-
-    /// Inserts a row and its entries.
-    #[inline]
-    pub(super) fn add_row<K: EncodedKey>(
-        &mut self,
-        table: &Table,
-        partition: usize,
-        key: K,
-        row: RowRef<'_>,
-    ) -> Result<Insertion, Error> {
-        if !insert(&table.primary, partition, key, row.as_words(), &mut self.state.log, &self.guard)? {
-            return Ok(Insertion::Duplicate(IndexId::PRIMARY));
-        }
-        if !table.has_secondaries {
-            return Ok(Insertion::Inserted);
-        }
-        let mut primary = KeyScratch::new();
-        let primary = table.primary.extractor().extract(row, &mut primary)?;
-        for index in table.secondaries() {
-            let mut scratch = KeyScratch::new();
-            let key = index.extractor().extract(row, &mut scratch)?;
-            if !self.add_entry(table, index, partition, key, primary)? {
-                return Ok(Insertion::Duplicate(index.id()));
-            }
-        }
-        Ok(Insertion::Inserted)
-    }
-
-    /// Adds an entry. `false`: the key is taken in this unique index.
-    fn add_entry(
-        &mut self,
-        table: &Table,
-        index: &Index,
-        partition: usize,
-        key: &[u8],
-        primary: &[u8],
-    ) -> Result<bool, Error> {
-        if index.unique_over_all {
-            if !self.state.partitions.all() && !left_out(Step::RefuseSharedEntries) {
-                return Err(undeclared(table, primary));
-            }
-            let taken = || index.stores.iter().any(|store| find(store, key, &self.guard).is_some());
-            if !left_out(Step::SearchAllPartitions) && taken() {
-                return Ok(false);
-            }
-        }
-        let state = &mut *self.state;
-        let words = entry_words(primary, &mut state.buffers.entry);
-        let inserted = insert(index, partition, key, words, &mut state.log, &self.guard)?;
-        Ok(inserted || left_out(Step::RefuseDuplicates))
-    }
-
-    /// Writes a row whatever is there.
-    pub(super) fn overwrite_row<K: EncodedKey>(
-        &mut self,
-        table: &Table,
-        partition: usize,
-        key: K,
-        row: RowRef<'_>,
-    ) -> Result<Insertion, Error> {
-        let Some(record) = find(&table.primary.stores[partition], key, &self.guard) else {
-            return self.add_row(table, partition, key, row);
-        };
-        let mut buffer = std::mem::take(&mut self.state.buffers.row);
-        buffer.copy_from(row.as_bytes());
-        let changed = Changed { row: &buffer, changes: Changes::ALL };
-        let outcome = self.change(table, partition, key, record, changed);
-        self.state.buffers.row = buffer;
-        outcome
-    }
-
-    /// Lets `change` change a row. `None`: there is none.
-    #[inline]
-    pub(super) fn change_row<K: EncodedKey>(
-        &mut self,
-        table: &Table,
-        partition: usize,
-        key: K,
-        projection: &Projection,
-        change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<Option<Insertion>, Error> {
-        let Some(record) = find(&table.primary.stores[partition], key, &self.guard) else { return Ok(None) };
-        let mut range = words_of(projection);
-        if table.has_secondaries && table.affected(projection.columns).next().is_some() {
-            range = 0..usize::MAX;
-        }
-        // SAFETY: the transaction holds the partition's lock, and nothing is written before the slice is used up.
-        let words = unsafe { record.words() };
-        let end = range.end.min(words.len());
-        let range = range.start.min(end)..end;
-        let buffer = &mut self.state.buffers.row;
-        buffer.overwrite_words(words.len())[range.clone()].copy_from_slice(&words[range]);
-        let mut changes = Changes::NONE;
-        change(&mut RowMut::new(buffer, &mut changes, table.layout.shape()));
-        if changes.is_empty() {
-            return Ok(Some(Insertion::Inserted));
-        }
-        let buffer = std::mem::take(&mut self.state.buffers.row);
-        let outcome = self.change(table, partition, key, record, Changed { row: &buffer, changes });
-        self.state.buffers.row = buffer;
-        outcome.map(Some)
-    }
-
-    #[inline]
-    fn change<K: EncodedKey>(
+    fn write_row<K: EncodedKey>(
         &mut self,
         table: &Table,
         partition: usize,
         key: K,
         record: Record,
-        changed: Changed<'_>,
-    ) -> Result<Insertion, Error> {
-        let Changed { row, changes } = changed;
-        if table.has_secondaries && table.affected(changes.columns()).next().is_some() {
-            let moved = self.move_entries(table, partition, record, changed)?;
-            if moved != Insertion::Inserted {
-                return Ok(moved);
-            }
-        }
+        row: &[u64],
+        changes: Changes,
+    ) -> Result<(), Stop> {
         let store = &table.primary.stores[partition];
-        let at = At { place: store.place, partition };
+        let at = Entry { place: store.place, partition };
         let log = &mut self.state.log;
         // SAFETY: the transaction holds the partition's lock, and nothing is written before the slice is used up.
         let old = unsafe { record.words() };
@@ -255,63 +120,207 @@ impl PartitionedTransaction<'_> {
             // Without variable columns changed, only words of the fixed part are written, which every row has.
             let words = words_of(&changes.hull());
             log.overwritten(at, record, words.start, &old[words.clone()], length);
-            record.write(words.start, &row.as_words()[words], length);
-        } else if row.as_words().len() <= record.capacity() {
+            record.write(words.start, &row[words], length);
+        } else if row.len() <= record.capacity() {
             log.overwritten(at, record, 0, old, length);
-            record.write(0, row.as_words(), row.as_words().len());
+            record.write(0, row, row.len());
         } else {
-            let larger = Record::new(row.as_words(), &self.guard)?;
+            let larger = Record::new(row, &self.guard).map_err(Error::from)?;
             let replaced = store.index().replace(key, record.handle(), larger.handle(), &self.guard);
             assert!(replaced, "the record was found under the lock that is still held");
             log.replaced(at, key, record, larger);
         }
-        Ok(Insertion::Inserted)
+        Ok(())
     }
+}
 
-    /// Moves the entries of a row whose indexed columns change.
-    #[cold]
-    fn move_entries(
-        &mut self,
-        table: &Table,
-        partition: usize,
-        record: Record,
-        changed: Changed<'_>,
-    ) -> Result<Insertion, Error> {
-        // SAFETY: the transaction holds the partition's lock, and the row itself is not written here.
-        let old = RowRef::from_words(unsafe { record.words() });
-        let mut primary = KeyScratch::new();
-        let primary = table.primary.extractor().extract(old, &mut primary)?;
-        for index in table.affected(changed.changes.columns()) {
-            let (mut before, mut after) = (KeyScratch::new(), KeyScratch::new());
-            let before = index.extractor().extract(old, &mut before)?;
-            let after = index.extractor().extract(changed.row.as_row(), &mut after)?;
-            if before == after {
-                continue;
-            }
-            delete(index, partition, before, &mut self.state.log, &self.guard);
-            if !self.add_entry(table, index, partition, after, primary)? {
-                return Ok(Insertion::Duplicate(index.id()));
-            }
-        }
-        Ok(Insertion::Inserted)
-    }
+/// A record whose partition is locked.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundRow {
+    pub(super) record: Record,
+    pub(super) partition: usize,
+}
 
-    /// Deletes a row and its entries. `false`: there is none.
+impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
+    type Store = Index;
+    type Found = FoundRow;
+    type Link = ();
+
     #[inline]
-    pub(super) fn remove_row<K: EncodedKey>(&mut self, table: &Table, partition: usize, key: K) -> Result<bool, Error> {
-        let store = &table.primary.stores[partition];
-        let Some(record) = find(store, key, &self.guard) else { return Ok(false) };
-        let log = &mut self.state.log;
-        if table.has_secondaries {
-            // SAFETY: the transaction holds the partition's lock, and the row itself is not written here.
-            let row = RowRef::from_words(unsafe { record.words() });
-            for index in table.secondaries() {
-                let mut scratch = KeyScratch::new();
-                delete(index, partition, index.extractor().extract(row, &mut scratch)?, log, &self.guard);
+    fn table(&self, table: TableId) -> Result<&'w Table, Error> {
+        self.table(table)
+    }
+
+    #[inline]
+    fn described(&self, table: TableId) -> Result<&Table, Error> {
+        self.table(table)
+    }
+
+    #[inline]
+    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+        operation(self)
+    }
+
+    #[inline]
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    #[inline]
+    fn is_doomed(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn find<K: EncodedKey>(&mut self, at: At<'w, Index, K>, _: &Projection) -> Result<Option<FoundRow>, Stop> {
+        // An entry lies where its row does, which was found just before.
+        let is_row = at.store.place().index == IndexId::PRIMARY;
+        let partition = if is_row { self.readable(at.table, at.key)? } else { self.partition };
+        let found = find(&at.store.stores[partition], at.key, &self.guard);
+        self.partition = partition;
+        Ok(found.map(|record| FoundRow { record, partition }))
+    }
+
+    #[inline]
+    fn find_to_write<K: EncodedKey>(
+        &mut self,
+        at: At<'w, Index, K>,
+        _: &Projection,
+        _: Intent,
+    ) -> Result<Option<FoundRow>, Stop> {
+        let is_row = at.store.place().index == IndexId::PRIMARY;
+        let partition = if is_row { self.writable(at.table, at.key)? } else { self.partition };
+        let found = find(&at.store.stores[partition], at.key, &self.guard);
+        self.partition = partition;
+        Ok(found.map(|record| FoundRow { record, partition }))
+    }
+
+    #[inline]
+    fn row(&self, found: FoundRow) -> RowRef<'_> {
+        // SAFETY: the lock is held as long as the transaction lives, which writes nothing while the row is borrowed.
+        RowRef::from_words(unsafe { found.record.words() })
+    }
+
+    #[inline]
+    fn copy(&mut self, _: &'w Table, found: FoundRow, projection: &Projection) -> RowBuffer {
+        let mut row = std::mem::take(&mut self.state.buffers.row);
+        // SAFETY: the partition is locked, and nothing is written before the slice is used up.
+        let words = unsafe { found.record.words() };
+        let range = words_of(projection);
+        let end = range.end.min(words.len());
+        let range = range.start.min(end)..end;
+        row.overwrite_words(words.len())[range.clone()].copy_from_slice(&words[range]);
+        row
+    }
+
+    #[inline]
+    fn give_back(&mut self, buffer: RowBuffer) {
+        self.state.buffers.row = buffer;
+    }
+
+    fn copy_whole<K: EncodedKey>(
+        &mut self,
+        _: At<'w, Index, K>,
+        found: FoundRow,
+        row: &mut RowBuffer,
+    ) -> Result<(), Stop> {
+        row.copy_from(self.row(found).as_bytes());
+        Ok(())
+    }
+
+    #[inline]
+    fn overwrite<K: EncodedKey>(
+        &mut self,
+        at: At<'w, Index, K>,
+        found: FoundRow,
+        row: &mut RowBuffer,
+        changes: Changes,
+    ) -> Result<(), Stop> {
+        self.write_row(at.table, found.partition, at.key, found.record, row.as_words(), changes)
+    }
+
+    #[inline]
+    fn insert<K: EncodedKey>(&mut self, at: At<'w, Index, K>, words: &[u64]) -> Result<Option<()>, Stop> {
+        let partition = self.writable(at.table, at.key)?;
+        self.partition = partition;
+        let inserted = insert(at.store, partition, at.key, words, &mut self.state.log, &self.guard)?;
+        Ok(inserted.then_some(()))
+    }
+
+    #[inline]
+    fn link(&self, _: FoundRow) {}
+
+    #[inline]
+    fn put<K: EncodedKey>(&mut self, at: At<'w, Index, K>, words: &[u64]) -> Result<(), Stop> {
+        match self.find_to_write(at, &Projection::NONE, Intent::Change)? {
+            Some(FoundRow { record, partition }) => {
+                self.write_row(at.table, partition, at.key, record, words, Changes::ALL)
+            }
+            None => self.insert(at, words).map(drop),
+        }
+    }
+
+    #[inline]
+    fn delete<K: EncodedKey>(&mut self, at: At<'w, Index, K>, found: FoundRow) -> Result<(), Stop> {
+        let FoundRow { record, partition } = found;
+        record.set_deleted(true);
+        self.state.log.deleted(Entry { place: at.store.place(), partition }, at.key, record);
+        Ok(())
+    }
+
+    /// It lies in the partition of the row.
+    fn insert_entry(&mut self, at: At<'w, Index, &[u8]>, words: &[u64]) -> Result<bool, Stop> {
+        if at.store.unique_over_all {
+            if !self.state.partitions.all() && !left_out(Step::RefuseSharedEntries) {
+                return Err(undeclared(at.table, key_in_entry(words)).into());
+            }
+            let taken = || at.store.stores.iter().any(|store| find(store, at.key, &self.guard).is_some());
+            if !left_out(Step::SearchAllPartitions) && taken() {
+                return Ok(false);
             }
         }
-        record.set_deleted(true);
-        log.deleted(At { place: store.place, partition }, key, record);
-        Ok(true)
+        Ok(insert(at.store, self.partition, at.key, words, &mut self.state.log, &self.guard)?)
+    }
+
+    #[inline]
+    fn follow(&mut self, table: &'w Table, entry: FoundRow, _: &Projection) -> Result<Option<FoundRow>, Stop> {
+        // SAFETY: the partition is locked, and nothing is written here.
+        let key = key_in_entry(unsafe { entry.record.words() });
+        let partition = partition_of(table, key, self.locks).unwrap_or(0);
+        let row = find(&table.primary.stores[partition], key, &self.guard);
+        debug_assert!(row.is_some(), "an entry leads to a row");
+        Ok(row.map(|record| FoundRow { record, partition }))
+    }
+
+    fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
+        &mut self,
+        visit: &mut Visit<'_, 'w, Index, V>,
+    ) -> Result<(), Stop> {
+        self.visit_rows(visit)
+    }
+
+    fn set_mark(&mut self) -> usize {
+        self.state.log.len()
+    }
+
+    fn undo_to(&mut self, mark: usize) -> Result<(), Stop> {
+        self.undo_log_to(mark);
+        Ok(())
+    }
+
+    fn buffers(&mut self) -> &mut Buffers {
+        &mut self.state.buffers.rows
+    }
+
+    fn saved(&mut self) -> &mut Savepoints {
+        &mut self.state.savepoints
+    }
+
+    #[inline]
+    fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        if let Ok(table) = self.table(table) {
+            let partition = partition_of(table, key, self.locks).unwrap_or(0);
+            table.primary.stores[partition].index().prefetch(key, &self.guard);
+        }
     }
 }

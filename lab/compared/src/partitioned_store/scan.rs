@@ -2,17 +2,18 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use polychron_base::{Error, IndexId, Stop};
+use polychron_base::{Error, Stop};
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{Batch, Record, Records, RowRecords, key_in_entry, words_of};
+use polychron_engine::rows::Visit;
+use polychron_engine::stores::{Batch, Record, Records, RowRecords, words_of};
 use polychron_engine::{Direction, Scan};
 use polychron_index::Handle;
 use polychron_memory::Guard;
 use polychron_schema::RowRef;
 
-use super::rows::{find, undeclared};
+use super::rows::{FoundRow, undeclared};
 use super::steps::Step;
-use super::table::{Index, Table, partition_of};
+use super::table::Index;
 use super::transaction::PartitionedTransaction;
 
 /// The entries of all partitions in order.
@@ -35,7 +36,7 @@ impl<'i> Merge<'i> {
         Ok(merge)
     }
 
-    fn next(&mut self, scan: &Scan<'_>, guard: &Guard<'_>) -> Result<Option<Handle>, Error> {
+    fn next(&mut self, scan: &Scan<'_>, guard: &Guard<'_>) -> Result<Option<(usize, Handle)>, Error> {
         let by_key = |left: &&mut (usize, Batch, usize), right: &&mut (usize, Batch, usize)| {
             left.1.key(left.2).cmp(right.1.key(right.2))
         };
@@ -44,69 +45,26 @@ impl<'i> Merge<'i> {
             Direction::Backward => self.runs.iter_mut().max_by(by_key),
         };
         let Some((partition, batch, position)) = first else { return Ok(None) };
-        let handle = batch.get(*position);
+        let (partition, handle) = (*partition, batch.get(*position));
         *position += 1;
         if *position == batch.len() {
             *position = 0;
-            if !batch.fill(self.index.stores[*partition].scanned(scan)?, scan, guard) {
+            if !batch.fill(self.index.stores[partition].scanned(scan)?, scan, guard) {
                 self.runs.retain(|(_, batch, _)| !batch.is_empty());
             }
         }
-        Ok(handle)
+        Ok(handle.map(|handle| (partition, handle)))
     }
 }
 
-/// The part of a scan that is the same for every row.
-struct Visit<'v, V> {
-    table: &'v Table,
-    scan: &'v Scan<'v>,
-    left: usize,
-    visitor: &'v mut V,
-}
-
-impl<V: FnMut(RowRef<'_>) -> ControlFlow<()>> Visit<'_, V> {
-    /// Shows the row behind an entry to the visitor, if it is wanted.
-    #[inline]
-    fn entry(&mut self, handle: Handle, transaction: &PartitionedTransaction<'_>) -> ControlFlow<()> {
-        // SAFETY: the scan holds the locks of the partitions it visits, for reading and as long as it lasts.
-        let mut record = unsafe { Record::from_handle(handle) };
-        if record.is_deleted() {
-            return ControlFlow::Continue(());
-        }
-        if self.scan.index != IndexId::PRIMARY {
-            // SAFETY: as above; a scan writes nothing.
-            let key = key_in_entry(unsafe { record.words() });
-            let partition = partition_of(self.table, key, transaction.locks).unwrap_or(0);
-            let row = find(&self.table.primary.stores[partition], key, &transaction.guard);
-            debug_assert!(row.is_some(), "an entry leads to a row");
-            let Some(row) = row else { return ControlFlow::Continue(()) };
-            record = row;
-        }
-        // SAFETY: as above.
-        let row = RowRef::from_words(unsafe { record.words() });
-        if !self.scan.restrictions.iter().all(|restriction| restriction.holds(&self.table.layout, row)) {
-            return ControlFlow::Continue(());
-        }
-        self.left -= 1;
-        let flow = (self.visitor)(row);
-        if self.left == 0 { ControlFlow::Break(()) } else { flow }
-    }
-}
-
-impl PartitionedTransaction<'_> {
+impl<'w> PartitionedTransaction<'w> {
     /// Visits the rows of a range of any index.
-    pub(super) fn visit_rows(
+    pub(super) fn visit_rows<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
-        scan: &Scan<'_>,
-        table: &Table,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+        visit: &mut Visit<'_, 'w, Index, V>,
     ) -> Result<(), Stop> {
-        let index = &**table.store(scan.index)?;
+        let (scan, table, index) = (visit.scan, visit.table, &**visit.store()?);
         index.stores[0].scanned(scan)?;
-        if scan.limit == 0 {
-            return Ok(());
-        }
-        let mut visit = Visit { table, scan, left: scan.limit, visitor };
         let one = index.column.and_then(|column| column.value_of_range(scan.lower, scan.upper));
         let partition = match one {
             _ if !table.primary.is_divided() => Some(0),
@@ -124,8 +82,8 @@ impl PartitionedTransaction<'_> {
             return Err(undeclared(table, key).into());
         }
         match partition {
-            Some(partition) => self.visit_partition(index, partition, &mut visit),
-            None => self.visit_all(index, &mut visit),
+            Some(partition) => self.visit_partition(index, partition, visit),
+            None => self.visit_all(index, visit),
         }
     }
 
@@ -133,7 +91,7 @@ impl PartitionedTransaction<'_> {
         &mut self,
         index: &Index,
         partition: usize,
-        visit: &mut Visit<'_, V>,
+        visit: &mut Visit<'_, 'w, Index, V>,
     ) -> Result<(), Stop> {
         let scan = visit.scan;
         let ordered = index.stores[partition].scanned(scan)?;
@@ -149,7 +107,7 @@ impl PartitionedTransaction<'_> {
                 let Some(handle) = position.checked_sub(Batch::AHEAD).and_then(|position| batch.get(position)) else {
                     continue;
                 };
-                if visit.entry(handle, self).is_break() {
+                if self.visit_entry(partition, handle, visit)?.is_break() {
                     break 'scan;
                 }
             }
@@ -162,15 +120,31 @@ impl PartitionedTransaction<'_> {
     fn visit_all<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
         index: &Index,
-        visit: &mut Visit<'_, V>,
+        visit: &mut Visit<'_, 'w, Index, V>,
     ) -> Result<(), Stop> {
         let scan = visit.scan;
         let mut merge = Merge::new(index, scan, &self.guard)?;
-        while let Some(handle) = merge.next(scan, &self.guard)? {
-            if visit.entry(handle, self).is_break() {
+        while let Some((partition, handle)) = merge.next(scan, &self.guard)? {
+            if self.visit_entry(partition, handle, visit)?.is_break() {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Visits the row of a record, or the one to which an entry leads, unless it is deleted.
+    #[inline]
+    fn visit_entry<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
+        &mut self,
+        partition: usize,
+        handle: Handle,
+        visit: &mut Visit<'_, 'w, Index, V>,
+    ) -> Result<ControlFlow<()>, Stop> {
+        // SAFETY: the scan holds the locks of the partitions it visits, for reading and as long as it lasts.
+        let record = unsafe { Record::from_handle(handle) };
+        if record.is_deleted() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        visit.record(self, FoundRow { record, partition })
     }
 }

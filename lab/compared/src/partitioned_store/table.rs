@@ -4,8 +4,8 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use polychron_base::TableId;
 use polychron_base::key::{EncodedKey, Key16};
-use polychron_base::{IndexId, TableId};
 use polychron_engine::catalog;
 use polychron_engine::stores::{Keyed, Place, Prefetched, Record, Records, RowRecords, Store, StoreTable, Undoable};
 use polychron_index::AnyIndex;
@@ -22,7 +22,7 @@ pub(super) type Table = StoreTable<Index>;
 
 /// An index in all partitions.
 #[derive(Debug)]
-pub(super) struct Index {
+pub struct Index {
     /// One for each partition; a single one when the table is not divided.
     pub(super) stores: Box<[Entries]>,
     /// Where the partition column's value stands in the index's keys; `None` when not at a fixed place.
@@ -106,11 +106,6 @@ fn is_successor(prefix: &[u8], high: &[u8]) -> bool {
 }
 
 impl Index {
-    /// Which index it is.
-    pub(super) fn id(&self) -> IndexId {
-        self.stores[0].place.index
-    }
-
     /// Whether the table is divided.
     #[inline]
     pub(super) fn is_divided(&self) -> bool {
@@ -141,7 +136,7 @@ impl Prefetched for Declared<'_> {
 
 /// Where an entry stands.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct At {
+pub(super) struct Entry {
     pub(super) place: Place,
     pub(super) partition: usize,
 }
@@ -150,10 +145,10 @@ pub(super) struct At {
 pub(super) struct Undone<'t>(pub(super) &'t [Option<Arc<Table>>]);
 
 impl Undoable for Undone<'_> {
-    type At = At;
+    type At = Entry;
 
     #[inline]
-    fn index(&self, at: At) -> &AnyIndex {
+    fn index(&self, at: Entry) -> &AnyIndex {
         let table = catalog::known(self.0, at.place.table).expect("tables stay while a transaction runs");
         let index = table.store(at.place.index).expect("indexes stay while a transaction runs");
         index.stores[at.partition].index()

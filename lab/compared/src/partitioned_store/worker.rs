@@ -14,7 +14,7 @@ use polychron_memory::Local;
 use super::locks::{Locks, Partitions};
 use super::protocol::PartitionedStore;
 use super::steps::Step;
-use super::table::{At, Declared, Table};
+use super::table::{Declared, Entry, Table};
 use super::transaction::{Buffers, PartitionedTransaction};
 
 /// One thread's way into the database.
@@ -29,7 +29,7 @@ pub struct PartitionedWorker {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) buffers: Buffers,
-    pub(super) log: UndoLog<At>,
+    pub(super) log: UndoLog<Entry>,
     pub(super) savepoints: Savepoints,
     /// Between transactions: what the next one wants. In a transaction: what it holds.
     pub(super) partitions: Partitions,
