@@ -201,11 +201,15 @@ impl<P: Procedure> Lined<P> {
         loop {
             let first = self.first.load(Ordering::Relaxed);
             // One that is locked is being begun, or is asked for its keys; then somebody goes on.
-            let taken = self.waiting.get(first)?.try_lock().ok()?.take();
+            let mut waiting = self.waiting.get(first)?.try_lock().ok()?;
+            let procedure = waiting.take();
+            // Under the lock: who finds no procedure answers nobody, for the claim to the answer has gone with it.
+            let taken = procedure.map(|procedure| (procedure, std::mem::take(&mut *lock(&self.replies[first]))));
+            drop(waiting);
             self.first.fetch_max(first + 1, Ordering::Relaxed);
-            if let Some(procedure) = taken {
+            if taken.is_some() {
                 self.begun.fetch_add(1, Ordering::Relaxed);
-                return Some((procedure, std::mem::take(&mut *lock(&self.replies[first]))));
+                return taken;
             }
         }
     }
@@ -280,6 +284,49 @@ impl<W: Worker + 'static, P: Procedure + 'static> Lane<W> for Lined<P> {
         self.is_handed_over.store(false, Ordering::Relaxed);
         for count in [&self.first, &self.begun, &self.answered] {
             count.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use polychron_sync::thread;
+
+    use super::super::answer::{Service, pair};
+    use super::*;
+
+    struct Nothing;
+
+    impl Procedure for Nothing {
+        type Output = ();
+
+        fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Stop> {
+            Ok(())
+        }
+    }
+
+    /// Who helps takes a procedure out while the thread of the batch comes to it: the answer is given by whoever has the procedure.
+    #[test]
+    fn the_claim_to_an_answer_goes_with_its_procedure() {
+        for _ in 0..2000 {
+            let mut lane = Lined::<Nothing>::new();
+            let (submission, reply) = pair(Service::NONE);
+            lane.waiting.push(Mutex::new(Some(Nothing)));
+            lane.replies.push(Mutex::new(reply));
+            let together = std::sync::Barrier::new(2);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    together.wait();
+                    // `None`: it has been begun, or is being begun.
+                    if let Some((_, mut reply)) = lane.take() {
+                        reply.answer(Ok(()));
+                    }
+                });
+                together.wait();
+                let has_begun = Submitted::new(&lane.waiting[0], &lane.begun).begin().is_some();
+                lane.answer(0, if has_begun { Ok(()) } else { Err(Error::RolledBack) });
+            });
+            submission.wait().expect("nobody answers what another one has begun");
         }
     }
 }
