@@ -416,9 +416,6 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
     /// Conflicts, [`Error::NoOrder`] for a range of a hash index, and [`Error::KeyTooLong`] for a bound longer than any key.
     pub fn try_for_each(self, mut visitor: impl FnMut(R::Ref<'_>) -> ControlFlow<()>) -> Result<(), Stop> {
         let bounds = self.bounds?;
-        if self.limit == 0 {
-            return Ok(());
-        }
         let scan = Scan {
             table: self.table,
             index: self.index,

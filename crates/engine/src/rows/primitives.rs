@@ -8,7 +8,7 @@ use polychron_base::{Error, Stop, TableId};
 use polychron_schema::{Changes, Projection, RowBuffer, RowMut, RowRef, Value};
 
 use super::{Buffers, Visit};
-use crate::stores::{Keyed, StoreTable, entry_words};
+use crate::stores::{Keyed, StoreTable, entry_words, words_of};
 use crate::{Aggregate, ColumnBatch, Savepoints, Scan, Transaction, aggregate, batch};
 
 /// What a running transaction can do with records. `'t` is how long the tables stay: as long as the transaction runs.
@@ -22,6 +22,9 @@ pub trait Primitives<'t>: Sized {
     type Found: Copy;
     /// What leads to a row, where that is not its primary key: what entries keep.
     type Link: Copy;
+
+    /// Whether [`Primitives::overwrite`] looks at the changed columns of a row alone.
+    const OVERWRITES_COLUMNS: bool = false;
 
     /// The table of this id.
     ///
@@ -72,19 +75,34 @@ pub trait Primitives<'t>: Sized {
     fn row(&self, found: Self::Found) -> RowRef<'_>;
 
     /// A copy of the record that was found last, in a buffer that goes back by [`Primitives::give_back`]. Of its words only those of the
-    /// projection need be right.
-    fn copy(&mut self, table: &'t StoreTable<Self::Store>, found: Self::Found, projection: &Projection) -> RowBuffer;
+    /// projection need be right where [`Primitives::OVERWRITES_COLUMNS`].
+    #[inline(always)]
+    fn copy(&mut self, _table: &'t StoreTable<Self::Store>, found: Self::Found, projection: &Projection) -> RowBuffer {
+        let mut row = std::mem::take(&mut self.buffers().changing);
+        let words = self.row(found).as_words();
+        let wanted = if Self::OVERWRITES_COLUMNS { words_of(projection) } else { 0..words.len() };
+        let end = wanted.end.min(words.len());
+        let wanted = wanted.start.min(end)..end;
+        row.overwrite_words(words.len())[wanted.clone()].copy_from_slice(&words[wanted]);
+        row
+    }
 
     /// Takes back what [`Primitives::copy`] gave.
-    fn give_back(&mut self, buffer: RowBuffer);
+    #[inline(always)]
+    fn give_back(&mut self, buffer: RowBuffer) {
+        self.buffers().changing = buffer;
+    }
 
     /// Brings the whole row of a record that was found into `row`, as it was before [`Primitives::copy`].
     fn copy_whole<K: EncodedKey>(
         &mut self,
-        at: At<'t, Self::Store, K>,
+        _at: At<'t, Self::Store, K>,
         found: Self::Found,
         row: &mut RowBuffer,
-    ) -> Result<(), Stop>;
+    ) -> Result<(), Stop> {
+        row.copy_from(self.row(found).as_bytes());
+        Ok(())
+    }
 
     /// Lets `change` change a row where it will lie, or hands it back.
     #[inline]

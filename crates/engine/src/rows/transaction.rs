@@ -8,7 +8,7 @@ use polychron_schema::{Projection, RowMut, RowRef, TableDefinition, Value};
 
 use super::change::{add_row, change_row, delete_row, put_row};
 use super::{At, Primitives, Visit};
-use crate::stores::{check_key, check_row};
+use crate::stores::{Keyed, check_key, check_row};
 use crate::{Aggregate, ColumnBatch, Constraints, Insertion, Savepoints, Scan, Transaction};
 
 /// An operation that writes.
@@ -88,6 +88,8 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         self.operate(|this| {
             let table = this.table(scan.table)?;
             if scan.limit == 0 {
+                // What is wrong with it is told all the same.
+                table.store(scan.index)?.entries().scanned(scan)?;
                 return Ok(());
             }
             this.scan(&mut Visit::new(scan, table, visitor))

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use polychron_base::error::KeyPreview;
 use polychron_base::{Error, IndexId, TableId};
-use polychron_schema::{ColumnSet, IndexDefinition, IndexKind, KeyExtractor, Layout, TableDefinition};
+use polychron_schema::{
+    ColumnSet, IndexDefinition, IndexKind, KeyExtractor, KeyScratch, Layout, RowRef, TableDefinition,
+};
 
-use super::Place;
+use super::{Place, key_in_entry};
 use crate::catalog::{self, Catalog, Described};
 use crate::foreign_keys::Constraints;
 
@@ -273,6 +276,16 @@ impl<S: Keyed> StoreTable<S> {
     #[inline]
     pub fn affected(&self, columns: ColumnSet) -> impl Iterator<Item = &Arc<S>> {
         self.secondaries().filter(move |store| store.extractor().affects(columns))
+    }
+
+    /// The primary key in the words of a record, for explaining an abort: they may be changing.
+    #[cold]
+    pub fn key_in(&self, index: IndexId, words: &[u64]) -> Option<KeyPreview> {
+        if index != IndexId::PRIMARY {
+            return Some(KeyPreview::new(key_in_entry(words)));
+        }
+        let mut scratch = KeyScratch::new();
+        self.primary.extractor().extract(RowRef::from_words(words), &mut scratch).ok().map(KeyPreview::new)
     }
 
     /// Cache lines of a row's fixed part behind a header of `header_bytes`.

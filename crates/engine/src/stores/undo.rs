@@ -2,9 +2,11 @@
 
 use polychron_base::key::EncodedKey;
 use polychron_index::AnyIndex;
-use polychron_memory::Guard;
+use polychron_memory::{Guard, OutOfMemory};
+use polychron_schema::Changes;
 
 use super::record::Record;
+use super::rows::words_of;
 
 /// The indexes of a protocol whose rows are written in place, and what becomes of records that leave them.
 pub trait Undoable {
@@ -94,7 +96,7 @@ impl<A: Copy> UndoLog<A> {
 
     /// To be called before the words are overwritten.
     #[inline]
-    pub fn overwritten(&mut self, at: A, record: Record, first: usize, old: &[u64], length: usize) {
+    fn overwritten(&mut self, at: A, record: Record, first: usize, old: &[u64], length: usize) {
         let start = self.words.len();
         self.words.extend_from_slice(old);
         let words = Span { start, end: self.words.len() };
@@ -106,6 +108,42 @@ impl<A: Copy> UndoLog<A> {
     pub fn replaced<K: EncodedKey>(&mut self, at: A, key: K, old: Record, new: Record) {
         let key = self.keep_key(key);
         self.entries.push(Undo::Replaced { at, key, old, new });
+    }
+
+    /// Makes `row` the row of a record, by the columns that change, or whole, on a larger record where it does not fit.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; nothing has changed then.
+    ///
+    /// # Safety
+    /// The transaction holds the locks for writing the record, to which the index leads under the key.
+    #[inline]
+    pub unsafe fn overwrite<K: EncodedKey>(
+        &mut self,
+        at: A,
+        (index, key): (&AnyIndex, K),
+        record: Record,
+        (row, changes): (&[u64], Changes),
+        guard: &Guard<'_>,
+    ) -> Result<(), OutOfMemory> {
+        // SAFETY: the caller has the locks, and nothing is written before the slice is used up.
+        let old = unsafe { record.words() };
+        let length = old.len();
+        if !changes.whole_row() {
+            // Without variable columns changed, only words of the fixed part are written, which every row has.
+            let words = words_of(&changes.hull());
+            self.overwritten(at, record, words.start, &old[words.clone()], length);
+            record.write(words.start, &row[words], length);
+        } else if row.len() <= record.capacity() {
+            self.overwritten(at, record, 0, old, length);
+            record.write(0, row, row.len());
+        } else {
+            let larger = Record::new(row, guard)?;
+            let replaced = index.replace(key, record.handle(), larger.handle(), guard);
+            assert!(replaced, "the index leads to the record under the lock that is held");
+            self.replaced(at, key, record, larger);
+        }
+        Ok(())
     }
 
     /// A record was marked as deleted.

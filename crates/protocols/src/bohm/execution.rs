@@ -8,7 +8,6 @@ use polychron_base::Error;
 use polychron_engine::catalog;
 use polychron_engine::stores::{Batch, Both};
 use polychron_memory::{Local, stack_left};
-use polychron_schema::RowBuffer;
 
 use super::executors::Seen;
 use super::leftovers::{Blocker, Leftover, Waiting, is_executing};
@@ -96,7 +95,6 @@ fn has_stack(top: usize, here: usize) -> bool {
 /// Memory that operations use one after the other; an operation takes a piece and puts it back.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    pub(super) row: RowBuffer,
     pub(super) rows: polychron_engine::rows::Buffers,
     pub(super) batch: Batch,
     pub(super) both: Both,

@@ -106,29 +106,6 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         RowRef::from_words(unsafe { found.version.words() })
     }
 
-    #[inline(always)]
-    fn copy(&mut self, _: &'t BohmTable, found: FoundRow, _: &Projection) -> RowBuffer {
-        let mut row = std::mem::take(&mut self.state.buffers.row);
-        let words = self.row(found).as_words();
-        row.overwrite_words(words.len()).copy_from_slice(words);
-        row
-    }
-
-    #[inline(always)]
-    fn give_back(&mut self, buffer: RowBuffer) {
-        self.state.buffers.row = buffer;
-    }
-
-    fn copy_whole<K: EncodedKey>(
-        &mut self,
-        _: At<'t, BohmStore, K>,
-        found: FoundRow,
-        row: &mut RowBuffer,
-    ) -> Result<(), Stop> {
-        row.copy_from(self.row(found).as_bytes());
-        Ok(())
-    }
-
     /// Changes a row of fixed length in the version that will hold it, and has none yet. Where the change panics it has none still. What was put
     /// before is changed aside: code that panics on its way leaves it as it was.
     #[inline]

@@ -87,6 +87,6 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
         let table = catalog::known(&self.state.tables, place.table)?;
         // SAFETY: the version was visible to this transaction, which still runs.
-        self.key_in(table, place.index, unsafe { version.row() })
+        table.key_in(place.index, unsafe { version.row() }.as_words())
     }
 }

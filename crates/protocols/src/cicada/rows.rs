@@ -2,9 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Reason, Stop, TableId};
+use polychron_base::{Error, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
@@ -104,29 +103,6 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     #[inline]
     fn row(&self, FoundRow { source, .. }: FoundRow) -> RowRef<'_> {
         self.row_at(source)
-    }
-
-    #[inline(always)]
-    fn copy(&mut self, _: &'w CicadaTable, FoundRow { source, .. }: FoundRow, _projection: &Projection) -> RowBuffer {
-        let mut row = std::mem::take(&mut self.state.buffers.row);
-        let words = self.row_at(source).as_words();
-        row.overwrite_words(words.len()).copy_from_slice(words);
-        row
-    }
-
-    #[inline(always)]
-    fn give_back(&mut self, buffer: RowBuffer) {
-        self.state.buffers.row = buffer;
-    }
-
-    fn copy_whole<K: EncodedKey>(
-        &mut self,
-        _: At<'w, Store, K>,
-        FoundRow { source, .. }: FoundRow,
-        row: &mut RowBuffer,
-    ) -> Result<(), Stop> {
-        row.copy_from(self.row_at(source).as_bytes());
-        Ok(())
     }
 
     #[inline(always)]
@@ -284,14 +260,5 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     fn follows_unknowing(&self, store: &Store) -> bool {
         left_out(Step::FollowUnknowing)
             || store.known_after().is_some_and(|unknowing| self.state.clock.adjusted > unknowing)
-    }
-
-    /// The key in a record's row, for explaining an abort.
-    pub(super) fn key_in(&self, table: &CicadaTable, index: IndexId, row: RowRef<'_>) -> Option<KeyPreview> {
-        if index != IndexId::PRIMARY {
-            return Some(KeyPreview::new(key_in_entry(row.as_words())));
-        }
-        let mut scratch = KeyScratch::new();
-        table.primary.entries.extractor.extract(row, &mut scratch).ok().map(KeyPreview::new)
     }
 }

@@ -30,7 +30,7 @@ use super::worker::State;
 /// Memory that operations use one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    /// A row that is being changed.
+    /// A row that is moved to its head.
     pub(super) row: RowBuffer,
     /// A record's words that go into the write set.
     pub(super) put: RowBuffer,

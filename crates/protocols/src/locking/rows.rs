@@ -7,7 +7,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
-use polychron_engine::stores::{Place, Record, key_in_entry, words_of};
+use polychron_engine::stores::{Place, Record, key_in_entry};
 use polychron_engine::{Projection, Savepoints};
 use polychron_index::Inserted;
 use polychron_schema::{Changes, RowBuffer, RowRef};
@@ -194,26 +194,10 @@ impl LockingTransaction<'_> {
         changes: Changes,
     ) -> Result<(), Stop> {
         let place = table.primary.store.place;
-        let log = &mut self.state.log;
-        // SAFETY: the key is locked exclusively, and nothing is written before the slice is used up.
-        let old = unsafe { record.words() };
-        let length = old.len();
-        if !changes.whole_row() {
-            // Without variable columns changed, only words of the fixed part are written, which every row has.
-            let words = words_of(&changes.hull());
-            log.overwritten(place, record, words.start, &old[words.clone()], length);
-            record.write(words.start, &row[words], length);
-        } else if row.len() <= record.capacity() {
-            log.overwritten(place, record, 0, old, length);
-            record.write(0, row, row.len());
-        } else {
-            let larger = Record::new(row, &self.guard).map_err(Error::from)?;
-            let index = table.primary.store.index();
-            let replaced = index.replace(key, record.handle(), larger.handle(), &self.guard);
-            assert!(replaced, "the record was found under the lock that is still held");
-            log.replaced(place, key, record, larger);
-        }
-        Ok(())
+        let (index, log) = (table.primary.store.index(), &mut self.state.log);
+        // SAFETY: the key is locked exclusively, and led to the record.
+        let written = unsafe { log.overwrite(place, (index, key), record, (row, changes), &self.guard) };
+        Ok(written.map_err(Error::from)?)
     }
 }
 
@@ -221,6 +205,8 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     type Store = Index;
     type Found = FoundRow;
     type Link = ();
+
+    const OVERWRITES_COLUMNS: bool = true;
 
     #[inline]
     fn table(&self, table: TableId) -> Result<&'w Table, Error> {
@@ -296,33 +282,6 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
             Some(record) => RowRef::from_words(unsafe { record.words() }),
             None => self.state.buffers.row.as_row(),
         }
-    }
-
-    #[inline(always)]
-    fn copy(&mut self, _: &'w Table, found: FoundRow, projection: &Projection) -> RowBuffer {
-        let mut row = std::mem::take(&mut self.state.buffers.row);
-        // SAFETY: the key is locked, and nothing is written before the slice is used up.
-        let words = unsafe { found.locked().words() };
-        let range = words_of(projection);
-        let end = range.end.min(words.len());
-        let range = range.start.min(end)..end;
-        row.overwrite_words(words.len())[range.clone()].copy_from_slice(&words[range]);
-        row
-    }
-
-    #[inline(always)]
-    fn give_back(&mut self, buffer: RowBuffer) {
-        self.state.buffers.row = buffer;
-    }
-
-    fn copy_whole<K: EncodedKey>(
-        &mut self,
-        _: At<'w, Index, K>,
-        found: FoundRow,
-        row: &mut RowBuffer,
-    ) -> Result<(), Stop> {
-        row.copy_from(self.row(found).as_bytes());
-        Ok(())
     }
 
     #[inline(always)]

@@ -15,7 +15,7 @@ use super::worker::State;
 /// Memory that operations use one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    /// The row that is being changed.
+    /// A row whose lock was given back.
     pub(super) row: RowBuffer,
     pub(super) rows: rows::Buffers,
     pub(super) batch: Batch,

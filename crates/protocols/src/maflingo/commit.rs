@@ -522,7 +522,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         let mut row = std::mem::take(&mut self.state.buffers.old);
         let is_whole = record.peek(&mut row);
         let table = catalog::known(&self.state.tables, place.table);
-        let key = table.filter(|_| is_whole).and_then(|table| self.key_in(table, place.index, row.as_words()));
+        let key = table.filter(|_| is_whole).and_then(|table| table.key_in(place.index, row.as_words()));
         self.state.buffers.old = row;
         key
     }

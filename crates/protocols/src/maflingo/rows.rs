@@ -4,13 +4,13 @@ use std::ops::ControlFlow;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Reason, Stop, TableId};
+use polychron_base::{Error, Reason, Stop, TableId};
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
 use polychron_engine::stores::{key_in_entry, words_of};
 use polychron_engine::{Projection, Savepoints};
 use polychron_index::AnyIndex;
-use polychron_schema::{Changes, KeyScratch, RowBuffer, RowRef};
+use polychron_schema::{Changes, RowBuffer, RowRef};
 
 use super::record::Record;
 use super::sets::Kind;
@@ -267,14 +267,5 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     fn check_small_sets(&mut self) -> Result<(), Stop> {
         let sets = &self.state.sets;
         if sets.reads.len() + sets.nodes.len() <= SMALL_SETS { self.validate() } else { Ok(()) }
-    }
-
-    /// The key in a record's words, for explaining an abort.
-    pub(super) fn key_in(&self, table: &MaflingoTable, index: IndexId, words: &[u64]) -> Option<KeyPreview> {
-        if index != IndexId::PRIMARY {
-            return Some(KeyPreview::new(key_in_entry(words)));
-        }
-        let mut scratch = KeyScratch::new();
-        table.primary.extractor.extract(RowRef::from_words(words), &mut scratch).ok().map(KeyPreview::new)
     }
 }

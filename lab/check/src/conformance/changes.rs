@@ -1,5 +1,7 @@
 //! Changes of the catalog while transactions run: tables and indexes come and go.
 
+use std::ops::Bound;
+
 use polychron_base::Error;
 use polychron_engine::{IndexDefinition, Interactive, Operations, Protocol, Row, Table, TableDefinition};
 use polychron_schema::Index;
@@ -214,8 +216,17 @@ pub fn dropped_index<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     assert!(matches!(again, Err(Error::NoSuchIndex(..))), "{again:?}");
     let primary = database.drop_index(table.id(), polychron_base::IndexId::PRIMARY);
     assert!(matches!(primary, Err(Error::NoSuchIndex(..))), "{primary:?}");
-    let gone = run(&mut worker, |t| t.scan_by(&table, Person::BY_TEAM, 1).count());
-    assert!(matches!(gone, Err(Error::NoSuchIndex(..))), "{gone:?}");
+    let gone = [
+        run(&mut worker, |t| t.scan_by(&table, Person::BY_TEAM, 1).count()),
+        run(&mut worker, |t| t.scan_by(&table, Person::BY_TEAM, 1).limit(0).count()),
+        run(&mut worker, |t| {
+            t.scan_range_by::<_, _, u16>(&table, Person::BY_TEAM, (Bound::Excluded(3), Bound::Excluded(3))).count()
+        }),
+        run(&mut worker, |t| t.scan_range_by::<_, _, u16>(&table, Person::BY_TEAM, ..).limit(0).count()),
+        run(&mut worker, |t| t.scan_by(&table, Person::BY_TEAM, 1).first(|row| row.id()).map(|_| 0)),
+        run(&mut worker, |t| t.scan_by(&table, Person::BY_TEAM, 1).for_each(|_| ()).map(|()| 0)),
+    ];
+    assert!(gone.iter().all(|answer| matches!(answer, Err(Error::NoSuchIndex(..)))), "{gone:?}");
     done(&mut worker, |t| {
         t.update(&table, 1, |row| row.set_team(5))?;
         assert_eq!(t.scan_by(&table, Person::BY_CODE, Some(2)).count()?, 1);

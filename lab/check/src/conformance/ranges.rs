@@ -129,7 +129,9 @@ pub fn refused<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     too_long(run(&mut worker, |t| t.scan_by(&songs, Song::BY_TITLE, long).limit(0).count()));
     assert_eq!(done(&mut worker, |t| t.scan_range_by(&songs, Song::BY_NOTE, "a".."b").count()), 0);
     done(&mut worker, |t| t.insert(&guests, &Guest { id: 1, badge: 5, room: 1 }));
-    let refused = run(&mut worker, |t| t.scan_range_by(&guests, Guest::BY_BADGE, 1..20).count());
-    assert!(matches!(refused, Err(Error::NoOrder(..))), "{refused:?}");
+    for limit in [0, 1, usize::MAX] {
+        let refused = run(&mut worker, |t| t.scan_range_by(&guests, Guest::BY_BADGE, 1..20).limit(limit).count());
+        assert!(matches!(refused, Err(Error::NoOrder(..))), "limit {limit}: {refused:?}");
+    }
     assert_eq!(done(&mut worker, |t| t.scan_range_by(&guests, Guest::BY_BADGE, 5..=5).count()), 1);
 }

@@ -290,7 +290,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
     pub(super) fn conflict(&mut self, reason: Reason, place: Place, version: Option<Version>) -> Stop {
         let key = version.filter(|&version| self.is_readable(version)).and_then(|version| {
             let table = catalog::known(&self.state.tables, place.table);
-            table.and_then(|table| self.key_in(table, place.index, version.row()))
+            table.and_then(|table| table.key_in(place.index, version.row().as_words()))
         });
         self.conflict_over(reason, place, key)
     }

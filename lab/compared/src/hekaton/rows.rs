@@ -2,16 +2,14 @@
 
 use std::ops::ControlFlow;
 
-use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Reason, Stop, TableId};
+use polychron_base::{Error, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
-use polychron_engine::stores::key_in_entry;
 use polychron_engine::{Projection, Savepoints};
 use polychron_index::AnyIndex;
-use polychron_schema::{Changes, KeyScratch, RowBuffer, RowRef};
+use polychron_schema::{Changes, RowBuffer, RowRef};
 
 use super::steps::Step;
 use super::table::{HekatonTable, Store};
@@ -109,29 +107,6 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
     #[inline]
     fn row(&self, found: FoundRow) -> RowRef<'_> {
         found.version.row()
-    }
-
-    #[inline]
-    fn copy(&mut self, _: &'w HekatonTable, found: FoundRow, _: &Projection) -> RowBuffer {
-        let mut row = std::mem::take(&mut self.state.buffers.row);
-        let words = found.version.row().as_words();
-        row.overwrite_words(words.len()).copy_from_slice(words);
-        row
-    }
-
-    #[inline]
-    fn give_back(&mut self, buffer: RowBuffer) {
-        self.state.buffers.row = buffer;
-    }
-
-    fn copy_whole<K: EncodedKey>(
-        &mut self,
-        _: At<'w, Store, K>,
-        found: FoundRow,
-        row: &mut RowBuffer,
-    ) -> Result<(), Stop> {
-        row.copy_from(found.version.row().as_bytes());
-        Ok(())
     }
 
     #[inline]
@@ -252,14 +227,5 @@ impl<R: Redo> HekatonTransaction<'_, R> {
     #[cold]
     fn stand_by(&mut self) -> Result<(), Stop> {
         if self.depends_on.is_some() && !self.await_others() { Err(self.cascade()) } else { Ok(()) }
-    }
-
-    /// The key in a record's row, for explaining an abort.
-    pub(super) fn key_in(&self, table: &HekatonTable, index: IndexId, row: RowRef<'_>) -> Option<KeyPreview> {
-        if index != IndexId::PRIMARY {
-            return Some(KeyPreview::new(key_in_entry(row.as_words())));
-        }
-        let mut scratch = KeyScratch::new();
-        table.primary.extractor.extract(row, &mut scratch).ok().map(KeyPreview::new)
     }
 }

@@ -11,7 +11,6 @@ use polychron_engine::stores::{Batch, Place};
 use polychron_engine::{Mode, rows};
 use polychron_index::{Inserted, Lookup};
 use polychron_memory::Guard;
-use polychron_schema::RowBuffer;
 use polychron_sync::Backoff;
 
 use super::protocol::Shared;
@@ -25,8 +24,6 @@ use super::worker::State;
 /// Memory that operations use one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    /// The row that is being changed.
-    pub(super) row: RowBuffer,
     pub(super) rows: rows::Buffers,
     /// Handles of a scan.
     pub(super) batch: Batch,

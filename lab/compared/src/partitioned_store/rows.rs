@@ -7,7 +7,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
-use polychron_engine::stores::{Keyed, Record, UndoLog, key_in_entry, words_of};
+use polychron_engine::stores::{Keyed, Record, UndoLog, key_in_entry};
 use polychron_engine::{Projection, Savepoints};
 use polychron_index::Inserted;
 use polychron_memory::Guard;
@@ -113,24 +113,9 @@ impl PartitionedTransaction<'_> {
         let store = &table.primary.stores[partition];
         let at = Entry { place: store.place, partition };
         let log = &mut self.state.log;
-        // SAFETY: the transaction holds the partition's lock, and nothing is written before the slice is used up.
-        let old = unsafe { record.words() };
-        let length = old.len();
-        if !changes.whole_row() {
-            // Without variable columns changed, only words of the fixed part are written, which every row has.
-            let words = words_of(&changes.hull());
-            log.overwritten(at, record, words.start, &old[words.clone()], length);
-            record.write(words.start, &row[words], length);
-        } else if row.len() <= record.capacity() {
-            log.overwritten(at, record, 0, old, length);
-            record.write(0, row, row.len());
-        } else {
-            let larger = Record::new(row, &self.guard).map_err(Error::from)?;
-            let replaced = store.index().replace(key, record.handle(), larger.handle(), &self.guard);
-            assert!(replaced, "the record was found under the lock that is still held");
-            log.replaced(at, key, record, larger);
-        }
-        Ok(())
+        // SAFETY: the transaction holds the partition's lock, and the key led to the record.
+        let written = unsafe { log.overwrite(at, (store.index(), key), record, (row, changes), &self.guard) };
+        Ok(written.map_err(Error::from)?)
     }
 }
 
@@ -145,6 +130,8 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     type Store = Index;
     type Found = FoundRow;
     type Link = ();
+
+    const OVERWRITES_COLUMNS: bool = true;
 
     #[inline]
     fn table(&self, table: TableId) -> Result<&'w Table, Error> {
@@ -199,33 +186,6 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     fn row(&self, found: FoundRow) -> RowRef<'_> {
         // SAFETY: the lock is held as long as the transaction lives, which writes nothing while the row is borrowed.
         RowRef::from_words(unsafe { found.record.words() })
-    }
-
-    #[inline]
-    fn copy(&mut self, _: &'w Table, found: FoundRow, projection: &Projection) -> RowBuffer {
-        let mut row = std::mem::take(&mut self.state.buffers.row);
-        // SAFETY: the partition is locked, and nothing is written before the slice is used up.
-        let words = unsafe { found.record.words() };
-        let range = words_of(projection);
-        let end = range.end.min(words.len());
-        let range = range.start.min(end)..end;
-        row.overwrite_words(words.len())[range.clone()].copy_from_slice(&words[range]);
-        row
-    }
-
-    #[inline]
-    fn give_back(&mut self, buffer: RowBuffer) {
-        self.state.buffers.row = buffer;
-    }
-
-    fn copy_whole<K: EncodedKey>(
-        &mut self,
-        _: At<'w, Index, K>,
-        found: FoundRow,
-        row: &mut RowBuffer,
-    ) -> Result<(), Stop> {
-        row.copy_from(self.row(found).as_bytes());
-        Ok(())
     }
 
     #[inline]

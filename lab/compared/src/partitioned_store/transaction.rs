@@ -5,7 +5,6 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::stores::Batch;
 use polychron_engine::{Commit, Mode, rows};
 use polychron_memory::Guard;
-use polychron_schema::RowBuffer;
 
 use super::locks::Locks;
 use super::steps::Step;
@@ -15,8 +14,6 @@ use super::worker::State;
 /// Memory that operations use one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    /// The row that is being changed.
-    pub(super) row: RowBuffer,
     pub(super) rows: rows::Buffers,
     pub(super) batch: Batch,
 }
