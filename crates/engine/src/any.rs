@@ -11,14 +11,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
-use polychron_memory::Memory;
 use polychron_schema::Value;
 
 use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Scalar, Scope};
 use crate::{
-    Abort, Access, Aggregate, ColumnBatch, Commit, Common, Constraints, Counters, Declare, Error, Figure,
-    IndexDefinition, IndexId, Insertion, Interactive, Isolation, Mode, Procedure, Projection, Protocol, RowMut, RowRef,
-    Savepoints, Scan, Statistics, Stop, TableDefinition, TableId, Transaction, Versions, Worker, options,
+    Abort, Access, Aggregate, ColumnBatch, Commit, Common, Constraints, Counters, Declare, Error, Insertion,
+    Interactive, Isolation, Mode, Procedure, Projection, Protocol, RowMut, RowRef, Savepoints, Scan, Stop, Storage,
+    TableDefinition, TableId, Transaction, Worker, options,
 };
 
 mod object;
@@ -103,48 +102,12 @@ impl Protocol for AnyProtocol {
         self.0.isolation()
     }
 
-    fn memory(&self) -> &Arc<Memory> {
-        self.0.memory()
-    }
-
-    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
-        self.0.create_table(definition)
-    }
-
-    fn drop_table(&self, table: TableId) -> Result<(), Error> {
-        self.0.drop_table(table)
-    }
-
-    fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        self.0.create_index(table, definition)
-    }
-
-    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        self.0.drop_index(table, index)
-    }
-
-    fn find_table(&self, name: &str) -> Option<TableId> {
-        self.0.find_table(name)
-    }
-
-    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
-        self.0.definition(table)
+    fn storage(&self) -> &dyn Storage {
+        self.0.storage()
     }
 
     fn worker(self: &Arc<Self>) -> Result<AnyWorker, Error> {
         self.0.worker().map(AnyWorker)
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.0.statistics()
-    }
-
-    fn versions(&self) -> Option<Versions> {
-        self.0.versions()
-    }
-
-    fn inspect(&self) -> Vec<Figure> {
-        self.0.inspect()
     }
 }
 

@@ -388,16 +388,17 @@ impl<T: Described> Catalog<T> {
         Ok(output)
     }
 
-    /// Takes a table out and returns it.
+    /// Takes a table out and returns it. `going` is shown it before anybody can know that.
     ///
     /// # Errors
     /// [`Error::NoSuchTable`], and [`Error::Definition`] when foreign keys of other tables lead to it.
-    pub fn remove(&self, id: TableId) -> Result<Arc<T>, Error> {
+    pub fn remove(&self, id: TableId, going: impl FnOnce(&T)) -> Result<Arc<T>, Error> {
         let mut lists = self.lists();
         let removed = Arc::clone(get(&lists.present, id)?);
         removed
             .constraints()
             .check_removal(&removed.definition().name, id, |child| get(&lists.present, child).is_ok())?;
+        going(&removed);
         let mut changed = lists.present.copy();
         *changed.slot(id) = None;
         changed.shrink();

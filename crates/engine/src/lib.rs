@@ -36,6 +36,7 @@ mod savepoint;
 pub mod scan;
 mod single;
 pub mod statistics;
+mod storage;
 pub mod stores;
 pub mod submission;
 pub mod typed;
@@ -63,6 +64,7 @@ pub use procedure::{Access, Declare, Procedure};
 pub use savepoint::{Savepoint, Savepoints};
 pub use scan::{Direction, Restriction, Scan};
 pub use statistics::{Counters, Figure, FigureValue, Statistics, Versions};
+pub use storage::Storage;
 pub use submission::Submission;
 pub use typed::{Operations, Table};
 
@@ -115,21 +117,36 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         Self::ISOLATION
     }
 
+    /// Its memory and its tables.
+    fn storage(&self) -> &dyn Storage;
+
+    /// A worker: one for each thread that executes procedures.
+    ///
+    /// # Errors
+    /// [`Error::TooManyWorkers`] when all slots are taken.
+    fn worker(self: &Arc<Self>) -> Result<Self::Worker, Error>;
+
     /// The memory of this database.
-    fn memory(&self) -> &Arc<Memory>;
+    fn memory(&self) -> &Arc<Memory> {
+        self.storage().memory()
+    }
 
     /// Creates a table with its secondary indexes.
     ///
     /// # Errors
     /// [`Error::NameTaken`], [`Error::Definition`], [`Error::OutOfMemory`].
-    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error>;
+    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
+        self.storage().create_table(definition)
+    }
 
     /// Drops a table. Transactions that use it meanwhile fail with [`Error::NoSuchTable`]; its memory is given back when
     /// none can see it any more.
     ///
     /// # Errors
     /// [`Error::NoSuchTable`].
-    fn drop_table(&self, table: TableId) -> Result<(), Error>;
+    fn drop_table(&self, table: TableId) -> Result<(), Error> {
+        self.storage().drop_table(table)
+    }
 
     /// Adds a secondary index to a table and fills it while transactions run. Returns when it can be read.
     ///
@@ -138,41 +155,45 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// [`Error::Duplicate`] when the index is unique and the rows are not; the table is then as before.
     /// [`Error::WaitsForItself`] where the calling thread has a transaction open, or is called from the midst of a batch, and the protocol waits
     /// for the end of both.
-    fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error>;
+    fn create_index(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+        self.storage().create_index(table, definition)
+    }
 
     /// Drops a secondary index.
     ///
     /// # Errors
     /// [`Error::NoSuchTable`], [`Error::NoSuchIndex`].
-    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error>;
+    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
+        self.storage().drop_index(table, index)
+    }
 
     /// The id of the table of this name.
-    fn find_table(&self, name: &str) -> Option<TableId>;
+    fn find_table(&self, name: &str) -> Option<TableId> {
+        self.storage().find_table(name)
+    }
 
     /// The definition of a table, with the indexes it has now.
     ///
     /// # Errors
     /// [`Error::NoSuchTable`].
-    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error>;
-
-    /// A worker: one for each thread that executes procedures.
-    ///
-    /// # Errors
-    /// [`Error::TooManyWorkers`] when all slots are taken.
-    fn worker(self: &Arc<Self>) -> Result<Self::Worker, Error>;
+    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
+        self.storage().definition(table)
+    }
 
     /// Counts of all workers so far, and of memory and snapshots.
-    fn statistics(&self) -> Statistics;
+    fn statistics(&self) -> Statistics {
+        self.storage().statistics()
+    }
 
     /// How many versions the records have besides the newest (Figure 6-6 of the Maflingo thesis); walks every table.
     /// `None` where records have one version only.
     fn versions(&self) -> Option<Versions> {
-        None
+        self.storage().versions()
     }
 
     /// What this protocol can tell of its tables that others cannot; walks every table.
     fn inspect(&self) -> Vec<Figure> {
-        Vec::new()
+        self.storage().inspect()
     }
 }
 

@@ -6,6 +6,7 @@
 //! leaves nothing behind, and a scan of a secondary index follows its entries to the rows.
 
 mod change;
+mod fill;
 mod primitives;
 mod transaction;
 mod visit;
@@ -15,6 +16,7 @@ use polychron_schema::RowBuffer;
 use crate::stores::key_in_entry;
 
 pub use change::make_entry;
+pub use fill::{fill, make_entries};
 pub use primitives::{At, Intent, Primitives};
 pub use visit::{Visit, follow_key};
 

@@ -5,16 +5,15 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polychron_memory::Memory;
 use polychron_schema::Value;
 
 use super::{Erased, Naming};
 use crate::drive::discard;
 use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Resolved, Scalar, Scope};
 use crate::{
-    Abort, Access, Aggregate, ColumnBatch, Commit, Constraints, Counters, Declare, Error, Figure, IndexDefinition,
-    IndexId, Insertion, Interactive, Isolation, Mode, Procedure, Projection, Protocol, RowMut, RowRef, Savepoints,
-    Scan, Statistics, Stop, TableDefinition, TableId, Transaction, Versions, Worker, options,
+    Abort, Access, Aggregate, ColumnBatch, Commit, Constraints, Counters, Declare, Error, Insertion, Interactive,
+    Isolation, Mode, Procedure, Projection, Protocol, RowMut, RowRef, Savepoints, Scan, Stop, Storage, TableDefinition,
+    TableId, Transaction, Worker, options,
 };
 
 /// [`Protocol`].
@@ -22,17 +21,8 @@ pub(super) trait Database: Send + Sync {
     fn as_any(&self) -> &dyn Any;
     fn name(&self) -> &'static str;
     fn isolation(&self) -> Isolation;
-    fn memory(&self) -> &Arc<Memory>;
-    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error>;
-    fn drop_table(&self, table: TableId) -> Result<(), Error>;
-    fn create_index(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error>;
-    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error>;
-    fn find_table(&self, name: &str) -> Option<TableId>;
-    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error>;
+    fn storage(&self) -> &dyn Storage;
     fn worker(&self) -> Result<Box<dyn Hand>, Error>;
-    fn statistics(&self) -> Statistics;
-    fn versions(&self) -> Option<Versions>;
-    fn inspect(&self) -> Vec<Figure>;
 }
 
 /// An open database of the protocol `P`, whose workers are driven as `S` says.
@@ -51,48 +41,12 @@ impl<P: Protocol, S: Steps<P::Worker>> Database for Opened<P, S> {
         self.0.isolation()
     }
 
-    fn memory(&self) -> &Arc<Memory> {
-        self.0.memory()
-    }
-
-    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
-        self.0.create_table(definition)
-    }
-
-    fn drop_table(&self, table: TableId) -> Result<(), Error> {
-        self.0.drop_table(table)
-    }
-
-    fn create_index(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        self.0.create_index(table, definition)
-    }
-
-    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        self.0.drop_index(table, index)
-    }
-
-    fn find_table(&self, name: &str) -> Option<TableId> {
-        self.0.find_table(name)
-    }
-
-    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
-        self.0.definition(table)
+    fn storage(&self) -> &dyn Storage {
+        self.0.storage()
     }
 
     fn worker(&self) -> Result<Box<dyn Hand>, Error> {
         Ok(Box::new(Employed::<P::Worker, S>(self.0.worker()?, PhantomData)))
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.0.statistics()
-    }
-
-    fn versions(&self) -> Option<Versions> {
-        self.0.versions()
-    }
-
-    fn inspect(&self) -> Vec<Figure> {
-        self.0.inspect()
     }
 }
 

@@ -30,7 +30,7 @@ fn a_list_stays_for_the_guards_of_its_time() {
     // SAFETY: the guard stays as long as the list is looked at, but where it is kept.
     unsafe { seen.renew(&catalog) };
     let table = Arc::downgrade(known(&seen, id).unwrap());
-    catalog.remove(id).unwrap();
+    catalog.remove(id, |_| ()).unwrap();
     for _ in 0..3 {
         catalog.release(epochs);
         epochs.advance();
@@ -58,7 +58,7 @@ fn idle_workers_keep_no_table() {
         unsafe { seen.renew(&catalog) };
         tables.push(Arc::downgrade(known(&seen, id).unwrap()));
         drop(guard);
-        catalog.remove(id).unwrap();
+        catalog.remove(id, |_| ()).unwrap();
     }
     catalog.release(epochs);
     epochs.advance();
@@ -88,14 +88,14 @@ fn lists_are_kept_for_transactions_that_leave_their_epochs() {
         (id, Arc::downgrade(known(&seen, id).unwrap()))
     };
     let (id, first) = begin("first");
-    catalog.remove(id).unwrap();
+    catalog.remove(id, |_| ()).unwrap();
     kept.take_from_idle(&catalog, |_| false);
     release();
     assert!(first.upgrade().is_some(), "a transaction is open");
     kept.take_from_idle(&catalog, |_| true);
     assert!(first.upgrade().is_none(), "its worker is idle");
     let (id, second) = begin("second");
-    catalog.remove(id).unwrap();
+    catalog.remove(id, |_| ()).unwrap();
     release();
     assert!(second.upgrade().is_some(), "the next transaction keeps its own");
     kept.let_old_go(0, &mut seen, &catalog);
@@ -119,7 +119,7 @@ fn the_list_is_as_long_as_there_are_tables() {
             ids.push(id);
         } else if !ids.is_empty() {
             let id = ids.swap_remove(random.below(ids.len() as u64) as usize);
-            catalog.remove(id).unwrap();
+            catalog.remove(id, |_| ()).unwrap();
             assert!(!list.is_older_than(id) && known(&list, id).is_some());
             gone.push(id);
         }
@@ -130,6 +130,6 @@ fn the_list_is_as_long_as_there_are_tables() {
         assert_eq!(list.iter().flatten().count(), ids.len());
         assert!(list.len() <= 1024, "{} slots for {} tables", list.len(), ids.len());
     }
-    ids.drain(..).for_each(|id| drop(catalog.remove(id).unwrap()));
+    ids.drain(..).for_each(|id| drop(catalog.remove(id, |_| ()).unwrap()));
     assert_eq!(catalog.snapshot().1.len(), 1);
 }

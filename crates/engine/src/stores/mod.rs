@@ -4,6 +4,7 @@
 //! secondary index, whose records hold primary keys as words ([`entry_words`]). What a record is, and who may see it, is
 //! the protocol's own.
 
+mod base;
 mod batch;
 mod both;
 mod fingers;
@@ -30,6 +31,7 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use crate::Scan;
 
+pub use base::{Base, HasStores};
 pub use batch::Batch;
 pub use both::{Both, Point};
 pub use fingers::Fingers;

@@ -266,6 +266,12 @@ impl<S: Keyed> StoreTable<S> {
         index.position() > self.secondaries.len()
     }
 
+    /// The stores of all indexes.
+    #[inline]
+    pub fn stores(&self) -> impl Iterator<Item = &Arc<S>> {
+        std::iter::once(&self.primary).chain(self.secondaries())
+    }
+
     /// The stores of the secondary indexes.
     #[inline]
     pub fn secondaries(&self) -> impl Iterator<Item = &Arc<S>> {

@@ -1,18 +1,17 @@
 //! The database as a whole: tables, the pipeline, and the threads that do nothing but one stage of it.
 
-use std::sync::{Arc, PoisonError};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::catalog::{self, Catalog};
 use polychron_engine::futures::Attempt;
 use polychron_engine::mutations::left_out;
-use polychron_engine::statistics::Registry;
-use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
-use polychron_engine::{Common, Figure, FigureValue, IndexDefinition, Protocol, Statistics, TableDefinition};
+use polychron_engine::stores::{Base, Blueprint, HasStores};
+use polychron_engine::{Common, Figure, FigureValue, Protocol, Storage, TableDefinition};
 use polychron_memory::{Memory, OWN_SLOTS};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::thread::{self, JoinHandle};
-use polychron_sync::{CachePadded, Mutex, publish};
+use polychron_sync::{CachePadded, publish};
 
 use super::collection::Horizon;
 use super::dropped::Dropped;
@@ -25,7 +24,7 @@ use super::plan::Partition;
 use super::planned::Parcels;
 use super::sleeping::{Nap, Sleepers};
 use super::steps::Step;
-use super::table::{BohmStore, BohmTable};
+use super::table::BohmStore;
 use super::telling::Notices;
 use super::version::Head;
 use super::worker::BohmWorker;
@@ -33,12 +32,8 @@ use super::worker::BohmWorker;
 /// What all threads share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) memory: Arc<Memory>,
+    base: Base<BohmStore>,
     pub(super) options: Options,
-    pub(super) common: Common,
-    pub(super) catalog: Catalog<BohmTable>,
-    pub(super) counters: Registry,
-    pub(super) keeper: Arc<Keeper>,
     pub(super) pipeline: Pipeline,
     pub(super) executors: Executors,
     pub(super) partitions: Box<[CachePadded<Partition>]>,
@@ -48,8 +43,6 @@ pub(super) struct Shared {
     pub(super) snapshots: Snapshots,
     /// Stores of tables and indexes that are there no more.
     pub(super) dropped: Dropped,
-    /// Held while an index is filled.
-    filling: Mutex<()>,
     /// Chunks that nobody stands by.
     pub(super) leftovers: Leftovers,
     /// Clients whose answers any thread may give.
@@ -248,11 +241,9 @@ impl Shared {
 
     /// Gives back what was dropped: the lists of tables go first, and then the stores.
     fn give_back(&self) {
-        let give_back =
-            || self.keeper.give_back(&self.catalog, self.memory.epochs(), || _ = self.memory.epochs().advance());
-        give_back();
+        self.base.give_back();
         if self.dropped.let_go(self) {
-            give_back();
+            self.base.give_back();
         }
     }
 
@@ -260,6 +251,15 @@ impl Shared {
     pub(super) fn tidy_up(&self) {
         self.dropped.let_go(self);
         self.keeper.tidy_up(&self.catalog, self.memory.epochs());
+    }
+}
+
+impl Deref for Shared {
+    type Target = Base<BohmStore>;
+
+    #[inline]
+    fn deref(&self) -> &Base<BohmStore> {
+        &self.base
     }
 }
 
@@ -280,11 +280,6 @@ impl Bohm {
         });
         drop(unused);
         shared.tidy_up();
-    }
-
-    fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<BohmStore, Error> {
-        let keeper = &self.shared.keeper;
-        keeper.with_guard(|guard| BohmStore::new(definition, blueprint, ready, keeper, guard))
     }
 
     fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, Error> {
@@ -312,7 +307,6 @@ impl Bohm {
 
 impl Drop for Bohm {
     fn drop(&mut self) {
-        self.shared.keeper.close();
         self.shared.stopping.store(true, Ordering::Relaxed);
         self.shared.planning.wake_all();
         self.shared.executing.wake_all();
@@ -342,17 +336,13 @@ impl Protocol for Bohm {
         let memory = Memory::new(memory)?;
         let partitions = options.partitions.max(options.concurrency_control_threads);
         let shared = Arc::new(Shared {
-            keeper: Arc::new(Keeper::new(&memory)?),
             pipeline: Pipeline::new(options.batch_size, partitions),
             executors: Executors::default(),
             partitions: (0..partitions).map(|_| CachePadded::default()).collect(),
             snapshots: Snapshots::new(workers),
             dropped: Dropped::default(),
-            memory,
+            base: Base::new(memory, common)?,
             options,
-            common,
-            catalog: Catalog::default(),
-            counters: Registry::default(),
             everything: Head::new(),
             parcels: Parcels::default(),
             leftovers: Leftovers::default(),
@@ -362,7 +352,6 @@ impl Protocol for Bohm {
             running: Running::new(workers),
             acknowledged: CachePadded::default(),
             longest_wait_us: AtomicU64::new(0),
-            filling: Mutex::default(),
             driver: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
         });
@@ -375,80 +364,54 @@ impl Protocol for Bohm {
         options.set(name, value)
     }
 
-    fn memory(&self) -> &Arc<Memory> {
-        &self.shared.memory
-    }
-
-    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
-        StoreTable::create(&self.shared.catalog, &definition, |growing, blueprint| self.make(growing, blueprint, true))
-    }
-
-    fn drop_table(&self, table: TableId) -> Result<(), Error> {
-        let removed = self.shared.catalog.remove(table)?;
-        let stores = std::iter::once(&removed.primary).chain(removed.secondaries());
-        stores.for_each(|store| self.shared.dropped.keep(Arc::clone(store)));
-        drop(removed);
-        self.shared.give_back();
-        Ok(())
-    }
-
-    /// The index is filled by a transaction that may write anything: those before it are executed first, those after it wait.
-    fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        if self.shared.is_inside() {
-            return Err(Error::WaitsForItself { table, key: None });
-        }
-        let _alone = self.shared.filling.lock().unwrap_or_else(PoisonError::into_inner);
-        let make = |definition: &TableDefinition, blueprint: &Blueprint| self.make(definition, blueprint, false);
-        let (index, store) = StoreTable::add_index(&self.shared.catalog, table, &definition, make)?;
-        let filled = BohmWorker::own(&self.shared).and_then(|mut worker| worker.fill(table, index));
-        match filled {
-            Ok(batch) => {
-                store.entries.set_ready_from(batch);
-                Ok(index)
-            }
-            Err(error) => {
-                self.drop_index(table, index)?;
-                Err(error)
-            }
-        }
-    }
-
-    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        let store = {
-            let (_, tables) = self.shared.catalog.snapshot();
-            Arc::clone(catalog::get(&tables, table)?.store(index)?)
-        };
-        StoreTable::remove_index(&self.shared.catalog, table, index, |_| ())?;
-        self.shared.dropped.keep(store);
-        self.shared.give_back();
-        Ok(())
-    }
-
-    fn find_table(&self, name: &str) -> Option<TableId> {
-        self.shared.catalog.find(name)
-    }
-
-    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
-        self.shared.catalog.definition(table)
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn worker(self: &Arc<Self>) -> Result<BohmWorker, Error> {
         BohmWorker::new(&self.shared)
     }
+}
 
-    fn statistics(&self) -> Statistics {
+impl HasStores for Bohm {
+    type Store = BohmStore;
+
+    fn base(&self) -> &Base<BohmStore> {
+        &self.shared.base
+    }
+
+    fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<BohmStore, Error> {
+        let keeper = &self.shared.keeper;
+        keeper.with_guard(|guard| BohmStore::new(definition, blueprint, ready, keeper, guard))
+    }
+
+    /// The index is filled by a transaction that may write anything: those before it are executed first, those after it wait.
+    fn fill(&self, table: TableId, index: IndexId, store: &Arc<BohmStore>) -> Result<(), Error> {
+        store.entries.set_ready_from(BohmWorker::own(&self.shared)?.fill(table, index)?);
+        Ok(())
+    }
+
+    fn waits_for_itself(&self) -> bool {
+        self.shared.is_inside()
+    }
+
+    fn dropping(&self, store: &Arc<BohmStore>) {
+        self.shared.dropped.keep(Arc::clone(store));
+    }
+
+    fn give_back(&self) {
+        self.shared.give_back();
+    }
+
+    fn figures(&self) -> Vec<Figure> {
         let shared = &self.shared;
         let count = |name, count| Figure { name, value: FigureValue::Count(count) };
-        let sum = shared.counters.sum();
-        let figures = vec![
+        let longest_wait = FigureValue::Level(shared.longest_wait_us.load(Ordering::Relaxed) as f64);
+        vec![
             count("batches", shared.pipeline.finished()),
             count("stalls", shared.executors.stalls()),
-            count("planned_again", sum.reconnaissance),
-            Figure {
-                name: "longest_wait_us",
-                value: FigureValue::Level(shared.longest_wait_us.load(Ordering::Relaxed) as f64),
-            },
-        ];
-        Statistics { memory: Some(shared.memory.statistics()), figures, ..sum }
+            count("planned_again", shared.counters.sum().reconnaissance),
+            Figure { name: "longest_wait_us", value: longest_wait },
+        ]
     }
 }

@@ -1,61 +1,49 @@
 //! Work over whole tables: filling a new secondary index while transactions run, and counting versions.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{Keys, for_each, wait_for};
-use polychron_engine::{Figure, FigureValue, Mode, Versions, drive, rows};
+use polychron_engine::stores::{Keys, wait_for};
+use polychron_engine::{Figure, FigureValue, Mode, Versions, catalog, drive, rows};
 use polychron_schema::KeyScratch;
 use polychron_sync::Backoff;
 
-use super::protocol::{Cicada, Shared};
+use super::protocol::Shared;
 use super::record::{Link, Record, Status};
 use super::steps::Step;
 use super::table::Store;
 use super::timestamp::Timestamp;
-use super::transaction::CicadaTransaction;
 use super::worker::CicadaWorker;
-
-/// Rows whose entries are made in one transaction: few, so that it seldom meets a writer and is quickly repeated.
-const ROWS_AT_ONCE: usize = 64;
 
 /// Makes the entries of a new index that the catalog shows already, but that is not read yet.
 ///
-/// Writers that know the index keep it up from their first transaction on. Once every transaction that did not know it has
-/// ended, each row is either old, and its key is collected here, or its writer made the entry. The rows are then read and
-/// the entries made in ordinary transactions, so a writer of the same row conflicts with the filling, which tries again.
-/// These come after all that did not know the index, which are not ahead of the clock reading `unknowing`, whatever this
+/// As [`rows::fill`] does, but behind all that did not know the index, which are not ahead of the clock reading `unknowing`, whatever this
 /// worker's own clock says. Answers a moment at which all entries are there.
-pub(super) fn fill<R: Redo + Default>(
-    database: &Arc<Cicada<R>>,
+pub(super) fn fill<R: Redo>(
+    shared: &Arc<Shared<R>>,
     table: TableId,
     index: IndexId,
     unknowing: u64,
 ) -> Result<Timestamp, Error> {
-    let shared = &database.shared;
-    let _alone = shared.filling.lock().unwrap_or_else(PoisonError::into_inner);
     let mut worker = CicadaWorker::own(shared)?;
     if !left_out(Step::FillAfterUnknowing) {
         worker.follow(unknowing);
     }
-    let epochs = shared.memory.epochs();
-    wait_for(epochs, epochs.current());
-    let mut keys = Keys::default();
     let (_, tables) = shared.catalog.snapshot();
-    let store = Arc::clone(&polychron_engine::catalog::get(&tables, table)?.primary);
-    match &store.versioned {
-        None => shared.keeper.with_guard(|guard| for_each(store.index(), guard, &mut |key, _| keys.push(key))),
-        Some(_) => collect_keys(&store, &mut worker, &mut keys)?,
+    let store = Arc::clone(&catalog::get(&tables, table)?.primary);
+    drop(tables);
+    if store.versioned.is_some() {
+        wait_for(shared.epochs(), shared.epochs().current());
+        let mut keys = Keys::default();
+        collect_keys(&store, &mut worker, &mut keys)?;
+        rows::make_entries(&mut worker, table, index, &keys)?;
+    } else {
+        rows::fill(shared, &mut worker, table, index)?;
     }
-    // Once without rows, too: where a counter stands for the clock, only a timestamp that was drawn becomes the past.
-    for first in (0..keys.len().max(1)).step_by(ROWS_AT_ONCE) {
-        let rows = first..keys.len().min(first + ROWS_AT_ONCE);
-        drive::transact(&mut worker, Mode::ReadWrite, &mut |transaction| {
-            rows.clone().try_for_each(|row| transaction.fill_entry(table, index, keys.get(row)))
-        })?;
-    }
+    // Without rows, too: where a counter stands for the clock, only a timestamp that was drawn becomes the past.
+    drive::transact(&mut worker, Mode::ReadWrite, &mut |_| Ok(()))?;
     // Snapshots that begin from now on are to find the entries, so what was written here must have become the past.
     let filled = worker.last_timestamp();
     let mut backoff = Backoff::new();
@@ -154,14 +142,4 @@ pub(super) fn look_through<R: Redo>(shared: &Arc<Shared<R>>) -> Found {
     });
     drop(held);
     found
-}
-
-impl<R: Redo> CicadaTransaction<'_, R> {
-    /// Makes one row's entry in an index that is being filled.
-    fn fill_entry(&mut self, table: TableId, index: IndexId, key: &[u8]) -> Result<(), Stop> {
-        self.work(|this| {
-            let table = this.table(table)?;
-            rows::make_entry(this, table, table.store(index)?, key)
-        })
-    }
 }

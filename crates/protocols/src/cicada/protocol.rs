@@ -1,16 +1,16 @@
 //! The database as a whole: tables, workers, the thread that works when no worker does.
 
+use std::ops::Deref;
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::background::Background;
-use polychron_engine::catalog::{Catalog, Tables};
+use polychron_engine::catalog::Tables;
 use polychron_engine::contested::Favour;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::{NoRedo, Redo};
-use polychron_engine::statistics::Registry;
-use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
-use polychron_engine::{Common, Figure, FigureValue, IndexDefinition, Protocol, Statistics, TableDefinition, Versions};
+use polychron_engine::stores::{Base, Blueprint, HasStores};
+use polychron_engine::{Common, Figure, FigureValue, Protocol, Storage, TableDefinition, Versions};
 use polychron_memory::{Memory, OWN_SLOTS, Pressure};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{CachePadded, Mutex};
@@ -30,15 +30,9 @@ use super::worker::{CicadaWorker, collect_all, collect_some};
 /// What all workers share.
 #[derive(Debug)]
 pub(super) struct Shared<R: Redo> {
-    pub(super) memory: Arc<Memory>,
+    base: Base<Store>,
     pub(super) options: Options,
-    pub(super) common: Common,
-    pub(super) catalog: Catalog<CicadaTable>,
-    pub(super) counters: Registry,
     pub(super) bins: Bins,
-    /// Held while an index is filled: the database has one slot for that.
-    pub(super) filling: Mutex<()>,
-    pub(super) keeper: Arc<Keeper>,
     pub(super) clocks: Clocks,
     /// No transaction is ahead of this clock reading that may ask an index which was dropped.
     pub(super) unknowing: AtomicU64,
@@ -63,6 +57,15 @@ pub(super) enum Extent {
     All,
 }
 
+impl<R: Redo> Deref for Shared<R> {
+    type Target = Base<Store>;
+
+    #[inline]
+    fn deref(&self) -> &Base<Store> {
+        &self.base
+    }
+}
+
 /// The protocol. See the module.
 #[derive(Debug)]
 pub struct Cicada<R: Redo = NoRedo> {
@@ -83,19 +86,6 @@ impl<R: Redo> Shared<R> {
     /// all that it finds.
     pub(super) fn hold_for_collection(&self, slot: usize) -> Option<Held<'_>> {
         (!left_out(Step::HoldToCollect)).then(|| self.clocks.hold(slot))
-    }
-
-    /// What no other protocol counts.
-    fn figures(&self) -> Vec<Figure> {
-        let mut figures = super::counts::figures(self.clocks.all_counts());
-        figures.push(Figure { name: "rounds_of_renewal", value: FigureValue::Count(self.renewal.rounds()) });
-        figures
-    }
-
-    /// Gives back the memory of what was dropped.
-    fn give_back(&self) {
-        // The list of tables waits for the guards of one epoch, and the records, which are found then, for those of the next.
-        (0..4).for_each(|_| self.tick(Extent::Some));
     }
 
     /// Gives up the lists of tables of the past. A transaction looks at its list beyond the guard under which it found it, for as long as it
@@ -154,20 +144,15 @@ impl<R: Redo> Cicada<R> {
         let clocks = Clocks::new(&options, shape, OWN_SLOTS + common.memory.max_workers);
         let bins = Bins::new(OWN_SLOTS + common.memory.max_workers);
         let shared = Arc::new(Shared {
-            keeper: Arc::new(Keeper::new(&memory)?),
             renewal: Renewal::default(),
             favour: CachePadded::default(),
             absences: Absences::new(clocks.min_rts()),
             clocks,
             unknowing: AtomicU64::new(0),
             regulation: Regulation::new(&options, ceiling_ns),
-            memory,
+            base: Base::new(memory, common)?,
             options,
-            common,
-            catalog: Catalog::default(),
-            counters: Registry::default(),
             bins,
-            filling: Mutex::default(),
             redo,
             past_lists: Mutex::default(),
         });
@@ -184,12 +169,6 @@ impl<R: Redo> Cicada<R> {
     /// on time.
     pub fn tick(&self) {
         self.shared.tick(Extent::Idle);
-    }
-
-    fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Store, Error> {
-        let (keeper, options) = (&self.shared.keeper, &self.shared.options);
-        let settled = self.shared.clocks.min_rts();
-        keeper.with_guard(|guard| Store::new(definition, blueprint, options, settled, ready, keeper, guard))
     }
 }
 
@@ -219,68 +198,58 @@ impl<R: Redo + Default> Protocol for Cicada<R> {
         Ok(())
     }
 
-    fn memory(&self) -> &Arc<Memory> {
-        &self.shared.memory
-    }
-
-    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
-        StoreTable::create(&self.shared.catalog, &definition, |growing, blueprint| self.make(growing, blueprint, true))
-    }
-
-    fn drop_table(&self, table: TableId) -> Result<(), Error> {
-        drop(self.shared.catalog.remove(table)?);
-        self.shared.give_back();
-        Ok(())
-    }
-
-    fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        // The filling waits until all that is open has ended, or knows the index, and for all guards: a thread has one in the midst of a batch,
-        // where nothing is open.
-        if self.shared.clocks.is_open_here(None) || self.shared.memory.epochs().is_pinned_here() {
-            return Err(Error::WaitsForItself { table, key: None });
-        }
-        let make = |definition: &TableDefinition, blueprint: &Blueprint| self.make(definition, blueprint, false);
-        let (index, store) = StoreTable::add_index(&self.shared.catalog, table, &definition, make)?;
-        let unknowing = self.shared.clocks.furthest_drawn();
-        store.set_known_after(unknowing);
-        match super::fill::fill(self, table, index, unknowing) {
-            Ok(filled) => {
-                store.set_ready_from(filled);
-                Ok(index)
-            }
-            Err(error) => {
-                self.drop_index(table, index)?;
-                Err(error)
-            }
-        }
-    }
-
-    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        StoreTable::remove_index(&self.shared.catalog, table, index, |_| {
-            // Who leaves the index alone is to come after all who do not know yet that they must not ask it.
-            let unknowing = self.shared.clocks.furthest_drawn();
-            // Relaxed: the list of tables is made known behind it.
-            self.shared.unknowing.fetch_max(unknowing, Ordering::Relaxed);
-        })?;
-        self.shared.give_back();
-        Ok(())
-    }
-
-    fn find_table(&self, name: &str) -> Option<TableId> {
-        self.shared.catalog.find(name)
-    }
-
-    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
-        self.shared.catalog.definition(table)
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn worker(self: &Arc<Self>) -> Result<CicadaWorker<R>, Error> {
         CicadaWorker::new(&self.shared)
     }
+}
 
-    fn statistics(&self) -> Statistics {
-        let shared = &self.shared;
-        Statistics { memory: Some(shared.memory.statistics()), figures: shared.figures(), ..shared.counters.sum() }
+impl<R: Redo> HasStores for Cicada<R> {
+    type Store = Store;
+
+    fn base(&self) -> &Base<Store> {
+        &self.shared.base
+    }
+
+    fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Store, Error> {
+        let Shared { base: Base { keeper, .. }, options, clocks, .. } = &*self.shared;
+        let settled = clocks.min_rts();
+        keeper.with_guard(|guard| Store::new(definition, blueprint, options, settled, ready, keeper, guard))
+    }
+
+    fn fill(&self, table: TableId, index: IndexId, store: &Arc<Store>) -> Result<(), Error> {
+        let unknowing = self.shared.clocks.furthest_drawn();
+        store.set_known_after(unknowing);
+        store.set_ready_from(super::fill::fill(&self.shared, table, index, unknowing)?);
+        Ok(())
+    }
+
+    /// The filling waits until all that is open has ended, or knows the index, and for all guards: a thread has one in the midst of a batch,
+    /// where nothing is open.
+    fn waits_for_itself(&self) -> bool {
+        self.shared.clocks.is_open_here(None) || self.shared.epochs().is_pinned_here()
+    }
+
+    fn dropping(&self, _: &Arc<Store>) {
+        // Who leaves the index alone is to come after all who do not know yet that they must not ask it.
+        let unknowing = self.shared.clocks.furthest_drawn();
+        // Relaxed: the list of tables is made known behind it.
+        self.shared.unknowing.fetch_max(unknowing, Ordering::Relaxed);
+    }
+
+    fn give_back(&self) {
+        // The list of tables waits for the guards of one epoch, and the records, which are found then, for those of the next.
+        (0..4).for_each(|_| self.shared.tick(Extent::Some));
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let Shared { clocks, renewal, .. } = &*self.shared;
+        let mut figures = super::counts::figures(clocks.all_counts());
+        figures.push(Figure { name: "rounds_of_renewal", value: FigureValue::Count(renewal.rounds()) });
+        figures
     }
 
     fn versions(&self) -> Option<Versions> {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, Weak};
 
-use polychron_base::{Error, IndexId, TableId};
+use polychron_base::{IndexId, TableId};
 use polychron_engine::catalog::{self, Catalog};
 use polychron_engine::stores::Place;
 use polychron_sync::Mutex;
@@ -18,28 +18,12 @@ use super::table::{HyperTable, Relation};
 pub(super) struct Dropped(Mutex<BTreeMap<(TableId, IndexId), Weak<Relation>>>);
 
 impl Dropped {
-    /// Notes an index of a table, or all of them, that is about to be dropped: before the catalog forgets it, so that there is no moment in
-    /// which it is found in neither.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchTable`].
-    pub(super) fn note(
-        &self,
-        catalog: &Catalog<HyperTable>,
-        table: TableId,
-        index: Option<IndexId>,
-    ) -> Result<(), Error> {
-        let (_, tables) = catalog.snapshot();
-        let table = catalog::get(&tables, table)?;
+    /// Notes a relation that is about to be dropped: before the catalog forgets it, so that there is no moment in which it is found in neither.
+    pub(super) fn note(&self, relation: &Arc<Relation>) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         noted.retain(|_, relation| relation.strong_count() > 0);
-        for relation in std::iter::once(&table.primary).chain(table.secondaries()) {
-            let Place { table, index: id } = relation.place();
-            if index.is_none_or(|index| index == id) {
-                noted.insert((table, id), Arc::downgrade(relation));
-            }
-        }
-        Ok(())
+        let Place { table, index } = relation.place();
+        noted.insert((table, index), Arc::downgrade(relation));
     }
 
     /// The relation of a place, if anybody has it.

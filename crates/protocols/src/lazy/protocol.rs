@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use polychron_base::{Error, IndexId, TableId};
+use polychron_base::Error;
 use polychron_engine::lazy::Beneath;
-use polychron_engine::{
-    Common, Configuration, Figure, IndexDefinition, Isolation, Protocol, Statistics, TableDefinition, Versions,
-};
-use polychron_memory::Memory;
+use polychron_engine::{Common, Configuration, Isolation, Protocol, Storage};
 
 use super::options::{Options, Resolution};
 use super::worker::LazyWorker;
@@ -53,47 +50,11 @@ impl<B: Beneath> Protocol for Lazy<B> {
         }
     }
 
-    fn memory(&self) -> &Arc<Memory> {
-        self.inner.memory()
-    }
-
-    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
-        self.inner.create_table(definition)
-    }
-
-    fn drop_table(&self, table: TableId) -> Result<(), Error> {
-        self.inner.drop_table(table)
-    }
-
-    fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        self.inner.create_index(table, definition)
-    }
-
-    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        self.inner.drop_index(table, index)
-    }
-
-    fn find_table(&self, name: &str) -> Option<TableId> {
-        self.inner.find_table(name)
-    }
-
-    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
-        self.inner.definition(table)
+    fn storage(&self) -> &dyn Storage {
+        self.inner.storage()
     }
 
     fn worker(self: &Arc<Self>) -> Result<LazyWorker<B>, Error> {
         Ok(LazyWorker::new(self.inner.worker()?, self.resolution))
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.inner.statistics()
-    }
-
-    fn versions(&self) -> Option<Versions> {
-        self.inner.versions()
-    }
-
-    fn inspect(&self) -> Vec<Figure> {
-        self.inner.inspect()
     }
 }

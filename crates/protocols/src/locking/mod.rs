@@ -18,7 +18,6 @@
 
 mod beneath;
 mod conditions;
-mod fill;
 mod held;
 mod intervals;
 mod locks;

@@ -1,15 +1,15 @@
 //! The database as a whole.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::catalog::{Catalog, Kept};
-use polychron_engine::statistics::Registry;
-use polychron_engine::stores::{Blueprint, Keeper, Store, StoreTable};
-use polychron_engine::{Common, Configuration, IndexDefinition, Protocol, Statistics, TableDefinition};
+use polychron_engine::catalog::Kept;
+use polychron_engine::stores::{Base, Blueprint, HasStores, Store};
+use polychron_engine::{Common, Configuration, Protocol, Storage, TableDefinition, rows};
 use polychron_memory::{Memory, OWN_SLOTS};
+use polychron_sync::CachePadded;
 use polychron_sync::atomic::{AtomicU64, Ordering};
-use polychron_sync::{CachePadded, Mutex};
 
 use super::locks::LockTable;
 use super::options::{Options, Policy};
@@ -20,19 +20,13 @@ use super::worker::LockingWorker;
 /// What all workers share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) memory: Arc<Memory>,
-    pub(super) common: Common,
-    pub(super) catalog: Catalog<Table>,
+    base: Base<Index>,
     /// The tables of transactions, which are in no epoch while their clients do nothing.
     pub(super) kept: Kept<Table>,
-    pub(super) counters: Registry,
-    pub(super) keeper: Arc<Keeper>,
     pub(super) policy: Policy,
     pub(super) locks: LockTable,
     /// The age of the next transaction, where ages matter.
     ages: CachePadded<AtomicU64>,
-    /// Held while an index is filled.
-    pub(super) filling: Mutex<()>,
 }
 
 impl Shared {
@@ -44,25 +38,19 @@ impl Shared {
     }
 }
 
+impl Deref for Shared {
+    type Target = Base<Index>;
+
+    #[inline]
+    fn deref(&self) -> &Base<Index> {
+        &self.base
+    }
+}
+
 /// The protocol. See the module.
 #[derive(Debug)]
 pub struct Locking {
     pub(super) shared: Arc<Shared>,
-}
-
-impl Locking {
-    /// Gives back the memory of what was dropped.
-    fn give_back(&self) {
-        let epochs = self.shared.memory.epochs();
-        self.shared.kept.take_from_idle(&self.shared.catalog, |worker| !epochs.is_pinned(worker));
-        self.shared.keeper.give_back(&self.shared.catalog, epochs, || _ = epochs.advance());
-    }
-
-    fn make(&self, blueprint: &Blueprint, ready: bool) -> Result<Index, Error> {
-        let keeper = &self.shared.keeper;
-        let store = keeper.with_guard(|guard| Store::new(blueprint, ready, keeper, guard))?;
-        Ok(Index { store, ranges: Ranges::default() })
-    }
 }
 
 impl Protocol for Locking {
@@ -79,18 +67,12 @@ impl Protocol for Locking {
             return Err(Error::Options(format!("there are 1 to {} buckets of locks", Options::MOST_BUCKETS)));
         }
         let memory = Memory::new(common.memory.clone())?;
-        let keeper = Arc::new(Keeper::new(&memory)?);
         let shared = Arc::new(Shared {
             kept: Kept::new(common.memory.max_workers + OWN_SLOTS),
-            memory,
-            common,
-            catalog: Catalog::default(),
-            counters: Registry::default(),
-            keeper,
+            base: Base::new(memory, common)?,
             policy: options.policy,
             locks: LockTable::new(options.buckets),
             ages: CachePadded::default(),
-            filling: Mutex::default(),
         });
         Ok(Arc::new(Self { shared }))
     }
@@ -103,64 +85,46 @@ impl Protocol for Locking {
         self.shared.policy.name()
     }
 
-    fn memory(&self) -> &Arc<Memory> {
-        &self.shared.memory
-    }
-
-    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
-        StoreTable::create(&self.shared.catalog, &definition, |_, blueprint| self.make(blueprint, true))
-    }
-
-    fn drop_table(&self, table: TableId) -> Result<(), Error> {
-        self.shared.catalog.remove(table).map(drop)?;
-        self.give_back();
-        Ok(())
-    }
-
-    fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        if self.shared.memory.epochs().is_open_here() {
-            // The filling waits for what they have locked, and those that have written the table and do not know the index do not commit.
-            return Err(Error::WaitsForItself { table, key: None });
-        }
-        let make = |_: &TableDefinition, blueprint: &Blueprint| self.make(blueprint, false);
-        let (id, index) = StoreTable::add_index(&self.shared.catalog, table, &definition, make)?;
-        match super::fill::fill(&self.shared, table, id) {
-            Ok(()) => {
-                index.store.set_ready();
-                Ok(id)
-            }
-            Err(error) => {
-                self.drop_index(table, id)?;
-                Err(error)
-            }
-        }
-    }
-
-    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        StoreTable::remove_index(&self.shared.catalog, table, index, |_| ())?;
-        self.give_back();
-        Ok(())
-    }
-
-    fn find_table(&self, name: &str) -> Option<TableId> {
-        self.shared.catalog.find(name)
-    }
-
-    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
-        self.shared.catalog.definition(table)
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn worker(self: &Arc<Self>) -> Result<LockingWorker, Error> {
         Ok(LockingWorker::new(self.shared.memory.register()?, &self.shared))
     }
-
-    fn statistics(&self) -> Statistics {
-        Statistics { memory: Some(self.shared.memory.statistics()), ..self.shared.counters.sum() }
-    }
 }
 
-impl Drop for Locking {
-    fn drop(&mut self) {
-        self.shared.keeper.close();
+impl HasStores for Locking {
+    type Store = Index;
+
+    fn base(&self) -> &Base<Index> {
+        &self.shared.base
+    }
+
+    fn make(&self, _: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Index, Error> {
+        let keeper = &self.shared.keeper;
+        let store = keeper.with_guard(|guard| Store::new(blueprint, ready, keeper, guard))?;
+        Ok(Index { store, ranges: Ranges::default() })
+    }
+
+    /// Operations of transactions that do not know the index are waited for, and not the transactions: what they have written is locked, and those
+    /// that have not ended when it came into the catalog do not commit to its table.
+    fn fill(&self, table: TableId, index: IndexId, made: &Arc<Index>) -> Result<(), Error> {
+        let mut worker = LockingWorker::new(self.shared.memory.register_own()?, &self.shared);
+        rows::fill(self.base(), &mut worker, table, index)?;
+        made.store.set_ready();
+        Ok(())
+    }
+
+    /// The filling waits for what the thread's transactions have locked, and those that have written the table and do not know the index do not
+    /// commit.
+    fn waits_for_itself(&self) -> bool {
+        self.shared.epochs().is_open_here()
+    }
+
+    fn give_back(&self) {
+        let epochs = self.shared.epochs();
+        self.shared.kept.take_from_idle(&self.shared.catalog, |worker| !epochs.is_pinned(worker));
+        self.shared.base.give_back();
     }
 }

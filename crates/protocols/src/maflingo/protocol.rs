@@ -1,23 +1,24 @@
 //! The database as a whole: tables, workers, the clock of epochs.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::background::Background;
-use polychron_engine::catalog::Catalog;
 use polychron_engine::contested::Favour;
+use polychron_engine::mutations::left_out;
 use polychron_engine::redo::{NoRedo, Redo};
-use polychron_engine::statistics::Registry;
-use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
-use polychron_engine::{Common, Configuration, IndexDefinition, Protocol, Statistics, TableDefinition, Versions};
+use polychron_engine::stores::{Base, Blueprint, HasStores};
+use polychron_engine::{Common, Configuration, Protocol, Storage, TableDefinition, Versions, rows};
 use polychron_memory::{Memory, OWN_SLOTS};
 use polychron_sync::atomic::AtomicU64;
-use polychron_sync::{Backoff, CachePadded, MODELLED, Mutex};
+use polychron_sync::{Backoff, CachePadded, MODELLED};
 
 use super::options::{Counter, Options};
 use super::reclaim::{Orphans, Reclaimer};
 use super::record::Tid;
-use super::table::{MaflingoTable, Store};
+use super::steps::Step;
+use super::table::Store;
 use super::worker::MaflingoWorker;
 
 /// A session that commits and opens a snapshot in turns begins epochs no faster than this: ids last for years then, and others share
@@ -30,21 +31,24 @@ const SLICES: usize = 4;
 /// What all workers share.
 #[derive(Debug)]
 pub(super) struct Shared<R: Redo> {
-    pub(super) memory: Arc<Memory>,
+    base: Base<Store>,
     pub(super) options: Options,
-    pub(super) common: Common,
-    pub(super) catalog: Catalog<MaflingoTable>,
-    pub(super) counters: Registry,
     pub(super) orphans: Orphans,
-    pub(super) keeper: Arc<Keeper>,
     /// What each worker had committed last when it came to the thread on which it is: its later ids are of that thread.
     pub(super) moved_after: Box<[AtomicU64]>,
-    /// Held while an index is filled.
-    pub(super) filling: Mutex<()>,
     /// Whom others let go first.
     pub(super) favour: CachePadded<Favour>,
     pub(super) ticket: CachePadded<AtomicU64>,
     pub(super) redo: R,
+}
+
+impl<R: Redo> Deref for Shared<R> {
+    type Target = Base<Store>;
+
+    #[inline]
+    fn deref(&self) -> &Base<Store> {
+        &self.base
+    }
 }
 
 /// The protocol. See the module.
@@ -105,15 +109,10 @@ impl<R: Redo> Maflingo<R> {
         let memory = Memory::new(polychron_memory::Options { epoch_interval: None, ..common.memory.clone() })?;
         let common_workers = common.memory.max_workers;
         let shared = Arc::new(Shared {
-            keeper: Arc::new(Keeper::new(&memory)?),
-            memory,
+            base: Base::new(memory, common)?,
             options,
-            common,
-            catalog: Catalog::default(),
-            counters: Registry::default(),
             orphans: Orphans::default(),
             moved_after: (0..OWN_SLOTS + common_workers).map(|_| AtomicU64::new(0)).collect(),
-            filling: Mutex::default(),
             favour: CachePadded::default(),
             ticket: CachePadded::new(AtomicU64::new(0)),
             redo,
@@ -127,10 +126,6 @@ impl<R: Redo> Maflingo<R> {
     /// depend on time.
     pub fn tick(&self) {
         self.shared.tick();
-    }
-
-    fn make(&self, blueprint: &Blueprint, ready: bool) -> Result<Store, Error> {
-        self.shared.keeper.with_guard(|guard| Store::new(blueprint, ready, &self.shared.keeper, guard))
     }
 }
 
@@ -164,59 +159,40 @@ impl<R: Redo + Default> Protocol for Maflingo<R> {
         }
     }
 
-    fn memory(&self) -> &Arc<Memory> {
-        &self.shared.memory
-    }
-
-    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
-        StoreTable::create(&self.shared.catalog, &definition, |_, blueprint| self.make(blueprint, true))
-    }
-
-    fn drop_table(&self, table: TableId) -> Result<(), Error> {
-        self.shared.catalog.remove(table).map(drop)?;
-        self.shared.give_back();
-        Ok(())
-    }
-
-    fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        // The filling waits for the end of all transactions of the present.
-        if self.shared.memory.epochs().is_pinned_here() {
-            return Err(Error::WaitsForItself { table, key: None });
-        }
-        let make = |_: &TableDefinition, blueprint: &Blueprint| self.make(blueprint, false);
-        let (index, store) = StoreTable::add_index(&self.shared.catalog, table, &definition, make)?;
-        match super::fill::fill(self, table, index) {
-            Ok(epoch) => {
-                store.set_ready_from(epoch);
-                Ok(index)
-            }
-            Err(error) => {
-                self.drop_index(table, index)?;
-                Err(error)
-            }
-        }
-    }
-
-    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        StoreTable::remove_index(&self.shared.catalog, table, index, |_| ())?;
-        self.shared.give_back();
-        Ok(())
-    }
-
-    fn find_table(&self, name: &str) -> Option<TableId> {
-        self.shared.catalog.find(name)
-    }
-
-    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
-        self.shared.catalog.definition(table)
+    fn storage(&self) -> &dyn Storage {
+        self
     }
 
     fn worker(self: &Arc<Self>) -> Result<MaflingoWorker<R>, Error> {
         MaflingoWorker::new(&self.shared)
     }
+}
 
-    fn statistics(&self) -> Statistics {
-        Statistics { memory: Some(self.shared.memory.statistics()), ..self.shared.counters.sum() }
+impl<R: Redo> HasStores for Maflingo<R> {
+    type Store = Store;
+
+    fn base(&self) -> &Base<Store> {
+        &self.shared.base
+    }
+
+    fn make(&self, _: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Store, Error> {
+        self.shared.keeper.with_guard(|guard| Store::new(blueprint, ready, &self.shared.keeper, guard))
+    }
+
+    fn fill(&self, table: TableId, index: IndexId, store: &Arc<Store>) -> Result<(), Error> {
+        let mut worker = MaflingoWorker::own(&self.shared)?;
+        rows::fill(self.base(), &mut worker, table, index)?;
+        // Snapshots that begin from now on are to find the entries, so what was written here must have become the past.
+        let filled = self.shared.epochs().current();
+        if !left_out(Step::AwaitFilling) {
+            self.shared.wait_until_past(filled);
+        }
+        store.set_ready_from(filled);
+        Ok(())
+    }
+
+    fn give_back(&self) {
+        self.shared.give_back();
     }
 
     fn versions(&self) -> Option<Versions> {

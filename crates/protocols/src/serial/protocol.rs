@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::statistics::Registry;
-use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, TableDefinition};
+use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, Storage, TableDefinition};
 use polychron_memory::{Memory, MemoryStatistics};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{Condvar, Mutex, MutexGuard};
@@ -129,6 +129,16 @@ impl Protocol for Serial {
         Ok(Arc::new(Self { memory, common, counters, used, limit, gate, free }))
     }
 
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+
+    fn worker(self: &Arc<Self>) -> Result<SerialWorker, Error> {
+        SerialWorker::new(self)
+    }
+}
+
+impl Storage for Serial {
     fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
@@ -141,7 +151,7 @@ impl Protocol for Serial {
         self.hold()?.remove(table)
     }
 
-    fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+    fn create_index(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
         self.hold()?.create_index(table, definition)
     }
 
@@ -155,10 +165,6 @@ impl Protocol for Serial {
 
     fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
         self.hold()?.get(table).map(|table| Arc::clone(&table.definition))
-    }
-
-    fn worker(self: &Arc<Self>) -> Result<SerialWorker, Error> {
-        SerialWorker::new(self)
     }
 
     fn statistics(&self) -> Statistics {

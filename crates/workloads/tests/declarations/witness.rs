@@ -9,10 +9,9 @@ use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
 use polychron_engine::{
-    Access, Common, Constraints, Counters, Declare, Error, IndexDefinition, IndexId, Insertion, Procedure, Projection,
-    Protocol, RowMut, RowRef, Savepoints, Scan, Statistics, Stop, TableDefinition, TableId, Transaction, Worker,
+    Access, Common, Constraints, Counters, Declare, Error, Insertion, Procedure, Projection, Protocol, RowMut, RowRef,
+    Savepoints, Scan, Stop, Storage, TableDefinition, TableId, Transaction, Worker,
 };
-use polychron_memory::Memory;
 use polychron_protocols::serial::{Options, Serial, SerialWorker};
 
 /// A declaration that is not what the procedure does.
@@ -249,39 +248,11 @@ impl Protocol for Witness {
         Ok(Arc::new(Self(Serial::open(options, common)?)))
     }
 
-    fn memory(&self) -> &Arc<Memory> {
-        self.0.memory()
-    }
-
-    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
-        self.0.create_table(definition)
-    }
-
-    fn drop_table(&self, table: TableId) -> Result<(), Error> {
-        self.0.drop_table(table)
-    }
-
-    fn create_index(self: &Arc<Self>, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        self.0.create_index(table, definition)
-    }
-
-    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
-        self.0.drop_index(table, index)
-    }
-
-    fn find_table(&self, name: &str) -> Option<TableId> {
-        self.0.find_table(name)
-    }
-
-    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
-        self.0.definition(table)
+    fn storage(&self) -> &dyn Storage {
+        self.0.storage()
     }
 
     fn worker(self: &Arc<Self>) -> Result<WitnessWorker, Error> {
         self.0.worker().map(WitnessWorker)
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.0.statistics()
     }
 }

@@ -244,7 +244,7 @@ impl Drop for Latched {
 
 /// How stores give records back.
 #[derive(Debug)]
-pub(super) enum RowRecords {}
+pub enum RowRecords {}
 
 impl Records for RowRecords {
     const HEADER_BYTES: usize = HEADER_BYTES;

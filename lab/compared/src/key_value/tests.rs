@@ -74,7 +74,7 @@ fn run<O>(
 
 /// How many entries each index has.
 fn counts(worker: &KeyValueWorker, guard: &Guard<'_>) -> Vec<usize> {
-    let (_, tables) = worker.database.catalog.snapshot();
+    let (_, tables) = worker.database.base.catalog.snapshot();
     let table = tables[0].as_ref().unwrap();
     let stores = std::iter::once(&table.primary).chain(table.secondaries());
     stores
@@ -217,7 +217,7 @@ fn memory_comes_back() {
             run(worker, |_| Ok(())).unwrap();
             database.memory().epochs().advance();
             worker.tidy_up();
-            database.keeper.collect();
+            database.base.keeper.collect();
         }
         database.memory().statistics().used_bytes
     };

@@ -33,8 +33,8 @@ pub(super) struct State {
 
 impl KeyValueWorker {
     pub(super) fn new(database: &Arc<KeyValue>) -> Result<Self, Error> {
-        let local = database.memory.register()?;
-        let counters = database.counters.register();
+        let local = database.base.memory.register()?;
+        let counters = database.base.counters.register();
         let (buffers, hints, tables) = (Buffers::default(), Hints::default(), Seen::default());
         let state = State { buffers, savepoints: Savepoints::default(), hints, tables, counters };
         Ok(Self { local, state, database: Arc::clone(database) })
@@ -55,7 +55,7 @@ impl Worker for KeyValueWorker {
             let State { hints, tables, .. } = &mut worker.state;
             let guard = worker.local.pin();
             // SAFETY: the guard stays while the keys are walked.
-            unsafe { tables.renew(&worker.database.catalog) };
+            unsafe { tables.renew(&worker.database.base.catalog) };
             hints.gather(&tables[..], group, &guard);
         });
     }
@@ -70,7 +70,7 @@ impl Worker for KeyValueWorker {
 
     fn tidy_up(&mut self) {
         self.local.collect();
-        self.database.keeper.tidy_up(&self.database.catalog, self.database.memory.epochs());
+        self.database.base.keeper.tidy_up(&self.database.base.catalog, self.database.base.memory.epochs());
     }
 }
 
@@ -87,7 +87,7 @@ impl Interactive for KeyValueWorker {
         // Pinned first: who waits for the procedures that know an old catalog waits for their epochs.
         let guard = local.pin();
         // SAFETY: the transaction holds the guard, and never renews it.
-        unsafe { state.tables.renew(&database.catalog) };
+        unsafe { state.tables.renew(&database.base.catalog) };
         if mode == Mode::Snapshot {
             state.counters.snapshot(0);
         }
@@ -103,12 +103,12 @@ impl Interactive for KeyValueWorker {
     fn back_off(&mut self, _attempts: u64) {}
 
     fn retry(&self) -> &Retry {
-        &self.database.common.retry
+        &self.database.base.common.retry
     }
 }
 
 impl Drop for KeyValueWorker {
     fn drop(&mut self) {
-        self.database.counters.leave(&self.state.counters);
+        self.database.base.counters.leave(&self.state.counters);
     }
 }

@@ -1,8 +1,10 @@
 //! Tables and indexes come and go under all locks, so no transaction ever sees a change of them.
 
+use std::sync::Arc;
+
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::stores::{Blueprint, Keyed, Keys, Record, Store, StoreTable, entry_words, for_each};
-use polychron_engine::{IndexDefinition, TableDefinition, catalog};
+use polychron_engine::stores::{Base, Blueprint, HasStores, Keyed, Keys, Record, Store, entry_words, for_each};
+use polychron_engine::{TableDefinition, catalog};
 use polychron_index::Inserted;
 use polychron_memory::Guard;
 use polychron_schema::{KeyScratch, RowBuffer, RowRef};
@@ -12,14 +14,14 @@ use super::protocol::PartitionedStore;
 use super::rows::find;
 use super::table::{Index, KeyColumn, Table};
 
-impl PartitionedStore {
-    /// The empty stores of an index.
-    pub(super) fn make(
-        &self,
-        definition: &TableDefinition,
-        blueprint: &Blueprint,
-        ready: bool,
-    ) -> Result<Index, Error> {
+impl HasStores for PartitionedStore {
+    type Store = Index;
+
+    fn base(&self) -> &Base<Index> {
+        &self.base
+    }
+
+    fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Index, Error> {
         let layout = definition.layout()?;
         let divided = KeyColumn::find(definition, &layout, &definition.key).is_some();
         let count = if divided { self.locks.len() } else { 1 };
@@ -34,28 +36,30 @@ impl PartitionedStore {
         }
         let column = KeyColumn::find(definition, &layout, &columns);
         let share = Blueprint { expected_rows: blueprint.expected_rows.div_ceil(count), ..blueprint.clone() };
-        let make = |_| self.keeper.with_guard(|guard| Store::new(&share, ready, &self.keeper, guard));
+        let keeper = &self.base.keeper;
+        let make = |_| keeper.with_guard(|guard| Store::new(&share, ready, keeper, guard));
         Ok(Index { stores: (0..count).map(make).collect::<Result<_, _>>()?, column, unique_over_all })
     }
 
-    pub(super) fn add_index(&self, table: TableId, definition: &IndexDefinition) -> Result<IndexId, Error> {
-        let _locked = AllLocked::new(&self.locks)?;
-        let make = |changed: &TableDefinition, blueprint: &Blueprint| self.make(changed, blueprint, false);
-        let (id, index) = StoreTable::add_index(&self.catalog, table, definition, make)?;
-        let (_, tables) = self.catalog.snapshot();
-        let filled = self.keeper.with_guard(|guard| fill(catalog::get(&tables, table)?, &index, guard));
-        drop(tables);
-        if let Err(error) = filled {
-            StoreTable::remove_index(&self.catalog, table, id, |_| ())?;
-            return Err(error);
-        }
+    fn fill(&self, table: TableId, _: IndexId, index: &Arc<Index>) -> Result<(), Error> {
+        let (_, tables) = self.base.catalog.snapshot();
+        self.base.keeper.with_guard(|guard| make_entries(catalog::get(&tables, table)?, index, guard))?;
         index.stores.iter().for_each(Store::set_ready);
-        Ok(id)
+        Ok(())
+    }
+
+    /// The locks tell.
+    fn waits_for_itself(&self) -> bool {
+        false
+    }
+
+    fn stand_still(&self) -> Result<impl Sized, Error> {
+        AllLocked::new(&self.locks)
     }
 }
 
 /// Makes the entries of a new index.
-fn fill(table: &Table, index: &Index, guard: &Guard<'_>) -> Result<(), Error> {
+fn make_entries(table: &Table, index: &Index, guard: &Guard<'_>) -> Result<(), Error> {
     let mut entry = RowBuffer::new();
     for (partition, rows) in table.primary.stores.iter().enumerate() {
         let mut keys = Keys::default();

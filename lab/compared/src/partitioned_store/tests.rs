@@ -384,7 +384,7 @@ fn memory_comes_back() {
             run(&mut bank.worker, |_| Ok(())).unwrap();
             database.memory().epochs().advance();
             bank.worker.tidy_up();
-            database.keeper.collect();
+            database.base.keeper.collect();
         }
         database.memory().statistics().used_bytes
     };

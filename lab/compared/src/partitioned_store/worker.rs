@@ -56,8 +56,8 @@ impl Declare for Naming<'_> {
 
 impl PartitionedWorker {
     pub(super) fn new(database: &Arc<PartitionedStore>) -> Result<Self, Error> {
-        let local = database.memory.register()?;
-        let counters = database.counters.register();
+        let local = database.base.memory.register()?;
+        let counters = database.base.counters.register();
         let partitions = Partitions::new(database.locks.len());
         let (buffers, log, savepoints) = (Buffers::default(), UndoLog::default(), Savepoints::default());
         let (tables, hints) = (Seen::default(), Hints::default());
@@ -109,7 +109,7 @@ impl Worker for PartitionedWorker {
             let State { hints, tables, .. } = &mut worker.state;
             let guard = worker.local.pin();
             // SAFETY: the guard stays while the keys are walked.
-            unsafe { tables.renew(&worker.database.catalog) };
+            unsafe { tables.renew(&worker.database.base.catalog) };
             let declared = Declared { tables, locks: &worker.database.locks };
             hints.gather(&declared, group, &guard);
         });
@@ -128,7 +128,7 @@ impl Worker for PartitionedWorker {
     fn tidy_up(&mut self) {
         self.end_leaked();
         self.local.collect();
-        self.database.keeper.tidy_up(&self.database.catalog, self.database.memory.epochs());
+        self.database.base.keeper.tidy_up(&self.database.base.catalog, self.database.base.memory.epochs());
     }
 }
 
@@ -150,7 +150,7 @@ impl Interactive for PartitionedWorker {
         // Looked at under the locks: who changes tables holds all of them, so the list cannot change any more.
         let guard = local.pin();
         // SAFETY: the transaction holds the guard, and never renews it.
-        unsafe { state.tables.renew(&database.catalog) };
+        unsafe { state.tables.renew(&database.base.catalog) };
         if mode == Mode::Snapshot {
             state.counters.snapshot(0);
         }
@@ -167,13 +167,13 @@ impl Interactive for PartitionedWorker {
     fn back_off(&mut self, _attempts: u64) {}
 
     fn retry(&self) -> &Retry {
-        &self.database.common.retry
+        &self.database.base.common.retry
     }
 }
 
 impl Drop for PartitionedWorker {
     fn drop(&mut self) {
         self.end_leaked();
-        self.database.counters.leave(&self.state.counters);
+        self.database.base.counters.leave(&self.state.counters);
     }
 }

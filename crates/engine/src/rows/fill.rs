@@ -1,0 +1,62 @@
+//! Filling a new secondary index while transactions run.
+
+use std::sync::Arc;
+
+use polychron_base::{Error, IndexId, TableId};
+
+use super::{Primitives, make_entry};
+use crate::stores::{Base, Keyed, Keys, for_each, wait_for};
+use crate::{Interactive, Mode, catalog, drive};
+
+/// Rows whose entries are made in one transaction: few, so that it seldom meets a writer and is quickly repeated.
+const ROWS_AT_ONCE: usize = 64;
+
+/// Makes the entries of a new index that the catalog shows already, but that is not read yet.
+///
+/// Writers that know the index keep it up from their first transaction on. Once every transaction that did not know it has ended, or is between
+/// two operations, and so must find out before it commits, each row is either old, and its key is collected here, or its writer made the entry.
+///
+/// # Errors
+/// [`Error::Duplicate`], [`Error::OutOfMemory`].
+pub fn fill<W, S: Keyed + 'static>(base: &Base<S>, worker: &mut W, table: TableId, index: IndexId) -> Result<(), Error>
+where
+    W: Interactive + 'static,
+    for<'w> W::Transaction<'w>: Primitives<'w, Store = S>,
+{
+    wait_for(base.epochs(), base.epochs().current());
+    let mut keys = Keys::default();
+    let (_, tables) = base.catalog.snapshot();
+    let rows = Arc::clone(&catalog::get(&tables, table)?.primary);
+    drop(tables);
+    base.keeper.with_guard(|guard| for_each(rows.entries().index(), guard, &mut |key, _| keys.push(key)));
+    make_entries(worker, table, index, &keys)
+}
+
+/// Makes the entries of rows in an index that is being filled. The rows are read and the entries made in ordinary transactions, so a writer of
+/// the same row conflicts with the filling, which tries again.
+///
+/// # Errors
+/// [`Error::Duplicate`], [`Error::OutOfMemory`].
+pub fn make_entries<W, S: Keyed + 'static>(
+    worker: &mut W,
+    table: TableId,
+    index: IndexId,
+    keys: &Keys,
+) -> Result<(), Error>
+where
+    W: Interactive + 'static,
+    for<'w> W::Transaction<'w>: Primitives<'w, Store = S>,
+{
+    for first in (0..keys.len()).step_by(ROWS_AT_ONCE) {
+        let rows = first..keys.len().min(first + ROWS_AT_ONCE);
+        drive::transact(worker, Mode::ReadWrite, &mut |transaction| {
+            rows.clone().try_for_each(|row| {
+                transaction.operate(|this| {
+                    let table = this.table(table)?;
+                    make_entry(this, table, table.store(index)?, keys.get(row))
+                })
+            })
+        })?;
+    }
+    Ok(())
+}

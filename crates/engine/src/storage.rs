@@ -1,0 +1,49 @@
+//! What a database has without a look at its transactions.
+
+use std::sync::Arc;
+
+use polychron_base::{Error, IndexId, TableId};
+use polychron_memory::Memory;
+use polychron_schema::{IndexDefinition, TableDefinition};
+
+use crate::{Figure, Statistics, Versions};
+
+/// The memory and the tables of a database: what [`Protocol`](crate::Protocol) forwards to, so that a protocol over another one, and one behind
+/// virtual calls, name it once. A protocol whose tables are [`StoreTable`](crate::stores::StoreTable)s has it for
+/// [`HasStores`](crate::stores::HasStores).
+#[allow(clippy::missing_errors_doc, reason = "as the methods of `Protocol` have them")]
+pub trait Storage: Send + Sync {
+    /// See [`Protocol::memory`](crate::Protocol::memory).
+    fn memory(&self) -> &Arc<Memory>;
+
+    /// See [`Protocol::create_table`](crate::Protocol::create_table).
+    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error>;
+
+    /// See [`Protocol::drop_table`](crate::Protocol::drop_table).
+    fn drop_table(&self, table: TableId) -> Result<(), Error>;
+
+    /// See [`Protocol::create_index`](crate::Protocol::create_index).
+    fn create_index(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error>;
+
+    /// See [`Protocol::drop_index`](crate::Protocol::drop_index).
+    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error>;
+
+    /// See [`Protocol::find_table`](crate::Protocol::find_table).
+    fn find_table(&self, name: &str) -> Option<TableId>;
+
+    /// See [`Protocol::definition`](crate::Protocol::definition).
+    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error>;
+
+    /// See [`Protocol::statistics`](crate::Protocol::statistics).
+    fn statistics(&self) -> Statistics;
+
+    /// See [`Protocol::versions`](crate::Protocol::versions).
+    fn versions(&self) -> Option<Versions> {
+        None
+    }
+
+    /// See [`Protocol::inspect`](crate::Protocol::inspect).
+    fn inspect(&self) -> Vec<Figure> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,186 @@
+//! A database whose tables are stores, and how its tables and indexes come and go.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+
+use polychron_base::{Error, IndexId, TableId};
+use polychron_memory::{Epochs, Memory};
+use polychron_sync::Mutex;
+
+use super::{Blueprint, Keeper, Keyed, StoreTable};
+use crate::catalog::Catalog;
+use crate::statistics::Registry;
+use crate::{Common, Figure, IndexDefinition, Statistics, Storage, TableDefinition, Versions};
+
+/// What every such database has.
+#[derive(Debug)]
+pub struct Base<S> {
+    /// Its memory.
+    pub memory: Arc<Memory>,
+    /// The options that all protocols have.
+    pub common: Common,
+    /// Its tables.
+    pub catalog: Catalog<StoreTable<S>>,
+    /// The workers' counts.
+    pub counters: Registry,
+    /// Who gives back the memory of dropped stores.
+    pub keeper: Arc<Keeper>,
+    /// Held while an index is made and filled: the database has one slot for that.
+    filling: Mutex<()>,
+}
+
+impl<S> Base<S> {
+    /// A database without tables.
+    ///
+    /// # Errors
+    /// [`Error::TooManyWorkers`]: the memory has no slot for the keeper.
+    pub fn new(memory: Arc<Memory>, common: Common) -> Result<Self, Error> {
+        let keeper = Arc::new(Keeper::new(&memory)?);
+        let (catalog, counters) = (Catalog::default(), Registry::default());
+        Ok(Self { memory, common, catalog, counters, keeper, filling: Mutex::default() })
+    }
+
+    /// The epochs of its memory.
+    #[inline]
+    pub fn epochs(&self) -> &Epochs {
+        self.memory.epochs()
+    }
+
+    /// Gives back the memory of what was dropped, as far as it can go: see [`Keeper::give_back`].
+    pub fn give_back(&self) {
+        self.keeper.give_back(&self.catalog, self.epochs(), || _ = self.epochs().advance());
+    }
+}
+
+impl<S> Drop for Base<S> {
+    /// The stores go with the memory.
+    fn drop(&mut self) {
+        self.keeper.close();
+    }
+}
+
+/// A protocol whose tables are [`StoreTable`]s: what differs between such protocols when tables and indexes come and go. The rest is
+/// [`Storage`], written once.
+pub trait HasStores: Send + Sync {
+    /// What stands for one index.
+    type Store: Keyed + fmt::Debug + Send + Sync;
+
+    /// What every such database has.
+    fn base(&self) -> &Base<Self::Store>;
+
+    /// Makes an empty store. The last index of the definition is the one that it is for, if that is a secondary one. A store that is not
+    /// `ready` is read when it has been filled.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Self::Store, Error>;
+
+    /// Makes the entries of a new index that the catalog shows already, and has it read from then on.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`], [`Error::OutOfMemory`]. The index then goes again.
+    fn fill(&self, table: TableId, index: IndexId, store: &Arc<Self::Store>) -> Result<(), Error>;
+
+    /// Whether the filling would wait for the calling thread itself: by default, whether that is in an epoch.
+    fn waits_for_itself(&self) -> bool {
+        self.base().epochs().is_pinned_here()
+    }
+
+    /// What is held while tables or indexes change, beside the catalog's own lock.
+    ///
+    /// # Errors
+    /// [`Error::WaitsForItself`].
+    fn stand_still(&self) -> Result<impl Sized, Error> {
+        Ok(())
+    }
+
+    /// An index goes, alone or with its table: called under the catalog's lock, before anybody can know that.
+    fn dropping(&self, _store: &Arc<Self::Store>) {}
+
+    /// Gives back the memory of what was dropped.
+    fn give_back(&self) {
+        self.base().give_back();
+    }
+
+    /// What no other protocol counts.
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
+    }
+
+    /// See [`Storage::versions`].
+    fn versions(&self) -> Option<Versions> {
+        None
+    }
+
+    /// See [`Storage::inspect`].
+    fn inspect(&self) -> Vec<Figure> {
+        Vec::new()
+    }
+}
+
+fn remove_index<D: HasStores + ?Sized>(database: &D, table: TableId, index: IndexId) -> Result<(), Error> {
+    StoreTable::remove_index(&database.base().catalog, table, index, |store| database.dropping(store))?;
+    database.give_back();
+    Ok(())
+}
+
+impl<D: HasStores> Storage for D {
+    fn memory(&self) -> &Arc<Memory> {
+        &self.base().memory
+    }
+
+    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
+        StoreTable::create(&self.base().catalog, &definition, |growing, blueprint| self.make(growing, blueprint, true))
+    }
+
+    fn drop_table(&self, table: TableId) -> Result<(), Error> {
+        let _still = self.stand_still()?;
+        let going = |table: &StoreTable<D::Store>| table.stores().for_each(|store| self.dropping(store));
+        drop(self.base().catalog.remove(table, going)?);
+        self.give_back();
+        Ok(())
+    }
+
+    fn create_index(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+        if self.waits_for_itself() {
+            return Err(Error::WaitsForItself { table, key: None });
+        }
+        let _still = self.stand_still()?;
+        let _alone = self.base().filling.lock().unwrap_or_else(PoisonError::into_inner);
+        let make = |changed: &TableDefinition, blueprint: &Blueprint| self.make(changed, blueprint, false);
+        let (index, store) = StoreTable::add_index(&self.base().catalog, table, &definition, make)?;
+        if let Err(error) = self.fill(table, index, &store) {
+            // The index goes with its last user, and its memory is given back then.
+            drop(store);
+            remove_index(self, table, index)?;
+            return Err(error);
+        }
+        Ok(index)
+    }
+
+    fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
+        let _still = self.stand_still()?;
+        remove_index(self, table, index)
+    }
+
+    fn find_table(&self, name: &str) -> Option<TableId> {
+        self.base().catalog.find(name)
+    }
+
+    fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {
+        self.base().catalog.definition(table)
+    }
+
+    fn statistics(&self) -> Statistics {
+        let Base { memory, counters, .. } = self.base();
+        Statistics { memory: Some(memory.statistics()), figures: self.figures(), ..counters.sum() }
+    }
+
+    fn versions(&self) -> Option<Versions> {
+        HasStores::versions(self)
+    }
+
+    fn inspect(&self) -> Vec<Figure> {
+        HasStores::inspect(self)
+    }
+}
