@@ -201,11 +201,23 @@ impl<T> Seen<T> {
 }
 
 impl<T: Described> Seen<T> {
+    /// The table of this id, for as long as the list may be looked at: the caller of [`Seen::renew`] promised that, so that a transaction, which
+    /// renews nothing, need not borrow the list for it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`], or [`Error::OtherDatabase`].
+    #[inline]
+    pub fn table<'t>(&self, id: TableId) -> Result<&'t T, Error> {
+        let table = get(self, id)?;
+        // SAFETY: the list keeps its tables, and whoever called `renew` promised to look only while the list is kept.
+        Ok(unsafe { &*Arc::as_ptr(table) })
+    }
+
     /// Looks at the present list from now on, if it is another one.
     ///
     /// # Safety
-    /// The caller is pinned, and from now until the next call it looks through this only under guards of which the
-    /// outermost stood, and was not renewed, since before this call; or while it holds what [`Seen::keep`] answered; or while a
+    /// The caller is pinned, and from now until the next call it looks through this, and at what [`Seen::table`] answers, only under guards of
+    /// which the outermost stood, and was not renewed, since before this call; or while it holds what [`Seen::keep`] answered; or while a
     /// snapshot (`polychron_memory::Snapshot`) is open that was opened before this call; or while whoever calls
     /// [`Catalog::take_released`] knows that it looks.
     #[inline]

@@ -1,7 +1,5 @@
 //! What a procedure may ask for: reads of the versions before its place in the log, and rows for its placeholders.
 
-use std::sync::Arc;
-
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Stop, TableId};
@@ -223,9 +221,7 @@ impl<'t> BohmTransaction<'t> {
 
     #[inline]
     pub(super) fn table(&self, id: TableId) -> Result<&'t BohmTable, Error> {
-        let table = polychron_engine::catalog::get(&self.state.tables, id)?;
-        // SAFETY: lists of tables stay for the guard's time, which is longer than the transaction's, or while a snapshot is open.
-        Ok(unsafe { &*Arc::as_ptr(table) })
+        self.state.tables.table(id)
     }
 
     #[inline]

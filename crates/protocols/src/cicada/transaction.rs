@@ -89,10 +89,7 @@ pub(super) enum Found {
 impl<'w, R: Redo> CicadaTransaction<'w, R> {
     #[inline]
     pub(super) fn table(&self, id: TableId) -> Result<&'w CicadaTable, Error> {
-        let table = polychron_engine::catalog::get(&self.state.tables, id)?;
-        // SAFETY: the worker's list of tables changes only between transactions, and this transaction borrows the worker,
-        // so the table outlives it.
-        Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
+        self.state.tables.table(id)
     }
 
     /// The row at a source.

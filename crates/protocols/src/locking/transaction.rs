@@ -39,9 +39,7 @@ pub struct LockingTransaction<'w> {
 impl<'w> LockingTransaction<'w> {
     #[inline]
     pub(super) fn table(&self, id: TableId) -> Result<&'w Table, Error> {
-        let table = polychron_engine::catalog::get(&self.state.tables, id)?;
-        // SAFETY: the worker's list of tables changes only between transactions, and is kept until the transaction has ended.
-        Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
+        self.state.tables.table(id)
     }
 
     /// Runs an operation. Between two of them the transaction stands aside: one whose client does nothing holds back no epoch. What it will look

@@ -116,10 +116,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
 
     #[inline]
     pub(super) fn table(&self, id: TableId) -> Result<&'w HekatonTable, Error> {
-        let table = polychron_engine::catalog::get(&self.state.tables, id)?;
-        // SAFETY: the worker's list of tables changes only between transactions, and stays for the guard's time or is kept,
-        // so the table outlives the transaction.
-        Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
+        self.state.tables.table(id)
     }
 
     /// Called at the start of every operation: conflicts stick, and who read what was undone since is stopped.

@@ -37,10 +37,7 @@ impl<'w> PartitionedTransaction<'w> {
 
     #[inline]
     pub(super) fn table(&self, id: TableId) -> Result<&'w Table, Error> {
-        let table = polychron_engine::catalog::get(&self.state.tables, id)?;
-        // SAFETY: the worker's list of tables changes only between transactions, and stays for the guard's time, so the table
-        // outlives the transaction.
-        Ok(unsafe { &*std::sync::Arc::as_ptr(table) })
+        self.state.tables.table(id)
     }
 }
 
