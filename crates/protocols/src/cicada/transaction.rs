@@ -235,7 +235,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         }
         self.state.sets.clear();
         self.shared.clocks.end(self.state.worker);
-        self.state.contested.end(&self.shared.favour);
+        self.state.contested.end_attempt(&self.shared.favour, self.doomed);
         if !self.state.garbage.is_empty() {
             self.shared.bins.of(self.state.worker).put(&mut self.state.garbage);
         }

@@ -388,7 +388,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         self.ended = true;
         self.state.open = false;
         self.state.unlatch_rows();
-        self.state.contested.end(&self.shared.favour);
+        self.state.contested.end_attempt(&self.shared.favour, self.doomed);
         self.open = None;
         self.state.reclaimer.share_surplus(&self.shared.orphans, self.shared.memory.most_waiting());
     }
