@@ -32,8 +32,8 @@ crate::named! {
 /// Memory of the row layer, which each worker keeps.
 #[derive(Debug, Default)]
 pub struct Buffers {
-    /// A row that is being changed.
-    changing: RowBuffer,
+    /// A row that is being changed: in a box, because it is taken out and put back by each change.
+    changing: Option<Box<RowBuffer>>,
     /// A row as it was before a change.
     old: RowBuffer,
     /// A row as it is to be.

@@ -77,8 +77,13 @@ pub trait Primitives<'t>: Sized {
     /// A copy of the record that was found last, in a buffer that goes back by [`Primitives::give_back`]. Of its words only those of the
     /// projection need be right where [`Primitives::OVERWRITES_COLUMNS`].
     #[inline(always)]
-    fn copy(&mut self, _table: &'t StoreTable<Self::Store>, found: Self::Found, projection: &Projection) -> RowBuffer {
-        let mut row = std::mem::take(&mut self.buffers().changing);
+    fn copy(
+        &mut self,
+        _table: &'t StoreTable<Self::Store>,
+        found: Self::Found,
+        projection: &Projection,
+    ) -> Box<RowBuffer> {
+        let mut row = self.buffers().changing.take().unwrap_or_default();
         let words = self.row(found).as_words();
         let wanted = if Self::OVERWRITES_COLUMNS { words_of(projection) } else { 0..words.len() };
         let end = wanted.end.min(words.len());
@@ -89,8 +94,8 @@ pub trait Primitives<'t>: Sized {
 
     /// Takes back what [`Primitives::copy`] gave.
     #[inline(always)]
-    fn give_back(&mut self, buffer: RowBuffer) {
-        self.buffers().changing = buffer;
+    fn give_back(&mut self, buffer: Box<RowBuffer>) {
+        self.buffers().changing = Some(buffer);
     }
 
     /// Brings the whole row of a record that was found into `row`, as it was before [`Primitives::copy`].

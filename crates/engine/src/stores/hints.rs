@@ -86,20 +86,14 @@ struct Walk<'g> {
 }
 
 /// Takes the keys that a procedure declares.
-struct Gathering<'g, T: ?Sized> {
-    all: &'g mut Vec<Hint>,
-    tables: &'g T,
-    guard: &'g Guard<'g>,
-}
+struct Gathering<'g>(&'g mut Vec<Hint>);
 
-impl<T: Prefetched + ?Sized> Declare for Gathering<'_, T> {
+impl Declare for Gathering<'_> {
     #[inline]
     fn key<K: EncodedKey>(&mut self, table: TableId, key: K, _access: Access) {
-        let Some(key) = Key16::from_key(key) else { return };
-        if let Some((AnyIndex::Hash(index), _)) = self.tables.locate(table, &key) {
-            index.prefetch(key, self.guard);
+        if let Some(key) = Key16::from_key(key) {
+            self.0.push(Hint { key, handle: None, table });
         }
-        self.all.push(Hint { key, handle: None, table });
     }
 }
 
@@ -140,7 +134,7 @@ impl Hints {
         self.clear();
         for procedure in group {
             // One that panics here, and goes on to panic when it runs, is reported there. What it named is no more than a hint.
-            let mut gathering = Gathering { all: &mut self.all, tables, guard };
+            let mut gathering = Gathering(&mut self.all);
             let _named = catch(|| procedure.declare(&mut gathering));
             self.ends.push(self.all.len());
         }
@@ -166,13 +160,14 @@ impl Hints {
         self.answered = group;
     }
 
-    /// Adds a key to those that the running transaction will read. `false`: the key is too long.
+    /// Adds a key to those that the running transaction will read, unless it is too long. Touches no index, so the transaction need be in no
+    /// epoch.
     #[inline]
-    pub fn ask<K: EncodedKey>(&mut self, table: TableId, key: K) -> bool {
-        let Some(key) = Key16::from_key(key) else { return false };
-        self.all.push(Hint { key, handle: None, table });
-        self.own.end = self.all.len();
-        true
+    pub fn ask<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        if let Some(key) = Key16::from_key(key) {
+            self.all.push(Hint { key, handle: None, table });
+            self.own.end = self.all.len();
+        }
     }
 
     /// Whether any key was asked for that was not looked up yet.
@@ -188,6 +183,11 @@ impl Hints {
         let first = std::mem::replace(&mut self.answered, self.all.len());
         let mut walks = lend(std::mem::take(&mut self.walks));
         let mut has_more = false;
+        for hint in &self.all[first..] {
+            if let Some((AnyIndex::Hash(index), _)) = tables.locate(hint.table, &hint.key) {
+                index.prefetch(hint.key, guard);
+            }
+        }
         for position in first..self.all.len() {
             let hint = &mut self.all[position];
             let Some((index, lines)) = tables.locate(hint.table, &hint.key) else { continue };

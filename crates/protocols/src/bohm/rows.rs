@@ -9,7 +9,6 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
 use polychron_engine::stores::key_in_entry;
 use polychron_engine::{Projection, Savepoints};
-use polychron_index::AnyIndex;
 use polychron_schema::{Changes, RowBuffer, RowMut, RowRef};
 
 use super::planned::Put;
@@ -242,16 +241,10 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
 
     #[inline]
     fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        let Ok(table) = self.table(table) else { return };
         if self.is_read_only() {
-            self.wake();
             self.asked = self.asked.saturating_add(1);
         }
-        if self.scratch.hints.ask(table.id, key)
-            && let AnyIndex::Hash(index) = table.primary.index()
-        {
-            index.prefetch(key, &self.guard);
-        }
+        self.scratch.hints.ask(table, key);
     }
 
     /// What is declared was looked up when it was planned.

@@ -12,11 +12,9 @@
 //!
 //! The list of tables stays as long as the moment is held (`Shared::release_lists`). The transactions of a batch stay in its epoch.
 
-use polychron_base::key::EncodedKey;
-use polychron_base::{Reason, Stop, TableId};
+use polychron_base::{Reason, Stop};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_index::AnyIndex;
 
 use super::steps::Step;
 use super::transaction::CicadaTransaction;
@@ -102,22 +100,6 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     pub(super) fn come_back(&mut self) {
         if self.stands_aside && !self.guard.come_back() {
             self.forget_found();
-        }
-    }
-
-    /// Notes that a row will be asked for, and starts fetching the way there.
-    #[inline]
-    pub(super) fn ask_for<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        let Ok(table) = self.table(table) else { return };
-        if !self.state.hints.ask(table.id, key) {
-            return;
-        }
-        if let Some(nodes) = &table.primary.versioned {
-            nodes.prefetch_root(key);
-        } else if let AnyIndex::Hash(index) = table.primary.index()
-            && !self.snapshot
-        {
-            index.prefetch(key, &self.guard);
         }
     }
 

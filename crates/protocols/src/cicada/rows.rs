@@ -233,18 +233,15 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         scanned
     }
 
-    /// Fetches the line at which a lookup in a hash index begins, and keeps the key. The lookups themselves follow when the
-    /// first row is asked for, so that those of several keys overlap, and so do the misses on their records. What they find
-    /// stays as a hint, and the key is not looked up again.
+    /// Keeps the key. Lookups follow when the first row is asked for, so that those of several keys overlap, and so do the misses on their
+    /// records. What they find stays as a hint, and the key is not looked up again.
     #[inline]
     fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        // A snapshot is in no epoch between its operations, and does not come back for this.
-        if self.snapshot {
-            return self.ask_for(table, key);
+        let Ok(table) = self.table(table) else { return };
+        self.state.hints.ask(table.id, key);
+        if let Some(nodes) = &table.primary.versioned {
+            nodes.prefetch_root(key);
         }
-        self.come_back();
-        self.ask_for(table, key);
-        self.rest();
     }
 
     #[inline]

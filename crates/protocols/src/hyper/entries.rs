@@ -9,7 +9,6 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
 use polychron_engine::{Aggregate, ColumnBatch, Projection, Savepoints, Scan, batch};
-use polychron_index::AnyIndex;
 use polychron_schema::{Changes, ColumnSet, RowBuffer, RowRef, Value};
 
 use super::columns::comes_in_stretches;
@@ -102,17 +101,17 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     }
 
     #[inline(always)]
-    fn copy(&mut self, table: &'w HyperTable, _: FoundRow<'w>, _: &Projection) -> RowBuffer {
+    fn copy(&mut self, table: &'w HyperTable, _: FoundRow<'w>, _: &Projection) -> Box<RowBuffer> {
         if self.logs() {
             self.state.log.begin_to_show(table.id);
         }
-        let other = std::mem::take(&mut self.state.buffers.other);
+        let other = self.state.buffers.other.take().unwrap_or_default();
         std::mem::replace(&mut self.state.buffers.row, other)
     }
 
     #[inline(always)]
-    fn give_back(&mut self, buffer: RowBuffer) {
-        self.state.buffers.other = buffer;
+    fn give_back(&mut self, buffer: Box<RowBuffer>) {
+        self.state.buffers.other = Some(buffer);
     }
 
     fn copy_whole<K: EncodedKey>(
@@ -298,17 +297,9 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     /// is asked for.
     #[inline]
     fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        if self.snapshot {
-            // It is in no epoch between two operations, so nothing that is found now may be used by the next one.
-            return;
-        }
-        let Ok(table) = self.table(table) else { return };
-        if self.state.hints.ask(table.id, key)
-            && let AnyIndex::Hash(index) = table.primary.index()
-        {
-            self.come_back();
-            index.prefetch(key, &self.guard);
-            self.rest();
+        // A snapshot is in no epoch between two operations, so nothing that one finds may be used by the next.
+        if !self.snapshot {
+            self.state.hints.ask(table, key);
         }
     }
 

@@ -26,9 +26,9 @@ use super::writes::Conflict;
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     /// The row that is read.
-    pub(super) row: RowBuffer,
+    pub(super) row: Box<RowBuffer>,
     /// The row that is being changed, or the other side of a change.
-    pub(super) other: RowBuffer,
+    pub(super) other: Option<Box<RowBuffer>>,
     pub(super) rows: rows::Buffers,
     /// Handles of a scan.
     pub(super) batch: Batch,

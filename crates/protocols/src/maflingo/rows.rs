@@ -9,7 +9,6 @@ use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
 use polychron_engine::stores::{key_in_entry, words_of};
 use polychron_engine::{Projection, Savepoints};
-use polychron_index::AnyIndex;
 use polychron_schema::{Changes, RowBuffer, RowRef};
 
 use super::record::Record;
@@ -100,14 +99,14 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
     }
 
     #[inline(always)]
-    fn copy(&mut self, _: &'w MaflingoTable, _: FoundRow, _: &Projection) -> RowBuffer {
-        let spare = std::mem::take(&mut self.state.buffers.spare);
+    fn copy(&mut self, _: &'w MaflingoTable, _: FoundRow, _: &Projection) -> Box<RowBuffer> {
+        let spare = self.state.buffers.spare.take().unwrap_or_default();
         std::mem::replace(&mut self.state.buffers.row, spare)
     }
 
     #[inline(always)]
-    fn give_back(&mut self, buffer: RowBuffer) {
-        self.state.buffers.spare = buffer;
+    fn give_back(&mut self, buffer: Box<RowBuffer>) {
+        self.state.buffers.spare = Some(buffer);
     }
 
     /// The row is read again, whole; validation finds out if it was another one before.
@@ -223,19 +222,12 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         &mut self.state.savepoints
     }
 
-    /// Fetches the line at which a lookup in a hash index begins, and keeps the key. The lookups themselves follow when the
-    /// first row is asked for, so that those of several keys overlap, and so do the misses on their records. What they find
-    /// stays as a hint, and the key is not looked up again.
+    /// Keeps the key. Lookups follow when the first row is asked for, so that those of several keys overlap, and so do the misses on their
+    /// records. What they find stays as a hint, and the key is not looked up again.
     #[inline]
     fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        let Ok(table) = self.table(table) else { return };
-        if self.snapshot.is_none()
-            && self.state.hints.ask(table.id, key)
-            && let AnyIndex::Hash(index) = table.primary.index()
-        {
-            self.come_back();
-            index.prefetch(key, &self.guard);
-            self.stand_aside();
+        if self.snapshot.is_none() {
+            self.state.hints.ask(table, key);
         }
     }
 

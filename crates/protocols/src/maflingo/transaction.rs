@@ -27,11 +27,11 @@ use super::worker::State;
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     /// The row that was read last.
-    pub(super) row: RowBuffer,
+    pub(super) row: Box<RowBuffer>,
     /// A row as it was before a change, for the secondary indexes.
     pub(super) old: RowBuffer,
     /// A row that is not being changed just now.
-    pub(super) spare: RowBuffer,
+    pub(super) spare: Option<Box<RowBuffer>>,
     pub(super) rows: rows::Buffers,
     pub(super) groups: Vec<Group>,
     /// Entries of a scan's leaf, read before the visitor sees any.

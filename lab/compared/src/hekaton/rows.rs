@@ -8,7 +8,6 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
 use polychron_engine::{Projection, Savepoints};
-use polychron_index::AnyIndex;
 use polychron_schema::{Changes, RowBuffer, RowRef};
 
 use super::steps::Step;
@@ -202,12 +201,7 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
     /// is asked for.
     #[inline]
     fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        let Ok(table) = self.table(table) else { return };
-        if self.state.hints.ask(table.id, key)
-            && let AnyIndex::Hash(index) = table.primary.index()
-        {
-            index.prefetch(key, &self.guard);
-        }
+        self.state.hints.ask(table, key);
     }
 
     #[inline]
