@@ -5,6 +5,7 @@ use std::sync::Arc;
 use polychron_base::clock::SystemClock;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::{Catalog, Kept};
+use polychron_engine::contested::Favour;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::statistics::Registry;
 use polychron_engine::stores::{Blueprint, Keeper, StoreTable};
@@ -34,6 +35,8 @@ pub(super) struct Shared<R: Redo> {
     /// For each slot.
     pub(super) counts: Box<[CachePadded<Counts>]>,
     pub(super) clock: Clock,
+    /// For transactions that conflict again and again.
+    pub(super) favour: CachePadded<Favour>,
     pub(super) keeper: Arc<Keeper>,
     /// The tables of transactions, which are in no epoch between their operations.
     pub(super) kept: Kept<HyperTable>,
@@ -68,6 +71,7 @@ impl<R: Redo> Hyper<R> {
             counters: Registry::default(),
             counts: (0..slots).map(|_| CachePadded::default()).collect(),
             clock: Clock::new(slots),
+            favour: CachePadded::default(),
             kept: Kept::new(slots),
             filling: Mutex::default(),
             time: SystemClock::new(),
