@@ -2,35 +2,44 @@
 //!
 //! A client that has a row in its processor's cache reads and overwrites it in less time than the row's line takes to come to another
 //! processor. So of two clients at one row, one may commit for as long as the system lets it run, and the other does not commit at all. With more
-//! threads than processors, a thread may lose its processor in the middle of a commit; all others conflict meanwhile, and which of
-//! them commits next is a matter of luck.
+//! threads than processors, a thread may lose its processor in the middle of a transaction; it gets it back after all others that
+//! can run, and conflicts then.
 //!
 //! So a transaction that has conflicted [`CONFLICTS_UNFAVOURED`] times in a row waits until it is *favoured*, one of a database at a
-//! time. Until its next attempt ends, other transactions do not commit what would make it conflict at these rows: they
-//! conflict instead, and wait for the favour in their turn. A waiting transaction sleeps, so the processors are left to transactions that can go on,
-//! and to one that holds a latch.
+//! time, in the order in which they have asked. Until its attempt ends, other transactions do not commit what would make it conflict at these
+//! rows: they conflict instead, and ask for the favour in their turn. Who waits sleeps: so of many clients at one row few can run, and
+//! one of those that loses its processor has it back soon.
+//!
+//! Between two favours everybody commits as before, for a time that is short beside what one thread runs for, and long beside a
+//! transaction: to hand the row over at each commit would cost a switch of threads each time. Nobody wakes anybody. Who waits
+//! sleeps for as long as those before it are likely to need.
 //!
 //! Nothing but progress depends on the favour, so nothing is ordered by it: a transaction that does not see it in time costs the favoured one
-//! another conflict. The favour ends with each attempt. It is no lock: a transaction that has slept [`MOST_NAPS_FOR_ONE`] times during one and the same
-//! favour ends that, because the favoured attempt takes long, or its client does nothing, or it waits for this very thread. It then makes
-//! an attempt that no favour holds up.
+//! another conflict. A favour ends with the transaction, and where that conflicts again and again after [`MOST_KEPT`] attempts. It is no lock: a
+//! transaction that is next and has looked [`MOST_LOOKS_AT_ONE`] times during one and the same favour ends that, because the favoured attempt takes
+//! long, or its client does nothing, or it waits for this very thread. It then makes an attempt that no favour holds up. Nor does the order hold
+//! anybody up: whose turn it is and who does not look is passed over.
 
-use polychron_sync::MODELLED;
 use polychron_sync::atomic::{AtomicUsize, Ordering};
+use polychron_sync::{CachePadded, MODELLED, nap, spin_hint};
 
-/// Conflicts in a row before a transaction asks for the favour. From the next one on, spinning waits would give the processor away as well,
-/// and each attempt would take long where there are many threads.
-pub const CONFLICTS_UNFAVOURED: u64 = 8;
+/// Conflicts in a row before a transaction asks for the favour. Few: each makes a thread one less that can run, which is what bounds the wait of
+/// a thread for its processor.
+pub const CONFLICTS_UNFAVOURED: u64 = 4;
 
 /// Rows that are remembered.
 const MOST: usize = 8;
 
-/// The length of a sleep between two requests for the favour, in units of [`polychron_sync::nap`]: long enough to leave the processors to
-/// transactions that work.
-const NAPS_BETWEEN: u32 = 20;
-/// How often a transaction sleeps during one and the same favour, and in all, before it makes an attempt without it.
-const MOST_NAPS_FOR_ONE: u32 = if MODELLED { 1 } else { 8 };
-const MOST_NAPS: u32 = if MODELLED { 2 } else { 512 };
+/// How long one turn is to take, with what others commit until the next, in units of [`nap`].
+const NAPS_OF_A_TURN: u32 = 2;
+/// Turns beyond which a transaction does not sleep ahead.
+const MOST_TURNS_AHEAD: usize = 256;
+/// How often a transaction looks during one and the same turn, and in all, before it waits no longer.
+const MOST_LOOKS_AT_ONE: u32 = if MODELLED { 1 } else { 8 };
+const MOST_LOOKS: u32 = if MODELLED { 2 } else { 512 };
+/// Conflicts of a favoured transaction after which it asks anew. It spins before the first few of the next attempts, and sleeps before the others.
+const MOST_KEPT: u32 = if MODELLED { 1 } else { 16 };
+const KEPT_AWAKE: u32 = 4;
 
 /// No transaction is favoured.
 const NOBODY: usize = 0;
@@ -47,6 +56,23 @@ pub struct Favour {
     /// How many transactions have been favoured so far.
     turns: AtomicUsize,
     rows: [AtomicUsize; MOST],
+    queue: CachePadded<Queue>,
+}
+
+/// Who asks for the favour, in the order of the requests.
+#[derive(Debug, Default)]
+struct Queue {
+    /// Places given away.
+    places: AtomicUsize,
+    /// The first place whose turn is not over.
+    first: AtomicUsize,
+}
+
+impl Queue {
+    /// The turn of the first place is over, if it is this one still.
+    fn pass(&self, place: usize) {
+        let _ = self.first.compare_exchange(place, place.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
+    }
 }
 
 impl Favour {
@@ -70,6 +96,10 @@ impl Favour {
         self.rows.iter().any(|row| row.load(Ordering::Relaxed) == address)
     }
 
+    fn set_rows(&self, rows: &[usize; MOST]) {
+        self.rows.iter().zip(rows).for_each(|(row, &own)| row.store(own, Ordering::Relaxed));
+    }
+
     /// Ends the favour of a worker. It may be another one's by now.
     fn end(&self, whose: usize) {
         let _ = self.whose.compare_exchange(whose, NOBODY, Ordering::Relaxed, Ordering::Relaxed);
@@ -82,6 +112,8 @@ pub struct Contested {
     /// Addresses of records.
     rows: [usize; MOST],
     standing: Standing,
+    /// How often the transaction has conflicted since it is favoured.
+    kept: u32,
 }
 
 /// How the transaction that runs, or is about to be run again, stands to others.
@@ -102,9 +134,27 @@ impl Contested {
         favour.bars(row, worker).is_some() && self.standing != Standing::Impatient
     }
 
-    /// The transaction has ended.
+    /// An attempt has ended. Who conflicts although it is favoured most likely does so with what others had begun before, and is favoured in the next
+    /// attempts as well. If there are none, the favour ends with the worker's next transaction, or when somebody waits for it.
     #[inline]
+    pub fn end_attempt(&mut self, favour: &Favour, conflicted: bool) {
+        if self.standing != Standing::Ordinary {
+            self.end_or_keep(favour, conflicted);
+        }
+    }
+
+    #[cold]
+    fn end_or_keep(&mut self, favour: &Favour, conflicted: bool) {
+        if conflicted && self.kept < MOST_KEPT && matches!(self.standing, Standing::Favoured(_)) {
+            self.kept += 1;
+        } else {
+            self.end(favour);
+        }
+    }
+
+    /// The transaction has ended, and is not run again.
     pub fn end(&mut self, favour: &Favour) {
+        self.kept = 0;
         if let Standing::Favoured(whose) = std::mem::take(&mut self.standing) {
             favour.end(whose);
         }
@@ -129,25 +179,33 @@ impl Contested {
         if attempts < CONFLICTS_UNFAVOURED {
             return false;
         }
+        if self.keeps(favour) {
+            return true;
+        }
         if attempts > CONFLICTS_UNFAVOURED {
             // The other side of the conflict most likely waits for a processor. Nobody else has to wait for that sleep.
-            polychron_sync::nap(1);
+            nap(1);
         }
-        let (mut turn, mut naps_for_one) = (usize::MAX, 0);
-        for _ in 0..MOST_NAPS {
-            if self.ask(favour, worker) {
-                return true;
-            }
-            let present = favour.turns.load(Ordering::Relaxed);
-            naps_for_one = if turn == present { naps_for_one + 1 } else { 0 };
-            if naps_for_one >= MOST_NAPS_FOR_ONE {
-                favour.end(favour.whose.load(Ordering::Relaxed));
-                break;
-            }
-            turn = present;
-            polychron_sync::nap(NAPS_BETWEEN);
+        let mut asking = Asking::new(favour);
+        while let Some(naps) = asking.look(self, favour, worker) {
+            nap(naps);
         }
-        self.standing = Standing::Impatient;
+        true
+    }
+
+    /// Whether the transaction is favoured already. Others begin nothing new at its rows, so it waits for those only that had begun.
+    fn keeps(&mut self, favour: &Favour) -> bool {
+        let is_favoured = |whose| favour.whose.load(Ordering::Relaxed) == whose;
+        if !matches!(self.standing, Standing::Favoured(whose) if is_favoured(whose)) {
+            self.end(favour);
+            return false;
+        }
+        favour.set_rows(&self.rows);
+        if self.kept > KEPT_AWAKE {
+            nap(1);
+        } else {
+            (0..if MODELLED { 1 } else { 8 << self.kept }).for_each(|_| spin_hint());
+        }
         true
     }
 
@@ -158,8 +216,53 @@ impl Contested {
         }
         self.standing = Standing::Favoured(whose);
         favour.turns.fetch_add(1, Ordering::Relaxed);
-        favour.rows.iter().zip(self.rows).for_each(|(row, own)| row.store(own, Ordering::Relaxed));
+        favour.set_rows(&self.rows);
         true
+    }
+}
+
+/// A place in the queue.
+#[derive(Debug)]
+struct Asking {
+    place: usize,
+    /// The first place and the number of favours at the latest look, and how often they were the same.
+    turn: Option<(usize, usize)>,
+    looks_at_one: u32,
+    looks: u32,
+}
+
+impl Asking {
+    fn new(favour: &Favour) -> Self {
+        let place = favour.queue.places.fetch_add(1, Ordering::Relaxed);
+        Self { place, turn: None, looks_at_one: 0, looks: 0 }
+    }
+
+    /// Asks for the favour if it is time. For how long the transaction is to sleep then, unless it has waited enough.
+    fn look(&mut self, contested: &mut Contested, favour: &Favour, worker: usize) -> Option<u32> {
+        let queue = &*favour.queue;
+        let first = queue.first.load(Ordering::Relaxed);
+        // Who was passed over is not behind anybody.
+        let before = usize::try_from(self.place.wrapping_sub(first).cast_signed()).unwrap_or(0);
+        if before == 0 && contested.ask(favour, worker) {
+            queue.pass(self.place);
+            return None;
+        }
+        let turn = Some((first, favour.turns.load(Ordering::Relaxed)));
+        self.looks_at_one = if turn == self.turn { self.looks_at_one + 1 } else { 0 };
+        (self.turn, self.looks) = (turn, self.looks + 1);
+        let is_late = self.looks_at_one >= MOST_LOOKS_AT_ONE;
+        if is_late && before > 0 {
+            // The first one has no processor, or is gone.
+            queue.pass(first);
+            self.looks_at_one = 0;
+        }
+        if is_late && before == 0 || self.looks >= MOST_LOOKS {
+            favour.end(favour.whose.load(Ordering::Relaxed));
+            queue.pass(self.place);
+            contested.standing = Standing::Impatient;
+            return None;
+        }
+        Some(NAPS_OF_A_TURN * before.clamp(1, MOST_TURNS_AHEAD) as u32)
     }
 }
 
@@ -203,6 +306,60 @@ mod tests {
         contested.note(OTHER);
         contested.wait(&favour, 0, CONFLICTS_UNFAVOURED);
         assert_eq!((favour.bars(OTHER, 1), favour.bars(ROW, 1)), (Some(0), None));
+    }
+
+    /// Who asks first is favoured first; each sleeps for as many turns as there are before it.
+    #[test]
+    fn the_favour_goes_by_the_order_of_the_requests() {
+        const CLIENTS: usize = 64;
+        let favour = Favour::default();
+        let mut clients: Vec<_> = (0..CLIENTS).map(|_| (Contested::default(), Asking::new(&favour))).collect();
+        for turn in 0..CLIENTS {
+            for client in (turn + 1..CLIENTS).rev() {
+                let (contested, asking) = &mut clients[client];
+                let naps = asking.look(contested, &favour, client);
+                assert_eq!(naps, Some((client - turn) as u32 * NAPS_OF_A_TURN), "client {client}");
+            }
+            let (contested, asking) = &mut clients[turn];
+            assert_eq!(asking.look(contested, &favour, turn), None);
+            assert_eq!(contested.standing, Standing::Favoured(turn + 1));
+            contested.end_attempt(&favour, false);
+        }
+        assert_eq!(favour.queue.first.load(Ordering::Relaxed), CLIENTS);
+    }
+
+    /// A client whose turn it is and that has no processor holds nobody up for more than so many looks, and is favoured when it comes.
+    #[test]
+    fn who_does_not_come_is_passed_over() {
+        let favour = Favour::default();
+        let (mut absent, mut absents) = (Contested::default(), Asking::new(&favour));
+        let (mut next, mut nexts) = (Contested::default(), Asking::new(&favour));
+        let looks = (1..).find(|_| nexts.look(&mut next, &favour, 1).is_none()).unwrap();
+        assert_eq!(looks, MOST_LOOKS_AT_ONE + 2);
+        assert_eq!(next.standing, Standing::Favoured(2));
+        next.end(&favour);
+        assert_eq!(absents.look(&mut absent, &favour, 0), None);
+        assert_eq!(absent.standing, Standing::Favoured(1));
+    }
+
+    /// A favoured transaction that conflicts stays favoured, for a bounded number of attempts.
+    #[test]
+    fn a_favour_outlasts_conflicts() {
+        let favour = Favour::default();
+        let mut contested = favoured(&favour);
+        let mut attempts = CONFLICTS_UNFAVOURED;
+        while favour.other(1).is_some() {
+            contested.end_attempt(&favour, true);
+            attempts += 1;
+            assert!(attempts <= CONFLICTS_UNFAVOURED + u64::from(MOST_KEPT) + 1);
+            if favour.other(1).is_some() {
+                assert!(contested.wait(&favour, 0, attempts));
+            }
+        }
+        assert_eq!(attempts, CONFLICTS_UNFAVOURED + u64::from(MOST_KEPT) + 1);
+        assert!(contested.wait(&favour, 0, attempts), "it asks anew");
+        contested.end_attempt(&favour, false);
+        assert_eq!(favour.other(1), None);
     }
 
     /// A favoured client that does nothing costs the others one wait, and not one at each of their transactions.

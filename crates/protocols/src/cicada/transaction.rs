@@ -232,10 +232,25 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         }
         self.state.sets.clear();
         self.shared.clocks.end(self.state.worker);
-        self.state.contested.end(&self.shared.favour);
+        self.state.contested.end_attempt(&self.shared.favour, self.doomed);
         if !self.state.garbage.is_empty() {
             self.shared.bins.of(self.state.worker).put(&mut self.state.garbage);
         }
+    }
+}
+
+impl<R: Redo> CicadaTransaction<'_, R> {
+    /// Whether a version was read that snapshots which begin now might miss.
+    fn has_seen_news(&self) -> bool {
+        let min_wts = self.shared.clocks.min_wts();
+        self.state.sets.reads.iter().any(|read| read.version.is_some_and(|version| !min_wts.is_after(version.wts())))
+    }
+
+    /// The session's snapshots, and those of the calling thread, contain from now on what is older than the clock.
+    pub(super) fn note_seen(&mut self) {
+        let reading = self.state.clock.adjusted;
+        self.state.last_seen = Some(reading);
+        nested::note_seen(self.database(), reading, self.state.worker);
     }
 }
 
@@ -248,9 +263,10 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
         if !self.snapshot {
             self.validate_and_write()?;
             if !self.state.sets.writes.is_empty() {
-                let reading = self.state.clock.adjusted;
-                self.state.last_commit = Some(reading);
-                nested::note_write(self.database(), reading, self.state.worker);
+                self.state.last_commit = Some(self.state.clock.adjusted);
+                self.note_seen();
+            } else if self.has_seen_news() {
+                self.note_seen();
             }
             self.note_commit();
         }

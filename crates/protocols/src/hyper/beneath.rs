@@ -80,6 +80,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
             }
             backoff.wait();
         }
+        self.state.contested.note(record);
         Err(self.refuse(Conflict { reason: Reason::BeingWritten, stamp }, store, key))
     }
 }

@@ -237,9 +237,20 @@ impl<R: Redo> HyperTransaction<'_, R> {
         self.state.validation = validation;
         outcome.map_err(|(image, at)| {
             self.state.nested.is_behind(at);
+            self.note_row(image);
             let reason = if image.kind() == Kind::Insert { Reason::Phantom } else { Reason::StaleRead };
             self.conflict(reason, image.place(), Some(image.key()))
         })
+    }
+
+    /// Notes the row that another transaction has changed under this one's reads.
+    #[cold]
+    fn note_row(&mut self, image: Undo) {
+        let Place { table, index } = image.place();
+        if let Ok(store) = self.table(table).and_then(|table| table.store(index)) {
+            // SAFETY: the image is of a slot of these rows.
+            self.state.contested.note(unsafe { store.rows.record(image.row()) });
+        }
     }
 
     #[cold]

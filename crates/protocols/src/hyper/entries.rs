@@ -91,7 +91,10 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         };
         match self.check_version(seen.version, seen.settled) {
             Ok(()) => Ok(Some(FoundRow(record))),
-            Err(conflict) => Err(self.refuse(conflict, at.store, at.key)),
+            Err(conflict) => {
+                self.state.contested.note(record);
+                Err(self.refuse(conflict, at.store, at.key))
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use polychron_base::clock::SystemClock;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Kept;
+use polychron_engine::contested::Favour;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Base, Blueprint, HasStores};
 use polychron_engine::{Common, Configuration, Figure, Isolation, Protocol, Storage, TableDefinition, Versions, rows};
@@ -29,6 +30,8 @@ pub(super) struct Shared<R: Redo> {
     /// For each slot.
     pub(super) counts: Box<[CachePadded<Counts>]>,
     pub(super) clock: Clock,
+    /// For transactions that conflict again and again.
+    pub(super) favour: CachePadded<Favour>,
     /// The tables of transactions, which are in no epoch between their operations.
     pub(super) kept: Kept<HyperTable>,
     /// For how long trees take to build.
@@ -65,6 +68,7 @@ impl<R: Redo> Hyper<R> {
             dropped: Dropped::default(),
             counts: (0..slots).map(|_| CachePadded::default()).collect(),
             clock: Clock::new(slots),
+            favour: CachePadded::default(),
             kept: Kept::new(slots),
             time: SystemClock::new(),
             redo,

@@ -20,6 +20,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{OnceLock, PoisonError};
 
+use polychron_engine::contested::RowAddress;
 use polychron_index::Handle;
 use polychron_memory::{Epochs, Guard, OutOfMemory};
 use polychron_sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
@@ -363,6 +364,13 @@ pub(super) struct InPlace {
     pub(super) settled: bool,
     /// What is behind the fixed part.
     pub(super) tail: Option<Tail>,
+}
+
+impl From<Record<'_>> for RowAddress {
+    #[inline]
+    fn from(record: Record<'_>) -> Self {
+        Self(record.first.as_ptr().addr())
+    }
 }
 
 impl<'t> Record<'t> {

@@ -1,6 +1,7 @@
 //! What only this protocol promises: which conflicts predicates tell apart, and how much undo memory is kept.
 
 mod behind;
+mod contested;
 mod displaced;
 mod leaks;
 mod nesting;

@@ -269,6 +269,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             self.shared.clock.forget_listed(self.state.slot);
         }
         self.shared.clock.end(self.state.slot);
+        self.state.contested.end_attempt(&self.shared.favour, self.doomed);
         self.shared.kept.let_old_go(self.state.slot, &mut self.state.tables, &self.shared.catalog);
     }
 }
@@ -326,6 +327,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             && let Err(conflict) = self.check_version(seen.version, seen.settled)
         {
             // Another transaction is about to delete the parent of a row, and will hardly be undone (§2.5 of the paper).
+            self.state.contested.note(record);
             return Err(self.refuse(conflict, store, key));
         }
         Ok(Some(record))

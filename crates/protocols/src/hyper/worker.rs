@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::{Abort, Error};
 use polychron_engine::catalog::Seen;
+use polychron_engine::contested::{Contested, Favour};
 use polychron_engine::drive::RandomWait;
 use polychron_engine::mutations::pass;
 use polychron_engine::nested::Nested;
@@ -58,6 +59,7 @@ pub(super) struct State {
     pub(super) last_abort: Option<Abort>,
     pub(super) counters: Arc<Counters>,
     pub(super) met: Option<Met>,
+    pub(super) contested: Contested,
     back_off: RandomWait,
 }
 
@@ -73,10 +75,11 @@ pub(super) struct Met {
 
 impl State {
     /// Waits before another attempt, which is useless where that must meet a transaction of the same thread again.
-    fn wait(&mut self, attempts: u64, retry: &Retry) {
-        match &mut self.met {
-            Some(met) => met.again = true,
-            None => self.back_off.wait(attempts, retry),
+    fn wait(&mut self, attempts: u64, favour: &Favour, retry: &Retry) {
+        if let Some(met) = &mut self.met {
+            met.again = true;
+        } else if !self.contested.wait(favour, self.slot, attempts) {
+            self.back_off.wait(attempts, retry);
         }
     }
 
@@ -122,6 +125,7 @@ impl<R: Redo> HyperWorker<R> {
             last_abort: None,
             counters: shared.counters.register(),
             met: None,
+            contested: Contested::default(),
             back_off: RandomWait::new(slot),
         };
         Self { local, state, shared: Arc::clone(shared) }
@@ -140,6 +144,7 @@ impl<R: Redo> HyperWorker<R> {
         let Self { local, state, shared } = self;
         // Its list of tables is kept, or under the leaked guard of a batch.
         drop(HyperTransaction::taken_over(shared, state, local.pin()));
+        state.contested.end(&shared.favour);
         local.end_leaked();
     }
 
@@ -258,7 +263,7 @@ impl<R: Redo> Interactive for HyperWorker<R> {
     }
 
     fn back_off(&mut self, attempts: u64) {
-        self.state.wait(attempts, &self.shared.common.retry);
+        self.state.wait(attempts, &self.shared.favour, &self.shared.common.retry);
     }
 
     fn retry(&self) -> &Retry {
@@ -290,6 +295,7 @@ impl<R: Redo> Grouped for HyperWorker<R> {
 impl<R: Redo> Drop for HyperWorker<R> {
     fn drop(&mut self) {
         self.end_leaked();
+        self.state.contested.end(&self.shared.favour);
         self.shared.kept.let_go(self.state.slot, &mut self.state.tables);
         self.shared.counters.leave(&self.state.counters);
     }

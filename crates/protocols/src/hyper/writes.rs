@@ -73,12 +73,25 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         if !latched.is_in_index() && !left_out(Step::PassOverDisplaced) {
             return Err(Refusal::Closed(latched.version().map_or(0, Undo::stamp)));
         }
-        self.check_version(latched.version(), latched.is_settled()).map_err(Refusal::Conflict)?;
+        let newest = latched.version();
+        self.check_version(newest, latched.is_settled()).map_err(Refusal::Conflict)?;
+        if self.is_barred(record) && newest.is_none_or(|image| image.stamp() != self.id) {
+            return Err(Refusal::Conflict(Conflict { reason: Reason::BeingWritten, stamp: 0 }));
+        }
         Ok(latched)
     }
 
+    /// Whether a row is left to a favoured transaction, of another thread.
+    #[inline]
+    fn is_barred(&self, record: Record<'_>) -> bool {
+        let (favour, slot) = (&self.shared.favour, self.state.slot);
+        let Some(other) = favour.other(slot) else { return false };
+        !self.guard.epochs().is_here(other) && self.state.contested.is_barred(favour, record, slot)
+    }
+
     #[cold]
-    fn refused<K: EncodedKey>(&mut self, refusal: Refusal, store: &Relation, key: K) -> Stop {
+    fn refused<K: EncodedKey>(&mut self, refusal: Refusal, store: &Relation, (record, key): (Record<'_>, K)) -> Stop {
+        self.state.contested.note(record);
         match refusal {
             // It was deleted by somebody who committed since.
             Refusal::Closed(stamp) => self.refuse(Conflict { reason: Reason::WrittenLater, stamp }, store, key),
@@ -114,7 +127,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             Ok(latched) => latched,
             Err(refusal) => {
                 self.discard(tail);
-                return Err(self.refused(refusal, store, key));
+                return Err(self.refused(refusal, store, (record, key)));
             }
         };
         // SAFETY: nobody else has the image yet.
@@ -153,7 +166,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         let image = self.guard.with_reserve(|guard| writing.draft(id, draft, key, guard)).map_err(Error::from)?;
         let mut latched = match self.latch(record) {
             Ok(latched) => latched,
-            Err(refusal) => return Err(self.refused(refusal, store, key)),
+            Err(refusal) => return Err(self.refused(refusal, store, (record, key))),
         };
         // SAFETY: nobody else has the image yet.
         unsafe {
@@ -259,6 +272,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             Err(Refusal::Closed(_)) => return Ok(false),
             // Either it was inserted since the start, or it is being inserted.
             Err(Refusal::Conflict(Conflict { stamp, .. })) => {
+                self.state.contested.note(record);
                 return Err(self.refuse(Conflict { reason: Reason::InsertedFirst, stamp }, store, key));
             }
         };

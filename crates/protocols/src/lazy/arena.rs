@@ -81,6 +81,8 @@ pub(super) struct Arena {
     pub(super) unplaced: Vec<Unplaced>,
     /// Values that were going to be written, and were overwritten: they may fail, and who wrote them was not told.
     pub(super) overwritten: Vec<Operand>,
+    /// Whether an answer of the transaction, or of the one before, did not hold: the next one assumes nothing.
+    pub(super) was_mistaken: bool,
     /// Whether the transaction was told that something could not be settled which is open still.
     pub(super) failure_is_told: bool,
     /// The tables of `writes`, and of `unplaced`, each once.

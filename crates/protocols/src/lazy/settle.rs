@@ -254,6 +254,7 @@ impl<B: Beneath> LazyTransaction<'_, B> {
             // One that has no value stays: whoever catches the failure must not commit.
             let truth = self.arena.settled(told.condition)? != 0;
             if truth != told.truth && !left_out(Step::CheckConditions) {
+                self.arena.was_mistaken = true;
                 let table = self.table_of(told.condition);
                 return Err(B::conflict(&mut self.inner, Reason::Condition, table));
             }
@@ -262,17 +263,15 @@ impl<B: Beneath> LazyTransaction<'_, B> {
         Ok(())
     }
 
-    /// Whether what a transaction was told that fails is still so, up to the condition that has no value: where it was told so, it fails there,
-    /// too. What is read for it is protected.
+    /// Whether all answers still hold that a transaction was given which fails or gives up. A condition that has no value any more does not
+    /// hold: the transaction begins again, assumes nothing then, and fails there if it must. What is read is protected.
     pub(super) fn stands(&mut self) -> bool {
         for told in 0..if left_out(Step::CheckBeforeFailing) { 0 } else { self.arena.told.len() } {
             let Told { condition, truth } = self.arena.told[told];
             let answer = self.resolve_node(condition).and_then(|()| Ok(self.arena.settled(condition)?));
-            match answer.map_err(Stop::into_parts) {
-                Ok(value) if (value != 0) != truth => return false,
-                Ok(_) => {}
-                Err(Stopped::Failed(_)) => return true,
-                Err(Stopped::Conflict) => return false,
+            if answer.map_or(true, |value| (value != 0) != truth) {
+                self.arena.was_mistaken = true;
+                return false;
             }
         }
         true

@@ -56,7 +56,7 @@ impl<B: Beneath> Interactive for LazyWorker<B> {
 
     #[inline]
     fn begin(&mut self, mode: Mode) -> Result<LazyTransaction<'_, B>, Error> {
-        let speculates = !std::mem::take(&mut self.again);
+        let speculates = !std::mem::take(&mut self.again) & !std::mem::take(&mut self.arena.was_mistaken);
         self.arena.clear();
         let is_deferred = self.resolution == Resolution::Deferred && mode == Mode::ReadWrite;
         let bench = is_deferred.then(Workbench::new);

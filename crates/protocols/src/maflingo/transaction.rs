@@ -385,7 +385,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         self.ended = true;
         self.state.open = false;
         self.state.unlatch_rows();
-        self.state.contested.end(&self.shared.favour);
+        self.state.contested.end_attempt(&self.shared.favour, self.doomed);
         self.open = None;
         self.state.reclaimer.share_surplus(&self.shared.orphans, self.shared.memory.most_waiting());
     }
@@ -414,7 +414,8 @@ impl<R: Redo> Commit for MaflingoTransaction<'_, R> {
                 if !left_out(Step::ValidateReaders) {
                     self.validate()?;
                 }
-                self.state.nested.committed(None);
+                let newest = self.state.sets.reads.iter().map(|read| read.tid.epoch()).max().unwrap_or(0);
+                self.state.nested.committed_reads(self.shared.catalog.number(), newest);
                 self.state.sets.clear();
             } else {
                 self.commit_writes()?;

@@ -7,11 +7,13 @@ use polychron_base::Error;
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_engine::{
-    Becomes, Future, Futures, Insertion, Interactive, Operations, Protocol, Savepoint, Stop, Table, Transaction,
+    Becomes, Future, Futures, Insertion, Interactive, Isolation, Mode, Operations, Protocol, Savepoint, Stop, Table,
+    Transaction,
 };
 use polychron_schema::Row;
 
 use crate::Setup;
+use crate::party::Party;
 use crate::rows::{Item, value};
 use crate::setup::{Tx, all, create, done, items, run};
 
@@ -94,6 +96,32 @@ pub fn undone<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         t.set_future(table, 1, Item::VALUE, value + 1)?;
         t.roll_back_to(savepoint)
     }));
+}
+
+/// A transaction has answers about two rows when another one deletes the first and changes the second. If it sees what that has done, the
+/// answers do not stand: that the first has no value any more says nothing of the second.
+pub fn answers_behind_a_row_that_went<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.interleaves || setup.isolation == Isolation::Snapshot {
+        return;
+    }
+    let (database, table) = items(setup, &[(1, 4), (2, 5), (3, 0)]);
+    let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
+    let mut asker = Party::begin(&mut left, Mode::ReadWrite);
+    for id in [1, 2] {
+        let is_enough = asker.step(|t| {
+            let value = t.future(&table, id, Item::VALUE)?;
+            t.is_true(value.at_least(10))
+        });
+        assert_ne!(is_enough, Some(true));
+    }
+    let changed = run(&mut right, |t| {
+        t.delete(&table, 1)?;
+        t.update(&table, 2, |row| row.set_value(50))?;
+        t.update(&table, 3, |row| row.set_value(1)).map(drop)
+    });
+    let sees_it = asker.step(|t| value(t, &table, 3)) == Some(Some(1));
+    assert!(!sees_it || changed.is_ok());
+    assert!(!asker.roll_back() || !sees_it, "row 2 had 5, and row 3 has 1");
 }
 
 /// Who is told of a failure by a return to a savepoint is there, and may go on.

@@ -9,7 +9,7 @@ use polychron_base::error::Stopped;
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_engine::futures::FutureError;
-use polychron_engine::{Futures, Interactive, Isolation, Operations, Protocol, Stop, Table, Transaction};
+use polychron_engine::{Commit, Futures, Interactive, Isolation, Mode, Operations, Protocol, Stop, Table, Transaction};
 use polychron_sync::thread;
 
 use super::differential::{apply, find_anomaly_of_futures};
@@ -216,6 +216,17 @@ pub fn assumptions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         if t.is_true_assuming(value.at_least(1000), true)? { Err(Stop::roll_back()) } else { Ok(()) }
     });
     assert!(outcome.is_ok(), "{outcome:?}");
+    // The same of a client that begins again by itself, and of a row that is not there.
+    let fails = |_: &u32| {
+        let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
+        let told = transaction
+            .future(&table, 9, Item::VALUE)
+            .and_then(|value| transaction.is_true_assuming(value.at_least(1), true));
+        let stands = transaction.roll_back();
+        assert!(told.is_err() || !stands, "nothing was there to be compared");
+        told.is_err()
+    };
+    assert!((0..2).find(fails).is_some(), "the assumption is made again and again");
 }
 
 /// Ordinary operations and futures of one row see each other, in their order.

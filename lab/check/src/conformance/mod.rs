@@ -93,7 +93,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
                 long_chains, assumptions, beside_ordinary_operations, failures_behind_savepoints);
             $crate::conformance!(@group $setup, future_rows: keys, refusals, deleted_rows, numbers, choices, foreign);
-            $crate::conformance!(@group $setup, future_failures: overwritten, undone, undone_and_caught, unique_keys, in_order);
+            $crate::conformance!(@group $setup, future_failures: overwritten, undone, answers_behind_a_row_that_went, undone_and_caught, unique_keys, in_order);
             $crate::conformance!(@group $setup, anomalies: g0_dirty_write, g1a_aborted_read, g1b_intermediate_read,
                 g1c_circular_information_flow, otv_observed_transaction_vanishes, pmp_predicate_many_preceders,
                 pmp_predicate_many_preceders_by_a_write, p4_lost_update, p4_lost_update_in_place, g_single_read_skew,

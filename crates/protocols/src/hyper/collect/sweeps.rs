@@ -20,6 +20,7 @@ impl Collector {
                 std::mem::swap(&mut history.kept, &mut history.swept);
                 return;
             };
+            self.walked += 1;
             let linked = kept.buffer.linked().count();
             if linked > 0 && 2 * linked > kept.images {
                 history.swept.push_back(kept);
