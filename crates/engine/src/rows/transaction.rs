@@ -88,9 +88,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         self.operate(|this| {
             let table = this.table(scan.table)?;
             if scan.limit == 0 {
-                // What is wrong with it is told all the same.
-                table.store(scan.index)?.entries().scanned(scan)?;
-                return Ok(());
+                return Ok(table.store(scan.index)?.check_scan(scan)?);
             }
             this.scan(&mut Visit::new(scan, table, visitor))
         })

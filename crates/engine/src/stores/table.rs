@@ -10,6 +10,7 @@ use polychron_schema::{
 };
 
 use super::{Place, key_in_entry};
+use crate::Scan;
 use crate::catalog::{self, Catalog, Described};
 use crate::foreign_keys::Constraints;
 
@@ -40,6 +41,15 @@ pub trait Keyed {
     #[inline]
     fn place(&self) -> Place {
         self.entries().place
+    }
+
+    /// Whether the index may be read, and can answer the scan.
+    ///
+    /// # Errors
+    /// As [`super::Store::scanned`].
+    #[inline]
+    fn check_scan(&self, scan: &Scan<'_>) -> Result<(), Error> {
+        self.entries().scanned(scan).map(drop)
     }
 
     /// Makes the index's key of a row.

@@ -6,7 +6,7 @@ use std::ops::{Bound, ControlFlow};
 use polychron_base::{Error, Stop};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::Batch;
+use polychron_engine::stores::{Batch, Keyed};
 use polychron_engine::{Direction, Scan};
 use polychron_index::AnyIndex;
 
@@ -51,11 +51,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             return Err(Error::NoSuchIndex(scan.table, scan.index).into());
         }
         if let Some(nodes) = &store.versioned {
-            return if store.entries.is_ready() {
-                self.scan_versioned(scan, store, nodes, visitor)
-            } else {
-                Err(Error::NoSuchIndex(scan.table, scan.index).into())
-            };
+            store.check_scan(scan)?;
+            return self.scan_versioned(scan, store, nodes, visitor);
         }
         let index = store.entries.scanned(scan)?;
         if let (AnyIndex::Hash(_), Some(key)) = (index, scan.point()) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use polychron_base::Error;
 use polychron_base::key::EncodedKey;
+use polychron_engine::Scan;
 use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Place, Records, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
@@ -60,6 +61,15 @@ impl Keyed for Store {
     #[inline]
     fn entries(&self) -> &stores::Store<Heads> {
         &self.entries
+    }
+
+    fn check_scan(&self, scan: &Scan<'_>) -> Result<(), Error> {
+        let Some(nodes) = &self.versioned else { return self.entries.scanned(scan).map(drop) };
+        let Place { table, index } = self.entries.place;
+        if !self.entries.is_ready() {
+            return Err(Error::NoSuchIndex(table, index));
+        }
+        if nodes.ordered || scan.point().is_some() { Ok(()) } else { Err(Error::NoOrder(table, index)) }
     }
 }
 

@@ -4,8 +4,8 @@
 use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 
+use polychron_base::Stop;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, Stop};
 use polychron_engine::redo::Redo;
 use polychron_engine::{Direction, Scan};
 
@@ -88,16 +88,12 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         nodes: &Versioned,
         visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<(), Stop> {
-        let place = store.place();
         if let Some(key) = scan.point() {
             if let Found::Row(_, source) = self.find_versioned(store, nodes, key)? {
                 // One row at most, so whether the visitor breaks makes no difference.
                 let _ = visitor(self, source)?;
             }
             return Ok(());
-        }
-        if !nodes.ordered {
-            return Err(Error::NoOrder(place.table, place.index).into());
         }
         let mut scanning = std::mem::take(&mut self.state.buffers.scanning);
         let outcome = self.scan_leaves(scan, store, nodes, &mut scanning, visitor);
