@@ -10,8 +10,8 @@
 //! transactions. So a transaction whose thread has another one open never waits, nor conflicts with what others have open, without end
 //! ([`Endurance`]).
 //!
-//! What a thread has written last is known here, too ([`last_write`]): a snapshot that it begins contains that, through whichever worker
-//! either goes.
+//! The newest change that a thread has committed or seen is known here, too ([`last_seen`]): a snapshot that the thread begins contains it,
+//! whichever workers the thread uses.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -33,27 +33,32 @@ struct Commits {
     count: Cell<u64>,
     /// The latest ones: the database and the moment.
     latest: [Cell<(u32, u64)>; KEPT],
-    /// The latest one that wrote, where the protocol tells: the database, the moment and the worker's slot.
-    wrote: Cell<(u32, u64, usize)>,
+    /// The newest one that wrote, or whose writes were read, where the protocol tells: the database, the moment and the worker's slot.
+    saw: Cell<(u32, u64, usize)>,
 }
 
 polychron_sync::thread_local! {
     static COMMITS: Commits = const {
-        Commits { count: Cell::new(0), latest: [const { Cell::new((0, 0)) }; KEPT], wrote: Cell::new((0, 0, 0)) }
+        Commits { count: Cell::new(0), latest: [const { Cell::new((0, 0)) }; KEPT], saw: Cell::new((0, 0, 0)) }
     };
 }
 
-/// The calling thread has written in a database, known by its number ([`Catalog::number`](crate::catalog::Catalog::number)), at a moment,
-/// as its protocol counts them, through the worker of a slot.
+/// The calling thread has committed a change in a database, known by its number ([`Catalog::number`](crate::catalog::Catalog::number)), or has
+/// committed a transaction that read one, at a moment, as its protocol counts them, through the worker of a slot.
 #[inline]
-pub fn note_write(database: u32, moment: u64, slot: usize) {
-    COMMITS.with(|commits| commits.wrote.set((database, moment, slot)));
+pub fn note_seen(database: u32, moment: u64, slot: usize) {
+    COMMITS.with(|commits| {
+        let (last, newest, _) = commits.saw.get();
+        if last != database || newest < moment {
+            commits.saw.set((database, moment, slot));
+        }
+    });
 }
 
-/// The moment and the slot of what the calling thread has written last, if that was in this database.
+/// The moment and the slot of the newest change that the calling thread has committed or seen, if its last one was in this database.
 #[inline]
-pub fn last_write(database: u32) -> Option<(u64, usize)> {
-    let (last, moment, slot) = COMMITS.with(|commits| commits.wrote.get());
+pub fn last_seen(database: u32) -> Option<(u64, usize)> {
+    let (last, moment, slot) = COMMITS.with(|commits| commits.saw.get());
     (last == database).then_some((moment, slot))
 }
 

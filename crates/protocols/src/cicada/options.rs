@@ -22,7 +22,8 @@ pub enum Consistency {
 /// How new a snapshot is at least.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Snapshots {
-    /// It sees all that its worker has committed. Right behind a commit it waits until those are done that are just being committed.
+    /// It contains what its session, or the calling thread, has committed or read. Where that was written just now, it waits for the commits
+    /// that are under way.
     #[default]
     FollowCommits,
     /// It begins at once, and sees what has become the past by then (§3.1).

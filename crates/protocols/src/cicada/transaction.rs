@@ -239,6 +239,21 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     }
 }
 
+impl<R: Redo> CicadaTransaction<'_, R> {
+    /// Whether a version was read that snapshots which begin now might miss.
+    fn has_seen_news(&self) -> bool {
+        let min_wts = self.shared.clocks.min_wts();
+        self.state.sets.reads.iter().any(|read| read.version.is_some_and(|version| !min_wts.is_after(version.wts())))
+    }
+
+    /// The session's snapshots, and those of the calling thread, contain from now on what is older than the clock.
+    pub(super) fn note_seen(&mut self) {
+        let reading = self.state.clock.adjusted;
+        self.state.last_seen = Some(reading);
+        nested::note_seen(self.database(), reading, self.state.worker);
+    }
+}
+
 impl<R: Redo> Commit for CicadaTransaction<'_, R> {
     fn commit(mut self) -> Result<(), Stop> {
         if self.doomed {
@@ -248,9 +263,10 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
         if !self.snapshot {
             self.validate_and_write()?;
             if !self.state.sets.writes.is_empty() {
-                let reading = self.state.clock.adjusted;
-                self.state.last_commit = Some(reading);
-                nested::note_write(self.database(), reading, self.state.worker);
+                self.state.last_commit = Some(self.state.clock.adjusted);
+                self.note_seen();
+            } else if self.has_seen_news() {
+                self.note_seen();
             }
             self.note_commit();
         }

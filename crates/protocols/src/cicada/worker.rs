@@ -69,8 +69,10 @@ pub(super) struct State {
     pub(super) stage: Stage,
     /// Commits since the last conflict.
     pub(super) commits_in_row: u32,
-    /// The clock reading of the latest commit that a snapshot has not been behind yet.
+    /// The clock reading of the latest commit that wrote, if no snapshot has been behind it yet.
     pub(super) last_commit: Option<u64>,
+    /// The same of the latest one that wrote or that read what snapshots might have missed.
+    pub(super) last_seen: Option<u64>,
     /// Whether a transaction has begun and not ended. Between two transactions it tells that one was leaked.
     pub(super) is_open: bool,
     maintained_ns: u64,
@@ -107,6 +109,7 @@ impl<R: Redo> CicadaWorker<R> {
             stage: Stage::default(),
             commits_in_row: 0,
             last_commit: None,
+            last_seen: None,
             is_open: false,
             maintained_ns: 0,
             random: Random::stream(0xC1CADA, worker as u64 + 1),
@@ -185,13 +188,19 @@ impl<R: Redo> Worker for CicadaWorker<R> {
         let mut transaction = self.begin_transaction(Mode::ReadWrite)?;
         let table = transaction.table(table)?;
         let timestamp = transaction.timestamp;
+        // Where nothing was seen, a version of a node or of a tombstone that is just as new says so.
+        let mut is_news = true;
         let seen = table.primary.record_at(key, timestamp, &transaction.guard).and_then(|record| {
             record.prefetch(table.primary.records.lines());
             let seen = search(record, timestamp, None, !left_out(Step::AwaitPendingAlone));
+            is_news = seen.version.is_none_or(|version| !min_wts.is_after(version.wts()));
             seen.version.filter(|_| seen.is_row)
         });
         // SAFETY: the transaction keeps the version until it ends, below.
         let output = drive::catch(|| read(seen.map(|version| unsafe { version.row() })));
+        if is_news {
+            transaction.note_seen();
+        }
         transaction.end();
         drop(transaction);
         match output {
@@ -332,10 +341,10 @@ impl<R: Redo> CicadaWorker<R> {
                 }
             },
             Mode::Snapshot => {
-                let of_session = state.last_commit.take().map(|commit| (commit, state.worker));
-                let of_thread = nested::last_write(shared.catalog.number());
                 if shared.options.snapshots == Snapshots::FollowCommits {
-                    let last = of_session.into_iter().chain(of_thread);
+                    state.last_commit = None;
+                    let of_session = state.last_seen.take().map(|seen| (seen, state.worker));
+                    let last = of_session.into_iter().chain(nested::last_seen(shared.catalog.number()));
                     last.for_each(|(commit, slot)| shared.clocks.await_commit(commit, slot));
                 }
                 shared.clocks.begin_snapshot(state.worker)

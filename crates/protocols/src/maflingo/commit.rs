@@ -82,7 +82,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             self.apply(self.state.buffers.groups[position], tid);
         }
         self.state.last_tid = tid;
-        self.state.nested.committed(Some((self.shared.catalog.number(), tid.epoch())));
+        self.state.nested.committed(self.shared.catalog.number(), tid.epoch());
         self.state.sets.clear();
         Ok(())
     }

@@ -41,6 +41,8 @@ pub(super) struct Nested {
     /// Conflicts in a row during which the thread committed something: where that was the reason, and in all.
     own: u32,
     all: u32,
+    /// The newest epoch of a change that the worker has committed or seen.
+    newest: u64,
     /// Where the transaction conflicted, if beginning again cannot help.
     waits: Option<(TableId, Option<KeyPreview>)>,
 }
@@ -63,19 +65,24 @@ impl Nested {
         self.waits.map(|(table, key)| Error::WaitsForItself { table, key })
     }
 
-    /// A transaction has committed; one that wrote, in this database and epoch.
+    /// A transaction has committed that wrote in this database and epoch.
     #[inline]
-    pub(super) fn committed(&mut self, wrote: Option<(u32, u64)>) {
-        if let Some((database, epoch)) = wrote {
-            COMMITS.with(|commits| commits.set(commits.get() + 1));
-            nested::note_write(database, epoch, 0);
-        }
+    pub(super) fn committed(&mut self, database: u32, epoch: u64) {
+        COMMITS.with(|commits| commits.set(commits.get() + 1));
+        self.committed_reads(database, epoch);
+    }
+
+    /// A transaction has committed whose newest read or write is of this epoch.
+    #[inline]
+    pub(super) fn committed_reads(&mut self, database: u32, epoch: u64) {
+        self.newest = self.newest.max(epoch);
+        nested::note_seen(database, epoch, 0);
         (self.own, self.all) = (0, 0);
     }
 
-    /// The epoch of the last commit of the worker, whose is given, or of the calling thread through any worker.
-    pub(super) fn last_commit(&self, database: u32, own: u64) -> u64 {
-        nested::last_write(database).map_or(own, |(epoch, _)| own.max(epoch))
+    /// The epoch of the newest change that the worker, or the calling thread through any worker, has committed or seen.
+    pub(super) fn newest(&self, database: u32) -> u64 {
+        nested::last_seen(database).map_or(self.newest, |(epoch, _)| self.newest.max(epoch))
     }
 
     /// Counts a conflict: `own` tells whether this thread has committed what it is with, where that is known. Whether beginning again cannot

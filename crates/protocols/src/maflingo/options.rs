@@ -15,7 +15,7 @@ pub struct Options {
     /// Whether older versions are kept for snapshots (§4.7). Without them a snapshot is an ordinary read-only
     /// transaction that reads the present and may be retried.
     pub snapshots: bool,
-    /// Whether a snapshot sees at least what its session, or the calling thread, has committed last. Where that was just now, the
+    /// Whether a snapshot contains what its session, or the calling thread, has committed or seen. Where that was written just now, the
     /// snapshot begins an epoch, or waits for the commits of others that are under way, some microseconds. Without it a
     /// snapshot begins at once, one to two epochs in the past.
     pub own_commits: bool,

@@ -414,7 +414,8 @@ impl<R: Redo> Commit for MaflingoTransaction<'_, R> {
                 if !left_out(Step::ValidateReaders) {
                     self.validate()?;
                 }
-                self.state.nested.committed(None);
+                let newest = self.state.sets.reads.iter().map(|read| read.tid.epoch()).max().unwrap_or(0);
+                self.state.nested.committed_reads(self.shared.catalog.number(), newest);
                 self.state.sets.clear();
             } else {
                 self.commit_writes()?;

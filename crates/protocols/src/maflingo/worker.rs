@@ -185,9 +185,9 @@ impl<R: Redo> Interactive for MaflingoWorker<R> {
             shared.memory.epochs().advance();
         }
         let open = (mode == Mode::Snapshot && shared.options.snapshots).then(|| {
-            let last = state.nested.last_commit(shared.catalog.number(), state.last_tid.epoch());
-            if shared.options.own_commits && shared.memory.epochs().past() < last {
-                shared.wait_until_past(last);
+            let newest = state.nested.newest(shared.catalog.number());
+            if shared.options.own_commits && shared.memory.epochs().past() < newest {
+                shared.wait_until_past(newest);
             }
             // Opened before the list of tables is looked at, which it keeps while the transaction leaves its epoch.
             local.begin_snapshot()

@@ -1,7 +1,7 @@
 //! The direct serialization graph, and an order of its transactions that is kept while edges are added.
 
 use super::facts::{Facts, NONE};
-use crate::history::Replaced;
+use crate::history::{Outcome, Replaced};
 
 /// Why one transaction comes before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) enum Kind {
     AntiRange,
     /// It was acknowledged before the other began.
     RealTime,
-    /// It was acknowledged before its session called for the other, a snapshot.
+    /// It was acknowledged before its session called for the other, a snapshot, or that session had read what it wrote.
     Session,
 }
 
@@ -207,27 +207,52 @@ fn state_edges(facts: &Facts<'_>, number: u32, edges: &mut Vec<Edge>) {
     }
 }
 
-/// Edges from the last commit of writes that a session was told of to the snapshots that it called for afterwards. (What it has only read,
-/// the snapshot may come before.)
+/// What a session was told of before it calls for a snapshot.
+#[derive(Default)]
+struct Told {
+    session: (u32, u32),
+    /// Its last commit that wrote.
+    written: Option<u32>,
+    /// Its commits since its last snapshot that only read.
+    readers: Vec<u32>,
+    snapshot: Option<u32>,
+}
+
+/// Edges to each snapshot from what its session was told of before it called for it: the last commit with writes, the writers of all rows that
+/// it has read, and its last snapshot. A commit that only read is not itself before the snapshot: in real time it may come behind others that
+/// the session knows nothing of.
 fn sessions(facts: &Facts<'_>, edges: &mut Vec<Edge>) {
     let session = |transaction: u32| {
         let attempt = facts.attempt(transaction);
-        (attempt.thread, attempt.session, attempt.begin)
+        (attempt.thread, attempt.session)
     };
     let mut transactions: Vec<u32> = (0..facts.parts.len() as u32).collect();
-    transactions.sort_unstable_by_key(|&transaction| session(transaction));
-    let mut last: Option<u32> = None;
-    for transaction in transactions {
-        let attempt = facts.attempt(transaction);
-        let is_own = |&last: &u32| {
-            let (thread, number, _) = session(last);
-            (thread, number) == (attempt.thread, attempt.session) && facts.attempt(last).end < attempt.begin
-        };
-        match last.filter(is_own) {
-            Some(from) if attempt.snapshot => {
-                edges.push(Edge { from, to: transaction, kind: Kind::Session, state: NONE, operation: NONE });
+    transactions.sort_unstable_by_key(|&transaction| (session(transaction), facts.attempt(transaction).begin));
+    let mut told = Told::default();
+    for to in transactions {
+        let attempt = facts.attempt(to);
+        if told.session != session(to) {
+            told = Told { session: session(to), ..Told::default() };
+        }
+        if attempt.snapshot {
+            let is_told = |before: &u32| facts.attempt(*before).end < attempt.begin;
+            for from in told.written.into_iter().chain(told.snapshot).filter(is_told) {
+                edges.push(Edge { from, to, kind: Kind::Session, state: NONE, operation: NONE });
             }
-            _ if !facts.states_of(transaction).is_empty() => last = Some(transaction),
+            for &reader in told.readers.iter().filter(|reader| is_told(reader)) {
+                for (_, state) in facts.reads(reader).filter(|&(_, state)| state != NONE) {
+                    let from = facts.state(state).writer;
+                    edges.push(Edge { from, to, kind: Kind::Session, state, operation: NONE });
+                }
+            }
+        }
+        match attempt.outcome {
+            Outcome::Committed if attempt.snapshot => {
+                told.snapshot = Some(to);
+                told.readers.clear();
+            }
+            Outcome::Committed if facts.states_of(to).is_empty() => told.readers.push(to),
+            Outcome::Committed => told.written = Some(to),
             _ => {}
         }
     }

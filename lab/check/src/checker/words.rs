@@ -8,6 +8,10 @@ use crate::history::{Name, Replaced};
 pub(super) fn edge(facts: &Facts<'_>, edge: &Edge) -> String {
     let (one, other) = (Name(facts.attempt(edge.from).id), Name(facts.attempt(edge.to).id));
     let line = match edge.kind {
+        Kind::Session if edge.state != NONE => {
+            let wrote = wrote(facts, facts.state(edge.state));
+            format!("{one} {wrote}, which a session had read before it called for the snapshot {other}")
+        }
         Kind::Session => format!("{one} was acknowledged before its session called for the snapshot {other}"),
         Kind::RealTime => format!("{one} was acknowledged before {other} began"),
         Kind::Write => {

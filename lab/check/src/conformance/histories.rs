@@ -7,12 +7,14 @@ use crate::Setup;
 use crate::checker::{Verdict, check_at};
 use crate::history::{Leeway, Round, find_anomaly, run_round};
 
+/// How many seeds are tried: 6, or `POLYCHRON_CHECK_SEEDS`.
+fn seeds() -> std::ops::Range<u64> {
+    0..std::env::var("POLYCHRON_CHECK_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(6)
+}
+
 /// Step by step in random turns: the transactions are isolated as promised.
-///
-/// `POLYCHRON_CHECK_SEEDS` sets how many seeds are tried.
 pub fn in_turns<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    let seeds = std::env::var("POLYCHRON_CHECK_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(6);
-    for seed in 0..seeds {
+    for seed in seeds() {
         if let Some(explanation) = find_anomaly(setup, seed, 240) {
             panic!("seed {seed}: {explanation}");
         }
@@ -31,7 +33,7 @@ pub fn submitted<P: Protocol>(setup: &Setup<P>) {
 
 fn run_rounds<P: Protocol>(setup: &Setup<P>, submitted: usize) {
     let database = setup.open();
-    for seed in 0..6 {
+    for seed in seeds() {
         let leeway = Leeway::of(setup.name);
         let round = Round { submitted, leeway, ..Round::new(seed, 3, 400) };
         let history = run_round(&database, &round, &AtomicBool::new(false)).expect("the round runs");

@@ -69,7 +69,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, background: tombstones_that_were_read, absent_keys_that_were_read,
                 insertion_on_a_tombstone, upsert_on_a_tombstone, ranges_that_were_read, own_rows_that_move);
             $crate::conformance!(@group $setup, snapshots: see_no_later_change, are_consistent_under_writers,
-                keep_deleted_rows, keep_many_versions, many_at_once, are_counted, follow_their_thread, reads_alone_follow_their_thread, scan_while_memory_is_used_again, whole_tables,
+                keep_deleted_rows, keep_many_versions, many_at_once, are_counted, follow_their_thread, reads_alone_follow_their_thread, follow_what_was_read, scan_while_memory_is_used_again, whole_tables,
                                 by_secondary_index);
             $crate::conformance!(@group $setup, reclamation: updates, growing_updates, deletions_and_insertions,
                 secondary_entries, rolled_back_insertions, dropped_tables, many_dropped_tables, dropped_tables_of_idle_workers, workers_that_leave,

@@ -235,6 +235,29 @@ pub fn reads_alone_follow_their_thread<P: Protocol<Worker: Interactive>>(setup: 
     assert!(!circle, "the read came before a transaction that came before what the thread has committed");
 }
 
+/// A snapshot contains what its session has read, of rows that come and go: alone, by key, and as a number of rows.
+pub fn follow_what_was_read<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, table) = items(setup, &[(1, 0)]);
+    let (mut writer, mut reader) = (database.worker().unwrap(), database.worker().unwrap());
+    for round in 1..=60 {
+        let is_there = round % 2 == 0;
+        // On another thread, because snapshots follow what their own thread has committed.
+        std::thread::scope(|scope| {
+            scope.spawn(|| match is_there {
+                true => done(&mut writer, |t| t.insert(&table, &Item { id: 1, value: round })),
+                false => done(&mut writer, |t| t.delete(&table, 1).map(drop)),
+            });
+        });
+        let read = match round % 3 {
+            0 => reader.read_one(table.id(), Key8::new(1, 8), &Projection::ALL, |row| row.is_some()).unwrap(),
+            1 => done(&mut reader, |t| Ok(t.get(&table, 1)?.is_some())),
+            _ => done(&mut reader, |t| Ok(t.scan(&table, ..).count()? == 1)),
+        };
+        let seen = snapshot(&mut reader, |t| Ok(t.get(&table, 1)?.is_some()));
+        assert!(seen == is_there || read != is_there, "round {round}: a snapshot is older than what was read");
+    }
+}
+
 /// While a snapshot visits a range, tombstones in it leave and their memory is used again. The visit must not notice.
 pub fn scan_while_memory_is_used_again<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     if !setup.interleaves || setup.snapshots_lock {

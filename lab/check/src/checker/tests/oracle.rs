@@ -1,6 +1,6 @@
 //! Every serial order, tried one after the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::history::{Attempt, Attributes, History, Item, Operation, Outcome, RangeRead, Replaced, Version};
 
@@ -69,6 +69,13 @@ fn run(history: &History, attempt: &Attempt, rows: &mut Rows) -> bool {
     true
 }
 
+/// Whether some serial order explains a history.
+pub(super) fn is_serializable(history: &History, strict: bool) -> bool {
+    let counts = |it: &&Attempt| matches!(it.outcome, Outcome::Committed | Outcome::RolledBack);
+    let mut left: Vec<&Attempt> = history.attempts.iter().filter(counts).collect();
+    extend(history, strict, &mut left, &Rows::new())
+}
+
 /// Whether a committed attempt has changed anything in the end.
 fn leaves_something(history: &History, attempt: &Attempt) -> bool {
     let mut changes: BTreeMap<Item, (bool, bool)> = BTreeMap::new();
@@ -83,11 +90,25 @@ fn leaves_something(history: &History, attempt: &Attempt) -> bool {
     attempt.outcome == Outcome::Committed && changes.values().any(|&(before, after)| before || after)
 }
 
-/// Whether some serial order explains a history.
-pub(super) fn is_serializable(history: &History, strict: bool) -> bool {
-    let counts = |it: &&Attempt| matches!(it.outcome, Outcome::Committed | Outcome::RolledBack);
-    let mut left: Vec<&Attempt> = history.attempts.iter().filter(counts).collect();
-    extend(history, strict, &mut left, &Rows::new())
+/// Attempts that a snapshot must come behind: its session was told of them, or has read what they wrote.
+fn told(history: &History, snapshot: &Attempt) -> BTreeSet<u64> {
+    let session = |it: &Attempt| (it.thread, it.session);
+    let is_told =
+        |it: &&Attempt| session(it) == session(snapshot) && it.end < snapshot.begin && it.outcome == Outcome::Committed;
+    let mut told = BTreeSet::new();
+    for attempt in history.attempts.iter().filter(is_told) {
+        if attempt.snapshot || leaves_something(history, attempt) {
+            told.insert(attempt.id);
+        }
+        for operation in history.operations_of(attempt) {
+            match operation {
+                Operation::Read { seen, .. } => told.extend(seen.map(Version::attempt)),
+                Operation::Range(range) => told.extend(range.rows.iter().map(|row| row.1.attempt())),
+                _ => {}
+            }
+        }
+    }
+    told
 }
 
 fn extend(history: &History, strict: bool, left: &mut Vec<&Attempt>, rows: &Rows) -> bool {
@@ -97,10 +118,7 @@ fn extend(history: &History, strict: bool, left: &mut Vec<&Attempt>, rows: &Rows
     for position in 0..left.len() {
         let attempt = left[position];
         let late = |other: &&Attempt| !other.snapshot && !attempt.snapshot && other.end < attempt.begin;
-        let own = |other: &&Attempt| {
-            let same = (other.thread, other.session) == (attempt.thread, attempt.session);
-            same && attempt.snapshot && other.end < attempt.begin && leaves_something(history, other)
-        };
+        let own = |other: &&Attempt| attempt.snapshot && told(history, attempt).contains(&other.id);
         if strict && left.iter().any(|other| late(other) || own(other)) {
             continue;
         }

@@ -94,10 +94,12 @@ impl Generator {
         add(&mut self.history, id, (id * 10, end), outcome, &operations);
         let reads = |it: &Operation| matches!(it, Operation::Read { .. } | Operation::Range(_));
         if operations.iter().all(reads) && self.random.below(2) == 0 {
-            // By an earlier one's session.
+            // By an earlier one's session, which does one thing after the other.
             let thread = self.random.range_inclusive(1, id) as u32;
-            if let Some(attempt) = self.history.attempts.last_mut() {
-                (attempt.snapshot, attempt.thread) = (true, thread);
+            if let [earlier @ .., attempt] = &mut self.history.attempts[..] {
+                let is_free = earlier.iter().all(|it| it.thread != thread || it.end < attempt.begin);
+                attempt.snapshot = true;
+                attempt.thread = if is_free { thread } else { attempt.thread };
             }
         }
     }
