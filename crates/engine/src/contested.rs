@@ -87,7 +87,7 @@ impl Favour {
 
     /// The worker whose favoured transaction has conflicted at a row, unless that is this one.
     #[inline]
-    pub fn bars(&self, row: impl Into<RowAddress>, worker: usize) -> Option<usize> {
+    fn bars(&self, row: impl Into<RowAddress>, worker: usize) -> Option<usize> {
         self.other(worker).filter(|_| self.has(row.into()))
     }
 
@@ -128,10 +128,17 @@ enum Standing {
 }
 
 impl Contested {
-    /// Whether the transaction must make way at a row for the favoured one, of another worker.
+    /// Whether the transaction must make way at a row for the favoured one, of another worker. Not where that is open in this very thread
+    /// (`is_here`, of a worker), and so waits for this one.
     #[inline]
-    pub fn is_barred(&self, favour: &Favour, row: impl Into<RowAddress>, worker: usize) -> bool {
-        favour.bars(row, worker).is_some() && self.standing != Standing::Impatient
+    pub fn is_barred(
+        &self,
+        favour: &Favour,
+        row: impl Into<RowAddress>,
+        worker: usize,
+        is_here: impl FnOnce(usize) -> bool,
+    ) -> bool {
+        favour.bars(row, worker).is_some_and(|other| self.standing != Standing::Impatient && !is_here(other))
     }
 
     /// An attempt has ended. Who conflicts although it is favoured most likely does so with what others had begun before, and is favoured in the next
@@ -288,11 +295,11 @@ mod tests {
     fn others_make_way_at_the_contested_rows_until_the_attempt_ends() {
         let (favour, other) = (Favour::default(), Contested::default());
         let mut first = favoured(&favour);
-        assert!(other.is_barred(&favour, ROW, 1) && !other.is_barred(&favour, OTHER, 1));
-        assert!(!first.is_barred(&favour, ROW, 0));
+        assert!(other.is_barred(&favour, ROW, 1, |_| false) && !other.is_barred(&favour, OTHER, 1, |_| false));
+        assert!(!first.is_barred(&favour, ROW, 0, |_| false));
         assert_eq!(favour.other(1), Some(0));
         first.end(&favour);
-        assert!(!other.is_barred(&favour, ROW, 1));
+        assert!(!other.is_barred(&favour, ROW, 1, |_| false));
         assert_eq!(favour.other(1), None);
     }
 
@@ -370,15 +377,15 @@ mod tests {
         let (mut second, third) = (Contested::default(), Contested::default());
         second.note(ROW);
         assert!(second.wait(&favour, 1, CONFLICTS_UNFAVOURED));
-        assert!(!second.is_barred(&favour, ROW, 1) && !third.is_barred(&favour, ROW, 2));
+        assert!(!second.is_barred(&favour, ROW, 1, |_| false) && !third.is_barred(&favour, ROW, 2, |_| false));
         second.end(&favour);
         // The third is favoured, and the idle one's end does not change that.
         let mut third = third;
         third.note(ROW);
         assert!(third.wait(&favour, 2, CONFLICTS_UNFAVOURED));
         idle.end(&favour);
-        assert!(second.is_barred(&favour, ROW, 1));
+        assert!(second.is_barred(&favour, ROW, 1, |_| false));
         third.end(&favour);
-        assert!(!second.is_barred(&favour, ROW, 1));
+        assert!(!second.is_barred(&favour, ROW, 1, |_| false));
     }
 }

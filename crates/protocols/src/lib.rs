@@ -3,6 +3,8 @@
 
 pub mod bohm;
 pub mod cicada;
+#[cfg(test)]
+mod contested_tests;
 pub mod hyper;
 pub mod lazy;
 #[cfg(test)]

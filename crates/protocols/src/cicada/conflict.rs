@@ -71,14 +71,13 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         Err(self.conflict_at(record, None, Reason::BeingWritten, (place, version)))
     }
 
-    /// Whether a row is left to a favoured transaction. Not if that is open in this very thread, so that it waits for this one; nor
-    /// is what rewrites rows as they are, for which the favoured one may have to wait before it begins.
+    /// Whether a row is left to a favoured transaction. Not by what rewrites rows as they are, for which the favoured one may have to wait before
+    /// it begins.
     #[inline]
     pub(super) fn is_barred(&self, record: Record) -> bool {
-        let Some(other) = self.shared.favour.other(self.state.worker) else { return false };
-        self.state.stage != Stage::Rewriting
-            && !self.guard.epochs().is_here(other)
-            && self.state.contested.is_barred(&self.shared.favour, record, self.state.worker)
+        let is_here = |other| self.guard.epochs().is_here(other);
+        self.state.contested.is_barred(&self.shared.favour, record, self.state.worker, is_here)
+            && self.state.stage != Stage::Rewriting
     }
 
     fn key_of(&self, place: Place, version: Version) -> Option<KeyPreview> {

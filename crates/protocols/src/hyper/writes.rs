@@ -84,9 +84,8 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// Whether a row is left to a favoured transaction, of another thread.
     #[inline]
     fn is_barred(&self, record: Record<'_>) -> bool {
-        let (favour, slot) = (&self.shared.favour, self.state.slot);
-        let Some(other) = favour.other(slot) else { return false };
-        !self.guard.epochs().is_here(other) && self.state.contested.is_barred(favour, record, slot)
+        let is_here = |other| self.guard.epochs().is_here(other);
+        self.state.contested.is_barred(&self.shared.favour, record, self.state.slot, is_here)
     }
 
     #[cold]

@@ -126,7 +126,8 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             if left_out(Step::LatchWrites) || group.own_record && left_out(Step::LatchInsertions) {
                 continue;
             }
-            let is_barred = self.state.contested.is_barred(&self.shared.favour, group.record, self.state.worker);
+            let (favour, is_here) = (&self.shared.favour, |other| self.guard.epochs().is_here(other));
+            let is_barred = self.state.contested.is_barred(favour, group.record, self.state.worker, is_here);
             let Some(state) = (if is_barred { None } else { self.latch_once(group.record) }) else {
                 return Err(self.give_way(position, Reason::Latched));
             };

@@ -111,10 +111,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     ) {
         let (epochs, worker) = (self.guard.epochs(), self.state.worker);
         let is_other = |other: &usize| *other != worker && epochs.is_here(*other);
-        let bars = |record| self.shared.favour.bars(record, worker);
-        let holds = record.is_some_and(|record| {
-            record.state().owner().or_else(|| bars(record)).is_some_and(|owner| is_other(&owner))
-        });
+        let holds = record.and_then(|record| record.state().owner()).is_some_and(|owner| is_other(&owner));
         let is_latch = matches!(reason, Reason::Latched | Reason::BeingWritten | Reason::InsertedFirst);
         let wrote = record.filter(|_| reason == Reason::StaleRead).map(|record| {
             let tid = record.tid();
