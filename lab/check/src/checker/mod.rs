@@ -23,7 +23,7 @@ use polychron_engine::Isolation;
 
 use crate::history::History;
 use facts::{Facts, NONE};
-use graph::Graph;
+use graph::{Edge, Graph};
 use solver::{Solution, Solver};
 
 /// What a history shows.
@@ -76,13 +76,22 @@ pub fn examine(history: &History, strict: bool) -> (Verdict, Option<Aborts>) {
     let graph = Graph::new(&facts, strict);
     let count = facts.parts.len() as u32;
     let solution = match graph.order(&by_time(&facts)) {
-        None => Solution::Circle(Vec::new()),
+        None => Solution::Circle(Vec::new(), None),
         Some(order) => Solver::new(&facts, &graph, order).solve(),
     };
     match solution {
-        Solution::Circle(closing) => {
-            let edges: Vec<_> = graph.edges.iter().copied().chain(closing).collect();
-            let mut explanations = circle::explain(&facts, graph.nodes, &edges);
+        Solution::Circle(closing, other) => {
+            let explain = |closing: Vec<_>| {
+                let edges: Vec<_> = graph.edges.iter().copied().chain(closing).collect();
+                circle::explain(&facts, graph.nodes, &edges)
+            };
+            let without = |other: Edge| closing[..closing.len() - 1].iter().copied().chain([other]).collect();
+            let other = other.and_then(|edge| explain(without(edge)).into_iter().next());
+            let mut explanations = explain(closing);
+            if let (Some(first), Some(other)) = (explanations.first_mut(), other) {
+                first.story.push("Nor had the row been deleted by then:".to_owned());
+                first.story.extend(other.story);
+            }
             explanations.extend(findings);
             (anomalous(explanations), None)
         }

@@ -16,8 +16,9 @@ use super::replay::{Choice, Replay};
 pub(super) enum Solution {
     /// The nodes of the graph in a serial order that explains every answer.
     Order(Vec<u32>),
-    /// These edges follow from the history, and run in a circle together with the certain ones.
-    Circle(Vec<Edge>),
+    /// These edges follow from the history, and run in a circle together with the certain ones. The last one is one side of a choice whose
+    /// other side, if there is one, closes a circle as well.
+    Circle(Vec<Edge>, Option<Edge>),
     /// Too many choices.
     Undecided,
 }
@@ -113,7 +114,9 @@ impl<'f> Solver<'f> {
                     Err(None) => tries += 1,
                     Err(Some(edge)) => {
                         let certain = self.added.iter().filter(|added| added.guesses.is_empty());
-                        return Solution::Circle(certain.map(|added| added.edge).chain([edge]).collect());
+                        let edges = certain.map(|added| added.edge).chain([edge]).collect();
+                        let is_last = (edge.from, edge.to) == (choice.first.from, choice.first.to);
+                        return Solution::Circle(edges, choice.second.filter(|_| is_last));
                     }
                 }
             }

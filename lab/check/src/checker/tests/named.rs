@@ -212,6 +212,23 @@ fn stale_reads_show_in_real_time_only() {
     assert_clean(&history, true);
 }
 
+/// What was found absent may not have been there yet, or not any more: where neither can be, both are told.
+#[test]
+fn absent_between_two_snapshots_is_told_from_both_sides() {
+    let mut history = History::default();
+    add(&mut history, 1, (0, 1), Outcome::Committed, &[insert(1, v(1, 1))]);
+    for (id, seen) in [(2, read(1, v(1, 1))), (3, absent(1)), (4, read(1, v(1, 1)))] {
+        add(&mut history, id, (2 * id, 2 * id + 1), Outcome::Committed, &[seen]);
+        let snapshot = history.attempts.last_mut().unwrap();
+        (snapshot.snapshot, snapshot.thread) = (true, 9);
+    }
+    add(&mut history, 5, (10, 11), Outcome::Committed, &[delete(1, v(1, 1))]);
+    assert_clean(&history, false);
+    let found = anomaly(&history, true).to_string();
+    assert!(found.contains("T3 found key 1 of table 0 absent, and T1 inserted"), "{found}");
+    assert!(found.contains("T5 deleted key 1 of table 0, and T3 saw that the row was not there"), "{found}");
+}
+
 /// What a procedure that rolled back was told is checked, too.
 #[test]
 fn roll_backs_are_readers() {
