@@ -5,7 +5,7 @@
 //! threads than processors, a thread may lose its processor in the middle of a transaction; it gets it back after all others that
 //! can run, and conflicts then.
 //!
-//! So a transaction that has conflicted [`CONFLICTS_UNFAVOURED`] times in a row waits until it is *favoured*, one of a database at a
+//! So a transaction that has conflicted several times in a row ([`CONFLICTS_UNFAVOURED`]) waits until it is *favoured*, one of a database at a
 //! time, in the order in which they have asked. Until its attempt ends, other transactions do not commit what would make it conflict at these
 //! rows: they conflict instead, and ask for the favour in their turn. Who waits sleeps: so of many clients at one row few can run, and
 //! one of those that loses its processor has it back soon.
@@ -23,9 +23,14 @@
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{CachePadded, MODELLED, nap, spin_hint};
 
-/// Conflicts in a row before a transaction asks for the favour. Few: each makes a thread one less that can run, which is what bounds the wait of
-/// a thread for its processor.
-pub const CONFLICTS_UNFAVOURED: u64 = 4;
+use crate::drive::RandomWait;
+
+/// Conflicts in a row before a transaction asks for the favour: as many as it spins after ([`RandomWait::SPINS`]). Where threads outnumber processors, one
+/// that yields its processor instead waits for that longer than for the favour. Where they do not, one that sleeps leaves a processor idle,
+/// and few transactions conflict so often.
+///
+/// [`RandomWait::SPINS`]: crate::drive::RandomWait::SPINS
+pub const CONFLICTS_UNFAVOURED: u64 = RandomWait::SPINS;
 
 /// Rows that are remembered.
 const MOST: usize = 8;
@@ -176,20 +181,20 @@ impl Contested {
         }
     }
 
-    /// Called before the next attempt of a transaction that has conflicted so many times in a row. When it is time, waits until the
-    /// transaction is favoured, but not without end. `false`: it is not time yet.
-    pub fn wait(&mut self, favour: &Favour, worker: usize, attempts: u64) -> bool {
+    /// Called before the next attempt of a transaction that has conflicted so many times in a row. When it is time, after `unfavoured` conflicts, waits
+    /// until the transaction is favoured, but not without end. `false`: it is not time yet.
+    pub fn wait(&mut self, favour: &Favour, worker: usize, attempts: u64, unfavoured: u64) -> bool {
         if attempts == 1 {
             // The others are of transactions before.
             self.rows[1..].fill(0);
         }
-        if attempts < CONFLICTS_UNFAVOURED {
+        if attempts < unfavoured {
             return false;
         }
         if self.keeps(favour) {
             return true;
         }
-        if attempts > CONFLICTS_UNFAVOURED {
+        if attempts > unfavoured {
             // The other side of the conflict most likely waits for a processor. Nobody else has to wait for that sleep.
             nap(1);
         }
@@ -286,7 +291,7 @@ mod tests {
         for attempts in 1..=CONFLICTS_UNFAVOURED {
             contested.note(ROW);
             contested.end(favour);
-            assert_eq!(contested.wait(favour, 0, attempts), attempts == CONFLICTS_UNFAVOURED);
+            assert_eq!(contested.wait(favour, 0, attempts, CONFLICTS_UNFAVOURED), attempts == CONFLICTS_UNFAVOURED);
         }
         contested
     }
@@ -309,9 +314,9 @@ mod tests {
         let mut contested = favoured(&favour);
         contested.end(&favour);
         contested.note(OTHER);
-        contested.wait(&favour, 0, 1);
+        contested.wait(&favour, 0, 1, CONFLICTS_UNFAVOURED);
         contested.note(OTHER);
-        contested.wait(&favour, 0, CONFLICTS_UNFAVOURED);
+        contested.wait(&favour, 0, CONFLICTS_UNFAVOURED, CONFLICTS_UNFAVOURED);
         assert_eq!((favour.bars(OTHER, 1), favour.bars(ROW, 1)), (Some(0), None));
     }
 
@@ -360,11 +365,11 @@ mod tests {
             attempts += 1;
             assert!(attempts <= CONFLICTS_UNFAVOURED + u64::from(MOST_KEPT) + 1);
             if favour.other(1).is_some() {
-                assert!(contested.wait(&favour, 0, attempts));
+                assert!(contested.wait(&favour, 0, attempts, CONFLICTS_UNFAVOURED));
             }
         }
         assert_eq!(attempts, CONFLICTS_UNFAVOURED + u64::from(MOST_KEPT) + 1);
-        assert!(contested.wait(&favour, 0, attempts), "it asks anew");
+        assert!(contested.wait(&favour, 0, attempts, CONFLICTS_UNFAVOURED), "it asks anew");
         contested.end_attempt(&favour, false);
         assert_eq!(favour.other(1), None);
     }
@@ -376,13 +381,13 @@ mod tests {
         let mut idle = favoured(&favour);
         let (mut second, third) = (Contested::default(), Contested::default());
         second.note(ROW);
-        assert!(second.wait(&favour, 1, CONFLICTS_UNFAVOURED));
+        assert!(second.wait(&favour, 1, CONFLICTS_UNFAVOURED, CONFLICTS_UNFAVOURED));
         assert!(!second.is_barred(&favour, ROW, 1, |_| false) && !third.is_barred(&favour, ROW, 2, |_| false));
         second.end(&favour);
         // The third is favoured, and the idle one's end does not change that.
         let mut third = third;
         third.note(ROW);
-        assert!(third.wait(&favour, 2, CONFLICTS_UNFAVOURED));
+        assert!(third.wait(&favour, 2, CONFLICTS_UNFAVOURED, CONFLICTS_UNFAVOURED));
         idle.end(&favour);
         assert!(second.is_barred(&favour, ROW, 1, |_| false));
         third.end(&favour);

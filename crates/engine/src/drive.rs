@@ -225,6 +225,9 @@ pub struct RandomWait {
 }
 
 impl RandomWait {
+    /// Conflicts in a row after which it only spins.
+    pub const SPINS: u64 = 8;
+
     /// The waits of worker `worker`, which differ from those of all others.
     pub fn new(worker: usize) -> Self {
         Self { random: Random::stream(0xBAC0FF, worker as u64) }
@@ -238,7 +241,7 @@ impl RandomWait {
         for _ in 0..self.random.below((1u64 << attempts.min(20)).min(longest)) {
             spin_hint();
         }
-        if attempts > 8 {
+        if attempts > Self::SPINS {
             // The other side may be waiting for this processor.
             thread::yield_now();
         }

@@ -35,6 +35,8 @@ use super::transaction::{Buffers, CicadaTransaction};
 
 /// Records collected in one go, so that no transaction waits for long before it begins.
 const COLLECTED_AT_ONCE: usize = 256;
+/// Conflicts in a row before a transaction asks for the favour. Fewer than others', because all wait longer here where many conflict.
+const CONFLICTS_UNFAVOURED: u64 = 4;
 /// Records that the background collects in one go.
 const COLLECTED_IN_A_TICK: usize = 4096;
 
@@ -365,7 +367,7 @@ impl<R: Redo> CicadaWorker<R> {
                 spin_hint();
             }
         }
-        self.state.contested.wait(&self.shared.favour, self.state.worker, attempts);
+        self.state.contested.wait(&self.shared.favour, self.state.worker, attempts, CONFLICTS_UNFAVOURED);
     }
 }
 

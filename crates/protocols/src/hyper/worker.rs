@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::{Abort, Error};
 use polychron_engine::catalog::Seen;
-use polychron_engine::contested::{Contested, Favour};
+use polychron_engine::contested::{CONFLICTS_UNFAVOURED, Contested, Favour};
 use polychron_engine::drive::RandomWait;
 use polychron_engine::mutations::pass;
 use polychron_engine::nested::Nested;
@@ -78,7 +78,7 @@ impl State {
     fn wait(&mut self, attempts: u64, favour: &Favour, retry: &Retry) {
         if let Some(met) = &mut self.met {
             met.again = true;
-        } else if !self.contested.wait(favour, self.slot, attempts) {
+        } else if !self.contested.wait(favour, self.slot, attempts, CONFLICTS_UNFAVOURED) {
             self.back_off.wait(attempts, retry);
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::{Abort, Error};
 use polychron_engine::catalog::Seen;
-use polychron_engine::contested::Contested;
+use polychron_engine::contested::{CONFLICTS_UNFAVOURED, Contested};
 use polychron_engine::drive::RandomWait;
 use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
@@ -58,7 +58,7 @@ pub(super) struct State {
 impl State {
     /// Waits before the next attempt of a transaction.
     fn wait<R: Redo>(&mut self, attempts: u64, shared: &Shared<R>) {
-        if !self.contested.wait(&shared.favour, self.worker, attempts) {
+        if !self.contested.wait(&shared.favour, self.worker, attempts, CONFLICTS_UNFAVOURED) {
             self.back_off.wait(attempts, &shared.common.retry);
         }
     }
