@@ -91,6 +91,7 @@ impl<R: Redo> Shared<R> {
                 break;
             }
         }
+        self.keeper.with_guard(|guard| self.orphans.sweep(&tables, guard));
         self.keeper.tidy_up(&self.catalog, self.memory.epochs());
     }
 }

@@ -23,8 +23,8 @@ use polychron_base::key::EncodedKey;
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{OwnedKey, Place};
 use polychron_memory::Guard;
-use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, Ordering};
+use polychron_sync::{Mutex, MutexGuard};
 
 use super::record::{Record, Tid};
 use super::steps::Step;
@@ -104,13 +104,25 @@ impl Queues {
 #[derive(Debug, Default)]
 pub(super) struct Orphans {
     any: AtomicBool,
-    queues: Mutex<Queues>,
+    shared: Mutex<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queues: Queues,
+    /// How many of the claimed ones the present sweep has still to look at, and how many of those it has looked at have stayed.
+    sweeps: usize,
+    stayed: usize,
 }
 
 impl Orphans {
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn adopt(&self, queues: &mut Queues) {
         if !queues.is_empty() {
-            self.queues.lock().unwrap_or_else(PoisonError::into_inner).take_from(queues, usize::MAX);
+            self.shared().queues.take_from(queues, usize::MAX);
             // A hint only: the lock carries the data.
             self.any.store(true, Ordering::Relaxed);
         }
@@ -119,8 +131,8 @@ impl Orphans {
     /// Puts back what was left of a slice, where it was.
     fn put_back(&self, queues: &mut Queues) {
         if !queues.is_empty() {
-            let mut orphans = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-            for (queue, from) in orphans.all().into_iter().zip(queues.all()) {
+            let mut shared = self.shared();
+            for (queue, from) in shared.queues.all().into_iter().zip(queues.all()) {
                 from.drain(..).rev().for_each(|tombstone| queue.push_front(tombstone));
             }
             self.any.store(true, Ordering::Relaxed);
@@ -132,12 +144,55 @@ impl Orphans {
         if !self.any.load(Ordering::Relaxed) {
             return false;
         }
-        let mut orphans = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        queues.take_from(&mut orphans, ORPHANS);
-        let more = !orphans.is_empty();
+        let mut shared = self.shared();
+        queues.take_from(&mut shared.queues, ORPHANS);
+        let more = !shared.queues.is_empty();
         self.any.store(more, Ordering::Relaxed);
         more
     }
+
+    /// Lets claimed tombstones go that have been overwritten since. The others wait for the transactions of their time, which may be open for
+    /// long, and a key that comes and goes meanwhile leaves one each time. They are gone through in slices, when there are twice as many as have
+    /// stayed in the last sweep.
+    pub(super) fn sweep(&self, tables: &[Option<Arc<MaflingoTable>>], guard: &Guard<'_>) {
+        let mut shared = self.shared();
+        let Shared { queues: Queues { claimed, .. }, sweeps, stayed } = &mut *shared;
+        if *sweeps == 0 && claimed.len() > 2 * *stayed + ORPHANS {
+            (*sweeps, *stayed) = (claimed.len(), 0);
+        }
+        let count = (*sweeps).min(claimed.len()).min(ORPHANS);
+        *sweeps = (*sweeps).min(claimed.len()) - count;
+        let mut slice: Vec<_> = claimed.drain(..count).collect();
+        drop(shared);
+        if count > 0 {
+            slice.retain(|tombstone| !matches!(unlink(tombstone, tables, Look::Only, guard), Unlinked::Done));
+            let mut shared = self.shared();
+            shared.stayed += slice.len();
+            shared.queues.claimed.extend(slice);
+            // What a long one has left behind is not kept for the next.
+            let (most, claimed) = (2 * ORPHANS, &mut shared.queues.claimed);
+            if claimed.capacity() > most.max(8 * claimed.len()) {
+                claimed.shrink_to(most.max(2 * claimed.len()));
+            }
+        }
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.shared().queues.len()
+    }
+}
+
+/// For what a tombstone is looked at.
+#[derive(Clone, Copy)]
+enum Look<'l, 'g, 'v> {
+    /// To take it out: no snapshot is older.
+    Old,
+    /// To take it out if it hides nothing from the snapshots of a view.
+    Between(&'l View<'g, 'v>),
+    /// To find out whether something else stands for its key by now.
+    Only,
 }
 
 /// One worker's queue.
@@ -169,6 +224,12 @@ impl Reclaimer {
         }
     }
 
+    /// How many tombstones there are.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.queues.len()
+    }
+
     /// Whether there are tombstones that were not looked at yet.
     pub(super) fn has_fresh(&self) -> bool {
         !self.queues.fresh.is_empty()
@@ -191,7 +252,7 @@ impl Reclaimer {
             let Queues { fresh, kept, claimed } = &mut self.queues;
             let due = fresh.pop_front_if(unseen).or_else(|| kept.pop_front_if(unseen));
             let Some(tombstone) = due.or_else(|| claimed.pop_front_if(unclaimed)) else { return };
-            if !self.take_out(tombstone, tables, None, guard) {
+            if !self.take_out(tombstone, tables, Look::Old, guard) {
                 return;
             }
         }
@@ -208,7 +269,7 @@ impl Reclaimer {
         let past = |tombstone: &mut Tombstone| tombstone.tid.epoch() <= view.past();
         for _ in 0..if all { self.queues.fresh.len() } else { SLICE } {
             let Some(tombstone) = self.queues.fresh.pop_front_if(past) else { return };
-            if !self.take_out(tombstone, tables, Some(view), guard) {
+            if !self.take_out(tombstone, tables, Look::Between(view), guard) {
                 return;
             }
         }
@@ -219,10 +280,10 @@ impl Reclaimer {
         &mut self,
         mut tombstone: Tombstone,
         tables: &[Option<Arc<MaflingoTable>>],
-        view: Option<&View<'_, '_>>,
+        look: Look<'_, '_, '_>,
         guard: &Guard<'_>,
     ) -> bool {
-        let unlinked = unlink(&tombstone, tables, view, guard);
+        let unlinked = unlink(&tombstone, tables, look, guard);
         match unlinked {
             Unlinked::Done => self.bytes = self.bytes.saturating_sub(tombstone.bytes as usize),
             Unlinked::Latched => self.queues.fresh.push_back(tombstone),
@@ -266,24 +327,24 @@ enum Unlinked {
     Done,
     /// A transaction holds its latch just now.
     Latched,
-    /// A transaction had claimed it; the claim is taken back.
+    /// A transaction had claimed it; the claim is taken back, now or before.
     Claimed,
     /// An open snapshot sees what it replaced, and looks for it beside the index if it lies there by now.
     Needed { displaced: bool },
 }
 
-/// Takes one record out of its index. Without a view the caller knows that no snapshot is older than the tombstone.
+/// Takes one record out of its index, or looks whether that is still to be done.
 fn unlink(
     tombstone: &Tombstone,
     tables: &[Option<Arc<MaflingoTable>>],
-    view: Option<&View<'_, '_>>,
+    look: Look<'_, '_, '_>,
     guard: &Guard<'_>,
 ) -> Unlinked {
     // A dropped table or index gives its records back as a whole.
     let Some(store) = versions::store_at(tables, tombstone.place) else { return Unlinked::Done };
     match &tombstone.key {
-        OwnedKey::Short(key) => unlink_key(tombstone, store, *key, view, guard),
-        OwnedKey::Long(key) => unlink_key(tombstone, store, &**key, view, guard),
+        OwnedKey::Short(key) => unlink_key(tombstone, store, *key, look, guard),
+        OwnedKey::Long(key) => unlink_key(tombstone, store, &**key, look, guard),
     }
 }
 
@@ -291,7 +352,7 @@ fn unlink_key<K: EncodedKey>(
     tombstone: &Tombstone,
     store: &Store,
     key: K,
-    view: Option<&View<'_, '_>>,
+    look: Look<'_, '_, '_>,
     guard: &Guard<'_>,
 ) -> Unlinked {
     let record = tombstone.record;
@@ -317,6 +378,14 @@ fn unlink_key<K: EncodedKey>(
         record.unlatch();
         return Unlinked::Done;
     }
+    let view = match look {
+        Look::Old => None,
+        Look::Between(view) => Some(view),
+        Look::Only => {
+            record.unlatch();
+            return Unlinked::Claimed;
+        }
+    };
     if state.claimed() && !left_out(Step::RespectClaims) {
         record.disclaim();
         record.unlatch();

@@ -176,3 +176,31 @@ fn conflicts_name_keys_without_a_row() {
         }
     }
 }
+
+/// A key that is deleted and inserted again and again beside a client that does nothing leaves a tombstone each time that was claimed when the
+/// reclaimer came: those do not pile up.
+#[test]
+#[cfg_attr(miri, ignore = "does more than an interpreter can")]
+fn claimed_tombstones_do_not_pile_up_beside_an_idle_transaction() {
+    const ROUNDS: usize = 30_000;
+    let (database, pairs) = open();
+    let [mut idle, mut deleter, mut inserter] = [(); 3].map(|()| database.worker().unwrap());
+    let mut open = idle.begin(Mode::ReadWrite).unwrap();
+    open.upsert(&pairs, &pair(2)).unwrap();
+    let delete = |worker: &mut MaflingoWorker| {
+        drive::transact(worker, Mode::ReadWrite, &mut |t| t.delete(&pairs, 1)).unwrap();
+    };
+    for _ in 0..ROUNDS {
+        delete(&mut deleter);
+        database.tick();
+        let mut claiming = inserter.begin(Mode::ReadWrite).unwrap();
+        claiming.insert(&pairs, &pair(1)).unwrap();
+        // Its reclaimer comes between two transactions.
+        drop(deleter.begin(Mode::ReadWrite).unwrap());
+        assert!(claiming.commit().is_ok());
+    }
+    let (shared, own) = (database.shared.orphans.len(), deleter.state.reclaimer.len());
+    assert!(own > 1000, "{own}: there are claimed ones");
+    assert!(shared + own < ROUNDS / 2, "{shared} tombstones without an owner, {own} others");
+    drop(open);
+}
