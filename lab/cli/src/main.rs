@@ -12,10 +12,6 @@ use polychron_compared::Everything;
 
 use arguments::{Arguments, Command};
 
-/// As in the `polychron` binary.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let arguments: Arguments = match parse() {
         Ok(arguments) => arguments,
