@@ -78,6 +78,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         let (reads, nodes, absences, searches) =
             (sets.reads.len(), sets.nodes.len(), sets.absences.len(), sets.searches.len());
         let found = self.find_row(at.store, at.key)?;
+        self.state.saw_unprotected |= self.has_seen_news(reads);
         let sets = &mut self.state.sets;
         sets.reads.truncate(reads);
         sets.nodes.truncate(nodes);

@@ -240,10 +240,18 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
 }
 
 impl<R: Redo> CicadaTransaction<'_, R> {
-    /// Whether a version was read that snapshots which begin now might miss.
-    fn has_seen_news(&self) -> bool {
+    /// Whether, since there were so many reads, a version was read that snapshots which begin now might miss.
+    pub(super) fn has_seen_news(&self, since: usize) -> bool {
         let min_wts = self.shared.clocks.min_wts();
-        self.state.sets.reads.iter().any(|read| read.version.is_some_and(|version| !min_wts.is_after(version.wts())))
+        let is_news = |version: Version| !min_wts.is_after(version.wts());
+        self.state.sets.reads[since..].iter().any(|read| read.version.is_some_and(is_news))
+    }
+
+    /// Notes what the transaction has read, if it wrote nothing that is committed.
+    fn note_news(&mut self) {
+        if std::mem::take(&mut self.state.saw_unprotected) || self.has_seen_news(0) {
+            self.note_seen();
+        }
     }
 
     /// The session's snapshots, and those of the calling thread, contain from now on what is older than the clock.
@@ -265,8 +273,8 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
             if !self.state.sets.writes.is_empty() {
                 self.state.last_commit = Some(self.state.clock.adjusted);
                 self.note_seen();
-            } else if self.has_seen_news() {
-                self.note_seen();
+            } else {
+                self.note_news();
             }
             self.note_commit();
         }
@@ -295,6 +303,9 @@ impl<R: Redo> Drop for CicadaTransaction<'_, R> {
     fn drop(&mut self) {
         if !self.ended {
             self.come_back();
+            if !self.snapshot {
+                self.note_news();
+            }
             self.end();
         }
     }
@@ -318,6 +329,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         state.savepoints.clear();
         state.nested.begin();
         state.stage = Stage::Running;
+        state.saw_unprotected = false;
         let until_check = shared.options.check_every.min(if snapshot { RENEW_EVERY } else { u32::MAX });
         let mut transaction = Self::taken_over(shared, state, guard, timestamp);
         (transaction.snapshot, transaction.until_check) = (snapshot, until_check);

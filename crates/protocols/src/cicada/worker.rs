@@ -75,6 +75,8 @@ pub(super) struct State {
     pub(super) last_commit: Option<u64>,
     /// The same of the latest one that wrote or that read what snapshots might have missed.
     pub(super) last_seen: Option<u64>,
+    /// Whether the running transaction has read such a version without protecting that.
+    pub(super) saw_unprotected: bool,
     /// Whether a transaction has begun and not ended. Between two transactions it tells that one was leaked.
     pub(super) is_open: bool,
     maintained_ns: u64,
@@ -112,6 +114,7 @@ impl<R: Redo> CicadaWorker<R> {
             commits_in_row: 0,
             last_commit: None,
             last_seen: None,
+            saw_unprotected: false,
             is_open: false,
             maintained_ns: 0,
             random: Random::stream(0xC1CADA, worker as u64 + 1),

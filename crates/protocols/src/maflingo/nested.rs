@@ -41,7 +41,7 @@ pub(super) struct Nested {
     /// Conflicts in a row during which the thread committed something: where that was the reason, and in all.
     own: u32,
     all: u32,
-    /// The newest epoch of a change that the worker has committed or seen.
+    /// The newest epoch of a change that the worker has committed or read.
     newest: u64,
     /// Where the transaction conflicted, if beginning again cannot help.
     waits: Option<(TableId, Option<KeyPreview>)>,
@@ -75,9 +75,15 @@ impl Nested {
     /// A transaction has committed whose newest read or write is of this epoch.
     #[inline]
     pub(super) fn committed_reads(&mut self, database: u32, epoch: u64) {
+        self.has_read(database, epoch);
+        (self.own, self.all) = (0, 0);
+    }
+
+    /// A transaction has read what was written in this epoch, whatever becomes of it.
+    #[inline]
+    pub(super) fn has_read(&mut self, database: u32, epoch: u64) {
         self.newest = self.newest.max(epoch);
         nested::note_seen(database, epoch, 0);
-        (self.own, self.all) = (0, 0);
     }
 
     /// The epoch of the newest change that the worker, or the calling thread through any worker, has committed or seen.

@@ -78,6 +78,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
     ) -> Result<Option<FoundRow>, Stop> {
         let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
         let found = self.find(at.store, at.key, words_of(projection))?;
+        self.state.note_reads(reads, self.shared.catalog.number());
         self.state.sets.reads.truncate(reads);
         self.state.sets.nodes.truncate(nodes);
         Ok(FoundRow::of(found))

@@ -414,7 +414,7 @@ impl<R: Redo> Commit for MaflingoTransaction<'_, R> {
                 if !left_out(Step::ValidateReaders) {
                     self.validate()?;
                 }
-                let newest = self.state.sets.reads.iter().map(|read| read.tid.epoch()).max().unwrap_or(0);
+                let newest = self.state.newest_read(0);
                 self.state.nested.committed_reads(self.shared.catalog.number(), newest);
                 self.state.sets.clear();
             } else {
@@ -440,6 +440,7 @@ impl<R: Redo> Drop for MaflingoTransaction<'_, R> {
         if !self.ended {
             if self.snapshot.is_none() {
                 self.come_back();
+                self.state.note_reads(0, self.shared.catalog.number());
             }
             self.undo_writes(0);
             self.state.sets.clear();

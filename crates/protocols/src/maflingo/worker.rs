@@ -63,6 +63,17 @@ impl State {
         }
     }
 
+    /// The newest epoch of what was read since there were so many reads.
+    pub(super) fn newest_read(&self, since: usize) -> u64 {
+        self.sets.reads[since..].iter().map(|read| read.tid.epoch()).max().unwrap_or(0)
+    }
+
+    /// Has snapshots contain that, whatever becomes of the transaction.
+    pub(super) fn note_reads(&mut self, since: usize, database: u32) {
+        let newest = self.newest_read(since);
+        self.nested.has_read(database, newest);
+    }
+
     /// Takes out what only a long snapshot's being open keeps, and no snapshot sees.
     #[cold]
     fn prune(&mut self, guard: &Guard<'_>) {
@@ -121,6 +132,7 @@ impl<R: Redo> MaflingoWorker<R> {
     fn end_leaked_slowly(&mut self) {
         // Where there is something to undo, the leaked guard still holds the epoch of its records and tables.
         let guard = self.local.pin();
+        self.state.note_reads(0, self.shared.catalog.number());
         self.state.undo_writes(0, &guard);
         drop(guard);
         self.state.sets.clear();

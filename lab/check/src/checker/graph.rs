@@ -213,7 +213,7 @@ struct Told {
     session: (u32, u32),
     /// Its last commit that wrote.
     written: Option<u32>,
-    /// Its commits since its last snapshot that only read.
+    /// What only read since its last snapshot, or was rolled back.
     readers: Vec<u32>,
     snapshot: Option<u32>,
 }
@@ -247,10 +247,11 @@ fn sessions(facts: &Facts<'_>, edges: &mut Vec<Edge>) {
             }
         }
         match attempt.outcome {
-            Outcome::Committed if attempt.snapshot => {
+            Outcome::Committed | Outcome::RolledBack if attempt.snapshot => {
                 told.snapshot = Some(to);
                 told.readers.clear();
             }
+            Outcome::RolledBack => told.readers.push(to),
             Outcome::Committed if facts.states_of(to).is_empty() => told.readers.push(to),
             Outcome::Committed => told.written = Some(to),
             _ => {}

@@ -235,11 +235,12 @@ pub fn reads_alone_follow_their_thread<P: Protocol<Worker: Interactive>>(setup: 
     assert!(!circle, "the read came before a transaction that came before what the thread has committed");
 }
 
-/// A snapshot contains what its session has read, of rows that come and go: alone, by key, and as a number of rows.
+/// A snapshot contains what its session has read, of rows that come and go: alone, by key, and as a number of rows, whatever became of the
+/// transaction.
 pub fn follow_what_was_read<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = items(setup, &[(1, 0)]);
     let (mut writer, mut reader) = (database.worker().unwrap(), database.worker().unwrap());
-    for round in 1..=60 {
+    for round in 1..=84 {
         let is_there = round % 2 == 0;
         // On another thread, because snapshots follow what their own thread has committed.
         std::thread::scope(|scope| {
@@ -248,11 +249,27 @@ pub fn follow_what_was_read<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) 
                 false => done(&mut writer, |t| t.delete(&table, 1).map(drop)),
             });
         });
-        let read = match round % 3 {
-            0 => reader.read_one(table.id(), Key8::new(1, 8), &Projection::ALL, |row| row.is_some()).unwrap(),
-            1 => done(&mut reader, |t| Ok(t.get(&table, 1)?.is_some())),
-            _ => done(&mut reader, |t| Ok(t.scan(&table, ..).count()? == 1)),
-        };
+        let mut read = false;
+        let get = |t: &mut <P::Worker as Interactive>::Transaction<'_>| Ok(t.get(&table, 1)?.is_some());
+        match round % 7 {
+            0 => read = reader.read_one(table.id(), Key8::new(1, 8), &Projection::ALL, |row| row.is_some()).unwrap(),
+            1 => read = done(&mut reader, get),
+            2 => read = done(&mut reader, |t| Ok(t.scan(&table, ..).count()? == 1)),
+            3 => read = done(&mut reader, |t| Ok(t.get_unvalidated(&table, 1)?.is_some())),
+            // No transaction that the ones before could conflict with is under way.
+            4 => read = get(&mut reader.begin(Mode::ReadWrite).unwrap()).unwrap(),
+            rolls_back => {
+                let outcome = run(&mut reader, |t| {
+                    read = get(t)?;
+                    Err::<(), _>(if rolls_back == 5 {
+                        polychron_base::Stop::roll_back()
+                    } else {
+                        Error::ReadOnly.into()
+                    })
+                });
+                assert!(outcome.is_err());
+            }
+        }
         let seen = snapshot(&mut reader, |t| Ok(t.get(&table, 1)?.is_some()));
         assert!(seen == is_there || read != is_there, "round {round}: a snapshot is older than what was read");
     }

@@ -93,8 +93,10 @@ fn leaves_something(history: &History, attempt: &Attempt) -> bool {
 /// Attempts that a snapshot must come behind: its session was told of them, or has read what they wrote.
 fn told(history: &History, snapshot: &Attempt) -> BTreeSet<u64> {
     let session = |it: &Attempt| (it.thread, it.session);
-    let is_told =
-        |it: &&Attempt| session(it) == session(snapshot) && it.end < snapshot.begin && it.outcome == Outcome::Committed;
+    let is_told = |it: &&Attempt| {
+        let has_answers = matches!(it.outcome, Outcome::Committed | Outcome::RolledBack);
+        session(it) == session(snapshot) && it.end < snapshot.begin && has_answers
+    };
     let mut told = BTreeSet::new();
     for attempt in history.attempts.iter().filter(is_told) {
         if attempt.snapshot || leaves_something(history, attempt) {
