@@ -203,7 +203,7 @@ impl<R: Redo + Default> Protocol for Cicada<R> {
     }
 
     fn worker(self: &Arc<Self>) -> Result<CicadaWorker<R>, Error> {
-        CicadaWorker::new(&self.shared)
+        Ok(CicadaWorker::new(self.shared.memory.register()?, &self.shared))
     }
 }
 
