@@ -83,12 +83,6 @@ impl<R: Redo> Hyper<R> {
     }
 }
 
-impl<R: Redo> Drop for Hyper<R> {
-    fn drop(&mut self) {
-        self.shared.keeper.close();
-    }
-}
-
 impl<R: Redo + Default> Protocol for Hyper<R> {
     const NAME: &'static str = "hyper";
     const SUMMARY: &'static str =

@@ -129,12 +129,6 @@ impl<R: Redo> Maflingo<R> {
     }
 }
 
-impl<R: Redo> Drop for Maflingo<R> {
-    fn drop(&mut self) {
-        self.shared.keeper.close();
-    }
-}
-
 impl<R: Redo + Default> Protocol for Maflingo<R> {
     const NAME: &'static str = "maflingo";
     const SUMMARY: &'static str =

@@ -64,12 +64,6 @@ impl<R: Redo> Hekaton<R> {
     }
 }
 
-impl<R: Redo> Drop for Hekaton<R> {
-    fn drop(&mut self) {
-        self.shared.keeper.close();
-    }
-}
-
 impl<R: Redo + Default> Protocol for Hekaton<R> {
     const NAME: &'static str = "hekaton";
     const SUMMARY: &'static str =
