@@ -244,7 +244,17 @@ impl<T: Described> Seen<T> {
 
     /// The first of these places whose table has other indexes now than this list says. A table that was dropped has none to keep
     /// up.
-    pub fn outdated(&self, catalog: &Catalog<T>, mut places: impl Iterator<Item = Place>) -> Option<Place> {
+    #[inline]
+    pub fn outdated<P: Iterator<Item = Place>>(
+        &self,
+        catalog: &Catalog<T>,
+        places: impl FnOnce() -> P,
+    ) -> Option<Place> {
+        if self.is_present(catalog) { None } else { self.outdated_among(catalog, places()) }
+    }
+
+    #[cold]
+    fn outdated_among(&self, catalog: &Catalog<T>, mut places: impl Iterator<Item = Place>) -> Option<Place> {
         let (_, present) = catalog.snapshot();
         places.find(|place| {
             let tables = known(&present, place.table).zip(known(self, place.table));

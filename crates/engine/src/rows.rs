@@ -13,6 +13,7 @@ mod visit;
 
 use polychron_schema::RowBuffer;
 
+use crate::Savepoints;
 use crate::stores::key_in_entry;
 
 pub use change::make_entry;
@@ -44,6 +45,8 @@ pub struct Buffers {
     whole: RowBuffer,
     /// An entry's words.
     entry: RowBuffer,
+    /// The savepoints of the running transaction, unless the protocol has them elsewhere.
+    pub savepoints: Savepoints,
 }
 
 impl Buffers {

@@ -4,6 +4,7 @@ use polychron_base::{Abort, Reason};
 use polychron_memory::MemoryStatistics;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{CachePadded, Mutex};
+use std::ops::Deref;
 use std::sync::{Arc, PoisonError};
 
 use crate::distribution::{Counting, Distribution};
@@ -87,30 +88,51 @@ impl Counters {
 
 /// The counters of all workers of a database, those of gone workers included.
 #[derive(Debug, Default)]
-pub struct Registry {
+pub struct Registry(Arc<Registrations>);
+
+#[derive(Debug, Default)]
+struct Registrations {
     workers: Mutex<Vec<Arc<Counters>>>,
     gone: Mutex<Statistics>,
 }
 
+/// A registered worker's counts. They stay in the sum when the worker leaves, by dropping this.
+#[derive(Debug)]
+pub struct Registered {
+    counters: Arc<Counters>,
+    registrations: Arc<Registrations>,
+}
+
+impl Deref for Registered {
+    type Target = Counters;
+
+    #[inline]
+    fn deref(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let Registrations { workers, gone } = &*self.registrations;
+        let mut workers = workers.lock().unwrap_or_else(PoisonError::into_inner);
+        workers.retain(|other| !Arc::ptr_eq(other, &self.counters));
+        self.counters.add_to(&mut gone.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
 impl Registry {
     /// Adds a worker.
-    pub fn register(&self) -> Arc<Counters> {
+    pub fn register(&self) -> Registered {
         let counters = Arc::new(Counters::default());
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&counters));
-        counters
-    }
-
-    /// Keeps a leaving worker's counts and forgets the worker.
-    pub fn leave(&self, counters: &Arc<Counters>) {
-        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        workers.retain(|other| !Arc::ptr_eq(other, counters));
-        counters.add_to(&mut self.gone.lock().unwrap_or_else(PoisonError::into_inner));
+        self.0.workers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&counters));
+        Registered { counters, registrations: Arc::clone(&self.0) }
     }
 
     /// The sum over all workers.
     pub fn sum(&self) -> Statistics {
-        let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut sum = self.gone.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let workers = self.0.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sum = self.0.gone.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for counters in workers.iter() {
             counters.add_to(&mut sum);
         }

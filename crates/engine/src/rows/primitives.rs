@@ -8,6 +8,7 @@ use polychron_base::{Error, Stop, TableId};
 use polychron_schema::{Changes, Projection, RowBuffer, RowMut, RowRef, Value};
 
 use super::{Buffers, Visit};
+use crate::catalog::Seen;
 use crate::stores::{Keyed, StoreTable, entry_words, words_of};
 use crate::{Aggregate, ColumnBatch, Savepoints, Scan, Transaction, aggregate, batch};
 
@@ -26,17 +27,17 @@ pub trait Primitives<'t>: Sized {
     /// Whether [`Primitives::overwrite`] looks at the changed columns of a row alone.
     const OVERWRITES_COLUMNS: bool = false;
 
+    /// The tables that the transaction knows. They stay for `'t`.
+    fn tables(&self) -> &Seen<StoreTable<Self::Store>>;
+
     /// The table of this id.
     ///
     /// # Errors
     /// [`Error::NoSuchTable`], [`Error::OtherDatabase`].
-    fn table(&self, table: TableId) -> Result<&'t StoreTable<Self::Store>, Error>;
-
-    /// The same table, for as long as the transaction is borrowed: the compiler cannot know that `'t` is longer.
-    ///
-    /// # Errors
-    /// As [`Primitives::table`].
-    fn described(&self, table: TableId) -> Result<&StoreTable<Self::Store>, Error>;
+    #[inline]
+    fn table(&self, id: TableId) -> Result<&'t StoreTable<Self::Store>, Error> {
+        self.tables().table(id)
+    }
 
     /// Runs one operation of the client's, between two of which it may do nothing for long. A doomed transaction conflicts here.
     fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop>;
@@ -221,7 +222,10 @@ pub trait Primitives<'t>: Sized {
     fn buffers(&mut self) -> &mut Buffers;
 
     /// See [`Transaction::savepoints`].
-    fn saved(&mut self) -> &mut Savepoints;
+    #[inline]
+    fn saved(&mut self) -> &mut Savepoints {
+        &mut self.buffers().savepoints
+    }
 
     /// See [`Transaction::scan_table`].
     fn visit_table(

@@ -147,12 +147,12 @@ impl<'t, P: Primitives<'t>> Transaction for P {
 
     #[inline]
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
-        Ok(&self.described(table)?.definition)
+        Ok(&self.tables().table(table)?.definition)
     }
 
     #[inline]
     fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
-        Ok(&self.described(table)?.constraints)
+        Ok(&self.tables().table(table)?.constraints)
     }
 
     #[inline]

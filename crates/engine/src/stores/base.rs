@@ -53,7 +53,8 @@ impl<S> Base<S> {
 }
 
 impl<S> Drop for Base<S> {
-    /// The stores go with the memory.
+    /// The stores go with the memory: the catalog is dropped after this. The database, its workers and its background thread share the base, so
+    /// that the last of them comes here. Stores that were dropped before gave their memory back themselves.
     fn drop(&mut self) {
         self.keeper.close();
     }

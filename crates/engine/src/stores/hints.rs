@@ -8,13 +8,16 @@
 //! Keys are known because the procedures of a batch declare them ([`Hints::gather`]), or because a running transaction asks for
 //! some at once ([`Hints::ask`], and [`Hints::answer`] before the first of them is read).
 
+use std::sync::Arc;
+
 use polychron_base::TableId;
 use polychron_base::key::{EncodedKey, Key16};
 use polychron_index::ordered::{Cursor, OrderedIndex, Step};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
 
-use super::prefetch::Prefetched;
+use super::{Keyed, StoreTable};
+use crate::catalog::known;
 use crate::drive::catch;
 use crate::{Access, Declare, Procedure};
 
@@ -130,7 +133,12 @@ impl Hints {
     /// Looks the keys up that a group of procedures declares, and starts fetching their records. What is found holds under
     /// the guard.
     #[inline]
-    pub fn gather<T: Prefetched + ?Sized, P: Procedure>(&mut self, tables: &T, group: &[P], guard: &Guard<'_>) {
+    pub fn gather<S: Keyed, P: Procedure>(
+        &mut self,
+        tables: &[Option<Arc<StoreTable<S>>>],
+        group: &[P],
+        guard: &Guard<'_>,
+    ) {
         self.clear();
         for procedure in group {
             // One that panics here, and goes on to panic when it runs, is reported there. What it named is no more than a hint.
@@ -179,19 +187,20 @@ impl Hints {
     /// Looks up the keys that were asked for, all of them together, and starts fetching their records. What is found
     /// holds under the guard. Answers the position of the first of these keys, for those whose tables are not looked up here.
     #[inline(never)]
-    pub fn answer<T: Prefetched + ?Sized>(&mut self, tables: &T, guard: &Guard<'_>) -> usize {
+    pub fn answer<S: Keyed>(&mut self, tables: &[Option<Arc<StoreTable<S>>>], guard: &Guard<'_>) -> usize {
+        let locate = |hint: &Hint| S::locate(known(tables, hint.table)?, &hint.key);
         let first = std::mem::replace(&mut self.answered, self.all.len());
         let mut walks = lend(std::mem::take(&mut self.walks));
         let mut has_more = false;
         for hint in &self.all[first..] {
-            if let Some((AnyIndex::Hash(index), _)) = tables.locate(hint.table, &hint.key) {
+            if let Some((AnyIndex::Hash(index), _)) = locate(hint) {
                 index.prefetch(hint.key, guard);
             }
         }
         for position in first..self.all.len() {
             let hint = &mut self.all[position];
-            let Some((index, lines)) = tables.locate(hint.table, &hint.key) else { continue };
-            has_more |= T::HAS_MORE;
+            let Some((index, lines)) = locate(hint) else { continue };
+            has_more |= S::FETCHES_MORE;
             match index {
                 AnyIndex::Hash(index) => {
                     hint.handle = index.find(hint.key, guard);
@@ -213,8 +222,8 @@ impl Hints {
         self.walks = lend(walks);
         if has_more {
             for hint in &self.all[first..] {
-                if let Some(handle) = hint.handle {
-                    tables.fetch_more(hint.table, handle);
+                if let Some((table, handle)) = known(tables, hint.table).zip(hint.handle) {
+                    S::fetch_more(table, handle);
                 }
             }
         }

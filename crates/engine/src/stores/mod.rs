@@ -11,11 +11,11 @@ mod fingers;
 mod hints;
 mod keeper;
 mod nodes;
-mod prefetch;
 mod record;
 mod rows;
 mod table;
 mod undo;
+mod worker;
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -38,11 +38,11 @@ pub use fingers::Fingers;
 pub use hints::Hints;
 pub use keeper::{Keeper, Keys, OwnedKey, for_each, wait_for};
 pub use nodes::{NodeSet, NodeStep};
-pub use prefetch::{GROUP, Grouped, Prefetched, execute_grouped, execute_in_groups};
 pub use record::{Record, RowRecords};
 pub use rows::{check_key, check_row, entry_words, key_in_entry, words_of};
-pub use table::{Blueprint, Keyed, StoreTable, dropped_among, has_dropped};
+pub use table::{Blueprint, Keyed, StoreTable, has_dropped};
 pub use undo::{UndoLog, Undoable};
+pub use worker::{GROUP, StoreWorker, WorkerBase};
 
 /// An index of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polychron_base::error::KeyPreview;
+use polychron_base::key::Key16;
 use polychron_base::{Error, IndexId, TableId};
+use polychron_index::{AnyIndex, Handle};
 use polychron_schema::{
     ColumnSet, IndexDefinition, IndexKind, KeyExtractor, KeyScratch, Layout, RowRef, TableDefinition,
 };
 
-use super::{Place, key_in_entry};
+use super::{Place, Records, key_in_entry};
 use crate::Scan;
 use crate::catalog::{self, Catalog, Described};
 use crate::foreign_keys::Constraints;
@@ -32,7 +34,10 @@ pub struct Blueprint {
 /// Something that stands for one index.
 pub trait Keyed {
     /// What the index leads to.
-    type Records: super::Records;
+    type Records: Records;
+
+    /// Whether [`Keyed::fetch_more`] does anything.
+    const FETCHES_MORE: bool = false;
 
     /// The index and what it leads to.
     fn entries(&self) -> &super::Store<Self::Records>;
@@ -67,9 +72,26 @@ pub trait Keyed {
     fn is_dropped(&self) -> bool {
         self.entries().is_dropped()
     }
+
+    /// Where a row is looked up ahead of its use: the index that leads to the key's record, and the record's lines. `None`: it is not worth it.
+    #[inline]
+    fn locate<'t>(table: &'t StoreTable<Self>, _key: &Key16) -> Option<(&'t AnyIndex, usize)>
+    where
+        Self: Sized,
+    {
+        Some((table.primary.entries().index(), table.lines(Self::Records::HEADER_BYTES)))
+    }
+
+    /// Starts fetching what a record leads to that the index gave just now; its first line was asked for a while ago.
+    #[inline]
+    fn fetch_more(_table: &StoreTable<Self>, _record: Handle)
+    where
+        Self: Sized,
+    {
+    }
 }
 
-impl<R: super::Records> Keyed for super::Store<R> {
+impl<R: Records> Keyed for super::Store<R> {
     type Records = R;
 
     #[inline]
@@ -310,10 +332,9 @@ impl<S: Keyed> StoreTable<S> {
     }
 }
 
-/// The first of these places whose index was dropped, in the list of tables that a transaction knows. What it has read there is not what it
-/// would find had others gone on to keep the index up.
+/// The first of these places whose index was dropped.
 #[cold]
-pub fn dropped_among<S: Keyed>(
+pub(super) fn dropped_among<S: Keyed>(
     tables: &[Option<Arc<StoreTable<S>>>],
     mut places: impl Iterator<Item = Place>,
 ) -> Option<Place> {

@@ -147,7 +147,7 @@ impl BohmTransaction<'_> {
 impl BohmTransaction<'_> {
     /// Makes the entries of all rows in one index.
     pub(super) fn fill_index(&mut self, table: TableId, index: IndexId) -> Result<(), Stop> {
-        let table = self.table(table)?;
+        let table = self.state.tables.table(table)?;
         let store = table.store(index)?;
         let mut keys = Keys::default();
         for_each(table.primary.index(), &self.guard, &mut |key, _| keys.push(key));

@@ -14,7 +14,7 @@ use super::moment::Moment;
 use super::planned::{Planned, Progress, Put, Want};
 use super::sleeping::Patience;
 use super::steps::Step;
-use super::table::{BohmStore, Front, Tables, bits};
+use super::table::{BohmStore, Front, bits};
 use super::transaction::{BohmTransaction, Position};
 use super::version::{Head, State, Version};
 
@@ -39,7 +39,7 @@ impl BohmTransaction<'_> {
     /// The row of a key that the transactions before this one have left, once those are executed that may write it unnamed.
     fn look_up<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Option<Version>, Stop> {
         if self.scratch.hints.waits() {
-            self.scratch.hints.answer(&Tables(&self.state.tables), &self.guard);
+            self.scratch.hints.answer(&self.state.tables, &self.guard);
         }
         let found = match store.find(key, &self.guard) {
             Some(chain) => self.visible(chain.head())?,

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_base::{IndexId, Stop, TableId};
+use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
 use polychron_engine::stores::key_in_entry;
@@ -42,13 +43,8 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
     type Link = ();
 
     #[inline]
-    fn table(&self, table: TableId) -> Result<&'t BohmTable, Error> {
-        self.table(table)
-    }
-
-    #[inline]
-    fn described(&self, table: TableId) -> Result<&BohmTable, Error> {
-        self.table(table)
+    fn tables(&self) -> &Seen<BohmTable> {
+        &self.state.tables
     }
 
     #[inline(always)]

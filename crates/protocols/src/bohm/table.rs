@@ -5,9 +5,9 @@ use std::mem::ManuallyDrop;
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
+use polychron_base::Error;
 use polychron_base::key::{EncodedKey, Key8, Key16};
-use polychron_base::{Error, TableId};
-use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Place, Prefetched, Records, StoreTable};
+use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Place, Records, StoreTable};
 use polychron_index::hash::HashIndex;
 use polychron_index::{AnyIndex, Handle, Inserted};
 use polychron_memory::{Guard, OutOfMemory};
@@ -47,30 +47,6 @@ impl Records for Chains {
     }
 }
 
-/// The tables that a transaction sees, for looking up keys that it asked for.
-pub(super) struct Tables<'t>(pub(super) &'t [Option<Arc<BohmTable>>]);
-
-impl Prefetched for Tables<'_> {
-    const HAS_MORE: bool = true;
-
-    #[inline]
-    fn locate(&self, table: TableId, _key: &Key16) -> Option<(&AnyIndex, usize)> {
-        let table = polychron_engine::catalog::known(self.0, table)?;
-        Some((table.primary.index(), 1))
-    }
-
-    #[inline]
-    fn fetch_more(&self, table: TableId, record: Handle) {
-        let Some(table) = polychron_engine::catalog::known(self.0, table) else { return };
-        // SAFETY: hints are looked up under the transaction's guard.
-        let chain = unsafe { Chain::from_handle(record) };
-        if let Some(newest) = chain.head().newest() {
-            newest.prefetch();
-            newest.prefetch_row(table.primary.row_words);
-        }
-    }
-}
-
 /// One index and its chains.
 #[derive(Debug)]
 pub struct BohmStore {
@@ -91,9 +67,26 @@ pub struct BohmStore {
 impl Keyed for BohmStore {
     type Records = Chains;
 
+    const FETCHES_MORE: bool = true;
+
     #[inline]
     fn entries(&self) -> &stores::Store<Chains> {
         &self.entries
+    }
+
+    #[inline]
+    fn locate<'t>(table: &'t BohmTable, _: &Key16) -> Option<(&'t AnyIndex, usize)> {
+        Some((table.primary.index(), 1))
+    }
+
+    #[inline]
+    fn fetch_more(table: &BohmTable, record: Handle) {
+        // SAFETY: hints are looked up under the transaction's guard.
+        let chain = unsafe { Chain::from_handle(record) };
+        if let Some(newest) = chain.head().newest() {
+            newest.prefetch();
+            newest.prefetch_row(table.primary.row_words);
+        }
     }
 }
 

@@ -158,7 +158,7 @@ fn absent_versions_outlive_who_found_their_chains() {
     let mut snapshot = BohmTransaction::snapshot(&database.shared, &mut reader.state, &reader.local, number);
     let mut scratch = KeyScratch::new();
     let key = 1_u64.encode(&mut scratch);
-    let store = Arc::clone(&snapshot.table(items.id()).unwrap().primary);
+    let store = Arc::clone(&snapshot.state.tables.table(items.id()).unwrap().primary);
     // As within an operation.
     snapshot.wake();
     let absent =

@@ -16,7 +16,7 @@ use super::naming::{ByKey, ByVersion, FEW};
 use super::planned::{Body, Entry, Parcel, Planned, Want};
 use super::protocol::Shared;
 use super::steps::Step;
-use super::table::{BohmStore, BohmTable};
+use super::table::BohmStore;
 use super::version::Version;
 use super::writing::Undo;
 
@@ -217,11 +217,6 @@ impl<'t> BohmTransaction<'t> {
     pub(super) fn late(&self) -> Option<&mut Vec<Entry>> {
         // SAFETY: as for `body`; no operation keeps the reference while it calls another one.
         self.body().map(|body| unsafe { body.late() })
-    }
-
-    #[inline]
-    pub(super) fn table(&self, id: TableId) -> Result<&'t BohmTable, Error> {
-        self.state.tables.table(id)
     }
 
     #[inline]

@@ -7,6 +7,7 @@ use polychron_base::clock::Clock;
 use polychron_base::error::Stopped;
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::futures::Attempt;
+use polychron_engine::statistics::Registered;
 use polychron_engine::stores::OwnedKey;
 use polychron_engine::{Counters, Procedure, Worker, drive};
 use polychron_sync::atomic::Ordering;
@@ -32,7 +33,7 @@ const GUESSES: u32 = 2;
 pub struct BohmWorker {
     pub(super) hand: Hand,
     pub(super) shared: Arc<Shared>,
-    pub(super) counters: Arc<Counters>,
+    pub(super) counters: Registered,
     /// Parcels of this worker that are not under way.
     pub(super) idle: Vec<Arc<Parcel>>,
     /// The keys of the transaction that is being named.
@@ -575,7 +576,6 @@ impl Worker for BohmWorker {
 impl Drop for BohmWorker {
     fn drop(&mut self) {
         self.end_leaked();
-        self.shared.counters.leave(&self.counters);
         self.idle.drain(..).for_each(|parcel| self.shared.parcels.put_back(parcel));
     }
 }

@@ -72,7 +72,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             return Ok(());
         }
         self.check_reads(true).inspect_err(|_| {
-            if let Some(abort) = &mut self.state.last_abort {
+            if let Some(abort) = &mut self.state.base.last_abort {
                 abort.reason = Reason::Inconsistent;
             }
         })
@@ -80,7 +80,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Leaves a snapshot's epoch for the present one.
     pub(super) fn renew_guard(&mut self) {
-        self.state.fingers.clear();
+        self.state.base.fingers.clear();
         self.guard.refresh();
     }
 
@@ -107,8 +107,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     #[cold]
     fn forget_found(&mut self) {
         let state = &mut *self.state;
-        state.fingers.clear();
-        state.hints.clear();
+        state.base.forget_found();
         state.promotions.clear();
         state.sets.forget_found();
     }

@@ -40,11 +40,11 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             && sets.absences.is_empty()
             && sets.writes.is_empty()
             && sets.fresh.is_empty();
-        if !untouched || !self.state.tables.is_present(&self.shared.catalog) {
+        if !untouched || !self.state.base.tables.is_present(&self.shared.catalog) {
             return Ok(());
         }
-        self.shared.clocks.advance(&mut self.state.clock, self.state.worker);
-        match self.shared.clocks.begin(self.state.worker, &mut self.state.clock) {
+        self.shared.clocks.advance(&mut self.state.clock, self.state.base.slot);
+        match self.shared.clocks.begin(self.state.base.slot, &mut self.state.clock) {
             Some(timestamp) => self.timestamp = timestamp,
             None => return Err(self.end_in_conflict(Reason::Inconsistent, TableId::default())),
         }

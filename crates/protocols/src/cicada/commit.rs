@@ -23,7 +23,7 @@
 use polychron_base::{Error, Reason, Stop};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{OwnedKey, Place, dropped_among};
+use polychron_engine::stores::{OwnedKey, Place, WorkerBase};
 use polychron_index::Inserted;
 use polychron_sync::Backoff;
 
@@ -93,7 +93,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 return Err(stop);
             }
             if left_out(Step::EndLast) {
-                self.shared.clocks.end(self.state.worker);
+                self.shared.clocks.end(self.state.base.slot);
             }
             pass(Point::Validated);
             self.log();
@@ -109,7 +109,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// what it read with what is visible.
     #[inline]
     fn hold_timestamp(&mut self) -> Result<(), Stop> {
-        let stands = self.shared.clocks.stand(self.state.worker, self.timestamp);
+        let stands = self.shared.clocks.stand(self.state.base.slot, self.timestamp);
         if stands { Ok(()) } else { self.draw_again() }
     }
 
@@ -119,9 +119,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let clocks = &self.shared.clocks;
         if self.state.stage != Stage::Rewriting {
             // A round of renewal takes place where everybody can be by now, not where time has gone on to.
-            clocks.advance(&mut self.state.clock, self.state.worker);
+            clocks.advance(&mut self.state.clock, self.state.base.slot);
         }
-        let Some(timestamp) = clocks.draw_again(self.state.worker, &mut self.state.clock) else {
+        let Some(timestamp) = clocks.draw_again(self.state.base.slot, &mut self.state.clock) else {
             let place = self.state.sets.writes.get(0).place;
             return Err(self.conflict(Reason::Inconsistent, place, None));
         };
@@ -157,15 +157,12 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// later one (`follows_unknowing`).
     #[inline]
     fn know_all_indexes(&mut self) -> Result<(), Stop> {
-        let known = self.state.tables.is_present(&self.shared.catalog) || left_out(Step::KnowAllIndexes);
-        if known { Ok(()) } else { self.compare_catalogs() }
-    }
-
-    #[cold]
-    fn compare_catalogs(&mut self) -> Result<(), Stop> {
+        if left_out(Step::KnowAllIndexes) {
+            return Ok(());
+        }
         // A row that is written once more as it is keeps its entries.
-        let written = self.state.sets.writes.iter().filter(|write| !write.unlogged).map(|write| write.place);
-        let outdated = self.state.tables.outdated(&self.shared.catalog, written);
+        let written = || self.state.sets.writes.iter().filter(|write| !write.unlogged).map(|write| write.place);
+        let outdated = self.state.base.tables.outdated(&self.shared.catalog, written);
         outdated.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
 
@@ -233,7 +230,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     #[inline]
     pub(super) fn store(&self, place: Place) -> Result<&Store, Error> {
-        let table = polychron_engine::catalog::get(&self.state.tables, place.table)?;
+        let table = polychron_engine::catalog::get(&self.state.base.tables, place.table)?;
         table.store(place.index).map(|store| &**store)
     }
 
@@ -293,18 +290,18 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let store: *const Store = self.store(write.place)?;
         // SAFETY: the worker's list of tables keeps the store until the transaction has ended.
         let store = unsafe { &*store };
-        let record = store.records.take(self.state.worker, &self.guard).map_err(Error::from)?;
+        let record = store.records.take(self.state.base.slot, &self.guard).map_err(Error::from)?;
         let version = match self.make_version(record, position, write) {
             Ok(version) => version,
             Err(error) => {
                 // SAFETY: nobody has seen the record.
-                unsafe { store.records.give(record, self.state.worker) };
+                unsafe { store.records.give(record, self.state.base.slot) };
                 return Err(error.into());
             }
         };
         let linked = record.latest().install(None, version);
         debug_assert!(linked, "nobody knows the record");
-        let State { sets, fingers, .. } = &mut *self.state;
+        let State { base: WorkerBase { fingers, .. }, sets, .. } = &mut *self.state;
         let (key, nodes) = (sets.writes.key(write), &mut sets.nodes);
         // SAFETY: fingers are cleared when the transaction begins and when it leaves its epoch.
         let inserted = unsafe { fingers.insert(&store.entries, key, record.handle(), nodes, &self.guard) };
@@ -321,7 +318,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             unsafe { self.guard.retire(memory, bytes) };
         }
         // SAFETY: the index did not take the record, so no transaction has seen it.
-        unsafe { store.records.give(record, self.state.worker) };
+        unsafe { store.records.give(record, self.state.base.slot) };
         inserted.map_err(Error::from)?;
         Ok(false)
     }
@@ -457,16 +454,17 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 return Err(self.conflict(Reason::Phantom, place, None));
             }
         }
-        if self.state.tables.is_present(&self.shared.catalog) { Ok(()) } else { self.look_for_dropped() }
+        self.know_dropped()
     }
 
     /// No index that was asked was dropped. Who does not see here that one was has an earlier timestamp than all who leave it alone
     /// (`drop_index`), one that was drawn again aside: that comes behind the drop, and then sees it.
-    #[cold]
-    fn look_for_dropped(&mut self) -> Result<(), Stop> {
-        let super::worker::State { sets, tables, .. } = &*self.state;
-        let place = dropped_among(tables, sets.reads.iter().map(|read| read.place).chain(sets.nodes.places()));
-        place.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
+    #[inline]
+    fn know_dropped(&mut self) -> Result<(), Stop> {
+        let State { base, sets, .. } = &*self.state;
+        let asked = || sets.reads.iter().map(|read| read.place).chain(sets.nodes.places());
+        let dropped = base.dropped(&self.shared.catalog, asked);
+        dropped.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
 
     /// Step 3 (b).
@@ -542,11 +540,11 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 Link::To(version) => {
                     let closed = record.latest().close(Some(version));
                     debug_assert!(closed, "nobody else writes the record");
-                    let mut reclaimer = self.shared.bins.of(self.state.worker).wait();
+                    let mut reclaimer = self.shared.bins.of(self.state.base.slot).wait();
                     reclaimer.bury_record(record, version, store, is_node, &self.guard);
                 }
                 // SAFETY: the record was never written, so no transaction has seen it.
-                _ => unsafe { store.records_of(is_node).give(record, self.state.worker) },
+                _ => unsafe { store.records_of(is_node).give(record, self.state.base.slot) },
             }
         }
     }

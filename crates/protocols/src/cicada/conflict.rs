@@ -49,10 +49,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let key = version.and_then(|version| self.key_of(place, version));
         let abort = Abort { reason, table: place.table, index: place.index, key };
         self.state.nested.conflicts(self.database(), &abort);
-        self.state.last_abort = Some(abort);
+        self.state.base.last_abort = Some(abort);
         self.state.commits_in_row = 0;
-        self.shared.clocks.boost(&mut self.state.clock, self.state.worker);
-        self.shared.clocks.counts(self.state.worker).abort(self.state.stage);
+        self.shared.clocks.boost(&mut self.state.clock, self.state.base.slot);
+        self.shared.clocks.counts(self.state.base.slot).abort(self.state.stage);
         self.doomed = !left_out(Step::StayDoomed);
         Stop::conflict()
     }
@@ -61,7 +61,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// that conflict again, as writing the row would.
     #[inline]
     pub(super) fn make_way(&mut self) -> Result<(), Stop> {
-        if self.shared.favour.other(self.state.worker).is_some() { self.make_way_at_reads() } else { Ok(()) }
+        if self.shared.favour.other(self.state.base.slot).is_some() { self.make_way_at_reads() } else { Ok(()) }
     }
 
     #[cold]
@@ -76,7 +76,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     #[inline]
     pub(super) fn is_barred(&self, record: Record) -> bool {
         let is_here = |other| self.guard.epochs().is_here(other);
-        self.state.contested.is_barred(&self.shared.favour, record, self.state.worker, is_here)
+        self.state.contested.is_barred(&self.shared.favour, record, self.state.base.slot, is_here)
             && self.state.stage != Stage::Rewriting
     }
 
@@ -84,7 +84,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if version.status() != Status::Committed {
             return None;
         }
-        let table = catalog::known(&self.state.tables, place.table)?;
+        let table = catalog::known(&self.state.base.tables, place.table)?;
         // SAFETY: the version was visible to this transaction, which still runs.
         table.key_in(place.index, unsafe { version.row() }.as_words())
     }

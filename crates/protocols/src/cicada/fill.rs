@@ -27,7 +27,7 @@ pub(super) fn fill<R: Redo>(
     index: IndexId,
     unknowing: u64,
 ) -> Result<Timestamp, Error> {
-    let mut worker = CicadaWorker::own(shared)?;
+    let mut worker = CicadaWorker::new(shared.memory.register_own()?, shared);
     if !left_out(Step::FillAfterUnknowing) {
         worker.follow(unknowing);
     }
@@ -132,7 +132,8 @@ impl Found {
 pub(super) fn look_through<R: Redo>(shared: &Arc<Shared<R>>) -> Found {
     let mut found = Found::default();
     // Without a free slot nobody can be kept from collecting, and nothing can be counted.
-    let Ok(worker) = CicadaWorker::new(shared) else { return found };
+    let Ok(local) = shared.memory.register() else { return found };
+    let worker = CicadaWorker::new(local, shared);
     let held = shared.clocks.hold(worker.slot());
     let (_, tables) = shared.catalog.snapshot();
     shared.keeper.with_guard(|_guard| {

@@ -8,7 +8,6 @@ use polychron_engine::stores::Place;
 use polychron_index::{Handle, Lookup, Stamp};
 
 use super::absences::Part;
-use super::prefetch::Declared;
 use super::record::{Link, Record, Status, Version};
 use super::sets::{Read, Target};
 use super::steps::Step;
@@ -64,7 +63,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             return Ok((self.own(position), None));
         }
         // SAFETY: fingers are cleared when the transaction begins and when its guard is renewed.
-        let Lookup { handle, stamp } = unsafe { self.state.fingers.get(&store.entries, key, &self.guard) };
+        let Lookup { handle, stamp } = unsafe { self.state.base.fingers.get(&store.entries, key, &self.guard) };
         let mut found = match handle {
             Some(handle) => {
                 // SAFETY: the handle was found under this transaction's guard.
@@ -104,12 +103,12 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// no other. `None`: [`Self::find`] must tell.
     #[inline]
     fn find_at_once<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<(Record, Version)> {
-        let hinted = if self.state.hints.any() { self.hinted(store, key) } else { None };
+        let hinted = if self.state.base.hints.any() { self.hinted(store, key) } else { None };
         let handle = match hinted {
             Some(handle) => handle,
             None if store.versioned.is_some() => return None,
             // SAFETY: as in `look_up`.
-            None => unsafe { self.state.fingers.find(&store.entries, key, &self.guard) }?,
+            None => unsafe { self.state.base.fingers.find(&store.entries, key, &self.guard) }?,
         };
         // SAFETY: the handle was found under this transaction's guard, or under that of its batch; or earlier in a snapshot, which
         // keeps the table and with it the places of its records.
@@ -132,21 +131,21 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         Some((record, version))
     }
 
-    /// The record that a key was found to lead to a while ago. A record serves its key until it is closed, and one that shows a
-    /// row is not closed; otherwise the key is looked up again.
+    /// The record that a key was found to lead to a while ago, in this transaction or for its batch. That is safe because a record serves one key
+    /// until it is closed, and its place no other one while the batch holds its guard: a record that shows a row is not closed. A snapshot renews
+    /// its guard, but in a place that serves another key by then it sees nothing. In every other case the key is looked up again.
     #[inline]
     fn hinted<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<Handle> {
         let Place { table, index } = store.place();
         if index != IndexId::PRIMARY {
             return None;
         }
-        let State { hints, tables, buffers, .. } = &mut *self.state;
-        if hints.waits() {
-            let first = hints.answer(&Declared(tables), &self.guard);
+        let State { base, buffers, .. } = &mut *self.state;
+        if let Some(first) = base.answer_hints(&self.guard) {
             let moment = Moment { timestamp: self.timestamp, wait: self.shared.options.wait_for_pending };
-            buffers.planned.look_up(moment, tables, hints, first);
+            buffers.planned.look_up(moment, &base.tables, &mut base.hints, first);
         }
-        hints.find(table, key)
+        base.hints.find(table, key)
     }
 
     #[inline(never)]

@@ -10,7 +10,11 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// The timestamp with its era. The worker's clock, of which it was made, knows how often it has wrapped around.
     fn extended_timestamp(&self) -> redo::ExtendedTimestamp {
         let (shape, adjusted) = (self.shared.clocks.shape, self.state.clock.adjusted);
-        debug_assert_eq!(shape.timestamp(adjusted, self.state.worker), self.timestamp, "a worker runs one transaction");
+        debug_assert_eq!(
+            shape.timestamp(adjusted, self.state.base.slot),
+            self.timestamp,
+            "a worker runs one transaction"
+        );
         redo::ExtendedTimestamp { era: shape.era(adjusted), timestamp: self.timestamp.0 }
     }
 
@@ -19,7 +23,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if !R::ENABLED {
             return;
         }
-        let (redo, worker) = (&self.shared.redo, self.state.worker);
+        let (redo, worker) = (&self.shared.redo, self.state.base.slot);
         let timestamp = self.extended_timestamp();
         let writes = &self.state.sets.writes;
         for pending in &self.state.buffers.pending {

@@ -32,7 +32,6 @@ mod marks;
 #[cfg(all(test, loom))]
 mod model;
 mod options;
-mod prefetch;
 mod promotion;
 mod protocol;
 mod reclaim;

@@ -52,12 +52,12 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 continue;
             }
             // Nothing is lost where the clocks do not admit another transaction.
-            let begun = self.shared.clocks.begin_standing(self.state.worker, &mut self.state.clock);
+            let begun = self.shared.clocks.begin_standing(self.state.base.slot, &mut self.state.clock);
             let Some(timestamp) = begun else { continue };
             (self.doomed, self.ended, self.timestamp) = (false, false, timestamp);
             let again = self.rewrite(place, record, version, is_node, None::<&[u8]>);
             if again && self.validate_and_write().is_ok() {
-                self.shared.clocks.counts(self.state.worker).promotions.add(1);
+                self.shared.clocks.counts(self.state.base.slot).promotions.add(1);
             }
             self.end();
         }

@@ -172,12 +172,6 @@ impl<R: Redo> Cicada<R> {
     }
 }
 
-impl<R: Redo> Drop for Cicada<R> {
-    fn drop(&mut self) {
-        self.shared.keeper.close();
-    }
-}
-
 impl<R: Redo + Default> Protocol for Cicada<R> {
     const NAME: &'static str = "cicada";
     const SUMMARY: &'static str = "optimistic, versions and a clock for each worker: any load, contended ones too, and snapshots microseconds old";
@@ -203,7 +197,7 @@ impl<R: Redo + Default> Protocol for Cicada<R> {
     }
 
     fn worker(self: &Arc<Self>) -> Result<CicadaWorker<R>, Error> {
-        CicadaWorker::new(&self.shared)
+        Ok(CicadaWorker::new(self.shared.memory.register()?, &self.shared))
     }
 }
 

@@ -71,7 +71,7 @@ fn clock<R: Redo>(shared: &Shared<R>, state: &State) -> u64 {
 pub(super) fn wait_for_limit<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) -> Result<(), Error> {
     let mut backoff = Backoff::new();
     while !shared.clocks.is_admitted(&state.clock) {
-        if backoff.is_yielding() && shared.clocks.is_open_here(Some(state.worker)) {
+        if backoff.is_yielding() && shared.clocks.is_open_here(Some(state.base.slot)) {
             return Err(Error::WaitsForItself { table: TableId::NONE, key: None });
         }
         pass(Point::HeldBack);
@@ -107,12 +107,12 @@ fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
     let began = clock(shared, state);
     let guard = local.pin();
     // SAFETY: the guard stands until the round is over, and those of its transactions are not renewed.
-    unsafe { state.tables.renew(&shared.catalog) };
-    let tables = state.tables.keep();
+    unsafe { state.base.tables.renew(&shared.catalog) };
+    let tables = state.base.tables.keep();
     for table in tables.iter().flatten() {
         for store in std::iter::once(&table.primary).chain(table.secondaries()) {
             if !left_out(Step::RenewReadiness) {
-                let _held = shared.clocks.hold(state.worker);
+                let _held = shared.clocks.hold(state.base.slot);
                 store.renew_ready_from(shared.clocks.min_rts());
                 store.displaced.renew(shared.clocks.min_rts());
             }
@@ -130,7 +130,7 @@ fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
         }
     }
     if !left_out(Step::RenewAbsences) {
-        let _held = shared.clocks.hold(state.worker);
+        let _held = shared.clocks.hold(state.base.slot);
         shared.absences.refresh(shared.clocks.min_rts());
     }
     shared.renewal.rounds.fetch_add(1, Ordering::Relaxed);
@@ -157,7 +157,7 @@ impl<R: Redo> Round<'_, R> {
     }
 
     fn collect(&mut self, work: impl FnOnce(&mut Reclaimer, &Store, &Site<'_>)) {
-        let (tables, worker) = (self.state.tables.keep(), self.state.worker);
+        let (tables, worker) = (self.state.base.tables.keep(), self.state.base.slot);
         let _held = self.shared.clocks.hold(worker);
         let site = Site { tables: &tables, min_rts: self.shared.clocks.min_rts(), worker, guard: self.guard };
         work(&mut self.shared.bins.of(worker).wait(), self.store, &site);
@@ -166,7 +166,7 @@ impl<R: Redo> Round<'_, R> {
     /// The same for the places of an array, rows' or nodes' of a multi-version index; what is deleted there leaves by itself.
     fn renew_places(&mut self, is_node: bool, for_each: impl Fn(&mut dyn FnMut(Record))) {
         self.collect(|reclaimer, store, site| for_each(&mut |record| reclaimer.collect_in_place(record, store, site)));
-        let worker = self.state.worker;
+        let worker = self.state.base.slot;
         // One moment for all, so that a round costs few timestamps, however many places there are.
         let timestamp = self.shared.clocks.begin_in_round(worker, &mut self.state.clock);
         let mut old = Vec::new();
@@ -186,7 +186,7 @@ impl<R: Redo> Round<'_, R> {
         let (shared, oldest) = (self.shared, self.oldest);
         let mut backoff = Backoff::new();
         loop {
-            let timestamp = shared.clocks.begin_in_round(self.state.worker, &mut self.state.clock);
+            let timestamp = shared.clocks.begin_in_round(self.state.base.slot, &mut self.state.clock);
             let guard = self.local.pin();
             let mut transaction = CicadaTransaction::new(shared, self.state, guard, timestamp, Mode::ReadWrite);
             let seen = search(record, timestamp, None, true);

@@ -3,12 +3,13 @@
 use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, Reason, Stop, TableId};
+use polychron_base::{Reason, Stop, TableId};
+use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
 use polychron_engine::stores::key_in_entry;
-use polychron_engine::{Projection, Savepoints, Scan, Transaction};
+use polychron_engine::{Projection, Scan, Transaction};
 use polychron_schema::{Changes, KeyScratch, RowBuffer, RowRef};
 
 use super::sets::{Kind, Target, Write};
@@ -36,13 +37,8 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     type Link = ();
 
     #[inline]
-    fn table(&self, table: TableId) -> Result<&'w CicadaTable, Error> {
-        self.table(table)
-    }
-
-    #[inline]
-    fn described(&self, table: TableId) -> Result<&CicadaTable, Error> {
-        self.table(table)
+    fn tables(&self) -> &Seen<CicadaTable> {
+        &self.state.base.tables
     }
 
     #[inline(always)]
@@ -210,11 +206,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     }
 
     fn buffers(&mut self) -> &mut Buffers {
-        &mut self.state.buffers.rows
-    }
-
-    fn saved(&mut self) -> &mut Savepoints {
-        &mut self.state.savepoints
+        &mut self.state.base.rows
     }
 
     /// A snapshot goes along the records; where absence must be protected, an index leads the way.
@@ -239,7 +231,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     #[inline]
     fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
         let Ok(table) = self.table(table) else { return };
-        self.state.hints.ask(table.id, key);
+        self.state.base.hints.ask(table.id, key);
         if let Some(nodes) = &table.primary.versioned {
             nodes.prefetch_root(key);
         }
@@ -247,7 +239,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
 
     #[inline]
     fn has_hints(&self) -> bool {
-        self.state.hints.has_declared()
+        self.state.base.hints.has_declared()
     }
 }
 

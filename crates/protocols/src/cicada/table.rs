@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use polychron_base::Error;
-use polychron_base::key::EncodedKey;
+use polychron_base::key::{EncodedKey, Key16};
 use polychron_engine::Scan;
 use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Place, Records, StoreTable};
 use polychron_index::{AnyIndex, Handle};
@@ -58,6 +58,8 @@ pub struct Store {
 impl Keyed for Store {
     type Records = Heads;
 
+    const FETCHES_MORE: bool = true;
+
     #[inline]
     fn entries(&self) -> &stores::Store<Heads> {
         &self.entries
@@ -70,6 +72,23 @@ impl Keyed for Store {
             return Err(Error::NoSuchIndex(table, index));
         }
         if nodes.ordered || scan.point().is_some() { Ok(()) } else { Err(Error::NoOrder(table, index)) }
+    }
+
+    #[inline]
+    fn locate<'t>(table: &'t CicadaTable, _: &Key16) -> Option<(&'t AnyIndex, usize)> {
+        if table.primary.versioned.is_some() {
+            return None;
+        }
+        Some((table.primary.index(), table.primary.records.lines()))
+    }
+
+    /// The latest version, where rows do not fit into heads. The head must have come, so asking too early waits for it.
+    #[inline]
+    fn fetch_more(table: &CicadaTable, handle: Handle) {
+        if !table.primary.fits_inline {
+            // SAFETY: the handle was found just now, under the guard that is held.
+            unsafe { Record::from_handle(handle) }.prefetch_latest();
+        }
     }
 }
 

@@ -441,7 +441,7 @@ fn acknowledged_commits_are_followed() {
     let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
     for id in 0..scaled(50, 2) as u64 {
         let clocks = &database.shared.clocks;
-        clocks.boost(&mut left.state.clock, left.state.worker);
+        clocks.boost(&mut left.state.clock, left.state.base.slot);
         done(&mut left, |t| t.insert(&notes, &Note { id, text: String::new() }));
         assert!(done(&mut right, |t| Ok(t.get(&notes, id)?.is_some())), "note {id} was acknowledged");
     }
@@ -476,7 +476,7 @@ fn a_worker_that_follows_comes_after() {
     });
     let notes: Table<Note> = Table::from_id(database.create_table(Note::definition()).unwrap());
     let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
-    database.shared.clocks.boost(&mut left.state.clock, left.state.worker);
+    database.shared.clocks.boost(&mut left.state.clock, left.state.base.slot);
     done(&mut left, |t| t.insert(&notes, &Note { id: 1, text: String::new() }));
     assert!(!done(&mut right, |t| Ok(t.get(&notes, 1)?.is_some())), "the clocks are an hour apart");
     right.follow(left.moment());
@@ -493,7 +493,7 @@ fn insertions_stay_out_of_the_index_until_validation() {
     assert_eq!(transaction.try_insert(&notes, &Note { id: 5, text: "x".into() }).unwrap(), Insertion::Inserted);
     assert_eq!(transaction.get(&notes, 5).unwrap().map(|row| row.text().to_owned()).as_deref(), Some("x"));
     transaction.come_back();
-    let table = transaction.table(notes.id()).unwrap();
+    let table = transaction.state.base.tables.table(notes.id()).unwrap();
     let found = table.primary.index().get(Key8::new(5, 8), &transaction.guard).handle;
     assert!(found.is_none(), "the index was touched before validation");
 }

@@ -3,12 +3,12 @@
 //! This file knows records and indexes; `rows.rs` makes rows of them and keeps secondary indexes up; `commit.rs` ends it.
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, Reason, Stop, TableId};
+use polychron_base::{Reason, Stop};
 use polychron_engine::mutations::left_out;
 use polychron_engine::nested;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Place};
-use polychron_engine::{Commit, Mode, rows};
+use polychron_engine::{Commit, Mode};
 use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowRef};
 
@@ -22,7 +22,7 @@ use super::protocol::Shared;
 use super::record::{Link, Record, Seen, Status, Version, search};
 use super::sets::{Kind, Read, Target, Write};
 use super::steps::Step;
-use super::table::{CicadaTable, Store};
+use super::table::Store;
 use super::timestamp::Timestamp;
 use super::versioned::{Changing, Planned, Scanning};
 use super::worker::State;
@@ -34,7 +34,6 @@ pub(super) struct Buffers {
     pub(super) row: RowBuffer,
     /// A record's words that go into the write set.
     pub(super) put: RowBuffer,
-    pub(super) rows: rows::Buffers,
     pub(super) pending: Vec<Pending>,
     /// Entries of a range.
     pub(super) batch: Batch,
@@ -87,11 +86,6 @@ pub(super) enum Found {
 }
 
 impl<'w, R: Redo> CicadaTransaction<'w, R> {
-    #[inline]
-    pub(super) fn table(&self, id: TableId) -> Result<&'w CicadaTable, Error> {
-        self.state.tables.table(id)
-    }
-
     /// The row at a source.
     #[inline]
     pub(super) fn row_at(&self, source: Source) -> RowRef<'_> {
@@ -150,7 +144,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     /// Whether the transaction will write at a later timestamp than the one at which it reads: then a later reader is none.
     #[cold]
     pub(super) fn is_overtaken(&self) -> bool {
-        self.shared.clocks.is_overtaken(self.state.worker, self.timestamp)
+        self.shared.clocks.is_overtaken(self.state.base.slot, self.timestamp)
     }
 
     /// When a version later than this transaction is there or may come to be.
@@ -222,7 +216,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
 
     pub(super) fn end(&mut self) {
         self.ended = true;
-        self.state.is_open = false;
+        self.state.base.is_open = false;
         if !self.state.buffers.pending.is_empty() {
             // A panic between the installation and the end, such as one of the log.
             self.abort_installed();
@@ -231,10 +225,10 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             self.give_back_fresh();
         }
         self.state.sets.clear();
-        self.shared.clocks.end(self.state.worker);
+        self.shared.clocks.end(self.state.base.slot);
         self.state.contested.end_attempt(&self.shared.favour, self.doomed);
         if !self.state.garbage.is_empty() {
-            self.shared.bins.of(self.state.worker).put(&mut self.state.garbage);
+            self.shared.bins.of(self.state.base.slot).put(&mut self.state.garbage);
         }
     }
 }
@@ -258,7 +252,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     pub(super) fn note_seen(&mut self) {
         let reading = self.state.clock.adjusted;
         self.state.last_seen = Some(reading);
-        nested::note_seen(self.database(), reading, self.state.worker);
+        nested::note_seen(self.database(), reading, self.state.base.slot);
     }
 }
 
@@ -282,7 +276,7 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
         if !self.snapshot {
             self.acknowledge();
             // A list of tables that is not the present one may go with the moment that has just ended; this one waits for the guard.
-            if !self.state.promotions.is_empty() && self.state.tables.is_present(&self.shared.catalog) {
+            if !self.state.promotions.is_empty() && self.state.base.tables.is_present(&self.shared.catalog) {
                 self.promote();
             }
         }
@@ -322,11 +316,10 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         debug_assert!(state.sets.writes.is_empty(), "the transaction before left something behind");
         let snapshot = mode == Mode::Snapshot;
         if snapshot {
-            state.counters.snapshot(shared.clocks.staleness_ns(timestamp) / 1000);
+            state.base.counters.snapshot(shared.clocks.staleness_ns(timestamp) / 1000);
         }
         state.promotions.clear();
-        state.fingers.clear();
-        state.savepoints.clear();
+        state.base.begin();
         state.nested.begin();
         state.stage = Stage::Running;
         state.saw_unprotected = false;
@@ -347,7 +340,6 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         guard: Guard<'w>,
         timestamp: Timestamp,
     ) -> Self {
-        state.is_open = true;
         Self {
             shared,
             state,

@@ -5,15 +5,13 @@ use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::random::Random;
-use polychron_base::{Abort, Error, TableId};
-use polychron_engine::catalog::Seen;
+use polychron_base::{Error, TableId};
 use polychron_engine::contested::Contested;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::nested::{self, Nested};
-use polychron_engine::options::Retry;
 use polychron_engine::redo::{NoRedo, Redo};
-use polychron_engine::stores::{Fingers, Grouped, Hints, execute_grouped};
-use polychron_engine::{Counters, Interactive, Mode, Procedure, Projection, Savepoints, Transaction, Worker, drive};
+use polychron_engine::stores::{Base, StoreWorker, WorkerBase};
+use polychron_engine::{Mode, Projection, Transaction, drive};
 use polychron_memory::{Guard, Local};
 use polychron_schema::RowRef;
 use polychron_sync::atomic::Ordering;
@@ -22,14 +20,13 @@ use polychron_sync::spin_hint;
 use super::clocks::{LocalClock, Span};
 use super::counts::Stage;
 use super::options::Snapshots;
-use super::prefetch::Declared;
 use super::promotion::Candidate;
 use super::protocol::Shared;
 use super::reclaim::{Garbage, Reclaimer, Site};
 use super::record::search;
 use super::sets::Sets;
 use super::steps::{Point, Step};
-use super::table::CicadaTable;
+use super::table::Store;
 use super::timestamp::Timestamp;
 use super::transaction::{Buffers, CicadaTransaction};
 
@@ -51,20 +48,14 @@ pub struct CicadaWorker<R: Redo = NoRedo> {
 /// What a worker keeps from one transaction to the next.
 #[derive(Debug)]
 pub(super) struct State {
+    pub(super) base: WorkerBase<Store>,
     pub(super) sets: Sets,
     pub(super) buffers: Buffers,
-    pub(super) hints: Hints,
-    pub(super) fingers: Fingers,
-    pub(super) savepoints: Savepoints,
     pub(super) nested: Nested,
     pub(super) contested: Contested,
     /// What the running transaction leaves to be collected.
     pub(super) garbage: VecDeque<Garbage>,
-    pub(super) tables: Seen<CicadaTable>,
     pub(super) clock: LocalClock,
-    pub(super) last_abort: Option<Abort>,
-    pub(super) counters: Arc<Counters>,
-    pub(super) worker: usize,
     /// Rows that are worth moving into their heads.
     pub(super) promotions: Vec<Candidate>,
     /// Where the running transaction is.
@@ -77,67 +68,51 @@ pub(super) struct State {
     pub(super) last_seen: Option<u64>,
     /// Whether the running transaction has read such a version without protecting that.
     pub(super) saw_unprotected: bool,
-    /// Whether a transaction has begun and not ended. Between two transactions it tells that one was leaked.
-    pub(super) is_open: bool,
     maintained_ns: u64,
     random: Random,
 }
 
 impl<R: Redo> CicadaWorker<R> {
-    pub(super) fn new(shared: &Arc<Shared<R>>) -> Result<Self, Error> {
-        Ok(Self::over(shared.memory.register()?, shared))
-    }
-
-    /// A worker for the database's own transactions.
-    pub(super) fn own(shared: &Arc<Shared<R>>) -> Result<Self, Error> {
-        Ok(Self::over(shared.memory.register_own()?, shared))
-    }
-
-    fn over(local: Local, shared: &Arc<Shared<R>>) -> Self {
-        let worker = local.worker_id().position();
+    pub(super) fn new(local: Local, shared: &Arc<Shared<R>>) -> Self {
+        let base = WorkerBase::new(shared, &local);
+        let slot = base.slot;
         let state = State {
+            base,
             sets: Sets::default(),
             buffers: Buffers::default(),
-            hints: Hints::default(),
-            fingers: Fingers::default(),
-            savepoints: Savepoints::default(),
             nested: Nested::default(),
             contested: Contested::default(),
             garbage: VecDeque::new(),
-            tables: Seen::default(),
-            clock: shared.clocks.join(worker),
-            last_abort: None,
-            counters: shared.counters.register(),
-            worker,
+            clock: shared.clocks.join(slot),
             promotions: Vec::new(),
             stage: Stage::default(),
             commits_in_row: 0,
             last_commit: None,
             last_seen: None,
             saw_unprotected: false,
-            is_open: false,
             maintained_ns: 0,
-            random: Random::stream(0xC1CADA, worker as u64 + 1),
+            random: Random::stream(0xC1CADA, slot as u64 + 1),
         };
         Self { local, state, shared: Arc::clone(shared) }
     }
 
     pub(super) fn slot(&self) -> usize {
-        self.state.worker
+        self.state.base.slot
     }
 
     /// Begins a transaction that stays in its epoch between its operations, as those of a batch do.
     ///
     /// # Errors
-    /// As [`Interactive::begin`].
+    /// As [`polychron_engine::Interactive::begin`].
     #[doc(hidden)]
     pub fn begin_in_epoch(&mut self, mode: Mode) -> Result<CicadaTransaction<'_, R>, Error> {
+        self.make_ready();
         self.begin_transaction(mode)
     }
 
     /// The timestamp of the latest transaction.
     pub(super) fn last_timestamp(&self) -> Timestamp {
-        self.shared.clocks.shape.timestamp(self.state.clock.adjusted, self.state.worker)
+        self.shared.clocks.shape.timestamp(self.state.clock.adjusted, self.state.base.slot)
     }
 
     /// What to hand to [`CicadaWorker::follow`] of a worker whose transactions are to come after this one's so far.
@@ -152,36 +127,88 @@ impl<R: Redo> CicadaWorker<R> {
     }
 }
 
-impl<R: Redo> Worker for CicadaWorker<R> {
-    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
-        drive::execute(self, Mode::ReadWrite, procedure)
+impl<R: Redo> StoreWorker for CicadaWorker<R> {
+    type Store = Store;
+    type Transaction<'w> = CicadaTransaction<'w, R>;
+
+    #[inline]
+    fn parts(&self) -> (&Local, &WorkerBase<Store>, &Base<Store>) {
+        (&self.local, &self.state.base, &self.shared)
     }
 
-    fn execute_batch<P: Procedure>(
-        &mut self,
-        procedures: &mut [P],
-        done: &mut impl FnMut(usize, Result<P::Output, Error>),
-    ) {
-        execute_grouped(self, procedures, done);
+    #[inline]
+    fn parts_mut(&mut self) -> (&mut Local, &mut WorkerBase<Store>, &Base<Store>) {
+        (&mut self.local, &mut self.state.base, &self.shared)
     }
 
-    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
-        drive::execute(self, Mode::Snapshot, procedure)
+    #[inline]
+    fn start(&mut self, mode: Mode) -> Result<CicadaTransaction<'_, R>, Error> {
+        self.begin_transaction(mode).map(CicadaTransaction::leave_to_client)
+    }
+
+    /// It still has its words, its sets and its guard.
+    fn undo_leaked(&mut self) {
+        let Self { local, state, shared } = self;
+        // The leaked transaction still holds its moment, and so its list of tables.
+        let timestamp = shared.clocks.shape.timestamp(state.clock.adjusted, state.base.slot);
+        drop(CicadaTransaction::taken_over(shared, state, local.pin(), timestamp));
+    }
+
+    fn has_gathered(&mut self) {
+        let Self { state: State { base, buffers, .. }, shared, .. } = self;
+        buffers.planned.look_up_now(shared, &base.tables, base.slot, &mut base.hints);
+    }
+
+    /// Waits for a random time below the bound that the regulation has found (§3.9). The paper's wait assumes a processor for each thread; with
+    /// fewer, or at a row that another processor has in its cache, a transaction that conflicts again and again waits for the favour.
+    fn wait(&mut self, attempts: u64) {
+        let longest_ns = self.shared.regulation.longest_ns();
+        if longest_ns > 0 {
+            let wait_ns = self.state.random.below(longest_ns + 1);
+            self.shared.clocks.counts(self.state.base.slot).waits.note(wait_ns);
+            let until_ns = self.shared.clocks.now_ns() + wait_ns;
+            while self.shared.clocks.now_ns() < until_ns {
+                spin_hint();
+            }
+        }
+        self.state.contested.wait(&self.shared.favour, self.state.base.slot, attempts, CONFLICTS_UNFAVOURED);
+    }
+
+    fn waits_for_itself(&self) -> Option<Error> {
+        self.state.nested.error()
+    }
+
+    fn maintain(&mut self) {
+        let Self { local, state, shared } = self;
+        let guard = local.pin();
+        // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
+        unsafe { state.base.tables.renew(&shared.catalog) };
+        shared.lead(shared.clocks.now_ns());
+        let held = shared.hold_for_collection(state.base.slot);
+        let site = Site {
+            tables: state.base.tables.list(),
+            min_rts: shared.clocks.min_rts(),
+            worker: state.base.slot,
+            guard: &guard,
+        };
+        collect_all(shared, true, &mut state.buffers.moments, &site);
+        drop((held, guard));
+        local.collect();
     }
 
     /// Appendix B: versions do not change, so one read alone needs no validation. It is of the moment that the worker's clock
     /// shows, or of a later one.
     #[inline]
-    fn read_one<K: EncodedKey, O>(
+    fn read_alone<K: EncodedKey, O: Send>(
         &mut self,
         table: TableId,
         key: K,
         projection: &Projection,
-        mut read: impl FnMut(Option<RowRef<'_>>) -> O,
+        mut read: impl FnMut(Option<RowRef<'_>>) -> O + Send,
     ) -> Result<O, Error> {
         // A read alone raises no read timestamp: an earlier transaction may still change what it saw. None from before the last commit of the
         // worker or the thread may, which comes before the read; they have ended when the horizon has passed it.
-        let is_passed = |commit| self.shared.clocks.has_passed_commit(commit, self.state.worker);
+        let is_passed = |commit| self.shared.clocks.has_passed_commit(commit, self.state.base.slot);
         let min_wts = self.shared.clocks.min_wts();
         // A moment of long ago may seem to be one that has not been passed, which makes no difference but in speed.
         let is_after = |moment| !min_wts.is_after(Timestamp(moment));
@@ -190,8 +217,8 @@ impl<R: Redo> Worker for CicadaWorker<R> {
                 Transaction::read_row(transaction, table, key, projection).map(&mut read)
             });
         }
-        let mut transaction = self.begin_transaction(Mode::ReadWrite)?;
-        let table = transaction.table(table)?;
+        let mut transaction = self.begin_in_epoch(Mode::ReadWrite)?;
+        let table = transaction.state.base.tables.table(table)?;
         let timestamp = transaction.timestamp;
         // Where nothing was seen, a version of a node or of a tombstone that is just as new says so.
         let mut is_news = true;
@@ -210,104 +237,14 @@ impl<R: Redo> Worker for CicadaWorker<R> {
         drop(transaction);
         match output {
             Ok(output) => {
-                self.state.counters.committed();
+                self.state.base.counters.committed();
                 Ok(output)
             }
             Err(panic) => {
-                self.state.counters.refused();
+                self.state.base.counters.refused();
                 Err(panic.into_error())
             }
         }
-    }
-
-    fn counters(&self) -> &Counters {
-        &self.state.counters
-    }
-
-    fn tidy_up(&mut self) {
-        self.end_leaked();
-        let Self { local, state, shared } = self;
-        let guard = local.pin();
-        // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
-        unsafe { state.tables.renew(&shared.catalog) };
-        shared.lead(shared.clocks.now_ns());
-        let held = shared.hold_for_collection(state.worker);
-        let site =
-            Site { tables: state.tables.list(), min_rts: shared.clocks.min_rts(), worker: state.worker, guard: &guard };
-        collect_all(shared, true, &mut state.buffers.moments, &site);
-        drop((held, guard));
-        local.collect();
-    }
-}
-
-impl<R: Redo> Interactive for CicadaWorker<R> {
-    type Transaction<'w> = CicadaTransaction<'w, R>;
-
-    #[inline]
-    fn begin(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error> {
-        self.begin_transaction(mode).map(CicadaTransaction::leave_to_client)
-    }
-
-    fn last_abort(&self) -> Option<Abort> {
-        self.state.last_abort
-    }
-
-    fn waits_for_itself(&self) -> Option<Error> {
-        self.state.nested.error()
-    }
-
-    fn is_nested(&self) -> bool {
-        self.local.is_nested()
-    }
-
-    fn back_off(&mut self, attempts: u64) {
-        self.wait(attempts);
-    }
-
-    fn retry(&self) -> &Retry {
-        &self.shared.common.retry
-    }
-}
-
-impl<R: Redo> Grouped for CicadaWorker<R> {
-    fn begin_group<P: Procedure>(&mut self, group: &[P]) {
-        self.end_leaked();
-        self.local.hold();
-        let Self { local, state, shared } = self;
-        let guard = local.pin();
-        // SAFETY: the worker is held until the group is done, and the group's transactions do not renew their guards.
-        unsafe { state.tables.renew(&shared.catalog) };
-        state.hints.gather(&Declared(&state.tables), group, &guard);
-        state.buffers.planned.look_up_now(shared, &state.tables, state.worker, &mut state.hints);
-    }
-
-    fn put_in_force(&mut self, position: usize) {
-        self.state.hints.put_in_force(position);
-    }
-
-    fn end_group(&mut self) {
-        self.state.hints.clear();
-        self.local.release();
-    }
-}
-
-impl<R: Redo> CicadaWorker<R> {
-    /// Ends a transaction that was leaked, which still has its words, its sets and its guard: nothing of it may be committed by the
-    /// next one.
-    #[inline]
-    fn end_leaked(&mut self) {
-        if self.state.is_open {
-            self.end_leaked_now();
-        }
-    }
-
-    #[cold]
-    fn end_leaked_now(&mut self) {
-        let Self { local, state, shared } = self;
-        // The leaked transaction still holds its moment, and so its list of tables.
-        let timestamp = shared.clocks.shape.timestamp(state.clock.adjusted, state.worker);
-        drop(CicadaTransaction::taken_over(shared, state, local.pin(), timestamp));
-        local.end_leaked();
     }
 }
 
@@ -315,32 +252,25 @@ impl<R: Redo> CicadaWorker<R> {
     /// Begins a transaction that stays in its epoch.
     #[inline]
     fn begin_transaction(&mut self, mode: Mode) -> Result<CicadaTransaction<'_, R>, Error> {
-        self.end_leaked();
         let Self { local, state, shared } = self;
-        // What a group of procedures has looked up holds as long as the group.
-        if local.is_held() {
-            state.hints.rewind()
-        } else {
-            state.hints.clear()
-        }
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
-        let knows = state.tables.is_present(&shared.catalog);
+        let knows = state.base.tables.is_present(&shared.catalog);
         // SAFETY: the transaction holds the guard, and a moment before it leaves the epoch (`Shared::release_lists`).
-        unsafe { state.tables.renew(&shared.catalog) };
+        unsafe { state.base.tables.renew(&shared.catalog) };
         if !knows {
             // Who leaves an index alone that was dropped comes after all who may still ask it. Relaxed: see `drop_index`.
             shared.clocks.follow(&mut state.clock, shared.unknowing.load(Ordering::Relaxed));
         }
         pass(Point::Beginning);
-        shared.clocks.advance(&mut state.clock, state.worker);
+        shared.clocks.advance(&mut state.clock, state.base.slot);
         let interval_ns = shared.options.collection_interval.as_nanos() as u64;
         if state.clock.now_ns.saturating_sub(state.maintained_ns) >= interval_ns {
             maintain(shared, state, local, &guard, interval_ns);
         }
         let timestamp = match mode {
             Mode::ReadWrite => loop {
-                match shared.clocks.begin(state.worker, &mut state.clock) {
+                match shared.clocks.begin(state.base.slot, &mut state.clock) {
                     Some(timestamp) => break timestamp,
                     None => super::renewal::wait_for_limit(shared, state, local)?,
                 }
@@ -348,29 +278,14 @@ impl<R: Redo> CicadaWorker<R> {
             Mode::Snapshot => {
                 if shared.options.snapshots == Snapshots::FollowCommits {
                     state.last_commit = None;
-                    let of_session = state.last_seen.take().map(|seen| (seen, state.worker));
+                    let of_session = state.last_seen.take().map(|seen| (seen, state.base.slot));
                     let last = of_session.into_iter().chain(nested::last_seen(shared.catalog.number()));
                     last.for_each(|(commit, slot)| shared.clocks.await_commit(commit, slot));
                 }
-                shared.clocks.begin_snapshot(state.worker)
+                shared.clocks.begin_snapshot(state.base.slot)
             }
         };
         Ok(CicadaTransaction::new(shared, state, guard, timestamp, mode))
-    }
-
-    /// Waits for a random time below the bound that the regulation has found (§3.9). The paper's wait assumes a processor for each thread; with
-    /// fewer, or at a row that another processor has in its cache, a transaction that conflicts again and again waits for the favour.
-    fn wait(&mut self, attempts: u64) {
-        let longest_ns = self.shared.regulation.longest_ns();
-        if longest_ns > 0 {
-            let wait_ns = self.state.random.below(longest_ns + 1);
-            self.shared.clocks.counts(self.state.worker).waits.note(wait_ns);
-            let until_ns = self.shared.clocks.now_ns() + wait_ns;
-            while self.shared.clocks.now_ns() < until_ns {
-                spin_hint();
-            }
-        }
-        self.state.contested.wait(&self.shared.favour, self.state.worker, attempts, CONFLICTS_UNFAVOURED);
     }
 }
 
@@ -381,14 +296,15 @@ fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard
     if shared.clocks.is_due(state.clock.now_ns, interval_ns) {
         shared.lead(state.clock.now_ns);
     }
-    let held = shared.hold_for_collection(state.worker);
-    let site = Site { tables: state.tables.list(), min_rts: shared.clocks.min_rts(), worker: state.worker, guard };
-    let reclaimer = shared.bins.of(state.worker).serve();
+    let held = shared.hold_for_collection(state.base.slot);
+    let site =
+        Site { tables: state.base.tables.list(), min_rts: shared.clocks.min_rts(), worker: state.base.slot, guard };
+    let reclaimer = shared.bins.of(state.base.slot).serve();
     pass(Point::Collecting);
     if let Some(mut reclaimer) = reclaimer {
         reclaimer.step(COLLECTED_AT_ONCE, &site);
         thin(shared, &mut reclaimer, &mut state.buffers.moments, COLLECTED_AT_ONCE, &site);
-        reclaimer.tell(&shared.clocks, state.worker);
+        reclaimer.tell(&shared.clocks, state.base.slot);
     }
     drop(held);
     super::renewal::keep_up(shared, state, local);
@@ -441,7 +357,6 @@ impl<R: Redo> Drop for CicadaWorker<R> {
     fn drop(&mut self) {
         self.end_leaked();
         self.state.contested.end(&self.shared.favour);
-        self.shared.clocks.leave(self.state.worker, &self.state.clock);
-        self.shared.counters.leave(&self.state.counters);
+        self.shared.clocks.leave(self.state.base.slot, &self.state.clock);
     }
 }

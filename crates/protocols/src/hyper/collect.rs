@@ -94,12 +94,12 @@ impl<R: Redo> HyperTransaction<'_, R> {
         let shared = self.shared;
         let site = Site {
             clock: &shared.clock,
-            tables: &self.state.tables,
+            tables: &self.state.base.tables,
             catalog: &shared.catalog,
             dropped: &shared.dropped,
             epochs: shared.memory.epochs(),
             guard: &self.guard,
-            counts: &shared.counts[self.state.slot],
+            counts: &shared.counts[self.state.base.slot],
         };
         self.state.collector.work(&self.state.held, &site);
     }

@@ -389,7 +389,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
                 self.lap(buffers, |counts| &counts.version_ns);
             }
         }
-        let counts = &self.shared.counts[self.state.slot];
+        let counts = &self.shared.counts[self.state.base.slot];
         add(&counts.gathered, copied as u64);
         add(&counts.rebuilt, (range.len() - copied) as u64);
         ControlFlow::Continue(())
@@ -400,7 +400,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     fn lap(&self, buffers: &mut ColumnBuffers, part: impl FnOnce(&Counts) -> &AtomicU64) {
         if self.shared.options.timed_scans {
             let now = self.shared.time.now_ns();
-            add(part(&self.shared.counts[self.state.slot]), now.saturating_sub(buffers.lapped_at));
+            add(part(&self.shared.counts[self.state.base.slot]), now.saturating_sub(buffers.lapped_at));
             buffers.lapped_at = now;
         }
     }
@@ -418,7 +418,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         F: FnMut(&ColumnBatch<'_>) -> O,
         K: FnMut(O) -> ControlFlow<()>,
     {
-        let counts = &self.shared.counts[self.state.slot];
+        let counts = &self.shared.counts[self.state.base.slot];
         let ColumnBuffers { question, sheet, looked, .. } = &mut *buffers;
         if range.len() >= LEAST_LENT && unit.lend(question.words[0], range.clone()).is_some() {
             let words = |word: usize| unit.lend(question.words[word], range.clone()).unwrap_or_default();

@@ -128,15 +128,12 @@ impl<R: Redo> HyperTransaction<'_, R> {
     /// entry was made by one that began later.
     #[inline]
     fn know_all_indexes(&mut self) -> Result<(), Stop> {
-        let known = self.state.tables.is_present(&self.shared.catalog) || left_out(Step::KnowAllIndexes);
-        if known { Ok(()) } else { self.compare_catalogs() }
-    }
-
-    #[cold]
-    fn compare_catalogs(&mut self) -> Result<(), Stop> {
-        let written = self.state.writing.images().iter().map(|image| image.place());
-        let place = self.state.tables.outdated(&self.shared.catalog, written);
-        place.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
+        if left_out(Step::KnowAllIndexes) {
+            return Ok(());
+        }
+        let written = || self.state.writing.images().iter().map(|image| image.place());
+        let outdated = self.state.base.tables.outdated(&self.shared.catalog, written);
+        outdated.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
 
     /// Moves the start to the latest commit, if nothing that has committed since meets what this transaction has asked. What it has
@@ -149,7 +146,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
         if has_asked {
             compared = self.compare_most(compared)?;
         }
-        self.shared.clock.announce_move(self.state.slot, self.start);
+        self.shared.clock.announce_move(self.state.base.slot, self.start);
         let latest = {
             // Who commits stamps, and then makes the time known, under this lock: so a stamp that was seen before is not later.
             let shared = self.shared;
@@ -160,8 +157,8 @@ impl<R: Redo> HyperTransaction<'_, R> {
             self.compare_others(compared, latest)?;
         }
         self.start = latest;
-        self.shared.clock.move_on(self.state.slot, latest);
-        self.shared.clock.forget_listed(self.state.slot);
+        self.shared.clock.move_on(self.state.base.slot, latest);
+        self.shared.clock.forget_listed(self.state.base.slot);
         Ok(())
     }
 
@@ -187,7 +184,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
         let latest = self.shared.clock.latest();
         self.state.validation.others.clear();
         self.list(history, moment, latest);
-        self.shared.clock.note_listed(self.state.slot, latest);
+        self.shared.clock.note_listed(self.state.base.slot, latest);
         latest
     }
 
@@ -206,7 +203,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
             self.list(&history, listed, by);
             listed = by;
             if by == latest {
-                clock.note_listed(self.state.slot, latest);
+                clock.note_listed(self.state.base.slot, latest);
                 return latest;
             }
         }
@@ -233,7 +230,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
             }
         }
         let tested = validation.trees.iter().map(Tree::take_tested).sum();
-        add(&self.shared.counts[self.state.slot].tested, tested);
+        add(&self.shared.counts[self.state.base.slot].tested, tested);
         self.state.validation = validation;
         outcome.map_err(|(image, at)| {
             self.state.nested.is_behind(at);
@@ -247,7 +244,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
     #[cold]
     fn note_row(&mut self, image: Undo) {
         let Place { table, index } = image.place();
-        if let Ok(store) = self.table(table).and_then(|table| table.store(index)) {
+        if let Ok(store) = self.state.base.tables.table(table).and_then(|table| table.store(index)) {
             // SAFETY: the image is of a slot of these rows.
             self.state.contested.note(unsafe { store.rows.record(image.row()) });
         }
@@ -256,10 +253,10 @@ impl<R: Redo> HyperTransaction<'_, R> {
     #[cold]
     fn build_trees(&mut self, validation: &mut Validation) {
         let began = self.shared.time.now_ns();
-        let (log, counts) = (&self.state.log, &self.shared.counts[self.state.slot]);
+        let (log, counts) = (&self.state.log, &self.shared.counts[self.state.base.slot]);
         validation.trees.resize_with(log.touched().len().max(validation.trees.len()), Tree::default);
         for (position, (tree, &id)) in validation.trees.iter_mut().zip(log.touched()).enumerate() {
-            if let Ok(table) = self.table(id) {
+            if let Ok(table) = self.state.base.tables.table(id) {
                 tree.build(log.relation_at(position), table);
                 add(&counts.trees, 1);
                 add(&counts.tree_nodes, tree.len() as u64);
@@ -277,12 +274,12 @@ impl<R: Redo> HyperTransaction<'_, R> {
         let Place { table: id, index } = image.place();
         let log = &self.state.log;
         let position = log.position(id)?;
-        let (relation, Ok(table)) = (log.relation_at(position), self.table(id)) else { return None };
+        let (relation, Ok(table)) = (log.relation_at(position), self.state.base.tables.table(id)) else { return None };
         // The entries of secondary indexes say nothing that their rows do not.
         if index != IndexId::PRIMARY {
             return None;
         }
-        add(&self.shared.counts[self.state.slot].compared, 1);
+        add(&self.shared.counts[self.state.base.slot].compared, 1);
         let tree = &validation.trees[position];
         if at > validation.behind_by {
             // Who fills an index writes rows without changing them.
@@ -349,7 +346,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
                 }
             }
         }
-        add(&self.shared.counts[self.state.slot].walked, walked);
+        add(&self.shared.counts[self.state.base.slot].walked, walked);
         // An image that is not in the chain any more is of a row that came and went since the start: the answer at the commit is the one at the
         // start.
         None
@@ -360,11 +357,11 @@ impl<R: Redo> HyperTransaction<'_, R> {
         if !R::ENABLED {
             return;
         }
-        let (redo, worker) = (&self.shared.redo, self.state.slot);
+        let (redo, worker) = (&self.shared.redo, self.state.base.slot);
         let mut row = RowBuffer::new();
         for &image in self.state.writing.images() {
             let Place { table: id, index } = image.place();
-            let Ok(table) = self.table(id) else { continue };
+            let Ok(table) = self.state.base.tables.table(id) else { continue };
             if index != IndexId::PRIMARY {
                 continue;
             }

@@ -4,11 +4,12 @@
 use std::ops::{Bound, ControlFlow, Range};
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Reason, Stop, TableId};
+use polychron_base::{IndexId, Reason, Stop, TableId};
+use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
-use polychron_engine::{Aggregate, ColumnBatch, Projection, Savepoints, Scan, batch};
+use polychron_engine::{Aggregate, ColumnBatch, Projection, Scan, batch};
 use polychron_schema::{Changes, ColumnSet, RowBuffer, RowRef, Value};
 
 use super::columns::comes_in_stretches;
@@ -30,13 +31,8 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     type Link = u64;
 
     #[inline]
-    fn table(&self, table: TableId) -> Result<&'w HyperTable, Error> {
-        self.table(table)
-    }
-
-    #[inline]
-    fn described(&self, table: TableId) -> Result<&HyperTable, Error> {
-        self.table(table)
+    fn tables(&self) -> &Seen<HyperTable> {
+        &self.state.base.tables
     }
 
     #[inline(always)]
@@ -260,11 +256,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     }
 
     fn buffers(&mut self) -> &mut Buffers {
-        &mut self.state.buffers.rows
-    }
-
-    fn saved(&mut self) -> &mut Savepoints {
-        &mut self.state.savepoints
+        &mut self.state.base.rows
     }
 
     fn visit_table(
@@ -302,13 +294,13 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
         // A snapshot is in no epoch between two operations, so nothing that one finds may be used by the next.
         if !self.snapshot {
-            self.state.hints.ask(table, key);
+            self.state.base.hints.ask(table, key);
         }
     }
 
     #[inline]
     fn has_hints(&self) -> bool {
-        self.state.hints.has_declared()
+        self.state.base.hints.has_declared()
     }
 
     #[inline]

@@ -83,12 +83,6 @@ impl<R: Redo> Hyper<R> {
     }
 }
 
-impl<R: Redo> Drop for Hyper<R> {
-    fn drop(&mut self) {
-        self.shared.keeper.close();
-    }
-}
-
 impl<R: Redo + Default> Protocol for Hyper<R> {
     const NAME: &'static str = "hyper";
     const SUMMARY: &'static str =
@@ -120,7 +114,7 @@ impl<R: Redo + Default> Protocol for Hyper<R> {
     }
 
     fn worker(self: &Arc<Self>) -> Result<HyperWorker<R>, Error> {
-        HyperWorker::new(&self.shared)
+        Ok(HyperWorker::new(self.shared.memory.register()?, &self.shared))
     }
 }
 
@@ -136,7 +130,7 @@ impl<R: Redo> HasStores for Hyper<R> {
     }
 
     fn fill(&self, table: TableId, index: IndexId, store: &Arc<Relation>) -> Result<(), Error> {
-        rows::fill(self.base(), &mut HyperWorker::own(&self.shared)?, table, index)?;
+        rows::fill(self.base(), &mut HyperWorker::new(self.shared.memory.register_own()?, &self.shared), table, index)?;
         store.set_ready_from(self.shared.clock.latest());
         Ok(())
     }

@@ -151,7 +151,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// Counts, sums, or finds an extreme value of a range, and logs the question: so a smallest value conflicts only with what lowers it,
     /// and with what takes it away.
     pub(super) fn aggregate_logged(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
-        let table = self.table(scan.table)?;
+        let table = self.state.base.tables.table(scan.table)?;
         let in_stretches = comes_in_stretches(scan, &table.layout, wanted.column().as_slice());
         let compute = if in_stretches { aggregate::over_columns } else { aggregate::over_rows };
         if !self.logs() || scan.limit != usize::MAX {

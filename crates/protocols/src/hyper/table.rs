@@ -5,9 +5,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use polychron_base::Error;
+use polychron_base::IndexId;
 use polychron_base::key::Key16;
-use polychron_base::{IndexId, TableId};
-use polychron_engine::stores::{Blueprint, Keeper, Keyed, Place, Prefetched, Records, Store, StoreTable};
+use polychron_engine::stores::{Blueprint, Keeper, Keyed, Place, Records, Store, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
 use polychron_schema::{IndexKind, TableDefinition};
@@ -51,9 +51,23 @@ impl Deref for Relation {
 impl Keyed for Relation {
     type Records = RowNumbers;
 
+    const FETCHES_MORE: bool = true;
+
     #[inline]
     fn entries(&self) -> &Store<RowNumbers> {
         &self.store
+    }
+
+    /// A handle is no address, so the record is fetched by [`Keyed::fetch_more`].
+    #[inline]
+    fn locate<'t>(table: &'t HyperTable, _: &Key16) -> Option<(&'t AnyIndex, usize)> {
+        Some((table.primary.index(), 0))
+    }
+
+    #[inline]
+    fn fetch_more(table: &HyperTable, handle: Handle) {
+        // SAFETY: the index gave the handle under the guard of whoever gathers.
+        unsafe { table.primary.record(handle) }.prefetch();
     }
 }
 
@@ -103,27 +117,6 @@ impl Drop for Relation {
         if !self.keeper.is_closing() {
             // SAFETY: the relation goes with its last user, and running transactions that had it keep their epoch or their list of tables.
             self.keeper.with_guard(|guard| unsafe { self.rows.retire(guard) });
-        }
-    }
-}
-
-/// What a worker sees of the catalog.
-pub(super) struct Located<'t>(pub(super) &'t [Option<Arc<HyperTable>>]);
-
-impl Prefetched for Located<'_> {
-    const HAS_MORE: bool = true;
-
-    /// A handle is no address, so the record is fetched by [`Prefetched::fetch_more`].
-    #[inline]
-    fn locate(&self, table: TableId, _: &Key16) -> Option<(&AnyIndex, usize)> {
-        Some((polychron_engine::catalog::known(self.0, table)?.primary.index(), 0))
-    }
-
-    #[inline]
-    fn fetch_more(&self, table: TableId, handle: Handle) {
-        if let Some(table) = polychron_engine::catalog::known(self.0, table) {
-            // SAFETY: the index gave the handle under the guard of whoever gathers.
-            unsafe { table.primary.record(handle) }.prefetch();
         }
     }
 }

@@ -7,7 +7,7 @@ use polychron_base::{Abort, Error, Reason, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Both, Place, words_of};
-use polychron_engine::{Commit, Projection, rows};
+use polychron_engine::{Commit, Projection};
 use polychron_memory::Guard;
 use polychron_schema::{ColumnSet, RowBuffer};
 
@@ -16,7 +16,7 @@ use super::columns::ColumnBuffers;
 use super::protocol::Shared;
 use super::rows::Record;
 use super::steps::Step;
-use super::table::{HyperTable, Located, Relation};
+use super::table::Relation;
 use super::undo::{FIRST_ID, Kind};
 use super::view::{SNAPSHOT, Seen, view};
 use super::worker::{Met, State};
@@ -29,7 +29,6 @@ pub(super) struct Buffers {
     pub(super) row: Box<RowBuffer>,
     /// The row that is being changed, or the other side of a change.
     pub(super) other: Option<Box<RowBuffer>>,
-    pub(super) rows: rows::Buffers,
     /// Handles of a scan.
     pub(super) batch: Batch,
     /// The same of a snapshot's, where some have been displaced.
@@ -69,15 +68,13 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     ) -> Self {
         debug_assert!(state.writing.images().is_empty(), "the transaction before left something behind");
         if snapshot {
-            state.counters.snapshot(0);
+            state.base.counters.snapshot(0);
         }
         state.known = start;
         state.generation += 1;
-        state.is_open = true;
-        state.fingers.clear();
-        state.savepoints.clear();
+        state.base.begin();
         state.nested.begin();
-        let id = if snapshot { SNAPSHOT } else { Clock::id(state.slot, state.generation) };
+        let id = if snapshot { SNAPSHOT } else { Clock::id(state.base.slot, state.generation) };
         let mut transaction = Self {
             shared,
             state,
@@ -96,7 +93,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
 
     /// The worker's transaction that was leaked, to be dropped.
     pub(super) fn taken_over(shared: &'w Shared<R>, state: &'w mut State, guard: Guard<'w>) -> Self {
-        let id = Clock::id(state.slot, state.generation);
+        let id = Clock::id(state.base.slot, state.generation);
         let start = state.known;
         Self {
             shared,
@@ -110,11 +107,6 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             doomed: true,
             ended: false,
         }
-    }
-
-    #[inline]
-    pub(super) fn table(&self, id: TableId) -> Result<&'w HyperTable, Error> {
-        self.state.tables.table(id)
     }
 
     /// Called at the start of every operation, and between the parts of a long one: conflicts stick. A snapshot enters the present epoch, and
@@ -136,21 +128,14 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     #[inline]
     pub(super) fn come_back(&mut self) {
         if !self.guard.come_back() {
-            self.forget_found();
+            self.state.base.forget_found();
         }
-    }
-
-    /// What was found in an epoch that was left is not looked at any more.
-    #[cold]
-    fn forget_found(&mut self) {
-        self.state.fingers.clear();
-        self.state.hints.clear();
     }
 
     /// What was found in another epoch is not looked at in this one.
     #[cold]
     fn renew(&mut self) {
-        self.state.fingers.clear();
+        self.state.base.fingers.clear();
         self.guard.refresh();
     }
 
@@ -188,14 +173,11 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// The record of a key. No observation is logged.
     #[inline]
     pub(super) fn lookup<K: EncodedKey>(&mut self, store: &'w Relation, key: K) -> Option<Record<'w>> {
-        if self.state.hints.any() {
-            if self.state.hints.waits() {
-                let State { hints, tables, .. } = &mut *self.state;
-                hints.answer(&Located(tables), &self.guard);
-            }
+        if self.state.base.hints.any() {
+            self.state.base.answer_hints(&self.guard);
             let place = store.place();
             if place.index == polychron_base::IndexId::PRIMARY
-                && let Some(handle) = self.state.hints.find(place.table, key)
+                && let Some(handle) = self.state.base.hints.find(place.table, key)
             {
                 // SAFETY: the handle was found under this transaction's guard, or under that of its batch.
                 let record = unsafe { store.record(handle) };
@@ -206,7 +188,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             }
         }
         // SAFETY: fingers are cleared when the transaction begins and when its guard is renewed.
-        let handle = unsafe { self.state.fingers.find(store, key, &self.guard) }?;
+        let handle = unsafe { self.state.base.fingers.find(store, key, &self.guard) }?;
         // SAFETY: the handle was found under this transaction's guard.
         Some(unsafe { store.record(handle) })
     }
@@ -251,7 +233,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         let key = key.map(KeyPreview::new);
         let abort = Abort { reason, table: place.table, index: place.index, key };
         self.state.nested.conflicts(self.database(), &abort);
-        self.state.last_abort = Some(abort);
+        self.state.base.last_abort = Some(abort);
         self.doomed = !left_out(Step::StayDoomed);
         Stop::conflict()
     }
@@ -263,14 +245,14 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
 
     pub(super) fn end(&mut self) {
         self.ended = true;
-        self.state.is_open = false;
+        self.state.base.is_open = false;
         self.state.log.clear();
         if self.state.validation.end() {
-            self.shared.clock.forget_listed(self.state.slot);
+            self.shared.clock.forget_listed(self.state.base.slot);
         }
-        self.shared.clock.end(self.state.slot);
+        self.shared.clock.end(self.state.base.slot);
         self.state.contested.end_attempt(&self.shared.favour, self.doomed);
-        self.shared.kept.let_old_go(self.state.slot, &mut self.state.tables, &self.shared.catalog);
+        self.shared.kept.let_old_go(self.state.base.slot, &mut self.state.base.tables, &self.shared.catalog);
     }
 }
 

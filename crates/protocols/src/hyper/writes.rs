@@ -85,7 +85,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     #[inline]
     fn is_barred(&self, record: Record<'_>) -> bool {
         let is_here = |other| self.guard.epochs().is_here(other);
-        self.state.contested.is_barred(&self.shared.favour, record, self.state.slot, is_here)
+        self.state.contested.is_barred(&self.shared.favour, record, self.state.base.slot, is_here)
     }
 
     #[cold]
@@ -217,7 +217,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             };
             fill(&mut slot.latch(), fixed, tail, image);
             // SAFETY: as in `find`.
-            let inserted = unsafe { self.state.fingers.insert(store, key, fresh.handle(), &mut (), &self.guard) };
+            let inserted = unsafe { self.state.base.fingers.insert(store, key, fresh.handle(), &mut (), &self.guard) };
             if matches!(inserted, Ok(Inserted::New)) {
                 self.state.writing.keep(image);
                 if self.has_beside(store, key) {
@@ -325,7 +325,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
                 self.log_undone(image);
             }
             let place = image.place();
-            let store = self.table(place.table).and_then(|table| table.store(place.index));
+            let store = self.state.base.tables.table(place.table).and_then(|table| table.store(place.index));
             // The transaction has had the table since before it wrote it.
             let Ok(store) = store else { continue };
             // SAFETY: the image is of a slot of these rows.
@@ -339,7 +339,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         if place.index == IndexId::PRIMARY {
             self.state.log.point_of(place.table, image.summary(), true, ColumnSet::ALL);
         } else if image.kind() == Kind::Insert
-            && let Ok(table) = self.table(place.table)
+            && let Ok(table) = self.state.base.tables.table(place.table)
         {
             self.log_key(table, place.index, image.key());
         }

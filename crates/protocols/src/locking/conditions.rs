@@ -151,7 +151,7 @@ impl LockingTransaction<'_> {
     #[cold]
     fn keep_seen(&mut self, first: usize, condition: &Condition) -> Result<(), Stop> {
         for (table, key) in condition.rows() {
-            let index = &self.table(table)?.primary;
+            let index = &self.state.base.tables.table(table)?.primary;
             self.lock(index, key, false)?;
         }
         self.state.conditions.release_from(first, &self.shared.locks);
@@ -160,7 +160,7 @@ impl LockingTransaction<'_> {
 
     /// Locks a row shared that a condition depends on, unless it is locked already.
     fn lock_source(&mut self, first: usize, table: TableId, key: &[u8]) -> Result<(), Stop> {
-        let name = name_of(self.table(table)?.primary.store.place, key);
+        let name = name_of(self.state.base.tables.table(table)?.primary.store.place, key);
         let known = self.state.conditions.names[first..].contains(&name);
         if known || self.state.held.has(name) {
             return Ok(());
@@ -179,7 +179,7 @@ impl LockingTransaction<'_> {
 
     /// A column of a row that is locked.
     fn look(&mut self, table: TableId, key: &[u8], column: FutureColumn) -> Result<Scalar, Stop> {
-        let primary = &self.table(table)?.primary;
+        let primary = &self.state.base.tables.table(table)?.primary;
         let record = self.lookup(primary, key).ok_or(FutureError::NoRow(table))?;
         // SAFETY: the row is locked, and nothing is written here.
         let row = RowRef::from_words(unsafe { record.words() });
@@ -194,7 +194,7 @@ impl LockingTransaction<'_> {
 
     /// Locks a row exclusively that will be written, or shared that will be read.
     pub(crate) fn lock_row(&mut self, table: TableId, key: &[u8], written: bool) -> Result<(), Stop> {
-        let table = self.table(table)?;
+        let table = self.state.base.tables.table(table)?;
         self.lock(&table.primary, key, written)
     }
 
@@ -237,7 +237,7 @@ impl LockingTransaction<'_> {
     /// Whether a condition is answered as it was, with the rows as they are.
     fn keeps(&mut self, condition: &Condition) -> Result<bool, Stop> {
         for (table, key) in condition.rows() {
-            let index = &self.table(table)?.primary;
+            let index = &self.state.base.tables.table(table)?.primary;
             if !self.state.held.has(name_of(index.store.place, key)) && !left_out(Step::LockOperands) {
                 self.lock(index, key, false)?;
             }
@@ -255,7 +255,7 @@ impl LockingTransaction<'_> {
             return Ok(());
         }
         let source = met.condition.rows().find(|(table, key)| {
-            self.table(*table).is_ok_and(|table| name_of(table.primary.store.place, *key) == name)
+            self.state.base.tables.table(*table).is_ok_and(|table| name_of(table.primary.store.place, *key) == name)
         });
         let (table, key) = source.unwrap_or((TableId::default(), &[]));
         match answer {

@@ -5,10 +5,11 @@ use std::ops::ControlFlow;
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, Reason, Stop, TableId};
+use polychron_engine::Projection;
+use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
-use polychron_engine::stores::{Place, Record, key_in_entry};
-use polychron_engine::{Projection, Savepoints};
+use polychron_engine::stores::{Place, Record, WorkerBase, key_in_entry};
 use polychron_index::Inserted;
 use polychron_schema::{Changes, RowBuffer, RowRef};
 
@@ -52,7 +53,7 @@ impl LockingTransaction<'_> {
         key: Option<KeyPreview>,
         missing: Option<Lock>,
     ) -> Stop {
-        self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
+        self.state.base.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
         if self.shared.policy.is_in_order() && !self.doomed {
             self.state.wanted.remember(&self.state.held, missing);
         }
@@ -94,7 +95,7 @@ impl LockingTransaction<'_> {
             self.state.held.release(&self.shared.locks);
         }
         if !self.is_wounded() {
-            let (State { held, fingers, .. }, guard) = (&mut *self.state, &mut self.guard);
+            let (State { base: WorkerBase { fingers, .. }, held, .. }, guard) = (&mut *self.state, &mut self.guard);
             // A wait may last as long as a client does nothing.
             let aside = |wait: &dyn Fn() -> Answer| {
                 guard.stand_aside();
@@ -117,7 +118,7 @@ impl LockingTransaction<'_> {
     #[inline]
     pub(super) fn lookup<K: EncodedKey>(&mut self, index: &Index, key: K) -> Option<Record> {
         // SAFETY: the fingers were cleared when the transaction took its guard, and whenever it had left its epoch.
-        let handle = unsafe { self.state.fingers.find(&index.store, key, &self.guard) }?;
+        let handle = unsafe { self.state.base.fingers.find(&index.store, key, &self.guard) }?;
         // SAFETY: the handle is of this index, and the caller has locked the key.
         let record = unsafe { Record::from_handle(handle) };
         (!record.is_deleted()).then_some(record)
@@ -125,7 +126,7 @@ impl LockingTransaction<'_> {
 
     pub(super) fn undo_log_to(&mut self, position: usize) {
         let state = &mut *self.state;
-        state.log.undo_to(position, &Undone(&state.tables), &self.guard);
+        state.log.undo_to(position, &Undone(&state.base.tables), &self.guard);
     }
 
     /// Locks a key exclusively and inserts it, if it is absent. `false`: it is present.
@@ -136,7 +137,7 @@ impl LockingTransaction<'_> {
         let state = &mut *self.state;
         let record = Record::new(row, &self.guard).map_err(Error::from)?;
         // SAFETY: as in `lookup`.
-        let inserted = unsafe { state.fingers.insert(&index.store, key, record.handle(), &mut (), &self.guard) };
+        let inserted = unsafe { state.base.fingers.insert(&index.store, key, record.handle(), &mut (), &self.guard) };
         match inserted {
             Ok(Inserted::New) => {
                 let before = state.log.len();
@@ -209,13 +210,8 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     const OVERWRITES_COLUMNS: bool = true;
 
     #[inline]
-    fn table(&self, table: TableId) -> Result<&'w Table, Error> {
-        self.table(table)
-    }
-
-    #[inline]
-    fn described(&self, table: TableId) -> Result<&Table, Error> {
-        self.table(table)
+    fn tables(&self) -> &Seen<Table> {
+        &self.state.base.tables
     }
 
     #[inline(always)]
@@ -350,11 +346,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     }
 
     fn buffers(&mut self) -> &mut Buffers {
-        &mut self.state.buffers.rows
-    }
-
-    fn saved(&mut self) -> &mut Savepoints {
-        &mut self.state.savepoints
+        &mut self.state.base.rows
     }
 
     #[inline]

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use polychron_base::TableId;
-use polychron_base::key::{EncodedKey, Key16};
+use polychron_base::key::EncodedKey;
 use polychron_engine::catalog;
-use polychron_engine::stores::{Keyed, Place, Prefetched, Record, Records, RowRecords, Store, StoreTable, Undoable};
+use polychron_engine::stores::{Keyed, Place, Record, RowRecords, Store, StoreTable, Undoable};
 use polychron_index::AnyIndex;
 use polychron_memory::Guard;
 
@@ -61,16 +60,5 @@ impl Undoable for Undone<'_> {
         record.set_deleted(true);
         // SAFETY: the index has forgotten it, as the caller promises.
         unsafe { record.retire(guard) };
-    }
-}
-
-/// The tables as a batch of procedures sees them.
-pub(super) struct Declared<'t>(pub(super) &'t [Option<Arc<Table>>]);
-
-impl Prefetched for Declared<'_> {
-    #[inline]
-    fn locate(&self, table: TableId, _key: &Key16) -> Option<(&AnyIndex, usize)> {
-        let table = polychron_engine::catalog::known(self.0, table)?;
-        Some((table.primary.store.index(), table.lines(RowRecords::HEADER_BYTES)))
     }
 }

@@ -1,15 +1,15 @@
 //! What a procedure may ask for.
 
-use polychron_base::{Error, IndexId, Reason, Stop, TableId};
+use polychron_base::{IndexId, Reason, Stop};
+use polychron_engine::Commit;
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{Batch, Place, has_dropped};
-use polychron_engine::{Commit, rows};
 use polychron_memory::Guard;
 use polychron_schema::RowBuffer;
 
 use super::protocol::Shared;
 use super::steps::Step;
-use super::table::{Table, Undone};
+use super::table::Undone;
 use super::worker::State;
 
 /// Memory that operations use one after the other.
@@ -17,7 +17,6 @@ use super::worker::State;
 pub(super) struct Buffers {
     /// A row whose lock was given back.
     pub(super) row: RowBuffer,
-    pub(super) rows: rows::Buffers,
     pub(super) batch: Batch,
 }
 
@@ -37,11 +36,6 @@ pub struct LockingTransaction<'w> {
 }
 
 impl<'w> LockingTransaction<'w> {
-    #[inline]
-    pub(super) fn table(&self, id: TableId) -> Result<&'w Table, Error> {
-        self.state.tables.table(id)
-    }
-
     /// Runs an operation. Between two of them the transaction stands aside: one whose client does nothing holds back no epoch. What it will look
     /// at again is locked, so that nobody else takes it away, or is its own, and its list of tables is kept. Only fingers are forgotten.
     #[inline]
@@ -56,28 +50,31 @@ impl<'w> LockingTransaction<'w> {
     #[inline]
     pub(super) fn come_back(&mut self) {
         if !self.guard.come_back() {
-            self.state.fingers.clear();
+            self.state.base.fingers.clear();
         }
     }
 
-    /// An index was added to a table that was written: its entries are not kept up.
-    #[cold]
-    fn compare_catalogs(&mut self) -> Result<(), Stop> {
-        let place = self.state.tables.outdated(&self.shared.catalog, self.state.log.places());
-        place.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None, None)))
+    /// No index was added to a table that was written: its entries would not be kept up.
+    #[inline]
+    fn know_all_indexes(&mut self) -> Result<(), Stop> {
+        if left_out(Step::KnowAllIndexes) {
+            return Ok(());
+        }
+        let outdated = self.state.base.tables.outdated(&self.shared.catalog, || self.state.log.places());
+        outdated.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None, None)))
     }
 
     /// No index was dropped that may have been asked. Who leaves it alone locks nothing there; but whoever locks what it has written, or writes
     /// what it has read, does so behind it, and sees here that its catalog has another version.
     #[inline]
     fn know_dropped(&mut self) -> Result<(), Stop> {
-        let known = !self.asks_secondary || self.state.tables.is_present(&self.shared.catalog);
+        let known = !self.asks_secondary || self.state.base.tables.is_present(&self.shared.catalog);
         if known || left_out(Step::KnowDropped) { Ok(()) } else { self.look_for_dropped() }
     }
 
     #[cold]
     fn look_for_dropped(&mut self) -> Result<(), Stop> {
-        let Some(table) = has_dropped(&self.state.tables) else { return Ok(()) };
+        let Some(table) = has_dropped(&self.state.base.tables) else { return Ok(()) };
         Err(self.conflict(Reason::Inconsistent, Place { table, index: IndexId::PRIMARY }, None, None))
     }
 
@@ -91,11 +88,12 @@ impl Drop for LockingTransaction<'_> {
     fn drop(&mut self) {
         self.come_back();
         if left_out(Step::UndoTransactions) {
-            self.state.log.commit(&Undone(&self.state.tables), &self.guard);
+            self.state.log.commit(&Undone(&self.state.base.tables), &self.guard);
         }
         self.undo_log_to(0);
         self.release();
-        self.shared.kept.let_old_go(self.owner as usize, &mut self.state.tables, &self.shared.catalog);
+        self.state.base.is_open = false;
+        self.shared.kept.let_old_go(self.owner as usize, &mut self.state.base.tables, &self.shared.catalog);
     }
 }
 
@@ -103,18 +101,16 @@ impl Commit for LockingTransaction<'_> {
     #[inline]
     fn commit(mut self) -> Result<(), Stop> {
         self.alive()?;
-        if !self.state.tables.is_present(&self.shared.catalog) && !left_out(Step::KnowAllIndexes) {
-            self.compare_catalogs()?;
-        }
+        self.know_all_indexes()?;
         self.know_dropped()?;
         if self.shared.policy.has_conditions() {
             self.respect_conditions()?;
         }
         self.come_back();
         let state = &mut *self.state;
-        state.log.commit(&Undone(&state.tables), &self.guard);
+        state.log.commit(&Undone(&state.base.tables), &self.guard);
         if self.read_only {
-            state.counters.snapshot(0);
+            state.base.counters.snapshot(0);
         }
         // The locks go with the transaction, which has nothing left to undo.
         Ok(())

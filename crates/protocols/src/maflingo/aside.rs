@@ -122,12 +122,9 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     #[cold]
     fn forget_found(&mut self) {
         let state = &mut *self.state;
-        state.fingers.clear();
-        if self.snapshot.is_none() {
-            state.hints.clear();
-            if !left_out(Step::AskNodesAlone) {
-                state.sets.nodes.stand_alone();
-            }
+        state.base.forget_found();
+        if self.snapshot.is_none() && !left_out(Step::AskNodesAlone) {
+            state.sets.nodes.stand_alone();
         }
     }
 }

@@ -22,7 +22,7 @@ use polychron_base::{Abort, Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
-use polychron_engine::stores::{OwnedKey, Place, dropped_among};
+use polychron_engine::stores::{OwnedKey, Place, WorkerBase};
 use polychron_memory::Guard;
 use polychron_schema::KeyScratch;
 use polychron_sync::atomic::Ordering;
@@ -127,7 +127,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
                 continue;
             }
             let (favour, is_here) = (&self.shared.favour, |other| self.guard.epochs().is_here(other));
-            let is_barred = self.state.contested.is_barred(favour, group.record, self.state.worker, is_here);
+            let is_barred = self.state.contested.is_barred(favour, group.record, self.state.base.slot, is_here);
             let Some(state) = (if is_barred { None } else { self.latch_once(group.record) }) else {
                 return Err(self.give_way(position, Reason::Latched));
             };
@@ -154,7 +154,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     /// Latches a record that may be latched already, by [`Self::latch_row`].
     #[inline]
     fn latch_once(&self, record: Record) -> Option<RecordState> {
-        let worker = self.state.worker;
+        let worker = self.state.base.slot;
         if !self.state.sets.latched.is_empty() && record.state().latched_by(worker) {
             return Some(record.state());
         }
@@ -166,7 +166,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     pub(crate) fn latch_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Stop> {
         self.work(|transaction| {
             transaction.writable()?;
-            let table = transaction.table(table)?;
+            let table = transaction.state.base.tables.table(table)?;
             transaction.latch_found(table, key)
         })
     }
@@ -180,10 +180,10 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             self.state.sets.nodes.truncate(nodes);
             // Where there is no row, whoever reads it next finds out, under protection.
             let Found::Row(record) = found else { return Ok(()) };
-            if record.state().latched_by(self.state.worker) {
+            if record.state().latched_by(self.state.base.slot) {
                 return Ok(());
             }
-            let Some(state) = record.latch(self.state.worker) else {
+            let Some(state) = record.latch(self.state.base.slot) else {
                 return Err(self.conflict(Reason::Latched, place, Some(record)));
             };
             if state.unlinked() {
@@ -200,15 +200,12 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     /// latch back, which this transaction has taken since; so it sees the version here.
     #[inline]
     fn know_all_indexes(&mut self) -> Result<(), Stop> {
-        let known = self.state.tables.is_present(&self.shared.catalog) || left_out(Step::KnowAllIndexes);
-        if known { Ok(()) } else { self.compare_catalogs() }
-    }
-
-    #[cold]
-    fn compare_catalogs(&mut self) -> Result<(), Stop> {
-        let written = self.state.sets.writes.iter().map(|write| write.place);
-        let place = self.state.tables.outdated(&self.shared.catalog, written);
-        place.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
+        if left_out(Step::KnowAllIndexes) {
+            return Ok(());
+        }
+        let written = || self.state.sets.writes.iter().map(|write| write.place);
+        let outdated = self.state.base.tables.outdated(&self.shared.catalog, written);
+        outdated.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
 
     /// Gives back the latches of the first `groups` groups.
@@ -236,7 +233,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             for group in self.state.buffers.groups.iter().filter(|_| !left_out(Step::ExceedWrites)) {
                 floor = floor.max(group.record.tid());
             }
-            if let Some(tid) = Tid::after(floor, epoch, self.state.worker) {
+            if let Some(tid) = Tid::after(floor, epoch, self.state.base.slot) {
                 return Ok(tid);
             }
             self.guard.epochs().advance();
@@ -245,7 +242,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
 
     /// Whether everything that was read is still as it was (phase 2).
     pub(super) fn validate(&mut self) -> Result<(), Stop> {
-        let worker = self.state.worker;
+        let worker = self.state.base.slot;
         for at in 0..self.state.sets.reads.len() {
             let read = self.state.sets.reads[at];
             let state = read.record.state();
@@ -270,15 +267,13 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     /// been seen just above, its catalog's version is seen here.
     #[inline]
     fn know_dropped(&mut self) -> Result<(), Stop> {
-        let known = self.state.tables.is_present(&self.shared.catalog) || left_out(Step::KnowDropped);
-        if known { Ok(()) } else { self.look_for_dropped() }
-    }
-
-    #[cold]
-    fn look_for_dropped(&mut self) -> Result<(), Stop> {
-        let State { sets, tables, .. } = &*self.state;
-        let place = dropped_among(tables, sets.reads.iter().map(|read| read.place).chain(sets.nodes.places()));
-        place.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
+        if left_out(Step::KnowDropped) {
+            return Ok(());
+        }
+        let State { base, sets, .. } = &*self.state;
+        let asked = || sets.reads.iter().map(|read| read.place).chain(sets.nodes.places());
+        let dropped = base.dropped(&self.shared.catalog, asked);
+        dropped.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
 
     /// Makes the memory that writing needs.
@@ -301,14 +296,14 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         let deleted = writes.get(group.latest).kind == Kind::Delete;
         let longest = if deleted { 0 } else { writes.longest_put(group.latest) };
         if longest > group.record.capacity() {
-            group.replacement = Some(Record::latched_empty(self.state.worker, longest, &self.guard)?);
+            group.replacement = Some(Record::latched_empty(self.state.base.slot, longest, &self.guard)?);
         } else if !group.own_record && self.keeps_version(group.record, tid) {
             match group.record.copy_as_version(&self.guard) {
                 Ok(version) => group.version = Some(version),
                 // At the memory limit deletions must go on: the row stays where it is as the older version, and a record
                 // of a few words takes its place.
                 Err(_) if deleted => {
-                    let empty = |guard: &Guard<'_>| Record::latched_empty(self.state.worker, 0, guard);
+                    let empty = |guard: &Guard<'_>| Record::latched_empty(self.state.base.slot, 0, guard);
                     group.replacement = Some(self.guard.with_reserve(empty)?);
                 }
                 Err(refused) => return Err(refused.into()),
@@ -408,7 +403,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     /// The key whose record the older version belongs to.
     #[cold]
     fn superseded_key(&mut self, group: Group, version: Record) -> Option<(Place, OwnedKey)> {
-        let State { sets, buffers, tables, .. } = &mut *self.state;
+        let State { base: WorkerBase { tables, .. }, sets, buffers, .. } = &mut *self.state;
         let Sets { writes, order, .. } = &mut **sets;
         writes.chain(group.latest, order);
         let kept = order.iter().map(|&position| writes.get(position)).find(|write| write.kind != Kind::Patch);
@@ -432,7 +427,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         let moves = |write: &super::sets::Write| matches!(write.kind, Kind::Put | Kind::Delete);
         let write = order.iter().rev().map(|&position| *writes.get(position)).find(moves);
         let write = write.expect("patches fit where the row is");
-        let table = catalog::known(&self.state.tables, write.place.table);
+        let table = catalog::known(&self.state.base.tables, write.place.table);
         let store = table.and_then(|table| table.store(write.place.index).ok());
         if let Some(store) = store {
             let key = self.state.sets.writes.key_bytes(&write);
@@ -453,7 +448,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         if !R::ENABLED {
             return;
         }
-        let (redo, worker) = (&self.shared.redo, self.state.worker);
+        let (redo, worker) = (&self.shared.redo, self.state.base.slot);
         for write in self.state.sets.writes.iter() {
             if write.place.index != IndexId::PRIMARY {
                 continue;
@@ -513,7 +508,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             self.state.contested.note(record);
         }
         self.look_for_itself(reason, place, record, key);
-        self.state.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
+        self.state.base.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
         self.doomed = !left_out(Step::StayDoomed);
         Stop::conflict()
     }
@@ -522,7 +517,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     fn key_of(&mut self, place: Place, record: Record) -> Option<KeyPreview> {
         let mut row = std::mem::take(&mut self.state.buffers.old);
         let is_whole = record.peek(&mut row);
-        let table = catalog::known(&self.state.tables, place.table);
+        let table = catalog::known(&self.state.base.tables, place.table);
         let key = table.filter(|_| is_whole).and_then(|table| table.key_in(place.index, row.as_words()));
         self.state.buffers.old = row;
         key
@@ -537,7 +532,7 @@ impl State {
     pub(super) fn undo_writes(&mut self, from: usize, guard: &Guard<'_>) {
         // They are for commits, which this is not any more.
         self.unlatch_rows();
-        let Self { tables, sets, reclaimer, .. } = self;
+        let Self { base: WorkerBase { tables, .. }, sets, reclaimer, .. } = self;
         let Sets { writes, nodes, reads, .. } = &mut **sets;
         writes.truncate(from, |writes, write| {
             if !write.own_record || write.prior.is_some() || left_out(Step::UndoInsertions) {
@@ -563,9 +558,9 @@ impl State {
     /// Gives back the latches that [`MaflingoTransaction::latch_row`] took and no write has given back.
     #[inline]
     pub(super) fn unlatch_rows(&mut self) {
-        let Self { sets, worker, .. } = self;
+        let Self { base: WorkerBase { slot, .. }, sets, .. } = self;
         for record in sets.latched.drain(..) {
-            if record.state().latched_by(*worker) {
+            if record.state().latched_by(*slot) {
                 record.unlatch();
             }
         }

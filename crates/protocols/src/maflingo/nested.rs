@@ -115,7 +115,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         record: Option<Record>,
         key: Option<KeyPreview>,
     ) {
-        let (epochs, worker) = (self.guard.epochs(), self.state.worker);
+        let (epochs, worker) = (self.guard.epochs(), self.state.base.slot);
         let is_other = |other: &usize| *other != worker && epochs.is_here(*other);
         let holds = record.and_then(|record| record.state().owner()).is_some_and(|owner| is_other(&owner));
         let is_latch = matches!(reason, Reason::Latched | Reason::BeingWritten | Reason::InsertedFirst);

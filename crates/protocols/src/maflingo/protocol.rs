@@ -130,12 +130,6 @@ impl<R: Redo> Maflingo<R> {
     }
 }
 
-impl<R: Redo> Drop for Maflingo<R> {
-    fn drop(&mut self) {
-        self.shared.keeper.close();
-    }
-}
-
 impl<R: Redo + Default> Protocol for Maflingo<R> {
     const NAME: &'static str = "maflingo";
     const SUMMARY: &'static str =
@@ -165,7 +159,7 @@ impl<R: Redo + Default> Protocol for Maflingo<R> {
     }
 
     fn worker(self: &Arc<Self>) -> Result<MaflingoWorker<R>, Error> {
-        MaflingoWorker::new(&self.shared)
+        Ok(MaflingoWorker::new(self.shared.memory.register()?, &self.shared))
     }
 }
 
@@ -181,7 +175,7 @@ impl<R: Redo> HasStores for Maflingo<R> {
     }
 
     fn fill(&self, table: TableId, index: IndexId, store: &Arc<Store>) -> Result<(), Error> {
-        let mut worker = MaflingoWorker::own(&self.shared)?;
+        let mut worker = MaflingoWorker::new(self.shared.memory.register_own()?, &self.shared);
         rows::fill(self.base(), &mut worker, table, index)?;
         // Snapshots that begin from now on are to find the entries, so what was written here must have become the past.
         let filled = self.shared.epochs().current();

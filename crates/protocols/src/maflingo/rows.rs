@@ -4,11 +4,12 @@ use std::ops::ControlFlow;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, Reason, Stop, TableId};
+use polychron_base::{Reason, Stop, TableId};
+use polychron_engine::Projection;
+use polychron_engine::catalog::Seen;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
 use polychron_engine::stores::{key_in_entry, words_of};
-use polychron_engine::{Projection, Savepoints};
 use polychron_schema::{Changes, RowBuffer, RowRef};
 
 use super::record::Record;
@@ -39,13 +40,8 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
     type Link = ();
 
     #[inline]
-    fn table(&self, table: TableId) -> Result<&'w MaflingoTable, Error> {
-        self.table(table)
-    }
-
-    #[inline]
-    fn described(&self, table: TableId) -> Result<&MaflingoTable, Error> {
-        self.table(table)
+    fn tables(&self) -> &Seen<MaflingoTable> {
+        &self.state.base.tables
     }
 
     #[inline(always)]
@@ -190,7 +186,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         if found.is_none() {
             // The entry and the row did not stand together; validation would find that out too.
             debug_assert!(self.snapshot.is_none(), "a snapshot is consistent");
-            let key = KeyPreview::new(self.state.buffers.rows.followed_key());
+            let key = KeyPreview::new(self.state.base.rows.followed_key());
             return Err(self.conflict_over(Reason::Inconsistent, table.primary.place, None, Some(key)));
         }
         Ok(found)
@@ -216,11 +212,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
     }
 
     fn buffers(&mut self) -> &mut Buffers {
-        &mut self.state.buffers.rows
-    }
-
-    fn saved(&mut self) -> &mut Savepoints {
-        &mut self.state.savepoints
+        &mut self.state.base.rows
     }
 
     /// Keeps the key. Lookups follow when the first row is asked for, so that those of several keys overlap, and so do the misses on their
@@ -228,13 +220,13 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
     #[inline]
     fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
         if self.snapshot.is_none() {
-            self.state.hints.ask(table, key);
+            self.state.base.hints.ask(table, key);
         }
     }
 
     #[inline]
     fn has_hints(&self) -> bool {
-        self.state.hints.has_declared()
+        self.state.base.hints.has_declared()
     }
 }
 

@@ -4,10 +4,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use polychron_base::key::Key16;
-use polychron_base::{Error, TableId};
-use polychron_engine::catalog;
-use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Prefetched, Records, StoreTable};
+use polychron_base::Error;
+use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Records, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
 
@@ -70,16 +68,5 @@ impl Records for RowRecords {
         let record = unsafe { Record::from_handle(handle) };
         // SAFETY: the caller promises that nobody who pins from now on can reach it.
         unsafe { guard.retire(record.memory(), record.bytes()) };
-    }
-}
-
-/// Tables that a worker knows, for finding the rows of keys ahead of their use.
-pub(super) struct Known<'t>(pub(super) &'t [Option<Arc<MaflingoTable>>]);
-
-impl Prefetched for Known<'_> {
-    #[inline]
-    fn locate(&self, table: TableId, _: &Key16) -> Option<(&AnyIndex, usize)> {
-        let table = catalog::known(self.0, table)?;
-        Some((table.primary.index(), table.lines(HEADER_BYTES)))
     }
 }

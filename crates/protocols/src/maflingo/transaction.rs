@@ -5,11 +5,11 @@
 use std::ops::Range;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Reason, Stop, TableId};
+use polychron_base::{Error, IndexId, Reason, Stop};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::Place;
-use polychron_engine::{Commit, Mode, rows};
+use polychron_engine::stores::{Place, WorkerBase};
+use polychron_engine::{Commit, Mode};
 use polychron_index::{Inserted, Lookup, Stamp};
 use polychron_memory::{Guard, Snapshot};
 use polychron_schema::RowBuffer;
@@ -20,7 +20,7 @@ use super::record::{Claim, Record, Seen};
 use super::scan::ScanBatch;
 use super::sets::{Kind, MOST_PATCHES, Read, Span, Write};
 use super::steps::Step;
-use super::table::{Known, MaflingoTable, Store};
+use super::table::Store;
 use super::worker::State;
 
 /// Memory that operations use one after the other.
@@ -32,7 +32,6 @@ pub(super) struct Buffers {
     pub(super) old: RowBuffer,
     /// A row that is not being changed just now.
     pub(super) spare: Option<Box<RowBuffer>>,
-    pub(super) rows: rows::Buffers,
     pub(super) groups: Vec<Group>,
     /// Entries of a scan's leaf, read before the visitor sees any.
     pub(super) batch: ScanBatch,
@@ -78,25 +77,21 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         open: Option<Snapshot<'w>>,
         mode: Mode,
     ) -> Self {
-        debug_assert!(!state.open && state.sets.writes.is_empty(), "the transaction before left something behind");
-        state.open = true;
+        debug_assert!(
+            !state.base.is_open && state.sets.writes.is_empty(),
+            "the transaction before left something behind"
+        );
         let read_only = mode == Mode::Snapshot;
         let snapshot = open.as_ref().map(Snapshot::epoch);
         if let Some(epoch) = snapshot {
-            state.counters.snapshot(guard.epochs().age_ns(epoch) / 1000);
+            state.base.counters.snapshot(guard.epochs().age_ns(epoch) / 1000);
         }
         let until_check = shared.options.check_every.min(if read_only { RENEW_EVERY } else { u32::MAX });
-        state.fingers.clear();
-        state.savepoints.clear();
+        state.base.begin();
         let mut transaction =
             Self { shared, state, guard, open, snapshot, read_only, doomed: false, ended: false, until_check };
         transaction.stand_aside();
         transaction
-    }
-
-    #[inline]
-    pub(super) fn table(&self, id: TableId) -> Result<&'w MaflingoTable, Error> {
-        self.state.tables.table(id)
     }
 
     /// Called at the start of every operation: conflicts stick, and long procedures find out that they are doomed.
@@ -116,7 +111,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         self.until_check = self.shared.options.check_every;
         if self.snapshot.is_some() {
             self.until_check = self.until_check.min(RENEW_EVERY);
-            self.state.fingers.clear();
+            self.state.base.fingers.clear();
             self.guard.refresh();
             return Ok(());
         }
@@ -124,7 +119,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
             return Ok(());
         }
         self.validate().and_then(|()| self.check_written()).inspect_err(|_| {
-            if let Some(abort) = &mut self.state.last_abort {
+            if let Some(abort) = &mut self.state.base.last_abort {
                 abort.reason = Reason::Inconsistent;
             }
         })
@@ -154,7 +149,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
     /// Finds the record of a key and reads words `range` of its row into the row buffer; the reading is protected.
     #[inline]
     pub(super) fn find<K: EncodedKey>(&mut self, store: &Store, key: K, range: Range<usize>) -> Result<Found, Stop> {
-        if self.state.hints.any()
+        if self.state.base.hints.any()
             && let Some(record) = self.find_hinted(store, key, range.clone())
         {
             return Ok(Found::Row(record));
@@ -186,7 +181,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
     #[inline]
     fn look_up<K: EncodedKey>(&mut self, store: &Store, key: K) -> Lookup {
         // SAFETY: fingers are cleared when the transaction begins and when its guard is renewed.
-        unsafe { self.state.fingers.get(store, key, &self.guard) }
+        unsafe { self.state.base.fingers.get(store, key, &self.guard) }
     }
 
     /// As [`Self::find`], by a hint of the batch; `None` when there is none or it does not lead to a row.
@@ -199,11 +194,8 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         if store.place.index != IndexId::PRIMARY || self.snapshot.is_some() {
             return None;
         }
-        let State { hints, tables, .. } = &mut *self.state;
-        if hints.waits() {
-            hints.answer(&Known(tables), &self.guard);
-        }
-        let handle = self.state.hints.find(store.place.table, key)?;
+        self.state.base.answer_hints(&self.guard);
+        let handle = self.state.base.hints.find(store.place.table, key)?;
         // SAFETY: the batch found the handle under a guard that it still holds.
         let record = unsafe { Record::from_handle(handle) };
         let reads = self.state.sets.reads.len();
@@ -317,7 +309,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
     #[inline]
     pub(super) fn insert_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<bool, Stop> {
         let record = Record::absent(row, &self.guard).map_err(Error::from)?;
-        let State { sets, fingers, .. } = &mut *self.state;
+        let State { base: WorkerBase { fingers, .. }, sets, .. } = &mut *self.state;
         // SAFETY: as in `look_up`.
         let inserted = unsafe { fingers.insert(store, key, record.handle(), &mut sets.nodes, &self.guard) };
         if matches!(inserted, Ok(Inserted::New)) {
@@ -383,7 +375,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
 
     fn end(&mut self) {
         self.ended = true;
-        self.state.open = false;
+        self.state.base.is_open = false;
         self.state.unlatch_rows();
         self.state.contested.end_attempt(&self.shared.favour, self.doomed);
         self.open = None;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::{Abort, Error};
 use polychron_engine::options::Retry;
+use polychron_engine::statistics::Registered;
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Savepoints, Worker, drive};
 use polychron_memory::Local;
 use polychron_schema::RowBuffer;
@@ -17,7 +18,7 @@ use super::transaction::SerialTransaction;
 #[derive(Debug)]
 pub struct SerialWorker {
     database: Arc<Serial>,
-    counters: Arc<Counters>,
+    counters: Registered,
     /// A worker slot: claimed for its number, which the options limit.
     _slot: Local,
     buffers: Buffers,
@@ -92,6 +93,5 @@ impl Interactive for SerialWorker {
 impl Drop for SerialWorker {
     fn drop(&mut self) {
         self.end_leaked();
-        self.database.counters.leave(&self.counters);
     }
 }

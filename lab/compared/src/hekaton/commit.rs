@@ -12,7 +12,7 @@ use polychron_engine::Commit;
 use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
-use polychron_engine::stores::{OwnedKey, Place, dropped_among};
+use polychron_engine::stores::{OwnedKey, Place};
 
 use super::collect::Tombstone;
 use super::sets::{Kind, Read, Target, Write};
@@ -74,15 +74,12 @@ impl<R: Redo> HekatonTransaction<'_, R> {
     /// transaction could write the row; so it sees the version here.
     #[inline]
     fn know_all_indexes(&mut self) -> Result<(), Stop> {
-        let known = self.state.tables.is_present(&self.shared.catalog) || left_out(Step::KnowAllIndexes);
-        if known { Ok(()) } else { self.compare_catalogs() }
-    }
-
-    #[cold]
-    fn compare_catalogs(&mut self) -> Result<(), Stop> {
-        let written = self.state.sets.writes().iter().map(|write| write.place);
-        let place = self.state.tables.outdated(&self.shared.catalog, written);
-        place.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
+        if left_out(Step::KnowAllIndexes) {
+            return Ok(());
+        }
+        let written = || self.state.sets.writes().iter().map(|write| write.place);
+        let outdated = self.state.base.tables.outdated(&self.shared.catalog, written);
+        outdated.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
 
     /// Whether everything that was read is the same at the end.
@@ -121,15 +118,13 @@ impl<R: Redo> HekatonTransaction<'_, R> {
     /// been seen just above, its catalog's version is seen here.
     #[inline]
     fn know_dropped(&mut self) -> Result<(), Stop> {
-        let known = self.state.tables.is_present(&self.shared.catalog) || left_out(Step::KnowDropped);
-        if known { Ok(()) } else { self.look_for_dropped() }
-    }
-
-    #[cold]
-    fn look_for_dropped(&mut self) -> Result<(), Stop> {
-        let super::worker::State { sets, tables, .. } = &*self.state;
-        let place = dropped_among(tables, sets.reads.iter().map(|read| read.place).chain(sets.nodes.places()));
-        place.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
+        if left_out(Step::KnowDropped) {
+            return Ok(());
+        }
+        let super::worker::State { base, sets, .. } = &*self.state;
+        let asked = || sets.reads.iter().map(|read| read.place).chain(sets.nodes.places());
+        let dropped = base.dropped(&self.shared.catalog, asked);
+        dropped.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
 
     /// A version that was visible at the beginning still is, unless somebody ended it. What a preparing transaction ends before counts
@@ -157,7 +152,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         if !R::ENABLED {
             return;
         }
-        let (redo, worker) = (&self.shared.redo, self.state.slot);
+        let (redo, worker) = (&self.shared.redo, self.state.base.slot);
         for write in self.state.sets.writes() {
             if write.place.index != IndexId::PRIMARY {
                 continue;
@@ -237,7 +232,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
             if !was_own && !left_out(Step::ReadsOfUndone) {
                 self.state.sets.reads.push(Read { target: Target::Record(write.record), place });
             }
-            let store = self.table(place.table).and_then(|table| table.store(place.index));
+            let store = self.state.base.tables.table(place.table).and_then(|table| table.store(place.index));
             if let Ok(store) = store
                 && !left_out(Step::NodesOfUndone)
             {
@@ -265,7 +260,8 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         let closed = record.pop(made, |popped| unsafe { popped.retire(guard) });
         let over = record.latest().filter(|_| write.kind == Kind::Insert).and_then(|top| top.end().settled());
         if closed {
-            let store = self.table(write.place.table).and_then(|table| table.store(write.place.index));
+            let store =
+                self.state.base.tables.table(write.place.table).and_then(|table| table.store(write.place.index));
             if let Ok(store) = store {
                 store.index().remove(self.state.sets.key(write), record.handle(), guard);
             }
@@ -289,7 +285,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
     #[cold]
     pub(super) fn conflict(&mut self, reason: Reason, place: Place, version: Option<Version>) -> Stop {
         let key = version.filter(|&version| self.is_readable(version)).and_then(|version| {
-            let table = catalog::known(&self.state.tables, place.table);
+            let table = catalog::known(&self.state.base.tables, place.table);
             table.and_then(|table| table.key_in(place.index, version.row().as_words()))
         });
         self.conflict_over(reason, place, key)
@@ -300,7 +296,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
     pub(super) fn conflict_over(&mut self, reason: Reason, place: Place, key: Option<KeyPreview>) -> Stop {
         let abort = Abort { reason, table: place.table, index: place.index, key };
         self.state.nested.conflicts(self.database(), &abort);
-        self.state.last_abort = Some(abort);
+        self.state.base.last_abort = Some(abort);
         self.doomed = !left_out(Step::StayDoomed);
         Stop::conflict()
     }

@@ -3,7 +3,6 @@
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, Reason, Stop};
-use polychron_engine::options::Retry;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
 use polychron_memory::Guard;
@@ -23,19 +22,11 @@ pub(super) struct Met {
 }
 
 impl State {
-    /// Waits before another attempt, which is useless where that must meet a transaction of the same thread again.
-    pub(super) fn wait(&mut self, attempts: u64, retry: &Retry) {
-        match &mut self.met {
-            Some(met) => met.again = true,
-            None => self.back_off.wait(attempts, retry),
-        }
-    }
-
     /// Refuses another attempt that would meet an open transaction of the same thread again.
     #[cold]
     pub(super) fn meet_again(&mut self, transactions: &Transactions) -> Result<(), Error> {
         let Some(Met { id, again: true }) = self.met.take() else { return Ok(()) };
-        match self.last_abort {
+        match self.base.last_abort {
             Some(Abort { table, key, .. }) if transactions.is_open_here(id) => {
                 Err(Error::WaitsForItself { table, key })
             }
@@ -52,8 +43,9 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
 
     /// Undoes the transaction that a worker has open and nobody can end, because it was leaked.
     #[cold]
-    pub(super) fn undo_leaked(shared: &'w Shared<R>, state: &'w mut State, guard: Guard<'w>, id: TransactionId) {
+    pub(super) fn undo_leaked(shared: &'w Shared<R>, state: &'w mut State, guard: Guard<'w>) {
         // The tables are those that it has seen: its guard has kept them, or it has.
+        let id = state.id;
         let mut leaked = Self::over(shared, state, guard, id, 0);
         leaked.doomed = true;
     }

@@ -64,12 +64,6 @@ impl<R: Redo> Hekaton<R> {
     }
 }
 
-impl<R: Redo> Drop for Hekaton<R> {
-    fn drop(&mut self) {
-        self.shared.keeper.close();
-    }
-}
-
 impl<R: Redo + Default> Protocol for Hekaton<R> {
     const NAME: &'static str = "hekaton";
     const SUMMARY: &'static str =
@@ -101,7 +95,7 @@ impl<R: Redo + Default> Protocol for Hekaton<R> {
     }
 
     fn worker(self: &Arc<Self>) -> Result<HekatonWorker<R>, Error> {
-        HekatonWorker::new(&self.shared)
+        Ok(HekatonWorker::new(self.shared.memory.register()?, &self.shared))
     }
 }
 
@@ -117,7 +111,12 @@ impl<R: Redo> HasStores for Hekaton<R> {
     }
 
     fn fill(&self, table: TableId, index: IndexId, store: &Arc<Store>) -> Result<(), Error> {
-        rows::fill(self.base(), &mut HekatonWorker::own(&self.shared)?, table, index)?;
+        rows::fill(
+            self.base(),
+            &mut HekatonWorker::new(self.shared.memory.register_own()?, &self.shared),
+            table,
+            index,
+        )?;
         store.set_ready_from(self.shared.transactions.latest());
         Ok(())
     }

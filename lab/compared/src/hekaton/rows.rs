@@ -3,11 +3,12 @@
 use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, Reason, Stop, TableId};
+use polychron_base::{Reason, Stop, TableId};
+use polychron_engine::Projection;
+use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
-use polychron_engine::{Projection, Savepoints};
 use polychron_schema::{Changes, RowBuffer, RowRef};
 
 use super::steps::Step;
@@ -43,13 +44,8 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
     type Link = ();
 
     #[inline]
-    fn table(&self, table: TableId) -> Result<&'w HekatonTable, Error> {
-        self.table(table)
-    }
-
-    #[inline]
-    fn described(&self, table: TableId) -> Result<&HekatonTable, Error> {
-        self.table(table)
+    fn tables(&self) -> &Seen<HekatonTable> {
+        &self.state.base.tables
     }
 
     #[inline]
@@ -190,23 +186,19 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
     }
 
     fn buffers(&mut self) -> &mut Buffers {
-        &mut self.state.buffers.rows
-    }
-
-    fn saved(&mut self) -> &mut Savepoints {
-        &mut self.state.savepoints
+        &mut self.state.base.rows
     }
 
     /// Fetches the line at which a lookup in a hash index begins, and keeps the key; the lookups follow together when the first row
     /// is asked for.
     #[inline]
     fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        self.state.hints.ask(table, key);
+        self.state.base.hints.ask(table, key);
     }
 
     #[inline]
     fn has_hints(&self) -> bool {
-        self.state.hints.has_declared()
+        self.state.base.hints.has_declared()
     }
 
     fn protect_all_reads(&mut self, protect: bool) {

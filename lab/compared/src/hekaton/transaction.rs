@@ -4,11 +4,11 @@
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, Stop, TableId};
+use polychron_engine::Mode;
 use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{Batch, Place};
-use polychron_engine::{Mode, rows};
+use polychron_engine::stores::{Batch, Place, WorkerBase};
 use polychron_index::{Inserted, Lookup};
 use polychron_memory::Guard;
 use polychron_sync::Backoff;
@@ -24,7 +24,6 @@ use super::worker::State;
 /// Memory that operations use one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    pub(super) rows: rows::Buffers,
     /// Handles of a scan.
     pub(super) batch: Batch,
 }
@@ -74,18 +73,17 @@ pub(super) enum Remember {
 
 impl<'w, R: Redo> HekatonTransaction<'w, R> {
     pub(super) fn new(shared: &'w Shared<R>, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
-        debug_assert!(state.open.is_none(), "the transaction before left something behind");
+        debug_assert!(!state.base.is_open, "the transaction before left something behind");
         let snapshot = mode == Mode::Snapshot;
         let (id, moment) = if snapshot {
-            state.counters.snapshot(0);
-            (TransactionId::NONE, shared.transactions.begin_snapshot(state.slot, state.known))
+            state.base.counters.snapshot(0);
+            (TransactionId::NONE, shared.transactions.begin_snapshot(state.base.slot, state.known))
         } else {
-            shared.transactions.begin(state.slot, state.known)
+            shared.transactions.begin(state.base.slot, state.known)
         };
         state.known = moment;
-        state.fingers.clear();
-        state.savepoints.clear();
-        state.open = Some(id);
+        state.base.begin();
+        state.id = id;
         Self::over(shared, state, guard, id, moment)
     }
 
@@ -114,11 +112,6 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         }
     }
 
-    #[inline]
-    pub(super) fn table(&self, id: TableId) -> Result<&'w HekatonTable, Error> {
-        self.state.tables.table(id)
-    }
-
     /// Called at the start of every operation: conflicts stick, and who read what was undone since is stopped.
     #[inline]
     pub(super) fn step(&mut self) -> Result<(), Stop> {
@@ -140,8 +133,8 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
     #[cold]
     fn renew(&mut self) {
         self.until_renewal = RENEW_EVERY;
-        self.state.fingers.clear();
-        self.kept.get_or_insert_with(|| self.state.tables.keep());
+        self.state.base.fingers.clear();
+        self.kept.get_or_insert_with(|| self.state.base.tables.keep());
         self.guard.refresh();
     }
 
@@ -192,7 +185,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
     /// Finds the row of a key; that there is none is protected, and if asked for, the row.
     #[inline]
     pub(super) fn find<K: EncodedKey>(&mut self, store: &Store, key: K, remember: Remember) -> Result<Found, Stop> {
-        if self.state.hints.any()
+        if self.state.base.hints.any()
             && let Some(found) = self.find_hinted(store, key, remember)
         {
             return Ok(found);
@@ -239,7 +232,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
     #[inline]
     fn look_up<K: EncodedKey>(&mut self, store: &Store, key: K) -> Lookup {
         // SAFETY: fingers are cleared when the transaction begins and when its guard is renewed.
-        unsafe { self.state.fingers.get(store, key, &self.guard) }
+        unsafe { self.state.base.fingers.get(store, key, &self.guard) }
     }
 
     /// As [`Self::find`], by a hint of the batch; `None` when there is none or it does not lead to a row. A record serves its key
@@ -249,11 +242,8 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         if store.place.index != IndexId::PRIMARY || self.snapshot {
             return None;
         }
-        let State { hints, tables, .. } = &mut *self.state;
-        if hints.waits() {
-            hints.answer(&tables[..], &self.guard);
-        }
-        let handle = self.state.hints.find(store.place.table, key)?;
+        self.state.base.answer_hints(&self.guard);
+        let handle = self.state.base.hints.find(store.place.table, key)?;
         // SAFETY: the handle was found under this transaction's guard, or under that of its batch.
         let record = unsafe { Record::from_handle(handle) };
         let Look::Row(version, basis) = self.look(record) else {
@@ -385,7 +375,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         let mut backoff = Backoff::new();
         loop {
             let fresh = Record::new(made, &self.guard).map_err(Error::from)?;
-            let State { sets, fingers, .. } = &mut *self.state;
+            let State { base: WorkerBase { fingers, .. }, sets, .. } = &mut *self.state;
             // SAFETY: as in `look_up`.
             let inserted = unsafe { fingers.insert(store, key, fresh.handle(), &mut sets.nodes, &self.guard) };
             if matches!(inserted, Ok(Inserted::New)) {
@@ -441,9 +431,9 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
 
     pub(super) fn end(&mut self) {
         self.ended = true;
-        self.state.open = None;
+        self.state.base.is_open = false;
         self.state.sets.clear();
-        self.shared.transactions.end(self.state.slot);
+        self.shared.transactions.end(self.state.base.slot);
     }
 }
 

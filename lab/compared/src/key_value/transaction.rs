@@ -40,7 +40,7 @@ pub struct KeyValueTransaction<'w> {
 impl<'w> KeyValueTransaction<'w> {
     #[inline]
     fn table(&self, id: TableId) -> Result<&'w Table, Error> {
-        self.state.tables.table(id)
+        self.state.base.tables.table(id)
     }
 
     #[inline]
@@ -226,7 +226,7 @@ impl Transaction for KeyValueTransaction<'_> {
     }
 
     fn savepoints(&mut self) -> &mut Savepoints {
-        &mut self.state.savepoints
+        &mut self.state.base.rows.savepoints
     }
 
     #[inline]

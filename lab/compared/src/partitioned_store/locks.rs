@@ -20,6 +20,14 @@ pub(super) struct Locks {
     words: Box<[CachePadded<AtomicU64>]>,
 }
 
+/// The partition of a partition column's value, of so many.
+#[inline]
+pub(super) fn wrapped(value: u64, partitions: usize) -> usize {
+    // Most workloads number their partitions from zero; a division would cost more than the rest of this.
+    let count = partitions as u64;
+    (if value < count { value } else { value % count }) as usize
+}
+
 impl Locks {
     pub(super) fn new(partitions: usize) -> Self {
         Self { words: (0..partitions).map(|_| CachePadded::new(AtomicU64::new(0))).collect() }
@@ -33,9 +41,7 @@ impl Locks {
     /// The partition of a partition column's value.
     #[inline]
     pub(super) fn partition_of(&self, value: u64) -> usize {
-        // Most workloads number their partitions from zero; a division would cost more than the rest of this.
-        let count = self.words.len() as u64;
-        (if value < count { value } else { value % count }) as usize
+        wrapped(value, self.words.len())
     }
 
     #[inline]

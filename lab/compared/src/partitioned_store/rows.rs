@@ -5,10 +5,11 @@ use std::ops::ControlFlow;
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_engine::Projection;
+use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
 use polychron_engine::stores::{Keyed, Record, UndoLog, key_in_entry};
-use polychron_engine::{Projection, Savepoints};
 use polychron_index::Inserted;
 use polychron_memory::Guard;
 use polychron_schema::{Changes, RowBuffer, RowRef};
@@ -71,7 +72,7 @@ impl PartitionedTransaction<'_> {
     /// The partition in which a key may be read.
     #[inline]
     pub(super) fn readable<K: EncodedKey>(&self, table: &Table, key: K) -> Result<usize, Error> {
-        match partition_of(table, key, self.locks) {
+        match partition_of(table, key) {
             // Whoever writes a table that is not divided holds all locks, and this transaction holds at least one.
             None => Ok(0),
             Some(partition) if self.state.partitions.contains(partition) || left_out(Step::RefuseUndeclared) => {
@@ -96,7 +97,7 @@ impl PartitionedTransaction<'_> {
 
     pub(super) fn undo_log_to(&mut self, position: usize) {
         let state = &mut *self.state;
-        state.log.undo_to(position, &Undone(&state.tables), &self.guard);
+        state.log.undo_to(position, &Undone(&state.base.tables), &self.guard);
     }
 
     /// Writes a row whose partition is locked.
@@ -134,13 +135,8 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     const OVERWRITES_COLUMNS: bool = true;
 
     #[inline]
-    fn table(&self, table: TableId) -> Result<&'w Table, Error> {
-        self.table(table)
-    }
-
-    #[inline]
-    fn described(&self, table: TableId) -> Result<&Table, Error> {
-        self.table(table)
+    fn tables(&self) -> &Seen<Table> {
+        &self.state.base.tables
     }
 
     #[inline]
@@ -246,7 +242,7 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     fn follow(&mut self, table: &'w Table, entry: FoundRow, _: &Projection) -> Result<Option<FoundRow>, Stop> {
         // SAFETY: the partition is locked, and nothing is written here.
         let key = key_in_entry(unsafe { entry.record.words() });
-        let partition = partition_of(table, key, self.locks).unwrap_or(0);
+        let partition = partition_of(table, key).unwrap_or(0);
         let row = find(&table.primary.stores[partition], key, &self.guard);
         debug_assert!(row.is_some(), "an entry leads to a row");
         Ok(row.map(|record| FoundRow { record, partition }))
@@ -269,17 +265,13 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     }
 
     fn buffers(&mut self) -> &mut Buffers {
-        &mut self.state.buffers.rows
-    }
-
-    fn saved(&mut self) -> &mut Savepoints {
-        &mut self.state.savepoints
+        &mut self.state.base.rows
     }
 
     #[inline]
     fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
         if let Ok(table) = self.table(table) {
-            let partition = partition_of(table, key, self.locks).unwrap_or(0);
+            let partition = partition_of(table, key).unwrap_or(0);
             table.primary.stores[partition].index().prefetch(key, &self.guard);
         }
     }

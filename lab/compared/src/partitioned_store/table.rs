@@ -4,15 +4,14 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use polychron_base::TableId;
 use polychron_base::key::{EncodedKey, Key16};
 use polychron_engine::catalog;
-use polychron_engine::stores::{Keyed, Place, Prefetched, Record, Records, RowRecords, Store, StoreTable, Undoable};
+use polychron_engine::stores::{Keyed, Place, Record, Records, RowRecords, Store, StoreTable, Undoable};
 use polychron_index::AnyIndex;
 use polychron_memory::Guard;
 use polychron_schema::{ColumnType, Layout, TableDefinition};
 
-use super::locks::Locks;
+use super::locks::wrapped;
 
 /// The index of one partition.
 pub(super) type Entries = Store<RowRecords>;
@@ -41,6 +40,12 @@ impl Keyed for Index {
 
     fn set_dropped(&self) {
         self.stores.iter().for_each(|store| store.set_dropped());
+    }
+
+    #[inline]
+    fn locate<'t>(table: &'t Table, key: &Key16) -> Option<(&'t AnyIndex, usize)> {
+        let partition = partition_of(table, *key).unwrap_or(0);
+        Some((table.primary.stores[partition].index(), table.lines(RowRecords::HEADER_BYTES)))
     }
 }
 
@@ -115,23 +120,9 @@ impl Index {
 
 /// The partition of a primary key; `None` when the table is not divided.
 #[inline]
-pub(super) fn partition_of<K: EncodedKey>(table: &Table, key: K, locks: &Locks) -> Option<usize> {
-    table.primary.column.filter(|_| table.primary.is_divided()).map(|column| locks.partition_of(column.value(key)))
-}
-
-/// The tables as a batch of procedures sees them.
-pub(super) struct Declared<'t> {
-    pub(super) tables: &'t [Option<Arc<Table>>],
-    pub(super) locks: &'t Locks,
-}
-
-impl Prefetched for Declared<'_> {
-    #[inline]
-    fn locate(&self, table: TableId, key: &Key16) -> Option<(&AnyIndex, usize)> {
-        let table = polychron_engine::catalog::known(self.tables, table)?;
-        let partition = partition_of(table, *key, self.locks).unwrap_or(0);
-        Some((table.primary.stores[partition].index(), table.lines(RowRecords::HEADER_BYTES)))
-    }
+pub(super) fn partition_of<K: EncodedKey>(table: &Table, key: K) -> Option<usize> {
+    let Index { stores, column, .. } = &*table.primary;
+    column.filter(|_| stores.len() > 1).map(|column| wrapped(column.value(key), stores.len()))
 }
 
 /// Where an entry stands.

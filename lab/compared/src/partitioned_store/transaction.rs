@@ -1,20 +1,19 @@
 //! What a procedure may ask for, once it holds its partitions.
 
-use polychron_base::{Error, Stop, TableId};
+use polychron_base::Stop;
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::Batch;
-use polychron_engine::{Commit, Mode, rows};
+use polychron_engine::{Commit, Mode};
 use polychron_memory::Guard;
 
 use super::locks::Locks;
 use super::steps::Step;
-use super::table::{Table, Undone};
+use super::table::Undone;
 use super::worker::State;
 
 /// Memory that operations use one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    pub(super) rows: rows::Buffers,
     pub(super) batch: Batch,
 }
 
@@ -34,21 +33,17 @@ impl<'w> PartitionedTransaction<'w> {
     pub(super) fn new(locks: &'w Locks, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
         Self { locks, state, guard, read_only: mode == Mode::Snapshot, partition: 0 }
     }
-
-    #[inline]
-    pub(super) fn table(&self, id: TableId) -> Result<&'w Table, Error> {
-        self.state.tables.table(id)
-    }
 }
 
 impl Drop for PartitionedTransaction<'_> {
     fn drop(&mut self) {
         if left_out(Step::UndoTransactions) {
-            self.state.log.commit(&Undone(&self.state.tables), &self.guard);
+            self.state.log.commit(&Undone(&self.state.base.tables), &self.guard);
         }
         self.undo_log_to(0);
         self.state.partitions.unlock(self.locks);
         self.state.partitions.clear();
+        self.state.base.is_open = false;
     }
 }
 
@@ -56,7 +51,7 @@ impl Commit for PartitionedTransaction<'_> {
     #[inline]
     fn commit(self) -> Result<(), Stop> {
         let state = &mut *self.state;
-        state.log.commit(&Undone(&state.tables), &self.guard);
+        state.log.commit(&Undone(&state.base.tables), &self.guard);
         // The locks go with the transaction, which has nothing left to undo.
         Ok(())
     }

@@ -4,6 +4,7 @@ use polychron_memory::{Memory, Options};
 
 use super::*;
 use crate::Transaction;
+use crate::stores::{RowRecords, Store};
 
 const TABLE: TableId = TableId::new(1, 3);
 
@@ -22,19 +23,13 @@ impl Procedure for Declaring {
     }
 }
 
-/// No table is looked up here; the tests answer for them.
-struct Nowhere;
-
-impl Prefetched for Nowhere {
-    fn locate(&self, _: TableId, _: &Key16) -> Option<(&AnyIndex, usize)> {
-        None
-    }
-}
+/// No table is known here; the tests answer for them.
+const NOWHERE: &[Option<Arc<StoreTable<Store<RowRecords>>>>] = &[];
 
 /// Hints of a group whose records are the keys plus one.
 fn group(guard: &Guard<'_>) -> Hints {
     let mut hints = Hints::default();
-    hints.gather(&Nowhere, &[Declaring(10, 6), Declaring(20, 0), Declaring(30, 6)], guard);
+    hints.gather(NOWHERE, &[Declaring(10, 6), Declaring(20, 0), Declaring(30, 6)], guard);
     answer(&mut hints, 0);
     hints
 }
@@ -87,7 +82,7 @@ fn a_repetition_begins_anew() {
         for _ in 0..3 {
             (40..43).for_each(|key| hints.ask(TABLE, Key8::new(key, 8)));
             assert!(hints.waits());
-            let first = hints.answer(&Nowhere, guard);
+            let first = hints.answer(NOWHERE, guard);
             assert_eq!((first, hints.keys_from(0).count()), (12, 15));
             answer(&mut hints, first);
             let keys = (30..36).chain(40..43);

@@ -379,7 +379,7 @@ fn hints_and_notes_are_good_for_an_epoch() {
         for id in 1..5 {
             assert_eq!(open.get(&notes, id).unwrap().unwrap().text(), "again");
         }
-        assert!(!open.state.promotions.is_empty() && open.state.hints.any());
+        assert!(!open.state.promotions.is_empty() && open.state.base.hints.any());
         for text in ["others'", "theirs again"] {
             done(&mut stage.others, |t| {
                 (1..9).try_for_each(|id| t.update(&notes, id, |row| row.set_text(text).unwrap()).map(drop))

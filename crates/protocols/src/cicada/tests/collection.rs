@@ -202,14 +202,14 @@ fn pages_wait_for_garbage_that_names_them() {
     let (mut updates, mut deletes) = (database.worker().unwrap(), database.worker().unwrap());
     let pages = |worker: &mut CicadaWorker| {
         let transaction = worker.begin(Mode::ReadWrite).unwrap();
-        transaction.table(accounts.id()).unwrap().primary.records.pages()
+        transaction.state.base.tables.table(accounts.id()).unwrap().primary.records.pages()
     };
     let rows = scaled(500, 70) as u64;
     (0..rows).for_each(|id| set(&mut updates, &accounts, id, 1));
     // Each row leaves an item with the worker that updates it, and another one with the worker that deletes it.
     (0..rows).for_each(|id| set(&mut updates, &accounts, id, 2));
     (0..rows).for_each(|id| assert!(done(&mut deletes, |t| t.delete(&accounts, id))));
-    let slot = updates.state.worker;
+    let slot = updates.state.base.slot;
     let settle = |worker: &mut CicadaWorker| {
         for _ in 0..8 {
             database.tick();

@@ -17,7 +17,7 @@ fn eager() -> Arc<Cicada> {
 /// Entries of an index, and of the one beside it.
 fn entries(worker: &mut CicadaWorker, table: &Table<Account>, index: u16) -> (usize, usize) {
     let transaction = worker.begin_in_epoch(Mode::ReadWrite).unwrap();
-    let store = transaction.table(table.id()).unwrap().store(IndexId(index)).unwrap();
+    let store = transaction.state.base.tables.table(table.id()).unwrap().store(IndexId(index)).unwrap();
     let (mut there, mut beside) = (0, 0);
     for_each(store.index(), &transaction.guard, &mut |_, _| there += 1);
     for_each(store.displaced.index().unwrap(), &transaction.guard, &mut |_, _| beside += 1);

@@ -157,7 +157,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// A record that nobody else knows, until this transaction commits.
     pub(super) fn take_fresh(&mut self, store: &Store, is_node: bool) -> Result<Record, Stop> {
         let records = store.records_of(is_node);
-        let record = records.take(self.state.worker, &self.guard).map_err(Error::from)?;
+        let record = records.take(self.state.base.slot, &self.guard).map_err(Error::from)?;
         self.state.sets.fresh.push(Fresh { record, place: store.place(), is_node });
         Ok(record)
     }

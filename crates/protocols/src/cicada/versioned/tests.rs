@@ -210,7 +210,7 @@ fn against_a_map(kind: IndexKind, make: MakeKey, seed: u64, change: impl FnOnce(
 /// What holds of every node, and that the rows are those of the model.
 fn check(worker: &mut CicadaWorker, table: TableId, model: &Model, kind: IndexKind) {
     let mut t = worker.begin(Mode::ReadWrite).unwrap();
-    let store = &t.table(table).unwrap().primary;
+    let store = &t.state.base.tables.table(table).unwrap().primary;
     let nodes = store.versioned.as_ref().unwrap();
     let mut keys = Vec::new();
     for number in 0..nodes.roots.count {
@@ -509,7 +509,7 @@ fn indexes_are_chosen_one_by_one() {
         .unwrap();
         let index = database.create_index(id, IndexDefinition::new("by_half", [1])).unwrap();
         let mut t = worker.begin(Mode::ReadWrite).unwrap();
-        let present = t.table(id).unwrap();
+        let present = t.state.base.tables.table(id).unwrap();
         assert_eq!(present.primary.versioned.is_some(), indexes == Indexes::MultiVersion);
         let secondary = present.store(index).unwrap();
         assert_eq!(secondary.versioned.is_some(), indexes != Indexes::SingleVersion);

@@ -1,5 +1,5 @@
 //! Many look-ups at once, a node of each in turn, so that their misses overlap: for keys that were asked for together. What they lead
-//! to are hints (`prefetch.rs`).
+//! to are hints (`find.rs`).
 
 use std::sync::Arc;
 

@@ -167,7 +167,7 @@ fn conflicts_name_keys_without_a_row() {
             }
             other(true);
             assert!(transaction.commit().is_err());
-            let abort = first.state.last_abort.unwrap();
+            let abort = first.state.base.last_abort.unwrap();
             assert_eq!(abort.table, pairs.id());
             let key = abort.key.map(|key| key.bytes().to_vec());
             // Where there was no record the node alone tells, and does not know of keys.

@@ -1,0 +1,305 @@
+//! A worker of a protocol with stores: what it keeps from one transaction to the next, and how it executes procedures.
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{Abort, Error, TableId};
+use polychron_memory::{Guard, Local};
+use polychron_schema::{Projection, RowRef};
+
+use super::table::dropped_among;
+use super::{Base, Fingers, Hints, Keyed, Place, StoreTable};
+use crate::catalog::{Catalog, Seen};
+use crate::options::Retry;
+use crate::single::ReadOne;
+use crate::statistics::Registered;
+use crate::{Commit, Counters, Interactive, Mode, Procedure, Worker, drive, rows};
+
+/// Procedures whose keys are looked up together. Measured on 16-key transactions: 4 leave latency uncovered, 16 gain
+/// nothing more and begin to push lines out of the first-level cache again.
+pub const GROUP: usize = 8;
+
+/// What every such worker keeps from one transaction to the next.
+#[derive(Debug)]
+pub struct WorkerBase<S> {
+    /// Its slot in the epochs.
+    pub slot: usize,
+    /// The tables that the running transaction knows. Each transaction renews the list before it looks at it.
+    pub tables: Seen<StoreTable<S>>,
+    /// Where records of keys are.
+    pub hints: Hints,
+    /// Leaves of indexes that the running transaction was at.
+    pub fingers: Fingers,
+    /// Memory of the row layer, with the savepoints.
+    pub rows: rows::Buffers,
+    /// Whether a transaction has begun and not ended. Between two transactions it tells that one was leaked.
+    pub is_open: bool,
+    /// Why the latest transaction that conflicted did.
+    pub last_abort: Option<Abort>,
+    /// Its counts.
+    pub counters: Registered,
+}
+
+impl<S: Keyed> WorkerBase<S> {
+    /// What the worker in this slot keeps.
+    pub fn new(database: &Base<S>, local: &Local) -> Self {
+        Self {
+            slot: local.worker_id().position(),
+            tables: Seen::default(),
+            hints: Hints::default(),
+            fingers: Fingers::default(),
+            rows: rows::Buffers::default(),
+            is_open: false,
+            last_abort: None,
+            counters: database.counters.register(),
+        }
+    }
+
+    /// A transaction begins: nothing is left of the one before.
+    #[inline]
+    pub fn begin(&mut self) {
+        self.is_open = true;
+        self.fingers.clear();
+        self.rows.savepoints.clear();
+    }
+
+    /// [`Hints::answer`] from the tables of the running transaction, if any keys wait for that.
+    #[inline]
+    pub fn answer_hints(&mut self, guard: &Guard<'_>) -> Option<usize> {
+        self.hints.waits().then(|| self.hints.answer(&self.tables, guard))
+    }
+
+    /// The first of these places whose index was dropped, as far as the running transaction knows. What it has read there is not what it would find
+    /// had others gone on to keep the index up. `None` where it knows the present list: who leaves the index alone has begun with that.
+    #[inline]
+    pub fn dropped<P: Iterator<Item = Place>>(
+        &self,
+        catalog: &Catalog<StoreTable<S>>,
+        places: impl FnOnce() -> P,
+    ) -> Option<Place> {
+        if self.tables.is_present(catalog) { None } else { dropped_among(&self.tables, places()) }
+    }
+
+    /// What is in no epoch any more is not looked at.
+    #[cold]
+    pub fn forget_found(&mut self) {
+        self.fingers.clear();
+        self.hints.clear();
+    }
+}
+
+/// A worker whose database [`HasStores`](super::HasStores): what differs between such workers. The rest is [`Worker`] and [`Interactive`],
+/// written once.
+///
+/// A transaction may be leaked, which is found out when the worker is used again. A worker ends it when it is dropped, too
+/// ([`StoreWorker::end_leaked`]).
+pub trait StoreWorker: Send {
+    /// What stands for one index.
+    type Store: Keyed;
+    /// A running transaction.
+    type Transaction<'w>: Commit
+    where
+        Self: 'w;
+
+    /// Whether transactions use what was looked up for their group, and so stay in its epoch. Elsewhere it is in the caches, and no more.
+    const HOLDS_GROUPS: bool = true;
+
+    /// What every such worker has: a slot in the epochs, what it keeps, and its database.
+    fn parts(&self) -> (&Local, &WorkerBase<Self::Store>, &Base<Self::Store>);
+
+    /// The same, to change it.
+    fn parts_mut(&mut self) -> (&mut Local, &mut WorkerBase<Self::Store>, &Base<Self::Store>);
+
+    /// Begins a transaction where none is open; see [`Interactive::begin`]. It renews its list of tables ([`Seen::renew`]) before it looks at that.
+    ///
+    /// # Errors
+    /// As [`Interactive::begin`].
+    fn start(&mut self, mode: Mode) -> Result<Self::Transaction<'_>, Error>;
+
+    /// Whether a transaction was leaked; asked when none runs.
+    #[inline]
+    fn has_leaked(&self) -> bool {
+        self.parts().1.is_open
+    }
+
+    /// Undoes a transaction that was leaked: nothing of it may commit, and what it holds may not stay held. Its guard stays until then.
+    fn undo_leaked(&mut self);
+
+    /// Ends a transaction that was leaked, if one was.
+    #[inline]
+    fn end_leaked(&mut self) {
+        if self.has_leaked() {
+            end_leaked_now(self);
+        }
+    }
+
+    /// Gets ready to begin a transaction: no other one is open, and no hint is in force but those of the procedure.
+    #[inline]
+    fn make_ready(&mut self) {
+        self.end_leaked();
+        if Self::HOLDS_GROUPS {
+            let (local, base, _) = self.parts_mut();
+            // What a group of procedures has looked up holds as long as the group.
+            if local.is_held() { base.hints.rewind() } else { base.hints.clear() }
+        }
+    }
+
+    /// Asks a procedure that is about to be executed what it wants.
+    #[inline]
+    fn ask<P: Procedure>(&mut self, _procedure: &P) {}
+
+    /// The keys that a group of procedures declares were looked up, as far as that happens in indexes. They hold as long as the group.
+    #[inline]
+    fn has_gathered(&mut self) {}
+
+    /// Waits before the next attempt: see [`Interactive::back_off`].
+    fn wait(&mut self, attempts: u64);
+
+    /// See [`Interactive::waits_for_itself`].
+    fn waits_for_itself(&self) -> Option<Error> {
+        None
+    }
+
+    /// Does pending background work: see [`Worker::tidy_up`]. No transaction is open.
+    fn maintain(&mut self);
+
+    /// See [`Worker::read_one`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    fn read_alone<K: EncodedKey, O: Send>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+        read: impl FnMut(Option<RowRef<'_>>) -> O + Send,
+    ) -> Result<O, Error>
+    where
+        Self: Sized,
+    {
+        self.execute(&mut ReadOne { table, key, projection, read })
+    }
+}
+
+#[cold]
+fn end_leaked_now<W: StoreWorker + ?Sized>(worker: &mut W) {
+    worker.undo_leaked();
+    let (local, base, _) = worker.parts_mut();
+    base.is_open = false;
+    local.end_leaked();
+}
+
+impl<W: StoreWorker> Worker for W {
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        self.ask(procedure);
+        drive::execute(self, Mode::ReadWrite, procedure)
+    }
+
+    /// In groups: the records of a whole group are brought into the caches before its procedures run one after the other.
+    fn execute_batch<P: Procedure>(
+        &mut self,
+        procedures: &mut [P],
+        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+    ) {
+        for (number, procedures) in procedures.chunks_mut(GROUP).enumerate() {
+            let group = Group::begin(self, procedures);
+            for (position, procedure) in procedures.iter_mut().enumerate() {
+                if W::HOLDS_GROUPS {
+                    group.0.parts_mut().1.hints.put_in_force(position);
+                }
+                let outcome = group.0.execute(procedure);
+                done(number * GROUP + position, outcome);
+            }
+        }
+    }
+
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        self.ask(procedure);
+        drive::execute(self, Mode::Snapshot, procedure)
+    }
+
+    #[inline]
+    fn read_one<K: EncodedKey, O: Send>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+        read: impl FnMut(Option<RowRef<'_>>) -> O + Send,
+    ) -> Result<O, Error> {
+        self.read_alone(table, key, projection, read)
+    }
+
+    #[inline]
+    fn counters(&self) -> &Counters {
+        &self.parts().1.counters
+    }
+
+    fn tidy_up(&mut self) {
+        self.end_leaked();
+        self.maintain();
+    }
+}
+
+/// The group of procedures that is executed; it ends when this is dropped, after a panic, too.
+struct Group<'w, W: StoreWorker>(&'w mut W);
+
+impl<'w, W: StoreWorker> Group<'w, W> {
+    /// Looks up the keys that the procedures declare.
+    fn begin<P: Procedure>(worker: &'w mut W, procedures: &[P]) -> Self {
+        worker.end_leaked();
+        let group = Self(worker);
+        let (local, base, database) = group.0.parts_mut();
+        if W::HOLDS_GROUPS {
+            local.hold();
+        }
+        let guard = local.pin();
+        // SAFETY: the list is looked at under this guard, and afterwards by transactions alone, which renew it when they begin.
+        unsafe { base.tables.renew(&database.catalog) };
+        base.hints.gather(&base.tables, procedures, &guard);
+        drop(guard);
+        group.0.has_gathered();
+        group
+    }
+}
+
+impl<W: StoreWorker> Drop for Group<'_, W> {
+    fn drop(&mut self) {
+        if W::HOLDS_GROUPS {
+            let (local, base, _) = self.0.parts_mut();
+            base.hints.clear();
+            local.release();
+        }
+    }
+}
+
+impl<W: StoreWorker> Interactive for W {
+    type Transaction<'w>
+        = W::Transaction<'w>
+    where
+        Self: 'w;
+
+    #[inline]
+    fn begin(&mut self, mode: Mode) -> Result<W::Transaction<'_>, Error> {
+        self.make_ready();
+        self.start(mode)
+    }
+
+    fn last_abort(&self) -> Option<Abort> {
+        self.parts().1.last_abort
+    }
+
+    fn waits_for_itself(&self) -> Option<Error> {
+        StoreWorker::waits_for_itself(self)
+    }
+
+    fn is_nested(&self) -> bool {
+        self.parts().0.is_nested()
+    }
+
+    fn back_off(&mut self, attempts: u64) {
+        self.wait(attempts);
+    }
+
+    fn retry(&self) -> &Retry {
+        &self.parts().2.common.retry
+    }
+}
