@@ -57,11 +57,17 @@ impl<'b> ColumnBatch<'b> {
     }
 
     /// How many of them have a value in a column, which is named by its position in the batch.
+    ///
+    /// # Panics
+    /// If the batch has no such column.
     pub fn count_values(&self, column: usize) -> usize {
         self.mask(column, &mut [0; ROWS / 64]).map_or(self.rows, count_ones)
     }
 
     /// The sum of a column's values; none where there are no values.
+    ///
+    /// # Panics
+    /// If the batch has no such column.
     pub fn sum(&self, column: usize) -> Option<Sum> {
         let (vector, mut scratch) = (&self.columns[column], [0; ROWS / 64]);
         let mask = self.mask(column, &mut scratch);
@@ -163,6 +169,9 @@ impl<'b> ColumnVector<'b> {
     }
 
     /// The value at a position.
+    ///
+    /// # Panics
+    /// If the column is not so long.
     #[inline]
     pub fn value(&self, position: usize) -> ValueRef<'static> {
         if self.is_null(position) {

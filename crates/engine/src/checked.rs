@@ -60,6 +60,20 @@ impl RowRules {
         self.layout.check_row(row).map_err(|error| Error::WrongRow { table, why: error.to_string() })
     }
 
+    /// A projection that somebody has put together covers its columns: what it leaves out need not be in the copy that is changed.
+    fn check_projection(&self, table: TableId, projection: &Projection) -> Result<(), Error> {
+        if *projection == Projection::ALL {
+            return Ok(());
+        }
+        match self.layout.left_out(projection) {
+            Some(column) => {
+                let why = format!("the projection of an update does not cover one of its columns: {}", column.name);
+                Err(Error::WrongRow { table, why })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// What an update may make of a row: it set columns of its projection, marked all that it changed, and none of the key's.
     fn check_update(
         &self,
@@ -187,6 +201,7 @@ pub(crate) fn update_row<T: Transaction + ?Sized, K: EncodedKey>(
         *room = Some((table, rules_of(transaction, table)?));
     }
     let (rules, before) = (&room.as_ref().expect("it was put there").1, &mut kept.before);
+    rules.check_projection(table, projection)?;
     let mut outcome = Ok(());
     let found = foreign_keys::update_row(transaction, table, key, projection, |row| {
         before.copy_from(row.as_row().as_bytes());

@@ -139,8 +139,9 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         self.storage().create_table(definition)
     }
 
-    /// Drops a table. Transactions that use it meanwhile fail with [`Error::NoSuchTable`]; its memory is given back when
-    /// none can see it any more.
+    /// Drops a table. Operations on it fail with [`Error::NoSuchTable`] in transactions that begin from now on. One that is open may go on with
+    /// the table, and commit: it takes its place before the drop, also where others have met the table gone before that. The table's memory is
+    /// given back when no transaction can see it any more.
     ///
     /// # Errors
     /// [`Error::NoSuchTable`].
@@ -148,7 +149,8 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         self.storage().drop_table(table)
     }
 
-    /// Adds a secondary index to a table and fills it while transactions run. Returns when it can be read.
+    /// Adds a secondary index to a table and fills it while transactions run. Returns when it can be read. While a unique index is being filled,
+    /// it refuses writes as duplicates, also where it cannot be made in the end.
     ///
     /// # Errors
     /// [`Error::NoSuchTable`], [`Error::NameTaken`], [`Error::Definition`], [`Error::OutOfMemory`], and

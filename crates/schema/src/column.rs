@@ -387,6 +387,9 @@ pub struct ColumnSpan {
 pub struct ColumnSet(u64);
 
 impl ColumnSet {
+    /// Columns before this one have a bit of their own.
+    pub(crate) const OWN_BITS: u16 = 63;
+
     /// No column.
     pub const EMPTY: Self = Self(0);
 
@@ -396,7 +399,7 @@ impl ColumnSet {
     /// The set of one column.
     #[inline(always)]
     pub const fn single(index: u16) -> Self {
-        Self(1 << if index < 63 { index } else { 63 })
+        Self(1 << if index < Self::OWN_BITS { index } else { Self::OWN_BITS })
     }
 
     /// The set with one more column.

@@ -9,7 +9,7 @@
 //! The wide numbers come first, close to whatever header a protocol keeps before the row, and long fixed strings last.
 //! One function, [`place`], makes this layout for `derive(Row)` at compile time and for [`Layout`] at run time.
 
-use crate::column::ColumnSet;
+use crate::column::{ColumnSet, ColumnSpan, Projection};
 use crate::types::ColumnType;
 
 /// What the layout needs to know of a column.
@@ -233,6 +233,15 @@ impl Layout {
     #[inline]
     pub fn columns(&self) -> &[LayoutColumn] {
         &self.columns
+    }
+
+    /// The first of a projection's columns of which it leaves bytes out. Not asked for are columns that share a bit of their set.
+    pub fn left_out(&self, projection: &Projection) -> Option<&LayoutColumn> {
+        let is_left_out = |&(index, column): &(u16, &LayoutColumn)| {
+            let own = Projection::of(&[ColumnSpan { index, slot: column.slot }]);
+            projection.columns.contains(index) && (projection.start > own.start || projection.end < own.end)
+        };
+        (0..ColumnSet::OWN_BITS).zip(&self.columns).find(is_left_out).map(|(_, column)| column)
     }
 
     /// The row's dimensions.

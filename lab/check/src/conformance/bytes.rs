@@ -194,7 +194,9 @@ pub fn columns_that_are_not_there<P: Protocol<Worker: Interactive>>(setup: &Setu
                 ControlFlow::Continue(())
             })?;
             assert_eq!(rows, 2);
-            assert!(t.update_row(table.id(), Key8::new(1, 8), &projection, |_| ())?);
+            let update = |row: &mut RowMut<'_>| Item::VALUE.set(row, 7);
+            let refused = failure(t.update_row(table.id(), Key8::new(1, 8), &projection, update));
+            assert!(matches!(refused, Error::WrongRow { .. }), "{refused:?}");
         }
         Ok(())
     });
