@@ -1,5 +1,7 @@
 //! Who may name and use what.
 
+use std::collections::BTreeMap;
+
 use crate::source::{code, line_of, paths, words};
 use crate::{Finding, Source};
 
@@ -98,16 +100,27 @@ pub fn doors(sources: &[Source], forbidden: &[&str], allowed: &[&str], programs_
     findings
 }
 
-/// `unsafe` outside the crates of `allowed`.
-pub fn unsafe_code(sources: &[Source], allowed: &[&str]) -> Vec<Finding> {
+/// Unsafe code outside of the crates that may have some, and in those more places than so many, tests aside.
+pub fn unsafe_code(sources: &[Source], allowed: &[(&str, usize)]) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for source in sources.iter().filter(|source| source.is_rust()) {
-        if source.crate_folder().is_some_and(|folder| allowed.contains(&folder)) {
-            continue;
-        }
         let code = code(&source.text);
-        for at in words(&code, "unsafe") {
-            findings.push(Finding::new(source, line_of(&code, at), "unsafe is not for this crate"));
+        let found = words(&code, "unsafe");
+        match source.crate_folder().filter(|folder| allowed.iter().any(|(name, _)| name == folder)) {
+            Some(folder) if !source.is_test() => *places.entry(folder).or_default() += found.len(),
+            Some(_) => {}
+            None => {
+                let finding = |at| Finding::new(source, line_of(&code, at), "unsafe is not for this crate");
+                findings.extend(found.into_iter().map(finding));
+            }
+        }
+    }
+    for (folder, most) in allowed {
+        let count = places.get(folder).copied().unwrap_or(0);
+        if count > *most {
+            let root = Source::new(folder, "");
+            findings.push(Finding::new(&root, 0, format!("{count} places are unsafe, and may be {most}")));
         }
     }
     findings
@@ -227,14 +240,22 @@ mod tests {
     #[test]
     fn unsafe_code_in_a_safe_crate_is_found() {
         let source = Source::new("crates/sql/src/a.rs", "fn a() {\n    unsafe { b() }\n}");
-        let findings = unsafe_code(&[source], &["sync"]);
+        let findings = unsafe_code(&[source], &[("sync", 1)]);
         assert_eq!(findings.len(), 1);
         assert_eq!(findings[0].line, 2);
         let fine = [
             Source::new("crates/sync/src/a.rs", "unsafe fn a() {}"),
             Source::new("crates/sql/src/a.rs", "// unsafe\n#![deny(unsafe_op_in_unsafe_fn)]"),
         ];
-        assert_eq!(unsafe_code(&fine, &["sync"]), []);
+        assert_eq!(unsafe_code(&fine, &[("sync", 1)]), []);
+    }
+
+    #[test]
+    fn more_unsafe_code_than_there_was_is_found() {
+        let source = Source::new("crates/sync/src/a.rs", "unsafe fn a() {\n    unsafe { b() }\n}");
+        let test = Source::new("crates/sync/tests/a.rs", "fn a() { unsafe { b() } }");
+        assert_eq!(unsafe_code(&[source.clone(), test.clone()], &[("sync", 2)]), []);
+        assert_eq!(unsafe_code(&[source, test], &[("sync", 1)]).len(), 1);
     }
 
     #[test]

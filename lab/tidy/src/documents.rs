@@ -1,5 +1,7 @@
 //! Links, manifests, files that nothing leads to, and traces of the machine a file was written on.
 
+use std::collections::HashSet;
+
 use crate::source::{code, words};
 use crate::{Finding, Source};
 
@@ -41,6 +43,49 @@ fn resolve(folder: &str, path: &str) -> Option<String> {
         }
     }
     Some(parts.join("/"))
+}
+
+/// Files, types and functions that documents name in code and that are not there.
+pub fn names(sources: &[Source]) -> Vec<Finding> {
+    let is_document = |source: &&Source| source.path.ends_with(".md") && source.path != "CHANGELOG.md";
+    let is_part = |character: char| character.is_alphanumeric() || character == '_';
+    let others = sources.iter().filter(|source| !source.path.ends_with(".md"));
+    let known: HashSet<&str> =
+        others.flat_map(|source| source.text.split(move |character| !is_part(character))).collect();
+    let mut findings = Vec::new();
+    for source in sources.iter().filter(is_document) {
+        let mut is_code = false;
+        for (index, line) in source.text.lines().enumerate() {
+            is_code ^= line.trim_start().starts_with("```");
+            let spans = line.split('`').skip(1).step_by(2).filter(|_| !is_code);
+            for span in spans.filter(|span| is_name(span)) {
+                let is_there = match span.strip_suffix(".rs") {
+                    Some(_) => sources.iter().any(|other| format!("/{}", other.path).ends_with(&format!("/{span}"))),
+                    None => span.trim_end_matches("()").split("::").all(|part| known.contains(part)),
+                };
+                if !is_there {
+                    findings.push(Finding::new(source, index + 1, format!("there is no `{span}`")));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// Whether a span of code can be nothing but the name of a file, a type or a function.
+fn is_name(span: &str) -> bool {
+    let is_lower =
+        |text: &str| text.chars().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || "_/".contains(it));
+    if let Some(file) = span.strip_suffix(".rs") {
+        return is_lower(file);
+    }
+    let name = span.trim_end_matches("()");
+    let is_type = |part: &str| {
+        part.starts_with(|first: char| first.is_ascii_uppercase()) && part.chars().any(|it| it.is_ascii_lowercase())
+    };
+    let is_path =
+        name.split("::").all(|part| !part.is_empty() && part.chars().all(|it| it.is_ascii_alphanumeric() || it == '_'));
+    is_path && (name.contains('_') && is_lower(name) || name.len() > 2 && name.split("::").next().is_some_and(is_type))
 }
 
 /// Crates without a description, without the workspace's lints, or outside the workspace.
@@ -124,6 +169,18 @@ pub fn machine_paths(sources: &[Source], prefixes: &[&str], allowed: &[&str]) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_what_is_not_there_are_found() {
+        let code = Source::new("crates/a/src/worker.rs", "pub struct Worker;\nimpl Worker { fn end_group(&self) {} }");
+        let fine =
+            "`Worker`, `Worker::end_group`, `end_group()`, `worker.rs`, `src/worker.rs`, `T`, `a b`, `WHERE`, `x.y`";
+        let document = |text: &str| Source::new("docs/a.md", text);
+        assert_eq!(names(&[code.clone(), document(fine), document("```\n`Gone`\n```")]), []);
+        for gone in ["`Workers`", "`Worker::begin_group`", "`begin_group`", "`gone.rs`"] {
+            assert_eq!(names(&[code.clone(), document(gone)]).len(), 1, "{gone}");
+        }
+    }
 
     #[test]
     fn a_dead_link_is_found() {
