@@ -1,7 +1,7 @@
 //! The list of a database's tables, changed rarely and read by every transaction.
 //!
 //! Each change makes a new list and raises a version. A worker keeps a pointer to the list it saw last ([`Seen`]) and asks for
-//! the present one only when the version has moved, so that a transaction's look-up of a table is an array access. The
+//! the present one only when the version has moved, so that a transaction's lookup of a table is an array access. The
 //! pointer is good for as long as the worker is pinned: lists that were replaced stay until no guard of their time is left
 //! ([`Catalog::release`]). A worker that is idle keeps no table alive.
 

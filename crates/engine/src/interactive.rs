@@ -51,7 +51,7 @@ pub trait Commit: Transaction {
     fn commit(self) -> Result<(), Stop>;
 
     /// Undoes the transaction, and tells whether what it had read was consistent. When it was not, the reason for the
-    /// roll-back may come from reads that never stood together, and the transaction is to be run again. So is one that was told of a
+    /// rollback may come from reads that never stood together, and the transaction is to be run again. So is one that was told of a
     /// conflict: it answers `false`.
     fn roll_back(self) -> bool;
 }

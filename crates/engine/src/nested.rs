@@ -6,7 +6,7 @@
 //! threads count for nothing. Where nothing tells whose commit it was, as of an insertion that broke a range, only many in a row count, during
 //! each of which the thread has committed something.
 //!
-//! An inner transaction may also wait for another thread, which waits for the outer one: a circle over threads that no protocol sees in its
+//! An inner transaction may also wait for another thread, which waits for the outer one: a cycle over threads that no protocol sees in its
 //! transactions. So a transaction whose thread has another one open never waits, nor conflicts with what others have open, without end
 //! ([`Endurance`]).
 //!

@@ -1,4 +1,4 @@
-//! Look-ups a second in a hash index of 8-byte keys, beside a bare array of buckets without concurrency control.
+//! Lookups a second in a hash index of 8-byte keys, beside a bare array of buckets without concurrency control.
 //!
 //! `cargo run --release -p polychron-index --example hash_lookups [millions of keys]`
 
@@ -95,7 +95,7 @@ fn draws(limit: u64, seed: u64) -> impl Iterator<Item = u64> {
     .take(LOOKUPS)
 }
 
-/// Millions of look-ups a second: each waiting for the one before, overlapped by the processor, and prefetched ahead.
+/// Millions of lookups a second: each waiting for the one before, overlapped by the processor, and prefetched ahead.
 fn measure(limit: u64, seed: u64, get: impl Fn(Key8) -> u64, prefetch: impl Fn(Key8)) -> [f64; 3] {
     let rate = |start: Instant| LOOKUPS as f64 / start.elapsed().as_secs_f64() / 1e6;
     let start = Instant::now();
@@ -159,7 +159,7 @@ fn main() {
         ours.push(measure(keys as u64, 7 * round + 1, get, |key| index.prefetch(key, &guard)));
         theirs.push(measure(keys as u64, 7 * round + 1, |key| bare.get(key), |key| bare.prefetch(key)));
     }
-    println!("million look-ups a second, medians of {ROUNDS} alternating rounds");
+    println!("million lookups a second, medians of {ROUNDS} alternating rounds");
     for (column, name) in ["one by one", "overlapped", "prefetched"].iter().enumerate() {
         let (index, bare) = (median(&ours, column), median(&theirs, column));
         println!("{name}   index {index:6.1}   bare {bare:6.1}   ratio {:.2}", index / bare);

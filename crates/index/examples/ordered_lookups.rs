@@ -1,4 +1,4 @@
-//! Measures the bare ordered index on one core: insertions, look-ups one at a time and staged, scans.
+//! Measures the bare ordered index on one core: insertions, lookups one at a time and staged, scans.
 //!
 //! `cargo run --release -p polychron-index --example ordered_lookups -- [keys]`
 
@@ -66,15 +66,15 @@ fn staged<const WIDTH: usize>(index: &OrderedIndex, keys: u64, guard: &Guard<'_>
 }
 
 fn measure(index: &OrderedIndex, keys: u64, guard: &Guard<'_>) {
-    rate("look-ups one at a time", LOOKUPS / 2, || {
+    rate("lookups one at a time", LOOKUPS / 2, || {
         for number in 0..LOOKUPS / 2 {
             let key = Key8::new(scramble(scramble(number + 1) % keys), 8);
             assert!(index.get(key, guard).handle.is_some());
         }
     });
-    rate("look-ups staged, 8 cursors", LOOKUPS, || staged::<8>(index, keys, guard));
-    rate("look-ups staged, 16 cursors", LOOKUPS, || staged::<16>(index, keys, guard));
-    rate("look-ups staged, 32 cursors", LOOKUPS, || staged::<32>(index, keys, guard));
+    rate("lookups staged, 8 cursors", LOOKUPS, || staged::<8>(index, keys, guard));
+    rate("lookups staged, 16 cursors", LOOKUPS, || staged::<16>(index, keys, guard));
+    rate("lookups staged, 32 cursors", LOOKUPS, || staged::<32>(index, keys, guard));
     for direction in [Direction::Forward, Direction::Backward] {
         rate(&format!("scans of 100, {direction:?}"), SCANS, || {
             for number in 0..SCANS {

@@ -12,7 +12,7 @@ use crate::{Changes, Handle, Inserted, Lookup};
 pub enum AnyIndex {
     /// Ordered: ranges, minimum, maximum.
     Ordered(OrderedIndex),
-    /// Hash: points only, one cache line a look-up.
+    /// Hash: points only, one cache line a lookup.
     Hash(HashIndex),
 }
 
@@ -68,7 +68,7 @@ impl AnyIndex {
         either!(self, index => index.replace(key, expected, new, guard))
     }
 
-    /// Starts bringing the first line of a look-up into the cache.
+    /// Starts bringing the first line of a lookup into the cache.
     #[inline]
     pub fn prefetch<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) {
         match self {

@@ -33,7 +33,7 @@ pub fn pointer_of<T>(handle: Handle) -> NonNull<T> {
     NonNull::with_exposed_provenance(address)
 }
 
-/// What a look-up found, and where it looked.
+/// What a lookup found, and where it looked.
 #[derive(Clone, Copy, Debug)]
 pub struct Lookup {
     /// The key's handle, or `None` when the key is absent.

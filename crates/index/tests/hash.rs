@@ -276,7 +276,7 @@ fn stamps_hold_across_growth() {
     unsafe { index.destroy(&guard) };
 }
 
-/// A transaction that inserts what it found absent keeps a valid node set, whatever growth does between its look-ups and
+/// A transaction that inserts what it found absent keeps a valid node set, whatever growth does between its lookups and
 /// its insertions, and sees every foreign insertion.
 #[test]
 fn own_insertions_keep_the_node_set_valid_through_growth() {

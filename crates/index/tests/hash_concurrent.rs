@@ -145,7 +145,7 @@ fn one_of_many_inserts_succeeds() {
     unsafe { index.destroy(&guard) };
 }
 
-/// The node set of one look-up and what became of it.
+/// The node set of one lookup and what became of it.
 struct NodeSet(Vec<Stamp>);
 
 impl Changes for NodeSet {

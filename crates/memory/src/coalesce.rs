@@ -1,6 +1,6 @@
 //! Coalescing: what is done when memory is refused though much of it is free, in blocks of the wrong size.
 //!
-//! Blocks never change their class in normal work, which keeps the fast path free of headers and look-ups. When rows of
+//! Blocks never change their class in normal work, which keeps the fast path free of headers and lookups. When rows of
 //! one size were deleted and the limit is reached with rows of another size, all shared free blocks are gathered, sorted by
 //! their addresses and put together with their neighbours. What is as long as a page of 64 KiB goes back to its arena (and its
 //! memory to the system); the rest becomes free blocks that are as large as they can be.

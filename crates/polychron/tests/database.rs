@@ -158,7 +158,7 @@ fn a_thread_does_not_wait_for_its_own_workers() {
         let alone = nest(&database, 0);
         assert!((2..=6).contains(&alone), "{alone} workers");
         assert_eq!(nest(&database, 0), alone, "all of them came back");
-        // Several threads that nest at the same time: whoever would close the circle fails, and the others go on.
+        // Several threads that nest at the same time: whoever would close the cycle fails, and the others go on.
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| (0..10).for_each(|_| assert!(nest(&database, 0) <= alone)));

@@ -21,10 +21,10 @@ pub struct ColumnDefinition {
 /// The kind of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IndexKind {
-    /// Sorted: point look-ups and range scans.
+    /// Sorted: point lookups and range scans.
     #[default]
     Ordered,
-    /// Hashed: point look-ups only.
+    /// Hashed: point lookups only.
     Hash,
 }
 

@@ -154,8 +154,8 @@ impl KeyExtractor {
         self.fixed
     }
 
-    /// Whether look-ups by all of the index's columns are scans of a prefix, because entries carry more behind them.
-    /// Entries of a unique index do for keys with NULL only, which no look-up by equality wants.
+    /// Whether lookups by all of the index's columns are scans of a prefix, because entries carry more behind them.
+    /// Entries of a unique index do for keys with NULL only, which no lookup by equality wants.
     pub fn is_prefix(&self) -> bool {
         self.suffix == Suffix::Always
     }

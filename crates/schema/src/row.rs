@@ -10,7 +10,7 @@ use crate::prefix::{ByteRange, KeyPrefix, RangeScratch};
 use polychron_base::{Error, IndexId, TableId};
 use std::marker::PhantomData;
 
-/// The primary key of `R` by reference: what a look-up takes.
+/// The primary key of `R` by reference: what a lookup takes.
 pub type KeyRef<'a, R> = <<R as Row>::Key as OwnedKey>::Ref<'a>;
 
 /// A struct whose fields are a table's columns; `#[derive(Row)]` implements it.

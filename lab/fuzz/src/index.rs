@@ -1,4 +1,4 @@
-//! Both indexes against a `BTreeMap`: every operation answers as the map does, and scans of both directions, look-ups in
+//! Both indexes against a `BTreeMap`: every operation answers as the map does, and scans of both directions, lookups in
 //! steps and the whole content are what the map has.
 
 use std::collections::BTreeMap;
@@ -92,7 +92,7 @@ fn run(bytes: &[u8], make: fn(&Model, &mut Input<'_>, &Guard<'_>) -> AnyIndex, f
 /// The key is found at once and in steps, or by neither.
 fn check_key(index: &AnyIndex, model: &Model, key: &[u8], guard: &Guard<'_>) {
     let expected = model.get(key).copied();
-    assert_eq!(index.get(key, guard).handle.map(Handle::get), expected, "look-up of {key:?}");
+    assert_eq!(index.get(key, guard).handle.map(Handle::get), expected, "lookup of {key:?}");
     if let AnyIndex::Ordered(index) = index {
         let mut cursor = index.start(key, guard);
         let staged = loop {
@@ -100,7 +100,7 @@ fn check_key(index: &AnyIndex, model: &Model, key: &[u8], guard: &Guard<'_>) {
                 break found.handle.map(Handle::get);
             }
         };
-        assert_eq!(staged, expected, "look-up of {key:?} in steps");
+        assert_eq!(staged, expected, "lookup of {key:?} in steps");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Hints: where the records of keys are that will be asked for soon.
 //!
 //! A worker that looks up one key after the other pays a memory latency for every node and record it touches. Of keys that are
-//! known beforehand it can start all look-ups, a step of each in turn, so that the latencies overlap; and it starts
+//! known beforehand it can start all lookups, a step of each in turn, so that the latencies overlap; and it starts
 //! fetching the records. No record is read. Where a key's record was found is kept as a hint, so that the key is looked up
 //! once; what may be concluded from a hint is the protocol's business.
 //!
@@ -70,16 +70,16 @@ pub struct Hints {
     ends: Vec<usize>,
     declared: Window,
     own: Window,
-    /// From here on hints wait for their look-ups.
+    /// From here on hints wait for their lookups.
     answered: usize,
-    /// Memory of look-ups under way, empty between them.
+    /// Memory of lookups under way, empty between them.
     walks: Vec<Walk<'static>>,
 }
 
-// SAFETY: cursors are what keeps a look-up in its thread, and none outlives the call that began it.
+// SAFETY: cursors are what keeps a lookup in its thread, and none outlives the call that began it.
 unsafe impl Send for Hints {}
 
-/// A look-up in an ordered index under way.
+/// A lookup in an ordered index under way.
 #[derive(Debug)]
 struct Walk<'g> {
     index: &'g OrderedIndex,

@@ -6,7 +6,7 @@
 //!  word 1… the row, or a secondary entry's primary key
 //! ```
 //!
-//! A record that a running transaction deleted is *deleted* and stays in its index until the commit, so that a roll-back
+//! A record that a running transaction deleted is *deleted* and stays in its index until the commit, so that a rollback
 //! needs no memory. One that has left its index stays so, as long as anybody may still come to it.
 
 use std::ptr::NonNull;

@@ -1,4 +1,4 @@
-//! The undo log: what a roll-back puts back, and what a commit clears away. Neither needs memory, so neither can fail.
+//! The undo log: what a rollback puts back, and what a commit clears away. Neither needs memory, so neither can fail.
 
 use polychron_base::key::EncodedKey;
 use polychron_index::AnyIndex;

@@ -1,6 +1,6 @@
 //! The hash index: encoded keys to handles, one cache line a bucket.
 //!
-//! Look-ups are optimistic and write nothing; writers latch one bucket. Keys of at most 8 bytes lie in the bucket, longer
+//! Lookups are optimistic and write nothing; writers latch one bucket. Keys of at most 8 bytes lie in the bucket, longer
 //! ones behind a pointer next to their hash. The index grows on line: a table of twice the size is added, and inserting
 //! threads move a few buckets each; whoever meets a moved bucket goes on in the next table. A bucket counts the
 //! insertions into it, and that count is what a [`Stamp`] carries; the buckets that a moved bucket is divided into take
@@ -214,7 +214,7 @@ impl HashIndex {
         handle.or_else(|| get_anywhere(table, key, probe.hash).handle)
     }
 
-    /// The short way of a look-up: the bucket, its meta word, and the handle if the key lies in the bucket itself and nobody
+    /// The short way of a lookup: the bucket, its meta word, and the handle if the key lies in the bucket itself and nobody
     /// changes it.
     #[inline]
     fn look_once<'g, K: EncodedKey>(
@@ -230,7 +230,7 @@ impl HashIndex {
         (table, head, meta, handle)
     }
 
-    /// Touches the cache line of the bucket that covers a key, so that a look-up some time later need not wait for it.
+    /// Touches the cache line of the bucket that covers a key, so that a lookup some time later need not wait for it.
     #[inline]
     pub fn prefetch<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) {
         let table = self.table(guard);
@@ -431,7 +431,7 @@ fn allocate_overflow(guard: &Guard<'_>) -> Result<NonNull<Bucket>, OutOfMemory> 
     Ok(place)
 }
 
-/// A look-up of a key that does not lie in its bucket itself, or that met a writer or a moved bucket.
+/// A lookup of a key that does not lie in its bucket itself, or that met a writer or a moved bucket.
 #[inline(never)]
 fn get_anywhere<K: EncodedKey>(mut table: Table<'_>, key: K, hash: u64) -> Lookup {
     let probe = &Probe::with_hash(key, hash);

@@ -1,4 +1,4 @@
-//! Finding a key: at once, or one node at a time with prefetches, so that several look-ups overlap.
+//! Finding a key: at once, or one node at a time with prefetches, so that several lookups overlap.
 //!
 //! Both are the same walk. A step notes the version of the node it stands on, validates that the node above (whose child
 //! pointer led here) has not changed meanwhile, searches the node, and validates the node before the pointer it found is
@@ -167,7 +167,7 @@ impl<'g> Walk<'g> {
     }
 }
 
-/// A look-up under way.
+/// A lookup under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'g, K> {
     key: K,
@@ -176,7 +176,7 @@ pub struct Cursor<'g, K> {
     arrived: Option<Place<'g>>,
 }
 
-/// What advancing a look-up came to.
+/// What advancing a lookup came to.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     /// Not there yet.
@@ -216,7 +216,7 @@ impl OrderedIndex {
         unsafe { self.locate_near(key, finger, guard) }.lookup(key)
     }
 
-    /// Begins a look-up that is carried on with [`OrderedIndex::advance`], and prefetches the root. The cursor ends with
+    /// Begins a lookup that is carried on with [`OrderedIndex::advance`], and prefetches the root. The cursor ends with
     /// the guard.
     #[inline]
     pub fn start<'g, K: EncodedKey>(&'g self, key: K, guard: &'g Guard<'_>) -> Cursor<'g, K> {
@@ -224,7 +224,7 @@ impl OrderedIndex {
         Cursor { key, walk: Walk::new(key), arrived: None }
     }
 
-    /// Takes a look-up one node further and prefetches the node after it. Interleave some 16 to 32 cursors, so that the
+    /// Takes a lookup one node further and prefetches the node after it. Interleave some 16 to 32 cursors, so that the
     /// memory works for all of them at once.
     #[inline]
     pub fn advance<'g, K: EncodedKey>(&'g self, cursor: &mut Cursor<'g, K>, guard: &'g Guard<'_>) -> Step {

@@ -1,4 +1,4 @@
-//! Validation (§3.4, 3.5), the write phase, and roll-back.
+//! Validation (§3.4, 3.5), the write phase, and rollback.
 //!
 //! 0. Unless the worker's last transactions have all committed: bring the most contended writes to the front, and check the
 //!    reads, so that a conflict is found before anything is installed.
@@ -16,7 +16,7 @@
 //! need not raise because it finds a timestamp late enough, its load stands for the store that it reads from. The same holds for an absent
 //! key, with the index's latch as W's installation, the stamp as R's look, and the part's word for the read timestamp.
 //!
-//! Nobody waits in a circle: who waits for a pending version has a later timestamp than its writer. And none is given up for
+//! Nobody waits in a cycle: who waits for a pending version has a later timestamp than its writer. And none is given up for
 //! what runs in the background: a tombstone that was closed meanwhile was read as absent and still is, and a key whose record
 //! was closed gets a new one.
 

@@ -16,7 +16,7 @@ use super::transaction::{CicadaTransaction, Found, Source};
 use super::versioned::Moment;
 use super::worker::State;
 
-/// A look-up that came to nothing.
+/// A lookup that came to nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Missed {
     /// Where the key is missing.

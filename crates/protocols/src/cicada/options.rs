@@ -47,7 +47,7 @@ impl std::str::FromStr for Snapshots {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Indexes {
     /// None: they lead to records, which keep versions; insertions come into them at validation, and timestamps for what is
-    /// absent are kept beside. Fewer cache lines for each look-up.
+    /// absent are kept beside. Fewer cache lines for each lookup.
     #[default]
     SingleVersion,
     /// All: their nodes are records, read at a timestamp and validated like rows.

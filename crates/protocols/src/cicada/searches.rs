@@ -157,7 +157,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         search(record, self.timestamp, None, true).is_row
     }
 
-    /// The index beside, if it may have rows of this moment: asked behind the index itself, as in every look-up.
+    /// The index beside, if it may have rows of this moment: asked behind the index itself, as in every lookup.
     fn beside<'s>(&self, store: &'s Store) -> Option<&'s AnyIndex> {
         let concerns = store.displaced.concern(self.timestamp) && !left_out(Step::LookBesideAgain);
         store.displaced.index().filter(|_| concerns)

@@ -76,7 +76,7 @@ pub(super) enum Source {
     Own(u32),
 }
 
-/// What a look-up came to; a write of the key goes to the target.
+/// What a lookup came to; a write of the key goes to the target.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Found {
     /// A row.

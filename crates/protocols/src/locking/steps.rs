@@ -44,7 +44,7 @@ named! {
         LockOperands,
         /// Who is wounded gives way.
         GiveWay,
-        /// A roll-back puts back what was.
+        /// A rollback puts back what was.
         UndoTransactions,
         /// An operation that fails on its way is undone.
         UndoOperations,

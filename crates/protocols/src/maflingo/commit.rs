@@ -1,4 +1,4 @@
-//! Commit (Figure 4-1) and roll-back.
+//! Commit (Figure 4-1) and rollback.
 //!
 //! 1. Latch the written records in the order of their addresses; last those that it inserted and nobody else has claimed, in any
 //!    order. An insertion must be as it was put into the index. Then read the epoch: this is the serialization point. Reading it here, and not at the transaction's

@@ -108,7 +108,7 @@ named! {
         LookBeside,
         /// A scan that has seen a row of a key does not see it again on the record to which it moved.
         SkipTwins,
-        /// A roll-back takes own insertions out.
+        /// A rollback takes own insertions out.
         UndoInsertions,
         /// An operation that fails on its way is undone.
         UndoOperations,

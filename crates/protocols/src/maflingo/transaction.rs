@@ -58,7 +58,7 @@ pub struct MaflingoTransaction<'w, R: Redo> {
     pub(super) until_check: u32,
 }
 
-/// What a look-up of a record came to.
+/// What a lookup of a record came to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Found {
     /// The key leads to no record.

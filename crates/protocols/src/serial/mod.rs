@@ -1,7 +1,7 @@
 //! Serial: every transaction runs alone, because it has the tables to itself.
 //!
 //! **Idea.** A transaction takes the tables from its beginning to its end, reads and writes standard ordered maps in place,
-//! and remembers what each row was before, so that a roll-back can put it back. Nothing ever conflicts.
+//! and remembers what each row was before, so that a rollback can put it back. Nothing ever conflicts.
 //!
 //! **Serial order.** The order in which transactions take the tables; it agrees with real time. A snapshot is a transaction
 //! that may not write, and is never stale.

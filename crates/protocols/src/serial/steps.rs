@@ -6,7 +6,7 @@ use polychron_engine::named;
 named! {
     /// A step that can be left out.
     pub enum Step {
-        /// A roll-back puts back what was.
+        /// A rollback puts back what was.
         UndoTransactions,
         /// A unique secondary key that is taken is a duplicate.
         RefuseDuplicates,

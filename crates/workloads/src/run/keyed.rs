@@ -12,7 +12,7 @@ use polychron_schema::{ColumnSpan, IndexKind, Layout, Projection, RowBuffer, Row
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IndexChoice {
-    /// Points only, one cache line a look-up
+    /// Points only, one cache line a lookup
     #[default]
     Hash,
     /// Points and ranges

@@ -68,7 +68,7 @@ impl Random {
         self.non_uniform(8191, ITEM_CONSTANT, 1, items)
     }
 
-    /// The last name for a look-up where `customers` customers were loaded.
+    /// The last name for a lookup where `customers` customers were loaded.
     #[inline]
     pub(super) fn last_name(&mut self, customers: u32) -> FixedString<16> {
         last_name(self.non_uniform(255, LAST_NAME_CONSTANT_RUN, 0, customers.min(LAST_NAMES) - 1))

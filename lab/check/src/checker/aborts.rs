@@ -1,6 +1,6 @@
-//! Aborts that no circle explains.
+//! Aborts that no cycle explains.
 //!
-//! An aborted attempt is *explained* when it would have closed a circle, had it committed at its end: it comes before
+//! An aborted attempt is *explained* when it would have closed a cycle, had it committed at its end: it comes before
 //! those that replaced what it had read, or put a row where it had found none, and behind those whose states it read, and
 //! behind those that read or wrote what it meant to write. Of the others only those count that were under way at the same
 //! time. Where no path leads from the former to the latter, the abort was not needed.
@@ -17,7 +17,7 @@ use crate::history::{Attempt, Outcome, RangeRead};
 pub struct Aborts {
     /// Aborted by the engine.
     pub all: usize,
-    /// No circle explains them.
+    /// No cycle explains them.
     pub unexplained: usize,
 }
 

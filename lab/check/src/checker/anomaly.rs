@@ -17,17 +17,17 @@ pub enum Anomaly {
     G1a,
     /// A state was read that its writer replaced before it committed.
     G1b,
-    /// Transactions depend on each other's writes in a circle.
+    /// Transactions depend on each other's writes in a cycle.
     G1c,
     /// Two transactions replaced the same state of a row, and one did not see what the other wrote.
     LostUpdate,
-    /// A circle with one anti-dependency: a transaction saw part of another one's effects.
+    /// A cycle with one anti-dependency: a transaction saw part of another one's effects.
     GSingle,
-    /// Readers see two writes in different orders: a circle whose anti-dependencies are never next to each other.
+    /// Readers see two writes in different orders: a cycle whose anti-dependencies are never next to each other.
     LongFork,
-    /// A circle of anti-dependencies on rows: write skew.
+    /// A cycle of anti-dependencies on rows: write skew.
     G2Item,
-    /// A circle with anti-dependencies on ranges: phantoms.
+    /// A cycle with anti-dependencies on ranges: phantoms.
     G2,
 }
 
@@ -72,9 +72,9 @@ pub struct Explanation {
     pub anomaly: Anomaly,
     /// Whether it takes real time to see it: without it, the transactions have a serial order.
     pub real_time: bool,
-    /// The ids of the attempts that are part of it, in the order of the circle.
+    /// The ids of the attempts that are part of it, in the order of the cycle.
     pub attempts: Vec<u64>,
-    /// What happened: one line for each step of the circle.
+    /// What happened: one line for each step of the cycle.
     pub story: Vec<String>,
 }
 

@@ -242,7 +242,7 @@ impl<'h> Facts<'h> {
                 continue;
             }
             let (mut last, mut length) = (number, 0);
-            // Where updates were lost a chain may run in a circle; nobody asks for lives then.
+            // Where updates were lost a chain may run in a cycle; nobody asks for lives then.
             while self.state(last).next != NONE && length <= self.states.len() {
                 last = self.state(last).next;
                 self.states[last as usize].birth = number;

@@ -114,7 +114,7 @@ impl Graph {
         self.into.of(node)
     }
 
-    /// All nodes, each behind those that come before it, and otherwise as in `wanted`. `None`: there is a circle.
+    /// All nodes, each behind those that come before it, and otherwise as in `wanted`. `None`: there is a cycle.
     pub(super) fn order(&self, wanted: &[u32]) -> Option<Vec<u32>> {
         const UNDER_WAY: u8 = 1;
         const DONE: u8 = 2;

@@ -5,7 +5,7 @@
 
 mod aborts;
 mod anomaly;
-mod circle;
+mod cycle;
 mod facts;
 mod graph;
 mod interpret;
@@ -76,14 +76,14 @@ pub fn examine(history: &History, strict: bool) -> (Verdict, Option<Aborts>) {
     let graph = Graph::new(&facts, strict);
     let count = facts.parts.len() as u32;
     let solution = match graph.order(&by_time(&facts)) {
-        None => Solution::Circle(Vec::new(), None),
+        None => Solution::Cycle(Vec::new(), None),
         Some(order) => Solver::new(&facts, &graph, order).solve(),
     };
     match solution {
-        Solution::Circle(closing, other) => {
+        Solution::Cycle(closing, other) => {
             let explain = |closing: Vec<_>| {
                 let edges: Vec<_> = graph.edges.iter().copied().chain(closing).collect();
-                circle::explain(&facts, graph.nodes, &edges)
+                cycle::explain(&facts, graph.nodes, &edges)
             };
             let without = |other: Edge| closing[..closing.len() - 1].iter().copied().chain([other]).collect();
             let other = other.and_then(|edge| explain(without(edge)).into_iter().next());

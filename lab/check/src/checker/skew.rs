@@ -1,13 +1,13 @@
 //! Snapshot isolation: which histories it allows that no serial order explains.
 //!
-//! A history of snapshot isolation has no circle in which every anti-dependency is followed by a dependency (Cerone and Gotsman,
-//! *Analysing Snapshot Isolation*, PODC 2016; Fekete and others found the two anti-dependencies in a row that the other circles
+//! A history of snapshot isolation has no cycle in which every anti-dependency is followed by a dependency (Cerone and Gotsman,
+//! *Analysing Snapshot Isolation*, PODC 2016; Fekete and others found the two anti-dependencies in a row that the other cycles
 //! have). So the graph is looked at with every transaction in it twice: as one that was come to by an anti-dependency, which can be left
 //! by dependencies alone, and as one that was not.
 
 use super::facts::{Facts, NONE};
 use super::graph::{Edge, Graph, Kind};
-use super::{Anomaly, Explanation, Verdict, circle, words};
+use super::{Anomaly, Explanation, Verdict, cycle, words};
 use crate::history::History;
 
 /// Judges a history that has no serial order, as was `found`. What snapshot isolation forbids is looked for among what is certain: how the
@@ -16,11 +16,11 @@ pub(super) fn judge(history: &History, strict: bool, mut found: Vec<Explanation>
     let mut facts = Facts::new(history);
     let mut broken = std::mem::take(&mut facts.findings);
     let graph = Graph::new(&facts, strict);
-    if let Some(circle) = replaced_twice(&graph).or_else(|| lone_circle(&graph)) {
-        let explained = circle::explain(&facts, graph.nodes, &graph.edges);
+    if let Some(cycle) = replaced_twice(&graph).or_else(|| lone_cycle(&graph)) {
+        let explained = cycle::explain(&facts, graph.nodes, &graph.edges);
         broken.extend(explained.into_iter().filter(|it| !matches!(it.anomaly, Anomaly::G2Item | Anomaly::G2)));
         if broken.is_empty() {
-            broken.push(in_words(&facts, &circle));
+            broken.push(in_words(&facts, &cycle));
         }
     }
     if broken.is_empty() { Verdict::Skewed(found.swap_remove(0)) } else { super::anomalous(broken) }
@@ -35,8 +35,8 @@ fn replaced_twice(graph: &Graph) -> Option<Vec<Edge>> {
     Some(vec![*forth, *back])
 }
 
-/// A circle without two anti-dependencies in a row.
-fn lone_circle(graph: &Graph) -> Option<Vec<Edge>> {
+/// A cycle without two anti-dependencies in a row.
+fn lone_cycle(graph: &Graph) -> Option<Vec<Edge>> {
     const UNDER_WAY: u8 = 1;
     const DONE: u8 = 2;
     // A node stands for a transaction, and behind all of them once more for one that was come to by an anti-dependency.
@@ -78,15 +78,15 @@ fn lone_circle(graph: &Graph) -> Option<Vec<Edge>> {
     None
 }
 
-fn in_words(facts: &Facts<'_>, circle: &[Edge]) -> Explanation {
-    let seen: Vec<&Edge> = circle.iter().filter(|edge| edge.kind != Kind::RealTime).collect();
+fn in_words(facts: &Facts<'_>, cycle: &[Edge]) -> Explanation {
+    let seen: Vec<&Edge> = cycle.iter().filter(|edge| edge.kind != Kind::RealTime).collect();
     let attempts = seen.iter().map(|edge| facts.attempt(edge.from).id).collect();
-    let antis = circle.iter().filter(|edge| edge.kind.is_anti()).count();
+    let antis = cycle.iter().filter(|edge| edge.kind.is_anti()).count();
     let anomaly = match antis {
         0 | 1 => Anomaly::GSingle,
-        _ if circle.len() == 2 => Anomaly::LostUpdate,
+        _ if cycle.len() == 2 => Anomaly::LostUpdate,
         _ => Anomaly::LongFork,
     };
     let story = seen.iter().map(|edge| words::edge(facts, edge)).collect();
-    Explanation { anomaly, real_time: seen.len() < circle.len(), attempts, story }
+    Explanation { anomaly, real_time: seen.len() < cycle.len(), attempts, story }
 }

@@ -2,9 +2,9 @@
 //!
 //! Most of the graph is certain. What a history does not tell is when a transaction looked that found a row absent which
 //! was inserted and deleted again: before the insertion or after the deletion. So an order that agrees with the certain
-//! edges is replayed; where an answer does not fit, there is a choice of two edges. One that would close a circle is out,
-//! and the other follows; else one is guessed. When both close circles, the guesses that these rest on are undone, latest
-//! first. A replay in which every answer fits is a proof; a circle that rests on no guess is an anomaly.
+//! edges is replayed; where an answer does not fit, there is a choice of two edges. One that would close a cycle is out,
+//! and the other follows; else one is guessed. When both close cycles, the guesses that these rest on are undone, latest
+//! first. A replay in which every answer fits is a proof; a cycle that rests on no guess is an anomaly.
 
 use std::collections::HashMap;
 
@@ -16,9 +16,9 @@ use super::replay::{Choice, Replay};
 pub(super) enum Solution {
     /// The nodes of the graph in a serial order that explains every answer.
     Order(Vec<u32>),
-    /// These edges follow from the history, and run in a circle together with the certain ones. The last one is one side of a choice whose
-    /// other side, if there is one, closes a circle as well.
-    Circle(Vec<Edge>, Option<Edge>),
+    /// These edges follow from the history, and run in a cycle together with the certain ones. The last one is one side of a choice whose
+    /// other side, if there is one, closes a cycle as well.
+    Cycle(Vec<Edge>, Option<Edge>),
     /// Too many choices.
     Undecided,
 }
@@ -116,7 +116,7 @@ impl<'f> Solver<'f> {
                         let certain = self.added.iter().filter(|added| added.guesses.is_empty());
                         let edges = certain.map(|added| added.edge).chain([edge]).collect();
                         let is_last = (edge.from, edge.to) == (choice.first.from, choice.first.to);
-                        return Solution::Circle(edges, choice.second.filter(|_| is_last));
+                        return Solution::Cycle(edges, choice.second.filter(|_| is_last));
                     }
                 }
             }
@@ -135,14 +135,14 @@ impl<'f> Solver<'f> {
     }
 
     /// Makes the order agree with one side of a choice. `Err(None)`: guesses were undone. `Err(Some)`: an edge that follows
-    /// from the history closes a circle.
+    /// from the history closes a cycle.
     fn choose(&mut self, choice: &Choice) -> Result<(), Option<Edge>> {
         // An edge that was added for another choice may have settled this one.
         if self.agrees(&choice.first) || choice.second.as_ref().is_some_and(|edge| self.agrees(edge)) {
             return Ok(());
         }
         let Some(second) = choice.second else {
-            match self.circle(&choice.first) {
+            match self.cycle(&choice.first) {
                 None => self.add(choice.first, Vec::new()),
                 Some(guesses) => return self.undo(guesses, choice.first),
             }
@@ -151,14 +151,14 @@ impl<'f> Solver<'f> {
         let about = (choice.first.from, choice.first.state, second.from);
         let first = self.taken.get(&about).copied().unwrap_or_else(|| self.is_likelier(&choice.first, &second));
         let (edge, other) = if first { (choice.first, second) } else { (second, choice.first) };
-        let Some(guesses) = self.circle(&edge) else {
+        let Some(guesses) = self.cycle(&edge) else {
             let guess = self.guesses.len() as u32;
             self.guesses.push(Guess { other, added: self.added.len(), about, other_is_first: !first });
             self.taken.insert(about, first);
             self.add(edge, vec![guess]);
             return Ok(());
         };
-        match self.circle(&other) {
+        match self.cycle(&other) {
             None => {
                 self.taken.insert(about, !first);
                 self.add(other, guesses);
@@ -192,7 +192,7 @@ impl<'f> Solver<'f> {
             self.taken.insert(about, other_is_first);
             self.guesses.truncate(latest as usize);
             self.remove_behind(added);
-            match self.circle(&closing) {
+            match self.cycle(&closing) {
                 None => {
                     self.add(closing, guesses);
                     return Err(None);
@@ -211,8 +211,8 @@ impl<'f> Solver<'f> {
         }
     }
 
-    /// The guesses behind the circle that an edge would close; `None`: it closes none.
-    fn circle(&mut self, edge: &Edge) -> Option<Vec<u32>> {
+    /// The guesses behind the cycle that an edge would close; `None`: it closes none.
+    fn cycle(&mut self, edge: &Edge) -> Option<Vec<u32>> {
         if edge.from == edge.to {
             return Some(Vec::new());
         }
@@ -302,7 +302,7 @@ impl<'f> Solver<'f> {
         found
     }
 
-    /// Adds an edge that closes no circle, and mends the order (after Pearce and Kelly).
+    /// Adds an edge that closes no cycle, and mends the order (after Pearce and Kelly).
     fn add(&mut self, edge: Edge, guesses: Vec<u32>) {
         if !self.agrees(&edge) {
             let behind = self.region(&edge, true);

@@ -10,7 +10,7 @@ use crate::party::Party;
 use crate::rows::{Cell, set, value};
 use crate::setup::{begin, create, items, snapshot};
 
-/// The cases that snapshot isolation allows: two anti-dependencies follow each other in their circles. What is promised no more
+/// The cases that snapshot isolation allows: two anti-dependencies follow each other in their cycles. What is promised no more
 /// than that must show them, or it is not the comparison that it is meant to be.
 pub const SKEWS: &[&str] = &[
     "g1c_circular_information_flow",

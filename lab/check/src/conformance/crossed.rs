@@ -1,5 +1,5 @@
 //! Two threads whose transactions are in each other's way, where one thread or both have a transaction open inside of which they run another one.
-//! The inner one waits for the other thread, which waits for the outer one: no protocol sees that circle in its transactions alone. The inner one
+//! The inner one waits for the other thread, which waits for the outer one: no protocol sees that cycle in its transactions alone. The inner one
 //! commits, or learns that it would wait for its own thread; everybody else goes on.
 
 use std::sync::mpsc::channel;

@@ -24,7 +24,7 @@ fn is_duplicate<O>(outcome: Result<O, Stop>, of: IndexId) -> bool {
     matches!(outcome, Err(Stopped::Failed(Error::Duplicate { index, .. })) if index == of)
 }
 
-/// Look-ups see entries come, move and go, in the transaction that does it and afterwards.
+/// Lookups see entries come, move and go, in the transaction that does it and afterwards.
 pub fn entries_follow_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = persons(setup, &[person(1, 1, 1), person(2, 1, 2), person(3, 2, 3)]);
     let mut worker = database.worker().unwrap();

@@ -231,8 +231,8 @@ pub fn reads_alone_follow_their_thread<P: Protocol<Worker: Interactive>>(setup: 
     let seen =
         reader.read_one(table.id(), Key8::new(1, 8), &Projection::ALL, |row| row.map(|row| Item::VALUE.get(row)));
     earlier.step(|t| set(t, &table, 1, 1));
-    let circle = earlier.commit() && wrote && seen.is_ok_and(|seen| seen == Some(0));
-    assert!(!circle, "the read came before a transaction that came before what the thread has committed");
+    let cycle = earlier.commit() && wrote && seen.is_ok_and(|seen| seen == Some(0));
+    assert!(!cycle, "the read came before a transaction that came before what the thread has committed");
 }
 
 /// A snapshot contains what its session has read, of rows that come and go: alone, by key, and as a number of rows, whatever became of the

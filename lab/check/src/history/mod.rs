@@ -214,7 +214,7 @@ impl RangeRead {
 /// One operation and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// A look-up; `None` is an absent key.
+    /// A lookup; `None` is an absent key.
     Read {
         /// The row.
         item: Item,

@@ -67,7 +67,7 @@ pub enum Change {
 /// A running transaction and the log of its thread.
 ///
 /// Each operation is noted when it was answered, with the versions that the answer showed; a write that a conflict ends is
-/// noted as intended. A refusal because of a duplicate is followed by the look-up that shows it.
+/// noted as intended. A refusal because of a duplicate is followed by the lookup that shows it.
 pub struct Recorded<'t, T> {
     pub(super) transaction: &'t mut T,
     pub(super) log: &'t mut Log,

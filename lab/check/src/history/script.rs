@@ -30,7 +30,7 @@ pub struct Mix {
     pub tables: Tables,
     /// Snapshots in a hundred transactions.
     pub snapshots: u64,
-    /// Roll-backs and panics in a hundred transactions, as many each.
+    /// Rollbacks and panics in a hundred transactions, as many each.
     pub failures: u64,
     /// Conditions over futures, and writes of them, in a hundred operations; one in eight is of a row that may be absent. With any, nothing is written blindly, so that it is known what was there
     /// when.
@@ -130,7 +130,7 @@ pub enum Step {
 pub enum Ending {
     /// By its commit.
     Commit,
-    /// By its own roll-back.
+    /// By its own rollback.
     RollBack,
     /// By a panic.
     Panic,

@@ -1,4 +1,4 @@
-//! Commit and roll-back.
+//! Commit and rollback.
 //!
 //! 1. Draw the end: from now on others may read what was written, on condition.
 //! 2. Validate: what was read is visible at the end, too.

@@ -55,7 +55,7 @@ pub struct HekatonTransaction<'w, R: Redo> {
     pub(super) until_renewal: u32,
 }
 
-/// What a look-up came to.
+/// What a lookup came to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Found {
     /// The key shows no row.

@@ -7,7 +7,7 @@
 //!
 //! **Isolation.** None. Every get, put, insertion and deletion of one key is atomic and linearizable; a procedure is a
 //! sequence of them. A read-modify-write is a get and a put of which another's put may come between. Commit does nothing;
-//! roll-back undoes nothing, it only reports. Snapshots read the present.
+//! rollback undoes nothing, it only reports. Snapshots read the present.
 //!
 //! **Invariants** are those of `record.rs` and of `rows.rs`; `docs/protocols/key-value.md` lists them.
 

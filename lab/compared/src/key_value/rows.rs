@@ -33,7 +33,7 @@ pub(super) fn get<K: EncodedKey>(
         if read_into(record, range.clone(), row) {
             return Some(record);
         }
-        // The row was deleted or moved to a larger record after the look-up.
+        // The row was deleted or moved to a larger record after the lookup.
         polychron_sync::spin_hint();
     }
 }

@@ -3,7 +3,7 @@
 //! * Rows and entries of a partition are read and written only by who holds its lock.
 //! * Rows of tables that are not divided are read by who holds any lock, and written by who holds all of them; so no
 //!   transaction runs without a lock.
-//! * Locks are taken in ascending order, all of them before the first operation, so nobody waits in a circle. Where a thread runs a transaction
+//! * Locks are taken in ascending order, all of them before the first operation, so nobody waits in a cycle. Where a thread runs a transaction
 //!   inside of another one, two orders meet: that transaction does not wait without end.
 
 use polychron_base::Error;

@@ -20,7 +20,7 @@ named! {
         SearchAllPartitions,
         /// A unique secondary key that is taken is a duplicate.
         RefuseDuplicates,
-        /// A roll-back puts back what was.
+        /// A rollback puts back what was.
         UndoTransactions,
         /// An operation that fails on its way is undone.
         UndoOperations,

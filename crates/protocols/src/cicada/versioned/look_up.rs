@@ -198,7 +198,7 @@ pub(super) fn find_leaf<V: Viewer, K: EncodedKey>(
 }
 
 impl Versioned {
-    /// Brings the node where a look-up begins into the caches.
+    /// Brings the node where a lookup begins into the caches.
     #[inline]
     pub(in crate::cicada) fn prefetch_root<K: EncodedKey>(&self, key: K) {
         self.root(key).prefetch(self.nodes.lines());

@@ -6,7 +6,7 @@
 //! has the invariants and the argument why only leaves are validated.
 //!
 //! * `node.rs`, `draft.rs`: how nodes lie in words, and how changed ones are made.
-//! * `look_up.rs`, `scan.rs`: from the root to a leaf, and along the leaves. `walk.rs`: many look-ups at once.
+//! * `look_up.rs`, `scan.rs`: from the root to a leaf, and along the leaves. `walk.rs`: many lookups at once.
 //! * `change.rs`, `unlink.rs`: insertion and division, deletion and the merging of what has become empty.
 //!
 //! **Memory.** A record that a node names is kept for who read the node: it was named at the reader's timestamp, so the

@@ -1,4 +1,4 @@
-//! Many look-ups at once, a node of each in turn, so that their misses overlap: for keys that were asked for together. What they lead
+//! Many lookups at once, a node of each in turn, so that their misses overlap: for keys that were asked for together. What they lead
 //! to are hints (`find.rs`).
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::cicada::table::CicadaTable;
 /// Lines of a record that are fetched: longer rows are rarely read whole.
 const MOST_LINES: usize = 4;
 
-/// A key, and how far its look-up has come.
+/// A key, and how far its lookup has come.
 #[derive(Debug)]
 struct Walk {
     /// Which of the hints it is.
@@ -31,10 +31,10 @@ struct Walk {
     row_lines: usize,
 }
 
-/// Look-ups whose nodes are fetched at a time: more than these would push each other out of the nearest cache.
+/// Lookups whose nodes are fetched at a time: more than these would push each other out of the nearest cache.
 const AT_A_TIME: usize = 32;
 
-/// Look-ups of several keys; memory that is kept from one time to the next.
+/// Lookups of several keys; memory that is kept from one time to the next.
 #[derive(Debug, Default)]
 pub(in crate::cicada) struct Planned {
     walks: Vec<Walk>,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::checker::{Aborts, examine};
 
-/// How many of the aborts in this history no circle explains.
+/// How many of the aborts in this history no cycle explains.
 #[track_caller]
 fn unexplained(history: &History) -> usize {
     let (_, aborts) = examine(history, false);
@@ -32,7 +32,7 @@ fn a_stale_read_alone_needs_no_abort() {
 }
 
 #[test]
-fn what_would_have_closed_a_circle_was_aborted_with_need() {
+fn what_would_have_closed_a_cycle_was_aborted_with_need() {
     // Parts of another transaction's effects.
     assert_eq!(unexplained(&beside_a_writer(&[read(1, v(1, 1)), read(2, v(2, 2))])), 0);
     assert_eq!(unexplained(&beside_a_writer(&[scan(3, 9, &[]), read(2, v(2, 2))])), 0);

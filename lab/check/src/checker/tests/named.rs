@@ -1,4 +1,4 @@
-//! Each anomaly is found, called by its name, and told by the shortest circle.
+//! Each anomaly is found, called by its name, and told by the shortest cycle.
 
 use super::*;
 use polychron_engine::Isolation;
@@ -156,7 +156,7 @@ fn internal() {
     assert_named(&[&two_rows(), &lacks], Anomaly::Internal, &[2]);
     let revives = [delete(1, v(1, 1)), read(1, v(1, 1))];
     assert_named(&[&two_rows(), &revives], Anomaly::Internal, &[2]);
-    // After a roll-back to the savepoint the old version is the right one.
+    // After a rollback to the savepoint the old version is the right one.
     let undone = [Operation::Savepoint, write(1, v(2, 1), v(1, 1)), Operation::RollBackTo(0), read(1, v(1, 1))];
     assert_clean(&concurrent(&[&two_rows(), &undone]), false);
 }
@@ -240,7 +240,7 @@ fn roll_backs_are_readers() {
     assert_eq!(anomaly(&history, false).anomaly, Anomaly::GSingle);
 }
 
-/// Snapshot isolation allows circles with two anti-dependencies in a row, and no others.
+/// Snapshot isolation allows cycles with two anti-dependencies in a row, and no others.
 #[test]
 fn snapshot_isolation_allows_write_skew_alone() {
     let named = |transactions: &[&[Operation]]| match check_at(&concurrent(transactions), false, Isolation::Snapshot) {

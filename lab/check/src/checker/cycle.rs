@@ -1,4 +1,4 @@
-//! The shortest circles of a graph that has some, and what they are called.
+//! The shortest cycles of a graph that has some, and what they are called.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::facts::{Facts, NONE};
 use super::graph::{Edge, Kind};
 use super::words;
 
-/// Components that are looked into, and starting points in each: enough to find a short circle, not all.
+/// Components that are looked into, and starting points in each: enough to find a short cycle, not all.
 const MOST_COMPONENTS: usize = 32;
 const MOST_STARTS: usize = 4000;
 
@@ -44,20 +44,20 @@ pub(super) fn explain(facts: &Facts<'_>, nodes: usize, edges: &[Edge]) -> Vec<Ex
     for (group, edges) in groups.iter().zip(inside) {
         let members = group.iter().map(|node| node.index() as u32).filter(|&node| node < transactions).collect();
         let component = Component::new(facts, members, edges);
-        explanations.extend(component.circle().map(|(circle, real_time)| in_words(facts, &circle, real_time)));
+        explanations.extend(component.cycle().map(|(cycle, real_time)| in_words(facts, &cycle, real_time)));
     }
     explanations.sort_by_key(|it| (it.real_time, it.anomaly, it.attempts.len()));
     explanations
 }
 
-fn in_words(facts: &Facts<'_>, circle: &[Edge], real_time: bool) -> Explanation {
-    let attempts = circle.iter().map(|edge| facts.attempt(edge.from).id).collect();
-    let mut story: Vec<String> = circle.iter().map(|edge| words::edge(facts, edge)).collect();
-    for edge in circle {
+fn in_words(facts: &Facts<'_>, cycle: &[Edge], real_time: bool) -> Explanation {
+    let attempts = cycle.iter().map(|edge| facts.attempt(edge.from).id).collect();
+    let mut story: Vec<String> = cycle.iter().map(|edge| words::edge(facts, edge)).collect();
+    for edge in cycle {
         story.push(facts.history.describe(facts.attempt(edge.from)));
     }
-    let real_time = real_time || circle.iter().any(|edge| edge.kind == Kind::Session);
-    Explanation { anomaly: name(facts, circle), real_time, attempts, story }
+    let real_time = real_time || cycle.iter().any(|edge| edge.kind == Kind::Session);
+    Explanation { anomaly: name(facts, cycle), real_time, attempts, story }
 }
 
 /// Transactions each of which comes before each other one.
@@ -81,7 +81,7 @@ fn is_read(edge: &Edge) -> bool {
     edge.kind == Kind::Read || (edge.kind == Kind::Gone && edge.operation != NONE)
 }
 
-/// Each kind of circle: an edge that it must have, and what the others may be.
+/// Each kind of cycle: an edge that it must have, and what the others may be.
 const CLASSES: [(Filter, Filter); 5] = [
     (is_write, is_write),
     (is_read, |edge| is_write(edge) || is_read(edge)),
@@ -102,16 +102,16 @@ impl<'f> Component<'f> {
         Self { facts, edges, members, places, out }
     }
 
-    /// The shortest circle of the worst kind, without real time where there is one.
-    fn circle(&self) -> Option<(Vec<Edge>, bool)> {
+    /// The shortest cycle of the worst kind, without real time where there is one.
+    fn cycle(&self) -> Option<(Vec<Edge>, bool)> {
         for real_time in [false, true] {
             let mut best: Option<Vec<Edge>> = None;
             for (number, &(first, rest)) in CLASSES.iter().enumerate() {
-                let circle = self.shortest(first, rest, real_time);
-                // Between rows and ranges the shorter circle tells more.
+                let cycle = self.shortest(first, rest, real_time);
+                // Between rows and ranges the shorter cycle tells more.
                 let shorter = |it: &Vec<Edge>| best.as_ref().is_none_or(|best| it.len() < best.len());
-                if let Some(circle) = circle.filter(shorter) {
-                    best = Some(circle);
+                if let Some(cycle) = cycle.filter(shorter) {
+                    best = Some(cycle);
                 }
                 if best.is_some() && number != 3 {
                     break;
@@ -201,25 +201,25 @@ impl<'f> Component<'f> {
     }
 }
 
-/// What a circle is called.
-fn name(facts: &Facts<'_>, circle: &[Edge]) -> Anomaly {
-    let antis = circle.iter().filter(|edge| edge.kind.is_anti()).count();
+/// What a cycle is called.
+fn name(facts: &Facts<'_>, cycle: &[Edge]) -> Anomaly {
+    let antis = cycle.iter().filter(|edge| edge.kind.is_anti()).count();
     let item = |edge: &Edge| facts.state(edge.state).item;
     let writes_same = |one: &Edge, other: &Edge| {
         one.kind == Kind::Anti && (other.kind == Kind::Anti || is_write(other)) && item(one) == item(other)
     };
-    if let [one, other] = circle
+    if let [one, other] = cycle
         && (writes_same(one, other) || writes_same(other, one))
     {
         return Anomaly::LostUpdate;
     }
-    let neighbours = circle.iter().zip(circle.iter().cycle().skip(1));
+    let neighbours = cycle.iter().zip(cycle.iter().cycle().skip(1));
     match antis {
-        0 if circle.iter().any(is_read) => Anomaly::G1c,
+        0 if cycle.iter().any(is_read) => Anomaly::G1c,
         0 => Anomaly::G0,
         1 => Anomaly::GSingle,
         _ if !neighbours.into_iter().any(|(one, next)| one.kind.is_anti() && next.kind.is_anti()) => Anomaly::LongFork,
-        _ if circle.iter().any(|edge| edge.kind == Kind::AntiRange) => Anomaly::G2,
+        _ if cycle.iter().any(|edge| edge.kind == Kind::AntiRange) => Anomaly::G2,
         _ => Anomaly::G2Item,
     }
 }
