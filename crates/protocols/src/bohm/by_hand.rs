@@ -12,7 +12,7 @@ use polychron_sync::atomic::Ordering;
 use super::execution::{LAST, Outcome, take_turn};
 use super::moment::Moment;
 use super::naming::Naming;
-use super::planned::{Parcel, Progress, Ran};
+use super::planned::{ClientBatch, Progress, Ran};
 use super::sleeping::Patience;
 use super::transaction::BohmTransaction;
 use super::worker::BohmWorker;
@@ -24,20 +24,20 @@ pub(super) enum Driven {
     ByThePipeline,
     /// It is the snapshot of this worker.
     Snapshot(usize),
-    /// A client, whose parcel this is.
-    ByHand(Arc<Parcel>),
+    /// A client, whose client batch this is.
+    ByHand(Arc<ClientBatch>),
 }
 
 impl BohmWorker {
     /// Begins a transaction that may write anything, when it is planned.
     pub(super) fn begin_everything(&mut self) -> Result<BohmTransaction<'_>, Error> {
-        let (parcel, moment) = self.plan_everything();
-        self.driven = Some((Arc::clone(&parcel), moment));
-        // SAFETY: parcels are kept while the database is open.
-        let planned = unsafe { std::ptr::NonNull::from(parcel.planned(0)).as_ref() };
+        let (client_batch, moment) = self.plan_everything();
+        self.driven = Some((Arc::clone(&client_batch), moment));
+        // SAFETY: client batches are kept while the database is open.
+        let planned = unsafe { std::ptr::NonNull::from(client_batch.planned(0)).as_ref() };
         let mut transaction =
             BohmTransaction::planned(&self.shared, &mut self.hand.state, &self.hand.local, planned, moment);
-        transaction.driven = Driven::ByHand(parcel);
+        transaction.driven = Driven::ByHand(client_batch);
         if let Some(refusal) = transaction.refusal() {
             return Err(refusal);
         }
@@ -62,27 +62,27 @@ impl BohmWorker {
         // The guard of a leaked transaction, and what its snapshot sees.
         self.hand.local.end_leaked();
         self.shared.snapshots.close(self.hand.local.worker_id().position());
-        let Some((parcel, moment)) = self.driven.take() else { return };
-        // SAFETY: parcels are kept while the database is open.
-        let planned = unsafe { std::ptr::NonNull::from(parcel.planned(0)).as_ref() };
+        let Some((client_batch, moment)) = self.driven.take() else { return };
+        // SAFETY: client batches are kept while the database is open.
+        let planned = unsafe { std::ptr::NonNull::from(client_batch.planned(0)).as_ref() };
         if planned.progress(moment) != Progress::Executing {
             return;
         }
         let mut transaction =
             BohmTransaction::planned(&self.shared, &mut self.hand.state, &self.hand.local, planned, moment);
-        transaction.driven = Driven::ByHand(parcel);
+        transaction.driven = Driven::ByHand(client_batch);
         transaction.end_by_hand(Ran::RollBack);
     }
 
-    fn plan_everything(&mut self) -> (Arc<Parcel>, Moment) {
-        let parcel = self.empty_parcel();
-        self.prepare(&parcel);
-        // SAFETY: the parcel is this worker's, and not under way.
+    fn plan_everything(&mut self) -> (Arc<ClientBatch>, Moment) {
+        let client_batch = self.empty_client_batch();
+        self.prepare(&client_batch);
+        // SAFETY: the client batch is this worker's, and not under way.
         unsafe {
-            let owner = parcel.add(0);
+            let owner = client_batch.add(0);
             let partitions = self.shared.partitions.len();
             Naming {
-                parcel: &parcel,
+                client_batch: &client_batch,
                 tables: &[],
                 owner,
                 partitions,
@@ -92,20 +92,20 @@ impl BohmWorker {
                 known: &mut self.known,
             }
             .everything();
-            let (content, body) = (parcel.content_mut(), parcel.planned(0).body_mut());
+            let (content, body) = (client_batch.content_mut(), client_batch.planned(0).body_mut());
             (content.has_everything, content.by_hand) = (true, true);
             content.batch.store(0, Ordering::Relaxed);
             (body.end, body.is_everything) = (1, true);
         }
-        self.hand_in(&parcel);
-        let content = parcel.content();
+        self.hand_in(&client_batch);
+        let content = client_batch.content();
         loop {
-            // Looked at first: a parcel that has no batch then will have a later one.
+            // Looked at first: a client batch that has no batch then will have a later one.
             let sequenced = self.shared.pipeline.sequenced();
             let batch = content.batch.load(Ordering::Relaxed);
             if batch > 0 && self.shared.pipeline.planned() >= batch {
                 let place = content.first_place.load(Ordering::Relaxed);
-                return (parcel, Moment::new(batch, place));
+                return (client_batch, Moment::new(batch, place));
             }
             // Neither this transaction, nor who waits for it, is to be met here: that would wait for this thread.
             let busy = self.shared.takes_turns()
@@ -122,25 +122,25 @@ impl BohmWorker {
 impl BohmTransaction<'_> {
     /// Ends a transaction that a client drives, and waits until its batch knows.
     pub(super) fn end_by_hand(&mut self, ran: Ran) {
-        let Driven::ByHand(parcel) = std::mem::replace(&mut self.driven, Driven::ByThePipeline) else { return };
+        let Driven::ByHand(client_batch) = std::mem::replace(&mut self.driven, Driven::ByThePipeline) else { return };
         self.shared.driver.store(0, Ordering::Relaxed);
         let outcome = self.end(ran);
         debug_assert_eq!(outcome, Outcome::Complete, "who drives by hand waits as long as it takes");
-        parcel.planned(0).complete(self.moment);
+        client_batch.planned(0).complete(self.moment);
         self.shared.acknowledge(self.moment.batch());
         let mut patience = Patience::default();
         // Acquire: pairs with the release of who executed the rest.
-        while parcel.remaining.load(Ordering::Acquire) > 0 {
+        while client_batch.remaining.load(Ordering::Acquire) > 0 {
             if self.shared.takes_turns() && take_turn(self.shared, self.local, self.state, LAST) {
                 patience.reset();
             } else if !patience.wait_shortly() {
                 // The thread that has its chunk is busy with a long procedure; it tells so later.
                 self.shared.hand_over();
-                return self.shared.parcels.put_back_later(parcel);
+                return self.shared.client_batches.put_back_later(client_batch);
             }
         }
         self.shared.hand_over();
-        self.shared.parcels.put_back(parcel);
+        self.shared.client_batches.put_back(client_batch);
     }
 }
 

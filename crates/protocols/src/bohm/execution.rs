@@ -13,7 +13,7 @@ use super::executors::Seen;
 use super::leftovers::{Blocker, Leftover, Waiting, is_executing};
 use super::moment::Moment;
 use super::pipeline::Chunk;
-use super::planned::{Parcel, Planned, Progress, Ran};
+use super::planned::{ClientBatch, Planned, Progress, Ran};
 use super::protocol::Shared;
 use super::sleeping::{Patience, Sleeper};
 use super::table::BohmTable;
@@ -214,9 +214,9 @@ fn begin_chunk(shared: &Shared, local: &Local, state: &mut HandState, chunk: Chu
     if shared.executing.has_some() && shared.pipeline.has_chunk(LAST) {
         shared.executing.wake_one();
     }
-    shared.pipeline.for_first(chunk, Parcel::fetch_first);
-    shared.pipeline.for_each(chunk, |parcel, place, moment| {
-        let planned = parcel.planned(place);
+    shared.pipeline.for_first(chunk, ClientBatch::fetch_first);
+    shared.pipeline.for_each(chunk, |client_batch, place, moment| {
+        let planned = client_batch.planned(place);
         if let Err(blocker) = try_settle(shared, state, local, planned, moment) {
             left.push(Waiting { planned: NonNull::from(planned), moment, blocker });
         }
@@ -232,7 +232,7 @@ fn settle_left(shared: &Shared, local: &Local, state: &mut HandState, left: &mut
             return false;
         }
         left.retain_mut(|waiting| {
-            // SAFETY: the chunk is not finished, so its parcels belong to the batch.
+            // SAFETY: the chunk is not finished, so its client batches belong to the batch.
             let settled = try_settle(shared, state, local, unsafe { waiting.planned.as_ref() }, waiting.moment);
             settled.map_err(|blocker| waiting.blocker = blocker).is_err()
         });
@@ -317,12 +317,12 @@ pub(super) fn execute_claimed(
         shared.running.enter(local.worker_id().position());
     }
     state.depth += 1;
-    // SAFETY: parcels are kept while the database is open.
-    let content = unsafe { body.parcel.as_ref() }.content();
+    // SAFETY: client batches are kept while the database is open.
+    let content = unsafe { body.client_batch.as_ref() }.content();
     let procedure = content.procedures[body.place as usize] as usize;
     let mut transaction = BohmTransaction::planned(shared, state, local, planned, moment);
     let ran = match transaction.begin() {
-        // SAFETY: the client keeps job and procedures until the parcel is back.
+        // SAFETY: the client keeps job and procedures until the client batch is back.
         Ok(()) => unsafe { (content.run)(content.job, procedure, &mut transaction) },
         Err(_) => Ran::Conflict,
     };

@@ -4,7 +4,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, IndexId, Reason, TableId};
 use polychron_engine::stores::OwnedKey;
 
-use super::planned::Parcel;
+use super::planned::ClientBatch;
 
 /// A procedure that is planned again, and what is known of the keys it writes.
 pub(super) struct Guess {
@@ -30,12 +30,12 @@ impl Guess {
 /// What is known of the keys that a procedure writes: those that it named, and those that its run found out.
 ///
 /// # Safety
-/// The parcel is back with the caller.
-pub(super) unsafe fn guess(parcel: &Parcel, place: usize, position: usize, attempts: u32) -> Guess {
+/// The client batch is back with the caller.
+pub(super) unsafe fn guess(client_batch: &ClientBatch, place: usize, position: usize, attempts: u32) -> Guess {
     // SAFETY: the caller says so; the entries' stores are kept by its guard.
     let keys = unsafe {
-        let body = parcel.planned(place).body();
-        let planned = (body.first..body.end).map(|position| parcel.entry(position as usize));
+        let body = client_batch.planned(place).body();
+        let planned = (body.first..body.end).map(|position| client_batch.entry(position as usize));
         let written = planned.chain(body.late().iter()).filter(|entry| entry.is_written());
         let of_rows =
             written.map(|entry| (entry, (*entry.store).place())).filter(|(_, place)| place.index == IndexId::PRIMARY);

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   worker.rs ──► planned.rs ──► pipeline.rs ──► plan.rs ──► execution.rs ──► transaction.rs, rows.rs, scan.rs
-//!   a client      its parcel     the log         placeholders  procedures       what they may ask for
+//!   a client      its client batch     the log         placeholders  procedures       what they may ask for
 //! ```
 
 mod by_hand;

@@ -17,7 +17,7 @@ use polychron_sync::model::Witness;
 use super::execution::LAST;
 use super::moment::Moment;
 use super::pipeline::{Pipeline, RING};
-use super::planned::{Parcel, Parcels, Planned, Progress};
+use super::planned::{ClientBatch, ClientBatches, Planned, Progress};
 use super::protocol::Snapshots;
 use super::sleeping::{Nap, Sleeper, Sleepers};
 use super::version::{Head, State, Version};
@@ -165,21 +165,21 @@ struct Log {
     planned: [Witness; 2],
     /// Of each batch its transactions, two at most.
     executed: Vec<[Witness; 2]>,
-    parcels: Vec<Arc<Parcel>>,
+    client_batches: Vec<Arc<ClientBatch>>,
 }
 
 impl Log {
     /// A log with a closed batch for each number: so many transactions.
     fn new(partitions: usize, counts: &[usize]) -> Self {
         let pipeline = Pipeline::new(1, partitions);
-        let parcels = counts.iter().map(|&count| parcel(count)).collect();
+        let client_batches = counts.iter().map(|&count| client_batch(count)).collect();
         let executed = counts.iter().map(|_| Default::default()).collect();
-        Self { pipeline, planned: Default::default(), executed, parcels }
+        Self { pipeline, planned: Default::default(), executed, client_batches }
     }
 
-    /// Hands the parcel of a batch in, and closes the batch.
+    /// Hands the client batch of a batch in, and closes the batch.
     fn close(&self, batch: u64) {
-        self.pipeline.hand_in(&self.parcels[batch as usize - 1]);
+        self.pipeline.hand_in(&self.client_batches[batch as usize - 1]);
         // The client of the batch before learns of its end earlier than the log.
         while !self.pipeline.sequence(false) {
             thread::yield_now();
@@ -191,8 +191,8 @@ impl Log {
     fn execute(&self) -> bool {
         let Some(chunk) = self.pipeline.claim(LAST) else { return false };
         self.planned.iter().for_each(|witness| _ = witness.read());
-        self.pipeline.for_each(chunk, |parcel, place, moment| {
-            let planned = parcel.planned(place);
+        self.pipeline.for_each(chunk, |client_batch, place, moment| {
+            let planned = client_batch.planned(place);
             assert!(planned.claim(moment), "a transaction is in one chunk");
             self.executed[moment.batch() as usize - 1][place].write();
             planned.complete(moment);
@@ -201,10 +201,10 @@ impl Log {
         true
     }
 
-    /// Waits until a parcel is back.
-    fn await_parcel(&self, batch: u64) {
+    /// Waits until a client batch is back.
+    fn await_client_batch(&self, batch: u64) {
         // Acquire: as clients do.
-        while self.parcels[batch as usize - 1].remaining.load(Ordering::Acquire) > 0 {
+        while self.client_batches[batch as usize - 1].remaining.load(Ordering::Acquire) > 0 {
             if !self.execute() {
                 thread::yield_now();
             }
@@ -213,18 +213,18 @@ impl Log {
     }
 
     fn assert_executed(&self, batch: u64) {
-        let count = self.parcels[batch as usize - 1].content().count;
+        let count = self.client_batches[batch as usize - 1].content().count;
         self.executed[batch as usize - 1][..count].iter().for_each(|executed| assert_eq!(executed.read(), 1));
     }
 }
 
-fn parcel(count: usize) -> Arc<Parcel> {
-    let parcel = Parcels::default().take();
+fn client_batch(count: usize) -> Arc<ClientBatch> {
+    let client_batch = ClientBatches::default().take();
     for _ in 0..count {
-        // SAFETY: the parcel is new.
-        unsafe { parcel.add(0) };
+        // SAFETY: the client batch is new.
+        unsafe { client_batch.add(0) };
     }
-    parcel
+    client_batch
 }
 
 /// Two threads plan a partition each. Who executes, finds all placeholders; who has handed the transactions in, what was executed.
@@ -233,7 +233,7 @@ fn a_batch_is_known_when_it_is_planned() {
     fn work(log: &Log, partition: usize) {
         log.planned[partition].write();
         log.pipeline.end_planning(1);
-        log.await_parcel(1);
+        log.await_client_batch(1);
     }
     explore(2, || {
         let log = Log::new(2, &[1]);
@@ -253,15 +253,15 @@ fn chunks_belong_to_one_batch() {
         both(
             log,
             |log| {
-                log.await_parcel(1);
-                for batch in 2..=log.parcels.len() as u64 {
+                log.await_client_batch(1);
+                for batch in 2..=log.client_batches.len() as u64 {
                     log.close(batch);
                     log.pipeline.end_planning(batch);
-                    log.await_parcel(batch);
+                    log.await_client_batch(batch);
                 }
             },
             |log| _ = log.execute(),
-            |log| (1..=log.parcels.len() as u64).for_each(|batch| log.assert_executed(batch)),
+            |log| (1..=log.client_batches.len() as u64).for_each(|batch| log.assert_executed(batch)),
         );
     });
 }
@@ -321,26 +321,26 @@ fn no_sleeper_is_forgotten() {
     });
 }
 
-/// A client that sleeps is woken when its parcel is back.
+/// A client that sleeps is woken when its client batch is back.
 #[test]
-fn a_client_is_woken_for_its_parcel() {
+fn a_client_is_woken_for_its_client_batch() {
     explore(3, || {
-        let parcel = parcel(1);
-        parcel.remaining.store(1, Ordering::Relaxed);
+        let client_batch = client_batch(1);
+        client_batch.remaining.store(1, Ordering::Relaxed);
         each(
-            Arc::new(parcel),
+            Arc::new(client_batch),
             [
-                |parcel| {
+                |client_batch| {
                     let sleeper = Arc::<Sleeper>::default();
-                    while parcel.remaining.load(Ordering::Acquire) > 0 {
-                        parcel.await_with(&sleeper, || {
-                            let is_back = || parcel.remaining.load(Ordering::Acquire) == 0;
+                    while client_batch.remaining.load(Ordering::Acquire) > 0 {
+                        client_batch.await_with(&sleeper, || {
+                            let is_back = || client_batch.remaining.load(Ordering::Acquire) == 0;
                             let nap = || if is_back() { Nap::Not } else { Nap::UntilWoken };
                             Sleepers::default().sleep(&sleeper, nap);
                         });
                     }
                 },
-                |parcel| parcel.end(1),
+                |client_batch| client_batch.end(1),
             ],
             |_| (),
         );

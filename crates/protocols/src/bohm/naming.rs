@@ -8,7 +8,7 @@ use polychron_base::key::{EncodedKey, Key16, MAX_KEY_BYTES};
 use polychron_base::{Error, TableId};
 use polychron_engine::{Access, Declare, Procedure, drive};
 
-use super::planned::{Entry, Parcel, Want};
+use super::planned::{ClientBatch, Entry, Want};
 use super::table::{BohmStore, BohmTable, Front};
 use super::version::Version;
 
@@ -17,7 +17,7 @@ pub(super) const FEW: usize = 16;
 
 /// Receives what a procedure declares.
 pub(super) struct Naming<'n> {
-    pub(super) parcel: &'n Parcel,
+    pub(super) client_batch: &'n ClientBatch,
     pub(super) tables: &'n [Option<Arc<BohmTable>>],
     pub(super) owner: u32,
     pub(super) partitions: usize,
@@ -97,11 +97,11 @@ impl ByVersion {
 }
 
 impl Naming<'_> {
-    /// Adds an entry; the caller of all this is the client that is filling the parcel.
+    /// Adds an entry; the caller of all this is the client that is filling the client batch.
     fn add(&mut self, mut entry: Entry) {
         entry.partition = (entry.hash % self.partitions as u64) as u16;
-        // SAFETY: a parcel that is being filled is its client's.
-        let content = unsafe { self.parcel.content_mut() };
+        // SAFETY: a client batch that is being filled is its client's.
+        let content = unsafe { self.client_batch.content_mut() };
         let entries = content.entries.get_mut();
         if let Some(sorted) = content.sorted.get_mut(usize::from(entry.partition)) {
             sorted.push(entries.len() as u32);
@@ -112,9 +112,9 @@ impl Naming<'_> {
     /// The entries of the transaction so far, and what is known of them.
     fn own(&mut self) -> (&mut [Entry], &mut ByKey) {
         // SAFETY: as in `add`.
-        let content = unsafe { self.parcel.content_mut() };
+        let content = unsafe { self.client_batch.content_mut() };
         // SAFETY: as above.
-        let first = unsafe { self.parcel.planned(self.owner as usize).body() }.first;
+        let first = unsafe { self.client_batch.planned(self.owner as usize).body() }.first;
         (&mut content.entries.get_mut()[first as usize..], self.known)
     }
 

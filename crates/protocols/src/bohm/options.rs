@@ -56,7 +56,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The largest batch. What is planned again comes on top, from as many parcels as a client has under way.
+    /// The largest batch. What is planned again comes on top, from as many client batches as a client has under way.
     const LARGEST_BATCH: usize = Moment::MOST_IN_BATCH / 4 + 1;
 
     /// The most partitions, and the most threads of a kind.

@@ -1,7 +1,7 @@
 //! The log of batches: who may do what to a batch, and when (§3.2.4, §3.3).
 //!
 //! ```text
-//!   parcels ──sequence──► batch 7 ──plan, by partition──► batch 6 ──execute, by chunks──► batch 5 finished
+//!   client batches ──sequence──► batch 7 ──plan, by partition──► batch 6 ──execute, by chunks──► batch 5 finished
 //! ```
 //!
 //! Each stage takes batches in their order. Any thread may do the next piece of any stage: sequencing under a latch, planning
@@ -16,7 +16,7 @@ use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, Mutex, SpinLatch, raise};
 
 use super::moment::Moment;
-use super::planned::Parcel;
+use super::planned::ClientBatch;
 
 /// Batches under way at most; so few in models that places are used again.
 pub(super) const RING: u64 = if polychron_sync::MODELLED { 2 } else { 64 };
@@ -59,17 +59,17 @@ impl Slot {
     }
 }
 
-/// The parcels of a batch.
+/// The client batches of a batch.
 #[derive(Debug, Default)]
 struct Content {
-    parcels: Vec<Member>,
+    client_batches: Vec<Member>,
 }
 
-/// A parcel in a batch.
+/// A client batch in a batch.
 #[derive(Debug)]
 pub(super) struct Member {
-    pub(super) parcel: Arc<Parcel>,
-    /// The places of its transactions in the batch. They stand here too, because the client takes the parcel back as soon as its own are
+    pub(super) client_batch: Arc<ClientBatch>,
+    /// The places of its transactions in the batch. They stand here too, because the client takes the client batch back as soon as its own are
     /// executed.
     pub(super) first: usize,
     pub(super) end: usize,
@@ -82,7 +82,7 @@ unsafe impl Sync for Slot {}
 /// The log.
 #[derive(Debug)]
 pub(super) struct Pipeline {
-    queue: Mutex<VecDeque<Arc<Parcel>>>,
+    queue: Mutex<VecDeque<Arc<ClientBatch>>>,
     waiting: AtomicUsize,
     sequencer: SpinLatch<()>,
     slots: [CachePadded<Slot>; RING as usize],
@@ -194,14 +194,14 @@ impl Pipeline {
         self.time.now_ns().saturating_sub(closed) / 1000
     }
 
-    /// Hands a parcel in.
-    pub(super) fn hand_in(&self, parcel: &Arc<Parcel>) {
-        let count = parcel.content().count;
-        parcel.remaining.store(count, Ordering::Relaxed);
-        parcel.content().batch.store(0, Ordering::Relaxed);
+    /// Hands a client batch in.
+    pub(super) fn hand_in(&self, client_batch: &Arc<ClientBatch>) {
+        let count = client_batch.content().count;
+        client_batch.remaining.store(count, Ordering::Relaxed);
+        client_batch.content().batch.store(0, Ordering::Relaxed);
         // Counted first, so that the count is never below what lies in the queue.
         self.waiting.fetch_add(count, Ordering::Relaxed);
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(Arc::clone(parcel));
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(Arc::clone(client_batch));
     }
 
     /// Whether a batch can be closed. `has_time`: the caller has looked for something else to do for a while.
@@ -223,7 +223,7 @@ impl Pipeline {
         let slot = self.slot(batch);
         // SAFETY: the batch that was kept here is finished, so nobody reads the content; the latch keeps other sequencers away.
         let content = unsafe { &mut *slot.content.get() };
-        content.parcels.clear();
+        content.client_batches.clear();
         let mut count = 0;
         {
             let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
@@ -232,8 +232,8 @@ impl Pipeline {
                 if count > 0 && count + more > self.batch_size {
                     break;
                 }
-                let parcel = queue.pop_front().expect("it was looked at just now");
-                content.parcels.push(Member { parcel, first: count, end: count + more });
+                let client_batch = queue.pop_front().expect("it was looked at just now");
+                content.client_batches.push(Member { client_batch, first: count, end: count + more });
                 count += more;
             }
         }
@@ -241,8 +241,8 @@ impl Pipeline {
             return false;
         }
         self.waiting.fetch_sub(count, Ordering::Relaxed);
-        for member in &content.parcels {
-            self.number(&member.parcel, batch, member.first);
+        for member in &content.client_batches {
+            self.number(&member.client_batch, batch, member.first);
         }
         slot.finished_before.store(self.finished(), Ordering::Relaxed);
         slot.closed_ns.store(self.time.now_ns(), Ordering::Relaxed);
@@ -267,23 +267,23 @@ impl Pipeline {
         self.planned() == self.sequenced() && !self.has_chunk(u64::MAX)
     }
 
-    /// Gives the transactions of a parcel their places in the log.
-    fn number(&self, parcel: &Parcel, batch: u64, first: usize) {
-        let content = parcel.content();
+    /// Gives the transactions of a client batch their places in the log.
+    fn number(&self, client_batch: &ClientBatch, batch: u64, first: usize) {
+        let content = client_batch.content();
         content.batch.store(batch, Ordering::Relaxed);
         content.first_place.store(first, Ordering::Relaxed);
         for place in 0..content.count {
-            parcel.planned(place).set_moment(Moment::new(batch, first + place), content.by_hand);
+            client_batch.planned(place).set_moment(Moment::new(batch, first + place), content.by_hand);
         }
         if content.has_everything {
             self.everything.store(batch, Ordering::Relaxed);
         }
     }
 
-    /// The parcels of a batch that is under way.
-    pub(super) fn parcels(&self, batch: u64) -> &[Member] {
+    /// The client batches of a batch that is under way.
+    pub(super) fn client_batches(&self, batch: u64) -> &[Member] {
         // SAFETY: the caller plans the batch or executes a chunk of it, so it is not finished and its place not used again.
-        unsafe { &(&*self.slot(batch).content.get()).parcels }
+        unsafe { &(&*self.slot(batch).content.get()).client_batches }
     }
 
     /// A partition of the batch was planned.
@@ -321,32 +321,32 @@ impl Pipeline {
         })
     }
 
-    /// Calls `visit` with each transaction of a chunk: its parcel, and its place there.
-    pub(super) fn for_each(&self, chunk: Chunk, mut visit: impl FnMut(&Parcel, usize, Moment)) {
-        for Member { parcel, first, end } in self.parcels(chunk.batch) {
+    /// Calls `visit` with each transaction of a chunk: its client batch, and its place there.
+    pub(super) fn for_each(&self, chunk: Chunk, mut visit: impl FnMut(&ClientBatch, usize, Moment)) {
+        for Member { client_batch, first, end } in self.client_batches(chunk.batch) {
             for place in chunk.first.max(*first)..chunk.end.min(*end) {
-                visit(parcel, place - first, Moment::new(chunk.batch, place));
+                visit(client_batch, place - first, Moment::new(chunk.batch, place));
             }
         }
     }
 
-    /// Calls `visit` with each parcel of a chunk, and its first entry there.
-    pub(super) fn for_first(&self, chunk: Chunk, visit: impl Fn(&Parcel, usize)) {
-        for Member { parcel, first, end } in self.parcels(chunk.batch) {
+    /// Calls `visit` with each client batch of a chunk, and its first entry there.
+    pub(super) fn for_first(&self, chunk: Chunk, visit: impl Fn(&ClientBatch, usize)) {
+        for Member { client_batch, first, end } in self.client_batches(chunk.batch) {
             let place = chunk.first.max(*first);
             if place < chunk.end.min(*end) {
-                // SAFETY: what is read there does not change while the parcel is handed in.
-                visit(parcel, unsafe { parcel.planned(place - first).body() }.first as usize);
+                // SAFETY: what is read there does not change while the client batch is handed in.
+                visit(client_batch, unsafe { client_batch.planned(place - first).body() }.first as usize);
             }
         }
     }
 
     /// All transactions of a chunk were executed: tells their clients, and moves the low watermark on.
     pub(super) fn end_execution(&self, chunk: Chunk) {
-        for Member { parcel, first, end } in self.parcels(chunk.batch) {
+        for Member { client_batch, first, end } in self.client_batches(chunk.batch) {
             let done = chunk.end.min(*end).saturating_sub(chunk.first.max(*first));
             if done > 0 {
-                parcel.end(done);
+                client_batch.end(done);
             }
         }
         // AcqRel: the last one hands on what all did.

@@ -17,7 +17,7 @@ use polychron_sync::{Mutex, SpinLatch};
 use super::collection::{Deleted, Garbage, Readers, Superseded, owned_key, store_of_entry};
 use super::moment::Moment;
 use super::pipeline::RING;
-use super::planned::{Entry, Parcel, Want};
+use super::planned::{ClientBatch, Entry, Want};
 use super::protocol::Shared;
 use super::table::{BohmStore, Front};
 use super::version::{Chain, Head, Version};
@@ -92,9 +92,15 @@ impl Partition {
         }
         self.collect(&mut plan, false, FRONTS_STAY, shared, guard);
         plan.garbage.unused.clear();
-        for member in shared.pipeline.parcels(batch) {
-            let planner =
-                Planner { parcel: &member.parcel, first: member.first, batch, partition: number, shared, guard };
+        for member in shared.pipeline.client_batches(batch) {
+            let planner = Planner {
+                client_batch: &member.client_batch,
+                first: member.first,
+                batch,
+                partition: number,
+                shared,
+                guard,
+            };
             planner.plan(&mut plan);
         }
         plan.planned = batch;
@@ -162,9 +168,9 @@ fn forget_front(front: KnownFront, age: u64, plan: &mut Plan, guard: &Guard<'_>)
     None
 }
 
-/// Plans the transactions of a parcel.
+/// Plans the transactions of a client batch.
 struct Planner<'p> {
-    parcel: &'p Parcel,
+    client_batch: &'p ClientBatch,
     /// The place of its first transaction in the batch.
     first: usize,
     batch: u64,
@@ -175,9 +181,9 @@ struct Planner<'p> {
 
 impl Planner<'_> {
     fn plan(&self, plan: &mut Plan) {
-        let content = self.parcel.content();
+        let content = self.client_batch.content();
         let sorted = content.sorted.get(self.partition);
-        let count = sorted.map_or_else(|| self.parcel.entry_count(), Vec::len);
+        let count = sorted.map_or_else(|| self.client_batch.entry_count(), Vec::len);
         let position = |step: usize| sorted.map_or(step, |sorted| sorted[step] as usize);
         for step in 0..count + 2 * AHEAD {
             if step < count {
@@ -195,7 +201,7 @@ impl Planner<'_> {
     /// The entry, if it belongs to this partition: until the batch is planned, such entries are the planner's.
     #[inline]
     fn entry(&self, position: usize) -> Option<&Entry> {
-        let entry = self.parcel.entry(position);
+        let entry = self.client_batch.entry(position);
         (usize::from(entry.partition) == self.partition).then_some(entry)
     }
 
@@ -244,7 +250,7 @@ impl Planner<'_> {
             Want::Late | Want::Guessed => unreachable!("such entries are made in execution"),
         };
         if let Err(Error::OutOfMemory { requested }) = planned {
-            self.parcel.planned(entry.owner as usize).refused.store(requested.max(1), Ordering::Relaxed);
+            self.client_batch.planned(entry.owner as usize).refused.store(requested.max(1), Ordering::Relaxed);
         }
     }
 
@@ -253,7 +259,7 @@ impl Planner<'_> {
     }
 
     fn allocate(&self, entry: &Entry, words: usize) -> Result<Version, Error> {
-        let producer = NonNull::from(self.parcel.planned(entry.owner as usize));
+        let producer = NonNull::from(self.client_batch.planned(entry.owner as usize));
         Version::allocate(self.moment(entry), producer, words, self.guard)
     }
 

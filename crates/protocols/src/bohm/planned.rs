@@ -1,8 +1,8 @@
 //! What is known of a transaction before it runs: its place in the log, and the keys that it will write.
 //!
-//! A client puts its transactions into *parcels*. The sequencer puts parcels into batches, the threads of concurrency control fill in the
+//! A client puts its transactions into *client batches*. The sequencer puts those into batches, the threads of concurrency control fill in the
 //! placeholders, and the threads of execution run the procedures. Everything that these threads write of a transaction lies in
-//! its parcel, in words that one of them writes at a time.
+//! its client batch, in words that one of them writes at a time.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
@@ -19,7 +19,7 @@ use super::table::BohmStore;
 use super::transaction::BohmTransaction;
 use super::version::{Chain, Version};
 
-/// Transactions in one piece of a parcel's memory; few where each of their words is followed.
+/// Transactions in one piece of a client batch's memory; few where each of their words is followed.
 const PIECE: usize = if polychron_sync::MODELLED { 2 } else { 64 };
 
 /// Entries between the one that is used and the one whose row is fetched, and again as many to the one whose version is.
@@ -60,7 +60,7 @@ pub(super) enum Put {
 /// A key that is too long to be carried in registers.
 type LongKey = Arc<[u8]>;
 
-/// A key of a transaction. While its parcel is handed in, any thread may look at it, and the cells belong to one at a time.
+/// A key of a transaction. While its client batch is handed in, any thread may look at it, and the cells belong to one at a time.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// The client's guard keeps it until the transaction was executed. It is the pointer of the store's `Arc`, so that the store can be kept by it.
@@ -76,7 +76,7 @@ pub(super) struct Entry {
     pub(super) put: Cell<Put>,
     /// Which thread of concurrency control the key belongs to.
     pub(super) partition: u16,
-    /// The transaction in the parcel.
+    /// The transaction in the client batch.
     pub(super) owner: u32,
 }
 
@@ -174,10 +174,10 @@ pub(super) struct Planned {
 /// What belongs to the client, then to the sequencer, and then to who executes the transaction.
 #[derive(Debug)]
 pub(super) struct Body {
-    pub(super) parcel: NonNull<Parcel>,
-    /// The place in the parcel.
+    pub(super) client_batch: NonNull<ClientBatch>,
+    /// The place in the client batch.
     pub(super) place: u32,
-    /// Its entries in the parcel.
+    /// Its entries in the client batch.
     pub(super) first: u32,
     pub(super) end: u32,
     /// The keys that it names may not be all.
@@ -208,9 +208,9 @@ impl Body {
 }
 
 impl Planned {
-    pub(super) fn new(parcel: NonNull<Parcel>, place: u32) -> Self {
+    pub(super) fn new(client_batch: NonNull<ClientBatch>, place: u32) -> Self {
         let body = Body {
-            parcel,
+            client_batch,
             place,
             first: 0,
             end: 0,
@@ -273,18 +273,18 @@ impl Planned {
     /// What only one thread looks at.
     ///
     /// # Safety
-    /// The caller is that thread: the client before it hands the parcel in and after it came back, or who claimed the transaction.
+    /// The caller is that thread: the client before it hands the client batch in and after it came back, or who claimed the transaction.
     #[inline]
     pub(super) unsafe fn body(&self) -> &Body {
         // SAFETY: the caller says so; it is changed by the client alone.
         unsafe { &*self.body.get() }
     }
 
-    /// The same for the client that fills the parcel.
+    /// The same for the client that fills the client batch.
     ///
     /// # Safety
     /// The caller is that client, and holds no other reference to the body.
-    #[allow(clippy::mut_from_ref, reason = "the parcel goes from hand to hand")]
+    #[allow(clippy::mut_from_ref, reason = "the client batch goes from hand to hand")]
     pub(super) unsafe fn body_mut(&self) -> &mut Body {
         // SAFETY: the caller says so.
         unsafe { &mut *self.body.get() }
@@ -312,17 +312,17 @@ pub(super) type RunProcedure = unsafe fn(*const (), usize, &mut BohmTransaction<
 
 /// Transactions that are handed in together.
 #[derive(Debug)]
-pub(super) struct Parcel {
+pub(super) struct ClientBatch {
     pieces: UnsafeCell<Vec<Box<[Planned]>>>,
     content: UnsafeCell<Content>,
     /// Transactions that were not executed yet.
     pub(super) remaining: AtomicUsize,
-    /// Its client sleeps until the parcel is back, or is about to.
+    /// Its client sleeps until the client batch is back, or is about to.
     is_awaited: AtomicBool,
     client: Mutex<Option<Arc<Sleeper>>>,
 }
 
-/// What belongs to the client, and is only read, but for the entries, while the parcel is handed in.
+/// What belongs to the client, and is only read, but for the entries, while the client batch is handed in.
 #[derive(Debug)]
 pub(super) struct Content {
     pub(super) count: usize,
@@ -344,15 +344,15 @@ pub(super) struct Content {
 
 // SAFETY: the content is the client's alone, or else only read; entries are written by the thread of concurrency control that
 // their key belongs to, and then by who executes their transaction.
-unsafe impl Sync for Parcel {}
-// SAFETY: as above; its pointers lead to what the client keeps until the parcel is back.
-unsafe impl Send for Parcel {}
+unsafe impl Sync for ClientBatch {}
+// SAFETY: as above; its pointers lead to what the client keeps until the client batch is back.
+unsafe impl Send for ClientBatch {}
 
 unsafe fn no_procedure(_: *const (), _: usize, _: &mut BohmTransaction<'_>) -> Ran {
-    unreachable!("a parcel is handed in with its procedures")
+    unreachable!("a client batch is handed in with its procedures")
 }
 
-impl Parcel {
+impl ClientBatch {
     fn new() -> Self {
         let content = Content {
             count: 0,
@@ -380,7 +380,7 @@ impl Parcel {
     pub(super) fn end(&self, done: usize) {
         // AcqRel: pairs with the acquire of the client, who finds the answers, and hands on what others did.
         if self.remaining.fetch_sub(done, Ordering::AcqRel) == done {
-            // Pairs with the fence in `await_with`: the client sees the parcel back, or is seen waiting.
+            // Pairs with the fence in `await_with`: the client sees the client batch back, or is seen waiting.
             fence_behind_exchange();
             if self.is_awaited.load(Ordering::Relaxed) {
                 self.call_client();
@@ -394,7 +394,7 @@ impl Parcel {
         client.iter().for_each(|client| client.wake());
     }
 
-    /// Lets the client wait by `sleep`, which is woken when the parcel is back.
+    /// Lets the client wait by `sleep`, which is woken when the client batch is back.
     pub(super) fn await_with(&self, sleeper: &Arc<Sleeper>, sleep: impl FnOnce()) {
         *self.client.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(sleeper));
         self.is_awaited.store(true, Ordering::Relaxed);
@@ -414,8 +414,8 @@ impl Parcel {
     /// The content, to be written.
     ///
     /// # Safety
-    /// The caller is the parcel's client, the parcel is not handed in, and the caller holds one such reference at a time.
-    #[allow(clippy::mut_from_ref, reason = "the parcel goes from hand to hand")]
+    /// The caller is the client batch's client, the client batch is not handed in, and the caller holds one such reference at a time.
+    #[allow(clippy::mut_from_ref, reason = "the client batch goes from hand to hand")]
     pub(super) unsafe fn content_mut(&self) -> &mut Content {
         // SAFETY: the caller says so.
         unsafe { &mut *self.content.get() }
@@ -424,7 +424,7 @@ impl Parcel {
     /// The transaction at a place.
     #[inline]
     pub(super) fn planned(&self, place: usize) -> &Planned {
-        // SAFETY: pieces are added only by the client while the parcel is not handed in.
+        // SAFETY: pieces are added only by the client while the client batch is not handed in.
         unsafe { &(&*self.pieces.get())[place / PIECE][place % PIECE] }
     }
 
@@ -433,11 +433,11 @@ impl Parcel {
     pub(super) fn entry(&self, position: usize) -> &Entry {
         let entries = self.entries();
         debug_assert!(position < entries.len());
-        // SAFETY: positions come from the parcel itself.
+        // SAFETY: positions come from the client batch itself.
         unsafe { entries.get_unchecked(position) }
     }
 
-    /// The entries, which only the client adds or changes, while the parcel is not handed in.
+    /// The entries, which only the client adds or changes, while the client batch is not handed in.
     #[inline]
     fn entries(&self) -> &[Entry] {
         // SAFETY: the client holds no other reference while it looks here.
@@ -498,7 +498,7 @@ impl Parcel {
     /// The client begins anew.
     ///
     /// # Safety
-    /// As for [`Parcel::content_mut`].
+    /// As for [`ClientBatch::content_mut`].
     pub(super) unsafe fn clear(&self) {
         // SAFETY: the caller is the client.
         let content = unsafe { self.content_mut() };
@@ -512,14 +512,14 @@ impl Parcel {
     /// Adds a transaction, whose entries begin here.
     ///
     /// # Safety
-    /// As for [`Parcel::content_mut`].
+    /// As for [`ClientBatch::content_mut`].
     pub(super) unsafe fn add(&self, procedure: usize) -> u32 {
         // SAFETY: the caller is the client.
         let (content, pieces) = unsafe { (self.content_mut(), &mut *self.pieces.get()) };
         let place = content.count;
         if place / PIECE == pieces.len() {
-            let parcel = NonNull::from(self);
-            pieces.push((0..PIECE).map(|offset| Planned::new(parcel, (place + offset) as u32)).collect());
+            let client_batch = NonNull::from(self);
+            pieces.push((0..PIECE).map(|offset| Planned::new(client_batch, (place + offset) as u32)).collect());
         }
         content.count += 1;
         content.procedures.push(procedure as u32);
@@ -535,31 +535,31 @@ impl Parcel {
     }
 }
 
-/// Parcels that nobody uses. None is given back while the database is open: a version may still name a transaction of long ago.
+/// Client batches that nobody uses. None is given back while the database is open: a version may still name a transaction of long ago.
 #[derive(Debug, Default)]
-pub(super) struct Parcels {
-    idle: Mutex<Vec<Arc<Parcel>>>,
+pub(super) struct ClientBatches {
+    idle: Mutex<Vec<Arc<ClientBatch>>>,
     /// Those whose clients have their answers already, while some thread has not told so of the last transactions.
-    lingering: Mutex<Vec<Arc<Parcel>>>,
+    lingering: Mutex<Vec<Arc<ClientBatch>>>,
 }
 
-impl Parcels {
-    pub(super) fn take(&self) -> Arc<Parcel> {
+impl ClientBatches {
+    pub(super) fn take(&self) -> Arc<ClientBatch> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.is_empty() {
             let mut lingering = self.lingering.lock().unwrap_or_else(PoisonError::into_inner);
             // Acquire: pairs with the release of who was the last to tell.
-            idle.extend(lingering.extract_if(.., |parcel| parcel.remaining.load(Ordering::Acquire) == 0));
+            idle.extend(lingering.extract_if(.., |client_batch| client_batch.remaining.load(Ordering::Acquire) == 0));
         }
-        idle.pop().unwrap_or_else(|| Arc::new(Parcel::new()))
+        idle.pop().unwrap_or_else(|| Arc::new(ClientBatch::new()))
     }
 
-    pub(super) fn put_back(&self, parcel: Arc<Parcel>) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(parcel);
+    pub(super) fn put_back(&self, client_batch: Arc<ClientBatch>) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(client_batch);
     }
 
     /// Puts back one that threads still count in, though all its transactions were executed.
-    pub(super) fn put_back_later(&self, parcel: Arc<Parcel>) {
-        self.lingering.lock().unwrap_or_else(PoisonError::into_inner).push(parcel);
+    pub(super) fn put_back_later(&self, client_batch: Arc<ClientBatch>) {
+        self.lingering.lock().unwrap_or_else(PoisonError::into_inner).push(client_batch);
     }
 }

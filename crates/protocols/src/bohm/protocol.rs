@@ -21,7 +21,7 @@ use super::leftovers::Leftovers;
 use super::options::Options;
 use super::pipeline::Pipeline;
 use super::plan::Partition;
-use super::planned::Parcels;
+use super::planned::ClientBatches;
 use super::sleeping::{Nap, Sleepers};
 use super::steps::Step;
 use super::table::BohmStore;
@@ -39,7 +39,7 @@ pub(super) struct Shared {
     pub(super) partitions: Box<[CachePadded<Partition>]>,
     /// A placeholder for each transaction that may write anything.
     pub(super) everything: Head,
-    pub(super) parcels: Parcels,
+    pub(super) client_batches: ClientBatches,
     pub(super) snapshots: Snapshots,
     /// Stores of tables and indexes that are there no more.
     pub(super) dropped: Dropped,
@@ -344,7 +344,7 @@ impl Protocol for Bohm {
             base: Base::new(memory, common)?,
             options,
             everything: Head::new(),
-            parcels: Parcels::default(),
+            client_batches: ClientBatches::default(),
             leftovers: Leftovers::default(),
             notices: Notices::default(),
             executing: Sleepers::default(),

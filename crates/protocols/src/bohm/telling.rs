@@ -3,8 +3,8 @@
 //! A client whose answers may be given by others ([`polychron_engine::Worker::execute_batch_with`]) opens a *notice* while its procedures are under
 //! way. A thread that has nothing to do executes what is left of them, as their client would, and gives the answers of those that are complete:
 //!
-//! 1. A helper looks at a parcel under the lock of the notice, and only while the parcel is in its list. The client takes the parcel off the list
-//!    before it does anything with it.
+//! 1. A helper looks at a client batch under the lock of the notice, and only while that is in its list. The client takes it off the list before
+//!    it does anything with it.
 //! 2. Each answer is given by whoever claims it. A helper claims under the lock, and only what is complete; the client gives what
 //!    nobody has claimed.
 //! 3. The client does not leave before all helpers have: they use its procedures, its answers and what it is to tell them to.
@@ -19,7 +19,7 @@ use polychron_sync::{Backoff, Mutex, MutexGuard};
 
 use super::execution::{Hand, settle};
 use super::moment::Moment;
-use super::planned::{Parcel, Progress};
+use super::planned::{ClientBatch, Progress};
 use super::protocol::Shared;
 use super::worker::Job;
 
@@ -101,7 +101,7 @@ impl<P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync> Tell for Telli
 struct Notice {
     /// Its client waits until all that help have left.
     telling: NonNull<dyn Tell>,
-    parcels: Mutex<Vec<Arc<Parcel>>>,
+    client_batches: Mutex<Vec<Arc<ClientBatch>>>,
     helpers: AtomicUsize,
 }
 
@@ -136,7 +136,7 @@ impl Notices {
         let telling: NonNull<dyn Tell + 's> = NonNull::from(telling);
         // SAFETY: only the lifetime changes. Nobody looks at it after `Opened` is dropped, which cannot outlive it.
         let telling = unsafe { std::mem::transmute::<NonNull<dyn Tell + 's>, NonNull<dyn Tell>>(telling) };
-        let notice = Arc::new(Notice { telling, parcels: Mutex::default(), helpers: AtomicUsize::new(0) });
+        let notice = Arc::new(Notice { telling, client_batches: Mutex::default(), helpers: AtomicUsize::new(0) });
         lock(&self.0).push(Arc::clone(&notice));
         Opened { notices: self, notice }
     }
@@ -154,14 +154,14 @@ impl Notices {
 }
 
 impl Opened<'_> {
-    /// A parcel of the client was handed in.
-    pub(super) fn add(&self, parcel: &Arc<Parcel>) {
-        lock(&self.notice.parcels).push(Arc::clone(parcel));
+    /// A client batch of the client was handed in.
+    pub(super) fn add(&self, client_batch: &Arc<ClientBatch>) {
+        lock(&self.notice.client_batches).push(Arc::clone(client_batch));
     }
 
-    /// All transactions of a parcel were executed: it is its client's alone, but for the answers that others have claimed.
-    pub(super) fn take_back(&self, parcel: &Arc<Parcel>) {
-        lock(&self.notice.parcels).retain(|other| !Arc::ptr_eq(other, parcel));
+    /// All transactions of a client batch were executed: it is its client's alone, but for the answers that others have claimed.
+    pub(super) fn take_back(&self, client_batch: &Arc<ClientBatch>) {
+        lock(&self.notice.client_batches).retain(|other| !Arc::ptr_eq(other, client_batch));
     }
 }
 
@@ -186,9 +186,9 @@ impl Drop for Helper {
     }
 }
 
-/// A transaction of a parcel that is under way.
+/// A transaction of a client batch that is under way.
 struct Left {
-    parcel: Arc<Parcel>,
+    client_batch: Arc<ClientBatch>,
     place: usize,
     moment: Moment,
 }
@@ -206,15 +206,15 @@ impl Notice {
             return helped;
         }
         let Hand { local, state } = hand;
-        for Left { parcel, place, moment } in left {
-            let planned = parcel.planned(place);
+        for Left { client_batch, place, moment } in left {
+            let planned = client_batch.planned(place);
             let is_settled = {
                 // What is executed goes by this guard, as it goes by a client's.
                 let _guard = local.pin();
                 planned.progress(moment) == Progress::Unprocessed && settle(shared, state, local, planned, moment)
             };
             if is_settled {
-                self.tell_one(shared, &parcel, place, moment);
+                self.tell_one(shared, &client_batch, place, moment);
                 helped = true;
             }
         }
@@ -225,9 +225,9 @@ impl Notice {
     fn tell_all(&self, shared: &Shared, left: &mut Vec<Left>) -> bool {
         let mut claimed = Vec::new();
         {
-            let parcels = lock(&self.parcels);
-            for parcel in parcels.iter() {
-                let content = parcel.content();
+            let client_batches = lock(&self.client_batches);
+            for client_batch in client_batches.iter() {
+                let content = client_batch.content();
                 let batch = content.batch.load(Ordering::Relaxed);
                 if batch == 0 || shared.pipeline.planned() < batch {
                     continue;
@@ -235,11 +235,13 @@ impl Notice {
                 let first = content.first_place.load(Ordering::Relaxed);
                 for place in 0..content.count {
                     let moment = Moment::new(batch, first + place);
-                    match parcel.planned(place).progress(moment) {
-                        Progress::Unprocessed => left.push(Left { parcel: Arc::clone(parcel), place, moment }),
+                    match client_batch.planned(place).progress(moment) {
+                        Progress::Unprocessed => {
+                            left.push(Left { client_batch: Arc::clone(client_batch), place, moment })
+                        }
                         Progress::Executing => {}
                         // SAFETY: it is complete, and its client waits for the lock before it does anything with it.
-                        Progress::Complete => claimed.extend(unsafe { self.claim(parcel, place) }),
+                        Progress::Complete => claimed.extend(unsafe { self.claim(client_batch, place) }),
                     }
                 }
                 // The last one that is told of is known to snapshots before anybody hears of it.
@@ -252,13 +254,13 @@ impl Notice {
     }
 
     /// Gives the answer of a transaction that was executed, if it is still to be given.
-    fn tell_one(&self, shared: &Shared, parcel: &Arc<Parcel>, place: usize, moment: Moment) {
+    fn tell_one(&self, shared: &Shared, client_batch: &Arc<ClientBatch>, place: usize, moment: Moment) {
         let claimed = {
-            let parcels = lock(&self.parcels);
-            let is_under_way = parcels.iter().any(|other| Arc::ptr_eq(other, parcel))
-                && parcel.content().batch.load(Ordering::Relaxed) == moment.batch();
+            let client_batches = lock(&self.client_batches);
+            let is_under_way = client_batches.iter().any(|other| Arc::ptr_eq(other, client_batch))
+                && client_batch.content().batch.load(Ordering::Relaxed) == moment.batch();
             // SAFETY: it is complete, and its client waits for the lock before it does anything with it.
-            if is_under_way { unsafe { self.claim(parcel, place) } } else { None }
+            if is_under_way { unsafe { self.claim(client_batch, place) } } else { None }
         };
         if let Some(position) = claimed {
             shared.acknowledge(moment.batch());
@@ -269,11 +271,11 @@ impl Notice {
     /// Claims the answer of a transaction, unless its client is to see to it.
     ///
     /// # Safety
-    /// The transaction is complete, and the caller has the lock of the parcels, which its client waits for.
-    unsafe fn claim(&self, parcel: &Parcel, place: usize) -> Option<usize> {
+    /// The transaction is complete, and the caller has the lock of the client batches, which its client waits for.
+    unsafe fn claim(&self, client_batch: &ClientBatch, place: usize) -> Option<usize> {
         // SAFETY: the caller says so.
-        let is_to_be_planned_again = unsafe { parcel.planned(place).body() }.again.get();
-        let position = parcel.content().procedures[place] as usize;
+        let is_to_be_planned_again = unsafe { client_batch.planned(place).body() }.again.get();
+        let position = client_batch.content().procedures[place] as usize;
         // SAFETY: as above.
         (!is_to_be_planned_again && unsafe { self.telling().claim(position) }).then_some(position)
     }

@@ -67,9 +67,9 @@ impl Procedure for Link {
         if let Some((shared, place)) = &self.last {
             let mut hand = Hand::new(shared).unwrap();
             let batch = shared.pipeline.planned();
-            let parcel = Arc::clone(&shared.pipeline.parcels(batch)[0].parcel);
+            let client_batch = Arc::clone(&shared.pipeline.client_batches(batch)[0].client_batch);
             let moment = Moment::new(batch, *place);
-            assert!(settle(shared, &mut hand.state, &hand.local, parcel.planned(*place), moment));
+            assert!(settle(shared, &mut hand.state, &hand.local, client_batch.planned(*place), moment));
             return Ok(0);
         }
         let (depth, most) = DEPTH.get();

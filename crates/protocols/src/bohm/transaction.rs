@@ -13,7 +13,7 @@ use super::by_hand::Driven;
 use super::execution::HandState;
 use super::moment::Moment;
 use super::naming::{ByKey, ByVersion, FEW};
-use super::planned::{Body, Entry, Parcel, Planned, Want};
+use super::planned::{Body, ClientBatch, Entry, Planned, Want};
 use super::protocol::Shared;
 use super::steps::Step;
 use super::table::BohmStore;
@@ -42,7 +42,7 @@ pub struct BohmTransaction<'t> {
     pub(super) asked: u32,
     /// `None`: a snapshot.
     pub(super) planned: Option<&'t Planned>,
-    pub(super) parcel: Option<&'t Parcel>,
+    pub(super) client_batch: Option<&'t ClientBatch>,
     /// Versions that begin later are not seen; the version that begins then is its own.
     pub(super) moment: Moment,
     /// It must be executed again: it waits for another thread, or cannot be executed as it was planned.
@@ -120,13 +120,13 @@ impl<'t> BohmTransaction<'t> {
         planned: &'t Planned,
         moment: Moment,
     ) -> Self {
-        // SAFETY: it was claimed; the parcel outlives its transactions.
+        // SAFETY: it was claimed; the client batch outlives its transactions.
         let body = unsafe { planned.body() };
         let mut transaction = Self::new(shared, state, local, moment);
         transaction.planned = Some(planned);
         transaction.awaits = true;
-        // SAFETY: parcels are kept while the database is open.
-        transaction.parcel = Some(unsafe { body.parcel.as_ref() });
+        // SAFETY: client batches are kept while the database is open.
+        transaction.client_batch = Some(unsafe { body.client_batch.as_ref() });
         transaction.next = body.first;
         transaction.trusts_annotations =
             left_out(Step::DistrustAnnotations) || shared.pipeline.is_annotation_valid(moment.batch());
@@ -166,7 +166,7 @@ impl<'t> BohmTransaction<'t> {
             kept: None,
             asked: 0,
             planned: None,
-            parcel: None,
+            client_batch: None,
             moment,
             doomed: false,
             again: false,
@@ -296,7 +296,7 @@ impl<'t> BohmTransaction<'t> {
     #[inline]
     pub(super) fn entry(&self, position: Position) -> &Entry {
         if position.0 & UNPLANNED == 0 {
-            self.parcel.expect("a snapshot has no entries").entry(position.0 as usize)
+            self.client_batch.expect("a snapshot has no entries").entry(position.0 as usize)
         } else {
             &self.late().expect("a snapshot has no entries")[(position.0 & !UNPLANNED) as usize]
         }
@@ -324,7 +324,7 @@ impl<'t> BohmTransaction<'t> {
         let (hash, wanted) = (key.hash(), std::ptr::from_ref(store));
         // Procedures use their keys in the order in which they declare them.
         let found = if self.next < body.end && self.entry(Position(self.next)).is_of(wanted, hash, key) {
-            self.parcel?.fetch_behind(self.next as usize);
+            self.client_batch?.fetch_behind(self.next as usize);
             Some(Position(self.next))
         } else if (body.end - body.first) as usize + self.late()?.len() <= FEW {
             self.positions().find(|&position| self.entry(position).is_of(wanted, hash, key))

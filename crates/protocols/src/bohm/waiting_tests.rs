@@ -65,12 +65,12 @@ impl Procedure for Increment {
         })?;
         if let Some((shared, places)) = self.beside.take() {
             let batch = shared.pipeline.planned();
-            let parcel = Arc::clone(&shared.pipeline.parcels(batch)[0].parcel);
+            let client_batch = Arc::clone(&shared.pipeline.client_batches(batch)[0].client_batch);
             let other = move || {
                 let mut hand = Hand::new(&shared).unwrap();
                 for place in places {
                     let moment = Moment::new(batch, place);
-                    let is_settled = settle(&shared, &mut hand.state, &hand.local, parcel.planned(place), moment);
+                    let is_settled = settle(&shared, &mut hand.state, &hand.local, client_batch.planned(place), moment);
                     assert!(!is_settled, "it needs this one's row");
                 }
             };

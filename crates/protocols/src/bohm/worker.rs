@@ -17,13 +17,13 @@ use super::guesses::{Guess, guess};
 use super::moment::Moment;
 use super::naming::{ByKey, Naming, refuse_inside};
 use super::options::Unknown;
-use super::planned::{Parcel, Ran, RunProcedure};
+use super::planned::{ClientBatch, Ran, RunProcedure};
 use super::protocol::Shared;
 use super::sleeping::{Nap, Sleepers};
 use super::telling::{Opened, Telling, Told};
 use super::transaction::BohmTransaction;
 
-/// Parcels that a worker has under way at most, so that planning and executing go on while it fills the next.
+/// Client batches that a worker has under way at most, so that planning and executing go on while it fills the next.
 const UNDER_WAY: usize = 3;
 /// After so many guesses that were wrong a transaction keeps its place, and the others wait for it.
 const GUESSES: u32 = 2;
@@ -34,12 +34,12 @@ pub struct BohmWorker {
     pub(super) hand: Hand,
     pub(super) shared: Arc<Shared>,
     pub(super) counters: Registered,
-    /// Parcels of this worker that are not under way.
-    pub(super) idle: Vec<Arc<Parcel>>,
+    /// Client batches of this worker that are not under way.
+    pub(super) idle: Vec<Arc<ClientBatch>>,
     /// The keys of the transaction that is being named.
     pub(super) known: ByKey,
     /// What it drives by hand, or did last.
-    pub(super) driven: Option<(Arc<Parcel>, Moment)>,
+    pub(super) driven: Option<(Arc<ClientBatch>, Moment)>,
     /// Procedures of its client are under way, and so is the guard that keeps what they name.
     pub(super) is_under_way: bool,
 }
@@ -95,9 +95,9 @@ fn attempt<O>(
     }
 }
 
-/// The parcels of a client that are under way. However the client ends, the procedures of others must not outlive it.
+/// The client batches of a client that are under way. However the client ends, the procedures of others must not outlive it.
 struct UnderWay<'w> {
-    parcels: std::collections::VecDeque<(Arc<Parcel>, Vec<u32>)>,
+    client_batches: std::collections::VecDeque<(Arc<ClientBatch>, Vec<u32>)>,
     worker: &'w mut BohmWorker,
     /// Where others may give the answers.
     opened: Option<Opened<'w>>,
@@ -106,25 +106,25 @@ struct UnderWay<'w> {
 }
 
 impl UnderWay<'_> {
-    fn hand_in(&mut self, filled: (Arc<Parcel>, Vec<u32>)) {
+    fn hand_in(&mut self, filled: (Arc<ClientBatch>, Vec<u32>)) {
         self.worker.hand_in(&filled.0);
         self.opened.iter().for_each(|opened| opened.add(&filled.0));
-        self.parcels.push_back(filled);
+        self.client_batches.push_back(filled);
     }
 
-    /// Waits for the answers of the oldest parcel, and does what is due meanwhile; says whether the parcel is back, too.
-    fn await_oldest(&mut self) -> Option<(Arc<Parcel>, Vec<u32>, bool)> {
-        let (parcel, attempts) = self.parcels.pop_front()?;
-        let is_back = self.worker.await_parcel(&parcel);
-        self.opened.iter().for_each(|opened| opened.take_back(&parcel));
-        Some((parcel, attempts, is_back))
+    /// Waits for the answers of the oldest client batch, and does what is due meanwhile; says whether the client batch is back, too.
+    fn await_oldest(&mut self) -> Option<(Arc<ClientBatch>, Vec<u32>, bool)> {
+        let (client_batch, attempts) = self.client_batches.pop_front()?;
+        let is_back = self.worker.await_client_batch(&client_batch);
+        self.opened.iter().for_each(|opened| opened.take_back(&client_batch));
+        Some((client_batch, attempts, is_back))
     }
 }
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        while let Some((parcel, _, is_back)) = self.await_oldest() {
-            self.worker.keep_parcel(parcel, is_back);
+        while let Some((client_batch, _, is_back)) = self.await_oldest() {
+            self.worker.keep_client_batch(client_batch, is_back);
         }
         self.worker.is_under_way = self.is_nested;
     }
@@ -153,20 +153,20 @@ impl BohmWorker {
         }
     }
 
-    /// Hands a parcel in.
-    pub(super) fn hand_in(&self, parcel: &Arc<Parcel>) {
-        self.shared.pipeline.hand_in(parcel);
+    /// Hands a client batch in.
+    pub(super) fn hand_in(&self, client_batch: &Arc<ClientBatch>) {
+        self.shared.pipeline.hand_in(client_batch);
         if !self.shared.takes_turns() {
             self.shared.planning.wake_one();
         }
     }
 
-    /// Waits until all transactions of a parcel are executed, and does what is due meanwhile. `false`: they are, but the parcel is not back yet.
-    fn await_parcel(&mut self, parcel: &Arc<Parcel>) -> bool {
+    /// Waits until all transactions of a client batch are executed, and does what is due meanwhile. `false`: they are, but it is not back yet.
+    fn await_client_batch(&mut self, client_batch: &Arc<ClientBatch>) -> bool {
         let mut since = None;
         let is_back = loop {
             // Acquire: pairs with the release of who executed the last ones.
-            if parcel.remaining.load(Ordering::Acquire) == 0 {
+            if client_batch.remaining.load(Ordering::Acquire) == 0 {
                 break true;
             }
             let busy = self.shared.takes_turns() && self.hand.take_turn(&self.shared);
@@ -175,10 +175,10 @@ impl BohmWorker {
             }
             since.get_or_insert_with(|| self.shared.pipeline.time.now_ns());
             // The thread that took the chunk may be busy with another transaction of it, for how long is not known.
-            if self.hand.state.patience.has_slept() && self.settle_own(parcel) {
-                break parcel.remaining.load(Ordering::Acquire) == 0;
+            if self.hand.state.patience.has_slept() && self.settle_own(client_batch) {
+                break client_batch.remaining.load(Ordering::Acquire) == 0;
             }
-            self.sleep(parcel);
+            self.sleep(client_batch);
         };
         self.hand.state.patience.reset();
         if let Some(since) = since {
@@ -191,9 +191,9 @@ impl BohmWorker {
         is_back
     }
 
-    /// Executes the transactions of a parcel that is handed in, wherever they are due. Answers whether all are complete.
-    fn settle_own(&mut self, parcel: &Parcel) -> bool {
-        let content = parcel.content();
+    /// Executes the transactions of a client batch that is handed in, wherever they are due. Answers whether all are complete.
+    fn settle_own(&mut self, client_batch: &ClientBatch) -> bool {
+        let content = client_batch.content();
         let batch = content.batch.load(Ordering::Relaxed);
         if batch == 0 || self.shared.pipeline.planned() < batch || !self.shared.takes_turns() {
             return false;
@@ -203,18 +203,18 @@ impl BohmWorker {
         let mut all = true;
         for place in 0..content.count {
             let moment = Moment::new(batch, first + place);
-            all &= settle(&self.shared, state, local, parcel.planned(place), moment);
+            all &= settle(&self.shared, state, local, client_batch.planned(place), moment);
         }
         all
     }
 
-    fn sleep(&mut self, parcel: &Arc<Parcel>) {
+    fn sleep(&mut self, client_batch: &Arc<ClientBatch>) {
         let HandState { sleeper, patience, .. } = &mut self.hand.state;
         let shared = &self.shared;
-        parcel.await_with(sleeper, || {
+        client_batch.await_with(sleeper, || {
             let how_long = || {
-                // Acquire: as in `await_parcel`.
-                let is_due = parcel.remaining.load(Ordering::Acquire) == 0 || shared.can_take_turn();
+                // Acquire: as in `await_client_batch`.
+                let is_due = client_batch.remaining.load(Ordering::Acquire) == 0 || shared.can_take_turn();
                 if is_due { Nap::Not } else { Nap::AtMost(patience.next_sleep()) }
             };
             if shared.takes_turns() {
@@ -225,29 +225,29 @@ impl BohmWorker {
         });
     }
 
-    /// Keeps a parcel for the next time, or has it kept until it is back.
-    fn keep_parcel(&mut self, parcel: Arc<Parcel>, is_back: bool) {
+    /// Keeps a client batch for the next time, or has it kept until it is back.
+    fn keep_client_batch(&mut self, client_batch: Arc<ClientBatch>, is_back: bool) {
         if is_back {
-            self.idle.push(parcel);
+            self.idle.push(client_batch);
         } else {
-            self.shared.parcels.put_back_later(parcel);
+            self.shared.client_batches.put_back_later(client_batch);
         }
     }
 
-    pub(super) fn empty_parcel(&mut self) -> Arc<Parcel> {
-        let parcel = self.idle.pop().unwrap_or_else(|| self.shared.parcels.take());
-        // SAFETY: the parcel is this worker's, and not under way.
-        unsafe { parcel.clear() };
-        parcel
+    pub(super) fn empty_client_batch(&mut self) -> Arc<ClientBatch> {
+        let client_batch = self.idle.pop().unwrap_or_else(|| self.shared.client_batches.take());
+        // SAFETY: the client batch is this worker's, and not under way.
+        unsafe { client_batch.clear() };
+        client_batch
     }
 
-    /// Adds a procedure to a parcel: names what it writes, as far as it is known.
-    fn add<P: Procedure>(&mut self, parcel: &Parcel, procedure: &P, position: usize, guess: Option<&Guess>) {
+    /// Adds a procedure to a client batch: names what it writes, as far as it is known.
+    fn add<P: Procedure>(&mut self, client_batch: &ClientBatch, procedure: &P, position: usize, guess: Option<&Guess>) {
         let options = &self.shared.options;
-        // SAFETY: the parcel is this worker's, and not under way.
-        let owner = unsafe { parcel.add(position) };
+        // SAFETY: the client batch is this worker's, and not under way.
+        let owner = unsafe { client_batch.add(position) };
         let mut naming = Naming {
-            parcel,
+            client_batch,
             tables: &self.hand.state.tables,
             owner,
             partitions: self.shared.partitions.len(),
@@ -275,46 +275,46 @@ impl BohmWorker {
             has_more = false;
         }
         // SAFETY: as above.
-        let (content, body) = unsafe { (parcel.content_mut(), parcel.planned(owner as usize).body_mut()) };
+        let (content, body) = unsafe { (client_batch.content_mut(), client_batch.planned(owner as usize).body_mut()) };
         content.has_everything |= everything;
         body.end = content.entries.get_mut().len() as u32;
         (body.has_more, body.is_everything, body.is_too_long) = (has_more, everything, is_too_long);
     }
 
-    pub(super) fn prepare(&mut self, parcel: &Parcel) {
+    pub(super) fn prepare(&mut self, client_batch: &ClientBatch) {
         let preprocess = self.shared.options.preprocess;
-        // SAFETY: the parcel is this worker's, and not under way.
-        let content = unsafe { parcel.content_mut() };
+        // SAFETY: the client batch is this worker's, and not under way.
+        let content = unsafe { client_batch.content_mut() };
         content.sorted.resize_with(if preprocess { self.shared.partitions.len() } else { 0 }, Vec::new);
     }
 
-    /// Fills a parcel with procedures that are planned again, and with new ones; answers it with how often each was planned.
-    fn fill_parcel<P: Procedure>(
+    /// Fills a client batch with procedures that are planned again, and with new ones; answers it with how often each was planned.
+    fn fill_client_batch<P: Procedure>(
         &mut self,
         job: &Job<P>,
         new: Range<usize>,
         guesses: impl Iterator<Item = Guess>,
-    ) -> (Arc<Parcel>, Vec<u32>) {
+    ) -> (Arc<ClientBatch>, Vec<u32>) {
         // SAFETY: the caller has a guard that is the oldest of this worker.
         unsafe { self.hand.state.tables.renew(&self.shared.catalog) };
-        let parcel = self.empty_parcel();
-        self.prepare(&parcel);
+        let client_batch = self.empty_client_batch();
+        self.prepare(&client_batch);
         let mut attempts = Vec::new();
         for guess in guesses {
             // SAFETY: the procedure is not under way.
-            self.add(&parcel, unsafe { &*job.procedures.add(guess.position) }, guess.position, Some(&guess));
+            self.add(&client_batch, unsafe { &*job.procedures.add(guess.position) }, guess.position, Some(&guess));
             attempts.push(guess.attempts);
         }
         for position in new {
             // SAFETY: as above.
-            self.add(&parcel, unsafe { &*job.procedures.add(position) }, position, None);
+            self.add(&client_batch, unsafe { &*job.procedures.add(position) }, position, None);
             attempts.push(0);
         }
-        // SAFETY: the parcel is this worker's, and not under way yet.
-        let content = unsafe { parcel.content_mut() };
+        // SAFETY: the client batch is this worker's, and not under way yet.
+        let content = unsafe { client_batch.content_mut() };
         content.job = std::ptr::from_ref(job).cast();
         content.run = run::<P> as RunProcedure;
-        (parcel, attempts)
+        (client_batch, attempts)
     }
 
     /// Has procedures executed, each as a transaction, and tells `done` the answers, or others tell `shared`. What `others` hands in comes right
@@ -386,30 +386,32 @@ impl BohmWorker {
         let telling = shared_done.map(|done| Telling::new(&job, count, done));
         let opened = telling.as_ref().map(|telling| shared.notices.open(telling));
         let is_nested = std::mem::replace(&mut self.is_under_way, true);
-        let mut under_way = UnderWay { parcels: std::collections::VecDeque::new(), worker: self, opened, is_nested };
+        let mut under_way =
+            UnderWay { client_batches: std::collections::VecDeque::new(), worker: self, opened, is_nested };
         let mut next = 0;
         let mut guesses: Vec<Guess> = Vec::new();
         loop {
-            while under_way.parcels.len() < UNDER_WAY && (next < count || !guesses.is_empty()) {
+            while under_way.client_batches.len() < UNDER_WAY && (next < count || !guesses.is_empty()) {
                 let first = next;
                 next = count.min(next + shared.options.batch_size.saturating_sub(guesses.len()));
-                let filled = under_way.worker.fill_parcel(&job, first..next, guesses.drain(..));
+                let filled = under_way.worker.fill_client_batch(&job, first..next, guesses.drain(..));
                 under_way.hand_in(filled);
             }
             if let Some(others) = others.take() {
                 others(under_way.worker);
             }
-            let Some((parcel, attempts, is_back)) = under_way.await_oldest() else { break };
-            shared.acknowledge(parcel.content().batch.load(Ordering::Relaxed));
+            let Some((client_batch, attempts, is_back)) = under_way.await_oldest() else { break };
+            shared.acknowledge(client_batch.content().batch.load(Ordering::Relaxed));
             let told = |position| telling.as_ref().map_or(Told::No, |telling| telling.told(position));
             for (place, attempts) in attempts.into_iter().enumerate() {
-                let position = parcel.content().procedures[place] as usize;
+                let position = client_batch.content().procedures[place] as usize;
                 // SAFETY: the transaction is complete, so it is this worker's, and so is its answer if nobody else has told it.
-                let again =
-                    unsafe { under_way.worker.take_answer(&job, &parcel, (place, position), attempts, told, done) };
+                let again = unsafe {
+                    under_way.worker.take_answer(&job, &client_batch, (place, position), attempts, told, done)
+                };
                 guesses.extend(again);
             }
-            under_way.worker.keep_parcel(parcel, is_back);
+            under_way.worker.keep_client_batch(client_batch, is_back);
         }
         drop(under_way);
         drop(guard);
@@ -423,7 +425,7 @@ impl BohmWorker {
     unsafe fn take_answer<P: Procedure>(
         &self,
         job: &Job<P>,
-        parcel: &Parcel,
+        client_batch: &ClientBatch,
         (place, position): (usize, usize),
         attempts: u32,
         told: impl Fn(usize) -> Told,
@@ -442,11 +444,11 @@ impl BohmWorker {
             }
         }
         // SAFETY: the caller says so, and nobody else has claimed the answer.
-        let (body, answer) = unsafe { (parcel.planned(place).body(), &mut *job.answers.add(position)) };
+        let (body, answer) = unsafe { (client_batch.planned(place).body(), &mut *job.answers.add(position)) };
         if body.again.get() {
             counters.reconnoitred();
             // SAFETY: as above.
-            let guess = unsafe { guess(parcel, place, position, attempts + 1) };
+            let guess = unsafe { guess(client_batch, place, position, attempts + 1) };
             *answer = guess.given_up(self.shared.common.retry.attempts).map(Err);
             if answer.is_none() {
                 return Some(guess);
@@ -576,6 +578,6 @@ impl Worker for BohmWorker {
 impl Drop for BohmWorker {
     fn drop(&mut self) {
         self.end_leaked();
-        self.idle.drain(..).for_each(|parcel| self.shared.parcels.put_back(parcel));
+        self.idle.drain(..).for_each(|client_batch| self.shared.client_batches.put_back(client_batch));
     }
 }

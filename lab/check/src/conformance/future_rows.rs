@@ -15,7 +15,7 @@ use crate::setup::{all, begin, create, done, items, run};
 /// A row under a number that another row gives.
 #[derive(Row, Clone, Debug, PartialEq, Eq)]
 #[index(name = "by_weight", columns(weight))]
-struct Parcel {
+struct ClientBatch {
     #[key]
     shop: u16,
     #[key]
@@ -24,8 +24,8 @@ struct Parcel {
     label: String,
 }
 
-fn parcel(shop: u16, number: i64, weight: u64) -> Parcel {
-    Parcel { shop, number, weight, label: format!("parcel of {shop}") }
+fn client_batch(shop: u16, number: i64, weight: u64) -> ClientBatch {
+    ClientBatch { shop, number, weight, label: format!("client batch of {shop}") }
 }
 
 fn cause<O: std::fmt::Debug>(outcome: Result<O, Error>) -> FutureError {
@@ -33,7 +33,7 @@ fn cause<O: std::fmt::Debug>(outcome: Result<O, Error>) -> FutureError {
     *error.downcast_ref::<FutureError>().expect("a typed error")
 }
 
-/// Takes a number from a counter, for a parcel.
+/// Takes a number from a counter, for a client batch.
 fn number<T: Transaction>(t: &mut T, counters: &Table<Item>) -> Result<Future<i64>, Stop> {
     let number = t.future(counters, 1, Item::VALUE)?;
     t.set_future(counters, 1, Item::VALUE, number + 1)?;
@@ -44,59 +44,59 @@ fn number<T: Transaction>(t: &mut T, counters: &Table<Item>) -> Result<Future<i6
 /// transaction too.
 pub fn keys<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, counters) = items(setup, &[(1, -2)]);
-    let parcels = create::<P, Parcel>(&database);
+    let client_batches = create::<P, ClientBatch>(&database);
     let mut worker = database.worker().unwrap();
     done(&mut worker, |t| {
         for weight in 1..=4 {
             let number = number(t, &counters)?;
-            let late = [Parcel::NUMBER.becomes(number), Parcel::WEIGHT.becomes(weight)];
-            t.insert_future(&parcels, &parcel(7, 0, 0), late)?;
+            let late = [ClientBatch::NUMBER.becomes(number), ClientBatch::WEIGHT.becomes(weight)];
+            t.insert_future(&client_batches, &client_batch(7, 0, 0), late)?;
         }
         let next = t.future(&counters, 1, Item::VALUE)?;
-        t.set_futures_at(&parcels, (7_u16, next - 1), [Parcel::WEIGHT.becomes(40)])?;
-        let weight = t.future_at(&parcels, (7_u16, next - 4), Parcel::WEIGHT)?;
-        t.set_futures_at(&parcels, (7_u16, next - 2), [Parcel::WEIGHT.becomes(weight + 29)])
+        t.set_futures_at(&client_batches, (7_u16, next - 1), [ClientBatch::WEIGHT.becomes(40)])?;
+        let weight = t.future_at(&client_batches, (7_u16, next - 4), ClientBatch::WEIGHT)?;
+        t.set_futures_at(&client_batches, (7_u16, next - 2), [ClientBatch::WEIGHT.becomes(weight + 29)])
     });
     let expected: Vec<_> =
-        [(-2, 1), (-1, 2), (0, 30), (1, 40)].map(|(number, weight)| parcel(7, number, weight)).into();
-    assert_eq!(all(&mut worker, &parcels), expected);
+        [(-2, 1), (-1, 2), (0, 30), (1, 40)].map(|(number, weight)| client_batch(7, number, weight)).into();
+    assert_eq!(all(&mut worker, &client_batches), expected);
     done(&mut worker, |t| {
         let number = number(t, &counters)?;
-        t.insert_future(&parcels, &parcel(7, 0, 50), [Parcel::NUMBER.becomes(number)])?;
-        assert_eq!(t.scan_by(&parcels, Parcel::BY_WEIGHT, 50).count()?, 1);
-        t.set_futures_at(&parcels, (7_u16, number), [Parcel::WEIGHT.becomes(51)])?;
-        assert_eq!(t.get(&parcels, (7, 2))?.map(|row| row.weight()), Some(51));
-        t.set_futures_at(&parcels, (7_u16, number), [Parcel::WEIGHT.becomes(52)])?;
-        t.update(&parcels, (7, 2), |row| row.set_weight(row.weight() + 1))?;
-        t.set_futures_at(&parcels, (7_u16, number), [Parcel::WEIGHT.becomes(54)])?;
-        let weight = t.future(&parcels, (7, 2), Parcel::WEIGHT)?;
-        t.set_future(&parcels, (7, 2), Parcel::WEIGHT, weight + 1)?;
+        t.insert_future(&client_batches, &client_batch(7, 0, 50), [ClientBatch::NUMBER.becomes(number)])?;
+        assert_eq!(t.scan_by(&client_batches, ClientBatch::BY_WEIGHT, 50).count()?, 1);
+        t.set_futures_at(&client_batches, (7_u16, number), [ClientBatch::WEIGHT.becomes(51)])?;
+        assert_eq!(t.get(&client_batches, (7, 2))?.map(|row| row.weight()), Some(51));
+        t.set_futures_at(&client_batches, (7_u16, number), [ClientBatch::WEIGHT.becomes(52)])?;
+        t.update(&client_batches, (7, 2), |row| row.set_weight(row.weight() + 1))?;
+        t.set_futures_at(&client_batches, (7_u16, number), [ClientBatch::WEIGHT.becomes(54)])?;
+        let weight = t.future(&client_batches, (7, 2), ClientBatch::WEIGHT)?;
+        t.set_future(&client_batches, (7, 2), ClientBatch::WEIGHT, weight + 1)?;
         let savepoint = t.savepoint();
-        t.set_futures_at(&parcels, (7_u16, number), [Parcel::WEIGHT.becomes(99)])?;
+        t.set_futures_at(&client_batches, (7_u16, number), [ClientBatch::WEIGHT.becomes(99)])?;
         t.roll_back_to(savepoint)
     });
-    let weights = done(&mut worker, |t| t.scan(&parcels, ..).map(|row| row.weight()).collect::<Vec<_>>());
+    let weights = done(&mut worker, |t| t.scan(&client_batches, ..).map(|row| row.weight()).collect::<Vec<_>>());
     assert_eq!(weights, [1, 2, 30, 40, 55]);
 }
 
 /// A key that is taken, and one under which there is no row, undo the transaction with the errors of ordinary operations.
 pub fn refusals<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, counters) = items(setup, &[(1, 5)]);
-    let parcels = create::<P, Parcel>(&database);
+    let client_batches = create::<P, ClientBatch>(&database);
     let mut worker = database.worker().unwrap();
-    done(&mut worker, |t| t.insert(&parcels, &parcel(1, 5, 10)));
+    done(&mut worker, |t| t.insert(&client_batches, &client_batch(1, 5, 10)));
     let taken = run(&mut worker, |t| {
         let number = number(t, &counters)?;
-        t.insert_future(&parcels, &parcel(1, 0, 50), [Parcel::NUMBER.becomes(number)])
+        t.insert_future(&client_batches, &client_batch(1, 0, 50), [ClientBatch::NUMBER.becomes(number)])
     });
-    assert!(matches!(taken, Err(Error::Duplicate { table, .. }) if table == parcels.id()), "{taken:?}");
+    assert!(matches!(taken, Err(Error::Duplicate { table, .. }) if table == client_batches.id()), "{taken:?}");
     let absent = run(&mut worker, |t| {
         let number = number(t, &counters)?;
-        t.set_futures_at(&parcels, (1_u16, number + 1), [Parcel::WEIGHT.becomes(1)])
+        t.set_futures_at(&client_batches, (1_u16, number + 1), [ClientBatch::WEIGHT.becomes(1)])
     });
-    assert_eq!(cause(absent), FutureError::NoRow(parcels.id()));
+    assert_eq!(cause(absent), FutureError::NoRow(client_batches.id()));
     assert_eq!(done(&mut worker, |t| value(t, &counters, 1)), Some(5), "nothing of them remains");
-    assert_eq!(all(&mut worker, &parcels), [parcel(1, 5, 10)]);
+    assert_eq!(all(&mut worker, &client_batches), [client_batch(1, 5, 10)]);
 }
 
 /// What is going to be written to a row that was deleted fails, and leaves it deleted.
@@ -119,7 +119,7 @@ pub fn numbers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     const THREADS: u64 = 4;
     let rounds = scaled(200, 15) as u64;
     let (database, counters) = items(setup, &[(1, 0)]);
-    let parcels = create::<P, Parcel>(&database);
+    let client_batches = create::<P, ClientBatch>(&database);
     let threads: Vec<_> = (0..THREADS)
         .map(|thread| {
             let mut worker = database.worker().unwrap();
@@ -130,7 +130,11 @@ pub fn numbers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                     let weight = random.below(10);
                     let given = drive::transact_resolved(&mut worker, &mut |t| {
                         let number = number(t, &counters)?;
-                        t.insert_future(&parcels, &parcel(1, 0, weight), [Parcel::NUMBER.becomes(number)])?;
+                        t.insert_future(
+                            &client_batches,
+                            &client_batch(1, 0, weight),
+                            [ClientBatch::NUMBER.becomes(number)],
+                        )?;
                         Ok((number, -number))
                     });
                     let (number, negative) = given.unwrap();
@@ -145,7 +149,7 @@ pub fn numbers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let count = (THREADS * rounds) as i64;
     assert_eq!(sum, (0..count).sum::<i64>(), "what was told is what was given");
     let mut worker = database.worker().unwrap();
-    let numbers = all(&mut worker, &parcels).into_iter().map(|row| row.number);
+    let numbers = all(&mut worker, &client_batches).into_iter().map(|row| row.number);
     assert!(numbers.eq(0..count));
 }
 
