@@ -18,16 +18,20 @@ fn key_of<'s>(extractor: &KeyExtractor, row: RowRef<'_>, scratch: &'s mut KeyScr
 }
 
 /// Runs an operation of several steps. If it fails on its way, or a key is taken, its writes are undone: the client may catch the error
-/// and go on, and must then find nothing of it.
+/// and go on, and must then find nothing of it. What the error has told it of a row that was `found` stays protected.
 #[inline]
-fn whole_or_not<'t, P: Primitives<'t>>(
+fn whole_or_not<'t, P: Primitives<'t>, K: EncodedKey>(
     transaction: &mut P,
+    found: Option<At<'t, P::Store, K>>,
     operation: impl FnOnce(&mut P) -> Result<Insertion, Stop>,
 ) -> Result<Insertion, Stop> {
     let mark = transaction.set_mark();
     let outcome = operation(transaction);
     if !matches!(outcome, Ok(Insertion::Inserted)) && !transaction.is_doomed() && !left_out(Step::UndoOperations) {
         transaction.undo_to(mark)?;
+        if let Some(at) = found {
+            transaction.has_refused(at);
+        }
     }
     transaction.forget_mark(mark);
     outcome
@@ -104,7 +108,7 @@ fn change_indexed_in<'t, P: Primitives<'t>, K: EncodedKey>(
         }
     }
     let link = transaction.link(found);
-    whole_or_not(transaction, |this| match move_entries(this, at.table, link, changes, old, new)? {
+    whole_or_not(transaction, Some(at), |this| match move_entries(this, at.table, link, changes, old, new)? {
         Insertion::Inserted => this.overwrite(at, found, new, changes).map(|()| Insertion::Inserted),
         duplicate => Ok(duplicate),
     })
@@ -162,7 +166,7 @@ pub(super) fn add_row<'t, P: Primitives<'t>, K: EncodedKey>(
     row: RowRef<'_>,
 ) -> Result<Insertion, Stop> {
     if at.table.has_secondaries {
-        return whole_or_not(transaction, |this| match insert_row(this, at, row)? {
+        return whole_or_not(transaction, None::<At<'t, P::Store, K>>, |this| match insert_row(this, at, row)? {
             Some(link) => add_entries(this, at.table, link, row),
             None => Ok(Insertion::Duplicate(IndexId::PRIMARY)),
         });
@@ -234,7 +238,7 @@ pub(super) fn delete_row<'t, P: Primitives<'t>, K: EncodedKey>(
         return transaction.delete(at, found).map(|()| true);
     }
     let mut old = std::mem::take(&mut transaction.buffers().old);
-    let outcome = whole_or_not(transaction, |this| {
+    let outcome = whole_or_not(transaction, Some(at), |this| {
         this.copy_whole(at, found, &mut old)?;
         at.table.secondaries().try_for_each(|store| {
             let mut scratch = KeyScratch::new();

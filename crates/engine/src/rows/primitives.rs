@@ -189,6 +189,12 @@ pub trait Primitives<'t>: Sized {
         Ok(())
     }
 
+    /// A write of a row that was found has been refused, and is undone: the client, who may go on, knows that there is such a row, and that
+    /// its columns did not prevent the refusal. That is protected as if it had been read. Nothing to do where a row that is found to be
+    /// written is.
+    #[inline]
+    fn has_refused<K: EncodedKey>(&mut self, _at: At<'t, Self::Store, K>) {}
+
     /// Finds the row to which an entry leads. `None`: it has gone, and the entry with it.
     fn follow(
         &mut self,

@@ -213,6 +213,14 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         Ok(())
     }
 
+    /// The images of its entries are gone, and it never had one of its own.
+    #[cold]
+    fn has_refused<K: EncodedKey>(&mut self, at: At<'w, Relation, K>) {
+        if !left_out(Step::LogRefused) {
+            self.log_point(at.table.id, at.key, ColumnSet::ALL);
+        }
+    }
+
     /// The row is written with nothing changed.
     fn hold_filled(&mut self, at: At<'w, Relation, &[u8]>, FoundRow(record): FoundRow<'w>) -> Result<(), Stop> {
         if left_out(Step::LockFilledRows) {

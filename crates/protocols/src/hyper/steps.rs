@@ -28,6 +28,8 @@ named! {
         LogRestrictions,
         /// A key in which a duplicate stands is logged.
         LogDuplicates,
+        /// A row whose change or deletion was refused is logged.
+        LogRefused,
         /// What was committed meanwhile is compared with the points.
         ComparePoints,
         /// It is compared with the paths.

@@ -98,6 +98,15 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         }
     }
 
+    /// There is no room to write a row. That it was there to be written, and what of it was shown, has been told.
+    #[cold]
+    fn lacks_memory<K: EncodedKey>(&mut self, store: &Relation, key: K, error: Stop) -> Stop {
+        if store.place().index == IndexId::PRIMARY && !left_out(Step::LogRefused) {
+            self.log_point(store.place().table, key, ColumnSet::ALL);
+        }
+        error
+    }
+
     /// Overwrites pieces of a row that the transaction sees, and, where the whole row changes, what is behind its fixed part.
     pub(super) fn write<K: EncodedKey>(
         &mut self,
@@ -107,7 +116,8 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         NewRow { words: row, columns, whole }: NewRow<'_>,
         pieces: impl Iterator<Item = Range<usize>> + Clone,
     ) -> Result<(), Stop> {
-        let tail = if whole { Tail::new(&row[store.rows.words()..], &self.guard).map_err(Error::from)? } else { None };
+        let tail = if whole { Tail::new(&row[store.rows.words()..], &self.guard) } else { Ok(None) };
+        let tail = tail.map_err(|error| self.lacks_memory(store, key, Error::from(error).into()))?;
         let keeps_record = self.shared.options.images == Images::Records && !columns.is_empty();
         let draft = Draft {
             kind: Kind::Update,
@@ -121,7 +131,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             },
             has_tail: whole && store.rows.has_tails(),
         };
-        let image = self.draft(draft, key, tail)?;
+        let image = self.draft(draft, key, tail).map_err(|stop| self.lacks_memory(store, key, stop))?;
         let mut latched = match self.latch(record) {
             Ok(latched) => latched,
             Err(refusal) => {
@@ -162,7 +172,8 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             has_tail: store.rows.has_tails(),
         };
         let (writing, id) = (&mut self.state.writing, self.id);
-        let image = self.guard.with_reserve(|guard| writing.draft(id, draft, key, guard)).map_err(Error::from)?;
+        let image = self.guard.with_reserve(|guard| writing.draft(id, draft, key, guard));
+        let image = image.map_err(|error| self.lacks_memory(store, key, Error::from(error).into()))?;
         let mut latched = match self.latch(record) {
             Ok(latched) => latched,
             Err(refusal) => return Err(self.refused(refusal, store, (record, key))),

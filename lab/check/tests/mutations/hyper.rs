@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use polychron_base::Error;
 use polychron_base::error::Stopped;
 use polychron_check::Setup;
 use polychron_engine::mutations::interrupt;
@@ -251,6 +252,18 @@ fn duplicate_that_goes() -> bool {
     let stage = stage(&[(5, 1)]);
     let insert = |t: &mut Tx<'_>| t.try_insert(&stage.items, &Item { id: 5, value: 2 }).map(drop);
     stage.skew(insert, |t| t.delete(&stage.items, 5).map(drop), |_| Ok(()))
+}
+
+/// Another row has the code, and the client goes on without it.
+fn row_whose_change_was_refused() -> bool {
+    let stage = stage(&[]);
+    assert!(stage.once(|t| t.insert(&stage.members, &Member { id: 2, code: 2 })));
+    let change = |t: &mut Tx<'_>| match t.update(&stage.members, 1, |row| row.set_code(2)).map_err(Stop::into_parts) {
+        Err(Stopped::Failed(Error::Duplicate { .. })) => Ok(()),
+        Err(Stopped::Conflict) => Err(Stop::conflict()),
+        other => panic!("the code is taken: {other:?}"),
+    };
+    stage.skew(change, |t| t.delete(&stage.members, 1).map(drop), |_| Ok(()))
 }
 
 /// Another transaction commits when the first comparison has passed.
@@ -781,6 +794,7 @@ crate::killers! { Step:
     LogLooks: row_that_was_looked_at;
     LogRestrictions: row_that_comes_to_satisfy_a_restriction;
     LogDuplicates: duplicate_that_goes;
+    LogRefused: row_whose_change_was_refused;
     ComparePoints: write_skew;
     ComparePaths: row_that_comes_into_a_range;
     CompareBefore: row_that_goes_from_a_range;
