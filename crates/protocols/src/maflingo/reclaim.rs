@@ -88,6 +88,15 @@ impl Queues {
         [&mut self.fresh, &mut self.kept, &mut self.claimed]
     }
 
+    /// Gives the memory back that a backlog has needed.
+    fn shrink(&mut self) {
+        for queue in self.all() {
+            if queue.capacity() > (2 * ORPHANS).max(8 * queue.len()) {
+                queue.shrink_to((2 * ORPHANS).max(2 * queue.len()));
+            }
+        }
+    }
+
     /// Takes over up to `limit` of another one's, of each kind the oldest ones.
     fn take_from(&mut self, other: &mut Self, limit: usize) {
         for (queue, other) in self.all().into_iter().zip(other.all()) {
@@ -146,6 +155,7 @@ impl Orphans {
         }
         let mut shared = self.shared();
         queues.take_from(&mut shared.queues, ORPHANS);
+        shared.queues.shrink();
         let more = !shared.queues.is_empty();
         self.any.store(more, Ordering::Relaxed);
         more
@@ -169,11 +179,6 @@ impl Orphans {
             let mut shared = self.shared();
             shared.stayed += slice.len();
             shared.queues.claimed.extend(slice);
-            // What a long one has left behind is not kept for the next.
-            let (most, claimed) = (2 * ORPHANS, &mut shared.queues.claimed);
-            if claimed.capacity() > most.max(8 * claimed.len()) {
-                claimed.shrink_to(most.max(2 * claimed.len()));
-            }
         }
     }
 
