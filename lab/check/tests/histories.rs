@@ -112,6 +112,14 @@ fn predicates_that_miss_something_are_found() {
     }
 }
 
+/// A row whose update was refused changes, and who was told of the refusal goes on.
+#[test]
+fn refusals_that_tell_of_a_row_that_changes_are_found() {
+    let setup = setups::by_epochs::<Hyper>().erased();
+    let _careless = polychron_engine::mutations::leave_out(hyper::Step::LogRefused);
+    assert!((0..200).any(|seed| find_anomaly(&setup, seed, 240).is_some()));
+}
+
 fn by_clock<P: Protocol>() -> Setup<P> {
     Setup::new(P::Options::default(), |database| _ = database.memory().epochs().advance())
 }

@@ -35,6 +35,8 @@ pub struct Mix {
     /// Conditions over futures, and writes of them, in a hundred operations; one in eight is of a row that may be absent. With any, nothing is written blindly, so that it is known what was there
     /// when.
     pub conditions: u64,
+    /// Writes in a hundred operations, beside the others, that are refused more often than not.
+    pub refusals: u64,
 }
 
 /// Which tables a mix uses.
@@ -50,7 +52,16 @@ pub enum Tables {
 
 impl Default for Mix {
     fn default() -> Self {
-        Self { keys: 8, steady: 2, steps: 8, tables: Tables::Both, snapshots: 10, failures: 4, conditions: 0 }
+        Self {
+            keys: 8,
+            steady: 2,
+            steps: 8,
+            tables: Tables::Both,
+            snapshots: 10,
+            failures: 4,
+            conditions: 0,
+            refusals: 0,
+        }
     }
 }
 
@@ -71,6 +82,7 @@ impl Mix {
             snapshots: choose(random, &[0, 10, 30]),
             failures: choose(random, &[0, 2, 10]),
             conditions: choose(random, &[0, 0, 30]),
+            refusals: choose(random, &[0, 0, 0, 40]),
         }
     }
 }
@@ -390,6 +402,9 @@ fn draw_step(random: &mut Random, mix: &Mix) -> Step {
             _ => Step::Ask { hash, id: steady, team },
         };
     }
+    if mix.refusals > 0 && random.below(100) < mix.refusals {
+        return draw_refusal(random, mix, (hash, id), columns);
+    }
     match random.below(28) {
         22 | 23 => Step::Look { hash, id: random.below(mix.keys + mix.steady), whole: random.below(2) == 0 },
         24 | 25 => Step::Update { hash, id: random.below(mix.keys + mix.steady), change: Change::Mark(mark) },
@@ -416,6 +431,18 @@ fn draw_step(random: &mut Random, mix: &Mix) -> Step {
         17..=19 => Step::Delete { hash, id },
         20 => Step::Savepoint,
         _ => Step::RollBackTo(random.below(2) as usize),
+    }
+}
+
+/// A write in whose way another row is most often, for all want one of two codes, or which is wrong.
+fn draw_refusal(random: &mut Random, mix: &Mix, (hash, id): (bool, u64), columns: Columns) -> Step {
+    let code = Some(random.below(2) as u32);
+    match random.below(8) {
+        0..=3 => Step::Update { hash, id, change: Change::Code(code) },
+        4 => Step::Update { hash, id, change: Change::Flawed(Flaw::KeyTooLong) },
+        5 => Step::Update { hash, id, change: Change::Flawed(Flaw::NoParent) },
+        6 => Step::Upsert { hash, id, columns: Columns { code, ..columns }, blind: false },
+        _ => Step::Insert { hash, id: random.below(mix.keys + mix.steady), columns: Columns { code, ..columns } },
     }
 }
 
