@@ -126,8 +126,8 @@ running! {
     };
 }
 
-/// Whether the random interleavings find an anomaly in multi-version indexes when a step is left out.
-fn is_needed_of_versions(step: Step) -> bool {
+/// Whether so many random interleavings find an anomaly in multi-version indexes when a step is left out.
+fn is_needed_of_versions(step: Step, seeds: u64) -> bool {
     let mut careless = versioned_with(|options| {
         // These would find most of what the step is for before it comes to it.
         (options.check_early, options.write_latest_only) = (false, false);
@@ -141,19 +141,20 @@ fn is_needed_of_versions(step: Step) -> bool {
         let search = std::panic::AssertUnwindSafe(|| differential::find_anomaly(&careless, seed, 400).is_some());
         std::panic::catch_unwind(search).unwrap_or(true)
     };
-    (0..30).any(shows)
+    (0..seeds).any(shows)
 }
 
 /// Nodes are validated like rows; neither stamps nor words of absent parts serve for anything.
 #[test]
 fn versioned_nodes_need_the_validation_and_nothing_else() {
     for step in [Step::CompareNodes, Step::RaiseAbsences, Step::AdmitKeys] {
-        assert!(!is_needed_of_versions(step), "{step:?} serves for something");
+        assert!(!is_needed_of_versions(step, 30), "{step:?} serves for something");
     }
     let needed =
         [Step::CompareVersions, Step::RaiseVersions, Step::RefuseReadLater, Step::NodesOfMisses, Step::NodesOfRanges];
     for step in needed {
-        assert!(is_needed_of_versions(step), "{step:?}");
+        // Some 6 % of them show that a later reader is not asked for: snapshots that follow their thread let the horizon pass what is open.
+        assert!(is_needed_of_versions(step, 300), "{step:?}");
     }
 }
 
