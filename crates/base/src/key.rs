@@ -4,6 +4,8 @@
 //! values it was made from. A key of fixed width up to 8 or 16 bytes never becomes bytes in memory: it is carried as one
 //! or two integers ([`Key8`], [`Key16`]), and the indexes ask for its 8-byte slices.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+
 /// The longest key an index takes, in bytes.
 pub const MAX_KEY_BYTES: usize = 1024;
 
@@ -22,10 +24,10 @@ pub trait EncodedKey: Copy + Send {
 
     /// A hash of the bytes and the length; equal for equal byte strings of every representation.
     #[inline]
-    fn hash(&self) -> u64 {
+    fn hash(&self, seed: HashSeed) -> u64 {
         let len = self.len();
-        let first = fold(begin(len) ^ self.slice(0));
-        finish((1..len.div_ceil(8)).fold(first, |state, index| fold(state ^ self.slice(index))))
+        let first = fold(seed.begin(len) ^ self.slice(0));
+        seed.finish((1..len.div_ceil(8)).fold(first, |state, index| fold(state ^ self.slice(index))))
     }
 
     /// Writes the key's bytes to the front of `buffer` and returns how many they are.
@@ -46,15 +48,36 @@ pub trait EncodedKey: Copy + Send {
 const HASH_LENGTH: u64 = 0xA076_1D64_78BD_642F;
 const HASH_MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
-#[inline]
-fn begin(len: usize) -> u64 {
-    (len as u64).wrapping_mul(HASH_LENGTH)
+/// What the hashes of keys depend on. Whoever chooses keys does not know it, and so cannot choose keys that all lie in one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashSeed(u64);
+
+impl HashSeed {
+    /// The same in every program: for runs that are to be repeated exactly, and where many equal hashes cost nothing.
+    pub const FIXED: Self = Self(0);
+
+    /// One that nobody can foresee.
+    pub fn random() -> Self {
+        // Models explore executions that differ in nothing but their schedule.
+        if cfg!(any(loom, shuttle)) { Self::FIXED } else { Self(RandomState::new().build_hasher().finish()) }
+    }
+
+    #[inline]
+    fn begin(self, len: usize) -> u64 {
+        (len as u64).wrapping_mul(HASH_LENGTH) ^ self.0
+    }
+
+    /// One folding leaves patterns in keys that differ in a few middle bits only.
+    #[inline]
+    fn finish(self, state: u64) -> u64 {
+        fold(state.rotate_left(32) ^ self.0)
+    }
 }
 
-/// One folding leaves patterns in keys that differ in a few middle bits only.
-#[inline]
-fn finish(state: u64) -> u64 {
-    fold(state.rotate_left(32))
+impl Default for HashSeed {
+    fn default() -> Self {
+        Self::random()
+    }
 }
 
 /// Multiplies to 128 bits and folds the halves, so that every input bit reaches every output bit.
@@ -93,8 +116,8 @@ impl EncodedKey for Key8 {
     }
 
     #[inline]
-    fn hash(&self) -> u64 {
-        finish(fold(begin(self.len()) ^ self.slice))
+    fn hash(&self, seed: HashSeed) -> u64 {
+        seed.finish(fold(seed.begin(self.len()) ^ self.slice))
     }
 }
 
@@ -135,9 +158,9 @@ impl EncodedKey for Key16 {
     }
 
     #[inline]
-    fn hash(&self) -> u64 {
-        let first = fold(begin(self.len()) ^ self.slices[0]);
-        finish(if self.len() > 8 { fold(first ^ self.slices[1]) } else { first })
+    fn hash(&self, seed: HashSeed) -> u64 {
+        let first = fold(seed.begin(self.len()) ^ self.slices[0]);
+        seed.finish(if self.len() > 8 { fold(first ^ self.slices[1]) } else { first })
     }
 }
 
@@ -167,6 +190,7 @@ mod tests {
 
     #[test]
     fn representations_agree() {
+        let seed = HashSeed::random();
         let bytes: &[u8] = &[1, 2, 3, 4, 5];
         let narrow = Key8::new(0x01_0203_0405, 5);
         let wide = Key16::new(0x01_0203_0405, 5);
@@ -174,13 +198,13 @@ mod tests {
             assert_eq!(bytes.slice(index), narrow.slice(index));
             assert_eq!(bytes.slice(index), wide.slice(index));
         }
-        assert_eq!(bytes.hash(), narrow.hash());
-        assert_eq!(bytes.hash(), wide.hash());
+        assert_eq!(bytes.hash(seed), narrow.hash(seed));
+        assert_eq!(bytes.hash(seed), wide.hash(seed));
         for len in 0..=16 {
             let bytes: &[u8] = &[7; 16][..len];
             let value = (0..len).fold(0, |value, _| value << 8 | 7);
-            assert_eq!(bytes.hash(), Key16::new(value, len).hash());
-            assert!(len > 8 || bytes.hash() == Key8::new(value as u64, len).hash());
+            assert_eq!(bytes.hash(seed), Key16::new(value, len).hash(seed));
+            assert!(len > 8 || bytes.hash(seed) == Key8::new(value as u64, len).hash(seed));
         }
         let mut buffer = [0; 8];
         assert_eq!(narrow.write_to(&mut buffer), 5);
@@ -189,7 +213,22 @@ mod tests {
 
     #[test]
     fn length_tells_padding_from_zero_bytes() {
-        assert_ne!((&[0u8; 3][..]).hash(), (&[0u8; 4][..]).hash());
+        let seed = HashSeed::random();
+        assert_ne!((&[0u8; 3][..]).hash(seed), (&[0u8; 4][..]).hash(seed));
         assert_eq!((&[][..]).slice(0), 0);
+    }
+
+    /// Keys that lie in one part of a thousand under one seed lie all over under another one.
+    #[test]
+    fn who_does_not_know_the_seed_cannot_choose_places() {
+        let place = |key: &u64, seed: u64| Key8::new(*key, 8).hash(HashSeed(seed)) >> 54;
+        for seed in 1..20 {
+            let chosen: Vec<u64> = (0..200_000).filter(|key| place(key, 0) == 7).collect();
+            let mut places: Vec<u64> = chosen.iter().map(|key| place(key, seed)).collect();
+            places.sort_unstable();
+            places.dedup();
+            // About 195 keys, of which some share one of 1,024 places.
+            assert!(places.len() * 4 > chosen.len() * 3, "{} keys in {} places", chosen.len(), places.len());
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Options that every protocol shares.
 
+use polychron_base::key::HashSeed;
+
 /// Options of a database that do not depend on its protocol.
 #[derive(Clone, Debug, Default)]
 pub struct Common {
@@ -9,6 +11,8 @@ pub struct Common {
     pub retry: Retry,
     /// How procedures are executed that are submitted and not waited for.
     pub submissions: Submissions,
+    /// What the hashes of keys depend on: chosen anew whenever such options are made, so that nobody can foresee which keys meet in one place.
+    pub hash_seed: HashSeed,
 }
 
 /// How conflicts are retried.

@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use polychron_base::key::{EncodedKey, Key8};
+use polychron_base::key::{EncodedKey, HashSeed, Key8};
 use polychron_index::Handle;
 use polychron_index::hash::HashIndex;
 use polychron_memory::{Guard, Memory, Options};
@@ -25,7 +25,7 @@ struct Line {
 
 impl<'g> Bare<'g> {
     fn index_of(&self, key: Key8) -> usize {
-        ((u128::from(key.hash()) * self.0.len() as u128) >> 64) as usize
+        ((u128::from(key.hash(HashSeed::FIXED)) * self.0.len() as u128) >> 64) as usize
     }
 
     fn load(keys: usize, guard: &'g Guard<'_>) -> Self {
@@ -131,7 +131,7 @@ fn median(rounds: &[[f64; 3]], column: usize) -> f64 {
 
 fn load(keys: usize, expected: usize, guard: &Guard<'_>) -> HashIndex {
     let pairs = (1..=keys as u64).map(|n| (key(n), Handle::new(n).expect("not zero")));
-    HashIndex::bulk_load(pairs, expected, guard).expect("memory for the index")
+    HashIndex::bulk_load(pairs, expected, HashSeed::FIXED, guard).expect("memory for the index")
 }
 
 fn main() {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use polychron_base::key::{EncodedKey, Key8, Key16};
+use polychron_base::key::{EncodedKey, HashSeed, Key8, Key16};
 use polychron_base::sizes::scaled;
 use polychron_index::hash::{BulkLoadError, HashIndex};
 use polychron_index::{Change, Changes, Handle, Inserted, Stamp};
@@ -39,7 +39,7 @@ impl EncodedKey for Colliding<'_> {
         EncodedKey::slice(&self.0, index)
     }
 
-    fn hash(&self) -> u64 {
+    fn hash(&self, _: HashSeed) -> u64 {
         0x8765_4321_0000_0000
     }
 }
@@ -102,7 +102,8 @@ fn agrees_with_a_model_over_mixed_lengths() {
     for seed in 0..scaled(8, 2) as u64 {
         let guard = local.pin();
         let mut random = Random(seed);
-        let mut index = HashIndex::new(if seed % 2 == 0 { 0 } else { scaled(2000, 50) }, &guard).unwrap();
+        let mut index =
+            HashIndex::new(if seed % 2 == 0 { 0 } else { scaled(2000, 50) }, HashSeed::FIXED, &guard).unwrap();
         let mut model = HashMap::new();
         for step in 1..scaled(20_000, 60) as u64 {
             let bytes = random_key(&mut random);
@@ -146,7 +147,7 @@ fn agrees_with_a_model_over_mixed_lengths() {
 fn representations_of_one_key_are_one_key() {
     let local = local();
     let guard = local.pin();
-    let mut index = HashIndex::new(10, &guard).unwrap();
+    let mut index = HashIndex::new(10, HashSeed::FIXED, &guard).unwrap();
     assert!(matches!(index.insert(Key8::new(0x0102, 2), handle(1), &mut (), &guard), Ok(Inserted::New)));
     assert_eq!(index.get(&[1_u8, 2][..], &guard).handle, Some(handle(1)));
     assert_eq!(index.get(Key16::new(0x0102, 2), &guard).handle, Some(handle(1)));
@@ -162,7 +163,7 @@ fn representations_of_one_key_are_one_key() {
 fn long_keys_with_equal_hashes_are_told_apart() {
     let local = local();
     let guard = local.pin();
-    let mut index = HashIndex::new(0, &guard).unwrap();
+    let mut index = HashIndex::new(0, HashSeed::FIXED, &guard).unwrap();
     let count = scaled(200, 20);
     let keys: Vec<Vec<u8>> = (0..count as u64).map(|n| [&[9; 30][..], &n.to_be_bytes()].concat()).collect();
     for (n, key) in keys.iter().enumerate() {
@@ -193,7 +194,7 @@ fn expected_keys_fit_without_growth() {
         let mut random = Random(seed);
         (0..50_000_u64).map(move |n| (Key8::new(n << 20 | random.below(1 << 20), 8), handle(n + 1)))
     };
-    let mut index = HashIndex::bulk_load(pairs(1), 50_000, &guard).unwrap();
+    let mut index = HashIndex::bulk_load(pairs(1), 50_000, HashSeed::FIXED, &guard).unwrap();
     let statistics = index.statistics(&guard);
     assert_eq!((statistics.keys, statistics.buckets), (50_000, 40_000));
     for (key, handle) in pairs(1) {
@@ -209,16 +210,19 @@ fn bulk_load_refuses_duplicates_and_too_large_tables() {
     let local = local();
     let guard = local.pin();
     let keys = (0..100).chain([40]).map(|n| (Key8::new(n, 8), handle(n + 1)));
-    assert_eq!(HashIndex::bulk_load(keys, 100, &guard).err(), Some(BulkLoadError::Duplicate { position: 100 }));
-    assert!(HashIndex::new(usize::MAX, &guard).is_err());
-    assert!(HashIndex::new(usize::MAX / 128, &guard).is_err());
+    assert_eq!(
+        HashIndex::bulk_load(keys, 100, HashSeed::FIXED, &guard).err(),
+        Some(BulkLoadError::Duplicate { position: 100 })
+    );
+    assert!(HashIndex::new(usize::MAX, HashSeed::FIXED, &guard).is_err());
+    assert!(HashIndex::new(usize::MAX / 128, HashSeed::FIXED, &guard).is_err());
 }
 
 #[test]
 fn stamps_hold_until_a_key_is_inserted() {
     let local = local();
     let guard = local.pin();
-    let mut index = HashIndex::new(0, &guard).unwrap();
+    let mut index = HashIndex::new(0, HashSeed::FIXED, &guard).unwrap();
     let key = |n: u64| Key8::new(n, 8);
     let absent = index.get(key(1), &guard);
     assert_eq!(absent.handle, None);
@@ -247,7 +251,7 @@ fn stamps_hold_until_a_key_is_inserted() {
 fn stamps_hold_across_growth() {
     let local = local();
     let guard = local.pin();
-    let mut index = HashIndex::new(0, &guard).unwrap();
+    let mut index = HashIndex::new(0, HashSeed::FIXED, &guard).unwrap();
     let key = |n: u64| Key8::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), 8);
     let mut seen: HashMap<u64, Stamp> = HashMap::new();
     let mut grown = 0;
@@ -282,7 +286,7 @@ fn stamps_hold_across_growth() {
 fn own_insertions_keep_the_node_set_valid_through_growth() {
     let local = local();
     let guard = local.pin();
-    let mut index = HashIndex::new(0, &guard).unwrap();
+    let mut index = HashIndex::new(0, HashSeed::FIXED, &guard).unwrap();
     let mut random = Random(5);
     let mut key = || Key8::new(random.below(1 << 31) << 31 ^ random.below(1 << 31), 8);
     let mut divided = 0;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use polychron_base::key::{EncodedKey, Key8, Key16};
+use polychron_base::key::{EncodedKey, HashSeed, Key8, Key16};
 use polychron_base::sizes::{SHRINK, scaled, slowed};
 use polychron_index::hash::HashIndex;
 use polychron_index::{Change, Changes, Handle, Inserted, Stamp};
@@ -62,7 +62,7 @@ enum Call {
 fn readers_and_writers_pass_through_growth() {
     let memory = memory();
     let local = memory.register().unwrap();
-    let mut index = HashIndex::new(0, &local.pin()).unwrap();
+    let mut index = HashIndex::new(0, HashSeed::FIXED, &local.pin()).unwrap();
     let progress = [AtomicU64::new(0), AtomicU64::new(0)];
     let new = |n| handle(n + 1);
     let newer = |n| handle(n + 1 + KEYS);
@@ -123,7 +123,7 @@ fn readers_and_writers_pass_through_growth() {
 fn one_of_many_inserts_succeeds() {
     let memory = memory();
     let local = memory.register().unwrap();
-    let mut index = HashIndex::new(0, &local.pin()).unwrap();
+    let mut index = HashIndex::new(0, HashSeed::FIXED, &local.pin()).unwrap();
     let successes = AtomicU64::new(0);
     thread::scope(|scope| {
         for thread in 1..=3_u64 {
@@ -171,7 +171,7 @@ impl Changes for NodeSet {
 fn of_two_crossing_insertions_one_is_seen() {
     let memory = memory();
     let local = memory.register().unwrap();
-    let mut index = HashIndex::new(0, &local.pin()).unwrap();
+    let mut index = HashIndex::new(0, HashSeed::FIXED, &local.pin()).unwrap();
     let barrier = Barrier::new(2);
     let committed: Vec<[AtomicU64; 2]> = (0..ROUNDS).map(|_| [AtomicU64::new(0), AtomicU64::new(0)]).collect();
     thread::scope(|scope| {
@@ -205,7 +205,7 @@ fn of_two_crossing_insertions_one_is_seen() {
 fn scans_during_growth_show_each_key_once() {
     let memory = memory();
     let local = memory.register().unwrap();
-    let mut index = HashIndex::new(0, &local.pin()).unwrap();
+    let mut index = HashIndex::new(0, HashSeed::FIXED, &local.pin()).unwrap();
     let old = KEYS / 100;
     for n in 0..old {
         assert!(with_key(n, |on| on(&index, &local.pin(), Call::Insert(handle(n + 1)))));

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use polychron_base::key::HashSeed;
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_index::hash::HashIndex;
@@ -184,7 +185,7 @@ fn the_ordered_index_is_linear() {
 
 #[test]
 fn the_hash_index_is_linear() {
-    histories_are_linear(|guard| AnyIndex::Hash(HashIndex::new(0, guard).expect("memory is there")));
+    histories_are_linear(|guard| AnyIndex::Hash(HashIndex::new(0, HashSeed::FIXED, guard).expect("memory is there")));
 }
 
 /// The search refuses what no order explains, and takes what one does.

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 
 use polychron_schema::{
-    Columns, Decimal, EncodedKey, FixedString, Key, KeyExtractor, KeyScratch, Row, RowBuffer, RowRef,
+    Columns, Decimal, EncodedKey, FixedString, HashSeed, Key, KeyExtractor, KeyScratch, Row, RowBuffer, RowRef,
 };
 
 /// The stock of an item, as in TPC-C.
@@ -55,7 +55,7 @@ pub extern "Rust" fn hot_key_6(warehouse: u16, item: u32) -> (u64, usize) {
 #[inline(never)]
 pub extern "Rust" fn hot_hash_11(warehouse: u16, district: u8, customer: i64) -> u64 {
     let mut scratch = KeyScratch::new();
-    (warehouse, district, customer).encode(&mut scratch).hash()
+    (warehouse, district, customer).encode(&mut scratch).hash(HashSeed::FIXED)
 }
 
 /// Takes `step` many times, so that `perf stat` or callgrind can count.

@@ -38,7 +38,7 @@ pub use key::{Key, KeyScratch, KeyWidth, OwnedKey, width};
 pub use key::{KeyReader, KeySink};
 pub use layout::{ColumnShape, Layout, LayoutColumn, Shape, Slot, StaticLayout, place};
 pub use mutate::{Changes, Pieces, RowMut};
-pub use polychron_base::key::{EncodedKey, Key8, Key16, MAX_KEY_BYTES};
+pub use polychron_base::key::{EncodedKey, HashSeed, Key8, Key16, MAX_KEY_BYTES};
 pub use polychron_schema_derive::Row;
 pub use prefix::{ByteRange, KeyBound, KeyPrefix, RangeScratch};
 pub use row::{Index, KeyRef, Row, RowView, RowViewMut};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use polychron_base::key::HashSeed;
 use polychron_base::{Error, Stop};
 use polychron_engine::any::{AnyOptions, AnyProtocol};
 use polychron_engine::{Common, Interactive, Isolation, Mode, Operations, Protocol, Row, Table, drive};
@@ -73,7 +74,8 @@ impl<P: Protocol> Setup<P> {
         };
         // A test that can never commit fails instead of trying for ever.
         let retry = polychron_engine::options::Retry { attempts: 100_000, ..Default::default() };
-        let common = Common { memory, retry, ..Common::default() };
+        // A run of a seed is to be repeated exactly.
+        let common = Common { memory, retry, hash_seed: HashSeed::FIXED, ..Common::default() };
         Self {
             options,
             common,

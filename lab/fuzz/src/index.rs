@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use polychron_base::key::EncodedKey;
+use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_index::hash::HashIndex;
 use polychron_index::ordered::{Direction, OrderedIndex, Step, Visitor};
 use polychron_index::{AnyIndex, Handle, Inserted, Stamp};
@@ -41,7 +41,7 @@ fn make_ordered(model: &Model, input: &mut Input<'_>, guard: &Guard<'_>) -> AnyI
 
 fn make_hash(model: &Model, input: &mut Input<'_>, guard: &Guard<'_>) -> AnyIndex {
     let pairs = model.iter().map(|(key, value)| (&key[..], handle(*value)));
-    AnyIndex::Hash(HashIndex::bulk_load(pairs, input.below(100), guard).expect("the keys differ"))
+    AnyIndex::Hash(HashIndex::bulk_load(pairs, input.below(100), HashSeed::FIXED, guard).expect("the keys differ"))
 }
 
 fn run(bytes: &[u8], make: fn(&Model, &mut Input<'_>, &Guard<'_>) -> AnyIndex, forgets: fn(&[u8]) -> bool) {

@@ -131,7 +131,9 @@ impl<D: HasStores> Storage for D {
     }
 
     fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
-        StoreTable::create(&self.base().catalog, &definition, |growing, blueprint| self.make(growing, blueprint, true))
+        let Base { catalog, common, .. } = self.base();
+        let make = |growing: &TableDefinition, blueprint: &Blueprint| self.make(growing, blueprint, true);
+        StoreTable::create(catalog, &definition, common.hash_seed, make)
     }
 
     fn drop_table(&self, table: TableId) -> Result<(), Error> {
@@ -147,9 +149,10 @@ impl<D: HasStores> Storage for D {
             return Err(Error::WaitsForItself { table, key: None });
         }
         let _still = self.stand_still()?;
-        let _alone = self.base().filling.lock().unwrap_or_else(PoisonError::into_inner);
+        let Base { catalog, common, filling, .. } = self.base();
+        let _alone = filling.lock().unwrap_or_else(PoisonError::into_inner);
         let make = |changed: &TableDefinition, blueprint: &Blueprint| self.make(changed, blueprint, false);
-        let (index, store) = StoreTable::add_index(&self.base().catalog, table, &definition, make)?;
+        let (index, store) = StoreTable::add_index(catalog, table, &definition, common.hash_seed, make)?;
         if let Err(error) = self.fill(table, index, &store) {
             // The index goes with its last user, and its memory is given back then.
             drop(store);

@@ -21,6 +21,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
+use polychron_base::key::HashSeed;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_index::hash::HashIndex;
 use polychron_index::ordered::OrderedIndex;
@@ -77,6 +78,8 @@ pub struct Store<R: Records> {
     pub place: Place,
     /// Makes the index's key of a row.
     pub extractor: KeyExtractor,
+    /// What the hashes of its keys depend on.
+    pub hash_seed: HashSeed,
     /// Given back by hand, because that takes a guard.
     index: ManuallyDrop<AnyIndex>,
     /// The epoch from which on the index leads to every row. A new secondary index has none until it is filled, and a dropped one, which
@@ -94,11 +97,14 @@ impl<R: Records> Store<R> {
     pub fn new(blueprint: &Blueprint, ready: bool, keeper: &Arc<Keeper>, guard: &Guard<'_>) -> Result<Self, Error> {
         let index = match blueprint.kind {
             IndexKind::Ordered => OrderedIndex::new(guard).map(AnyIndex::Ordered)?,
-            IndexKind::Hash => HashIndex::new(blueprint.expected_rows, guard).map(AnyIndex::Hash)?,
+            IndexKind::Hash => {
+                HashIndex::new(blueprint.expected_rows, blueprint.hash_seed, guard).map(AnyIndex::Hash)?
+            }
         };
         Ok(Self {
             place: blueprint.place,
             extractor: blueprint.extractor.clone(),
+            hash_seed: blueprint.hash_seed,
             index: ManuallyDrop::new(index),
             ready: AtomicU64::new(if ready { 0 } else { UNREADY }),
             keeper: Arc::clone(keeper),

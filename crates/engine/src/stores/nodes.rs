@@ -311,7 +311,7 @@ impl Changes for NodeSet {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use polychron_base::key::Key16;
+    use polychron_base::key::{HashSeed, Key16};
     use polychron_base::random::Random;
     use polychron_base::sizes::scaled;
     use polychron_base::{IndexId, TableId};
@@ -379,7 +379,7 @@ mod tests {
     fn an_own_insertion_looks_at_few_entries() {
         in_memory(|guard| {
             let ordered = AnyIndex::Ordered(OrderedIndex::new(guard).unwrap());
-            let hash = AnyIndex::Hash(HashIndex::new(64, guard).unwrap());
+            let hash = AnyIndex::Hash(HashIndex::new(64, HashSeed::FIXED, guard).unwrap());
             let count = scaled(1 << 16, 256) as u64;
             for index in [ordered, hash] {
                 for order in [|number: u64| number, |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15)] {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polychron_base::error::KeyPreview;
-use polychron_base::key::Key16;
+use polychron_base::key::{HashSeed, Key16};
 use polychron_base::{Error, IndexId, TableId};
 use polychron_index::{AnyIndex, Handle};
 use polychron_schema::{
@@ -29,6 +29,8 @@ pub struct Blueprint {
     pub extractor: KeyExtractor,
     /// How many rows to make room for.
     pub expected_rows: usize,
+    /// What the hashes of its keys depend on.
+    pub hash_seed: HashSeed,
 }
 
 /// Something that stands for one index.
@@ -147,7 +149,7 @@ impl<S> Described for StoreTable<S> {
     }
 }
 
-fn blueprint(definition: &TableDefinition, place: Place) -> Result<Blueprint, Error> {
+fn blueprint(definition: &TableDefinition, place: Place, hash_seed: HashSeed) -> Result<Blueprint, Error> {
     let (kind, unique, extractor) = match definition.indexes.last() {
         Some(index) if place.index != IndexId::PRIMARY => {
             let extractor = KeyExtractor::secondary(definition, definition.indexes.len() - 1)?;
@@ -158,7 +160,7 @@ fn blueprint(definition: &TableDefinition, place: Place) -> Result<Blueprint, Er
         }
         _ => (definition.primary_kind, true, KeyExtractor::primary(definition)?),
     };
-    Ok(Blueprint { place, kind, unique, extractor, expected_rows: definition.expected_rows })
+    Ok(Blueprint { place, kind, unique, extractor, expected_rows: definition.expected_rows, hash_seed })
 }
 
 impl<S: Keyed> StoreTable<S> {
@@ -187,18 +189,19 @@ impl<S: Keyed> StoreTable<S> {
     pub fn create(
         catalog: &Catalog<Self>,
         definition: &TableDefinition,
+        hash_seed: HashSeed,
         mut make: impl FnMut(&TableDefinition, &Blueprint) -> Result<S, Error>,
     ) -> Result<TableId, Error> {
         definition.validate()?;
         catalog.create_beside(&definition.name, |table, present| {
             let mut growing = TableDefinition { indexes: Vec::new(), foreign_keys: Vec::new(), ..definition.clone() };
-            let primary = blueprint(&growing, Place { table, index: IndexId::PRIMARY })?;
+            let primary = blueprint(&growing, Place { table, index: IndexId::PRIMARY }, hash_seed)?;
             let primary = Arc::new(make(&growing, &primary)?);
             let mut secondaries = Vec::new();
             for index in &definition.indexes {
                 growing.indexes.push(index.clone());
                 let place = Place { table, index: IndexId::secondary(secondaries.len())? };
-                secondaries.push(Some(Arc::new(make(&growing, &blueprint(&growing, place)?)?)));
+                secondaries.push(Some(Arc::new(make(&growing, &blueprint(&growing, place, hash_seed)?)?)));
             }
             let definition_of = |id: TableId| Ok(&*catalog::get(present, id)?.definition);
             let constraints = Constraints::of(table, definition, |name| catalog::find(present, name), definition_of)?;
@@ -234,6 +237,7 @@ impl<S: Keyed> StoreTable<S> {
         catalog: &Catalog<Self>,
         table: TableId,
         definition: &IndexDefinition,
+        hash_seed: HashSeed,
         make: impl FnOnce(&TableDefinition, &Blueprint) -> Result<S, Error>,
     ) -> Result<(IndexId, Arc<S>), Error> {
         catalog.replace(table, |present| {
@@ -243,7 +247,7 @@ impl<S: Keyed> StoreTable<S> {
             let changed = TableDefinition::clone(&present.definition).with_index(definition.clone());
             changed.validate()?;
             let index = IndexId::secondary(present.secondaries.len())?;
-            let store = Arc::new(make(&changed, &blueprint(&changed, Place { table, index })?)?);
+            let store = Arc::new(make(&changed, &blueprint(&changed, Place { table, index }, hash_seed)?)?);
             let mut secondaries = present.secondaries.clone();
             secondaries.push(Some(Arc::clone(&store)));
             let constraints = present.constraints.clone();

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use polychron_base::key::{EncodedKey, Key8};
+use polychron_base::key::{EncodedKey, HashSeed, Key8};
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
@@ -30,8 +30,8 @@ pub(super) struct Probe<K> {
 
 impl<K: EncodedKey> Probe<K> {
     #[inline]
-    pub(super) fn new(key: K) -> Self {
-        Self::with_hash(key, key.hash())
+    pub(super) fn new(key: K, seed: HashSeed) -> Self {
+        Self::with_hash(key, key.hash(seed))
     }
 
     #[inline]
@@ -51,8 +51,8 @@ impl<K: EncodedKey> Probe<K> {
 
 /// The hash of the key in a slot: bucket moves need it again.
 #[inline]
-pub(super) fn hash_of(kind: u64, word: u64) -> u64 {
-    if kind == LONG { word } else { inline_key(kind, word).hash() }
+pub(super) fn hash_of(kind: u64, word: u64, seed: HashSeed) -> u64 {
+    if kind == LONG { word } else { inline_key(kind, word).hash(seed) }
 }
 
 #[inline]

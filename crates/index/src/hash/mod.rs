@@ -17,7 +17,7 @@ mod tests;
 
 use std::ptr::NonNull;
 
-use polychron_base::key::EncodedKey;
+use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_sync::Backoff;
 use polychron_sync::atomic::{AtomicPtr, Ordering};
@@ -45,6 +45,7 @@ const LOAD_AHEAD: usize = 16;
 pub struct HashIndex {
     /// The oldest table that still has buckets.
     current: AtomicPtr<Header>,
+    seed: HashSeed,
 }
 
 /// Why [`HashIndex::bulk_load`] refused.
@@ -132,15 +133,15 @@ impl Drop for Spare<'_, '_> {
 }
 
 impl HashIndex {
-    /// An empty index in which `expected_keys` keys fit without growth if their hashes spread evenly.
+    /// An empty index in which `expected_keys` keys fit without growth if their hashes, which depend on the seed, spread evenly.
     ///
     /// # Errors
     /// When the table cannot be allocated.
-    pub fn new(expected_keys: usize, guard: &Guard<'_>) -> Result<Self, OutOfMemory> {
+    pub fn new(expected_keys: usize, seed: HashSeed, guard: &Guard<'_>) -> Result<Self, OutOfMemory> {
         // Four buckets for five keys: 3.4 % of the keys then lie in overflow buckets.
         let buckets = (expected_keys - expected_keys / 5).max(MIN_BUCKETS);
         let table = Table::allocate_empty(buckets, guard)?;
-        Ok(Self { current: AtomicPtr::new(table.raw().as_ptr()) })
+        Ok(Self { current: AtomicPtr::new(table.raw().as_ptr()), seed })
     }
 
     /// An index of all pairs that `pairs` yields, sized for `expected_keys` of them.
@@ -150,9 +151,10 @@ impl HashIndex {
     pub fn bulk_load<K: EncodedKey>(
         pairs: impl IntoIterator<Item = (K, Handle)>,
         expected_keys: usize,
+        seed: HashSeed,
         guard: &Guard<'_>,
     ) -> Result<Self, BulkLoadError> {
-        let mut index = Self::new(expected_keys, guard).map_err(BulkLoadError::OutOfMemory)?;
+        let mut index = Self::new(expected_keys, seed, guard).map_err(BulkLoadError::OutOfMemory)?;
         let result = index.load(pairs.into_iter(), guard);
         if result.is_err() {
             // SAFETY: nobody else has seen the index.
@@ -198,7 +200,7 @@ impl HashIndex {
     /// Finds a key's handle and the stamp of the bucket that covers it. Writes nothing that is shared.
     #[inline]
     pub fn get<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) -> Lookup {
-        let probe = Probe::new(key);
+        let probe = Probe::new(key, self.seed);
         let (table, head, meta, handle) = self.look_once(&probe, guard);
         match handle {
             Some(_) => Lookup { handle, stamp: table.stamp(head.into(), meta.insertions()) },
@@ -209,7 +211,7 @@ impl HashIndex {
     /// Finds a key's handle alone, which is less work than [`HashIndex::get`]. Writes nothing that is shared.
     #[inline]
     pub fn find<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) -> Option<Handle> {
-        let probe = Probe::new(key);
+        let probe = Probe::new(key, self.seed);
         let (table, _, _, handle) = self.look_once(&probe, guard);
         handle.or_else(|| get_anywhere(table, key, probe.hash).handle)
     }
@@ -234,7 +236,7 @@ impl HashIndex {
     #[inline]
     pub fn prefetch<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) {
         let table = self.table(guard);
-        prefetch_line(table.place(table.index_of(key.hash())));
+        prefetch_line(table.place(table.index_of(key.hash(self.seed))));
     }
 
     /// Inserts a key that is absent, and tells `changes` what that did to stamps.
@@ -249,7 +251,7 @@ impl HashIndex {
         guard: &Guard<'_>,
     ) -> Result<Inserted, OutOfMemory> {
         self.advance_growth(guard);
-        let probe = Probe::new(key);
+        let probe = Probe::new(key, self.seed);
         let mut spare = Spare { guard, long: None, overflow: None };
         if probe.is_long() {
             spare.long = Some(LongKey::allocate(key, handle, guard)?);
@@ -291,7 +293,7 @@ impl HashIndex {
 
     /// Removes a key if it still maps to `expected`, and says whether it did. Stamps stay valid.
     pub fn remove<K: EncodedKey>(&self, key: K, expected: Handle, guard: &Guard<'_>) -> bool {
-        let probe = Probe::new(key);
+        let probe = Probe::new(key, self.seed);
         let (table, mut latched) = self.latch(probe.hash, guard);
         let Some((place, _)) = latched.search(&probe).found.filter(|(_, handle)| *handle == expected) else {
             return false;
@@ -318,7 +320,7 @@ impl HashIndex {
 
     /// Maps a key to `new` if it still maps to `expected`, and says whether it did. Stamps stay valid.
     pub fn replace<K: EncodedKey>(&self, key: K, expected: Handle, new: Handle, guard: &Guard<'_>) -> bool {
-        let probe = Probe::new(key);
+        let probe = Probe::new(key, self.seed);
         let (_, latched) = self.latch(probe.hash, guard);
         let Some((Place { bucket, slot }, _)) = latched.search(&probe).found.filter(|(_, handle)| *handle == expected)
         else {
@@ -398,7 +400,7 @@ impl HashIndex {
         let mut overflow = 0;
         for index in start..end {
             // SAFETY: the cursor gave the bucket to this thread alone.
-            overflow += unsafe { table.move_bucket(index, next, guard) };
+            overflow += unsafe { table.move_bucket(index, next, self.seed, guard) };
         }
         next.header().growth.overflow.fetch_add(overflow, Ordering::Relaxed);
         // Release and acquire: the thread that moves the last buckets has seen all moves, and publishes them below.

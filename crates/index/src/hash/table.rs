@@ -7,6 +7,7 @@
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
+use polychron_base::key::HashSeed;
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_sync::Numbers;
 use polychron_sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicUsize, Ordering};
@@ -221,7 +222,7 @@ impl<'g> Table<'g> {
     ///
     /// # Safety
     /// This thread alone has undertaken to move the bucket.
-    pub(super) unsafe fn move_bucket(self, index: usize, next: Self, guard: &Guard<'_>) -> isize {
+    pub(super) unsafe fn move_bucket(self, index: usize, next: Self, seed: HashSeed, guard: &Guard<'_>) -> isize {
         // SAFETY: buckets of a table that grows are initialised.
         let head = unsafe { self.place(index).as_ref() };
         let low = next.place(2 * index);
@@ -235,7 +236,7 @@ impl<'g> Table<'g> {
         };
         let mut split =
             Split { low: Chain::new(low_bucket), high: Chain::new(high_bucket), spare: ptr::null_mut(), used: 0 };
-        split.divide(&latched, next, 2 * index);
+        split.divide(&latched, next, 2 * index, seed);
         // Release pairs with the acquire of readers of the old chain: who follows this pointer sees the latch, too.
         head.next.store(low.as_ptr(), Ordering::Release);
         latched.release_as_moved();
@@ -281,7 +282,7 @@ struct Split<'g> {
 }
 
 impl<'g> Split<'g> {
-    fn divide(&mut self, latched: &Latched<'g>, next: Table<'g>, low_index: usize) {
+    fn divide(&mut self, latched: &Latched<'g>, next: Table<'g>, low_index: usize, seed: HashSeed) {
         let mut place = ptr::from_ref(latched.head).cast_mut();
         // SAFETY: the pointer is the head or was found in the chain that we hold latched.
         while let Some(bucket) = unsafe { place.as_ref::<'g>() } {
@@ -299,7 +300,7 @@ impl<'g> Split<'g> {
             }
             for (kind, word, value) in entries {
                 if kind != EMPTY {
-                    let high = next.index_of(hash_of(kind, word)) != low_index;
+                    let high = next.index_of(hash_of(kind, word, seed)) != low_index;
                     self.push(high, kind, word, value);
                 }
             }

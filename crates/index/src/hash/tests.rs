@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use polychron_base::key::Key8;
+use polychron_base::key::{HashSeed, Key8};
 use polychron_base::sizes::scaled;
 use polychron_memory::{Guard, Local, Memory, Options};
 use polychron_sync::atomic::Ordering;
@@ -69,7 +69,7 @@ fn begin_growth(index: &HashIndex, guard: &Guard<'_>) -> u64 {
 fn refused_growth_only_makes_chains_longer() {
     let local = local();
     let guard = local.pin();
-    let mut index = HashIndex::new(0, &guard).unwrap();
+    let mut index = HashIndex::new(0, HashSeed::FIXED, &guard).unwrap();
     REFUSE_TABLES.set(true);
     let (few, many) = (scaled(500, 100) as u64, scaled(2000, 500) as u64);
     for n in 0..few {
@@ -92,7 +92,7 @@ fn refused_growth_only_makes_chains_longer() {
 fn overflow_buckets_are_counted_exactly_through_growth_and_removal() {
     let local = local();
     let guard = local.pin();
-    let mut index = HashIndex::new(0, &guard).unwrap();
+    let mut index = HashIndex::new(0, HashSeed::FIXED, &guard).unwrap();
     for n in 0..scaled(5000, 120) as u64 {
         insert(&index, n, &guard);
         if n % 3 == 0 {
@@ -110,7 +110,7 @@ fn overflow_buckets_are_counted_exactly_through_growth_and_removal() {
 fn an_unfinished_growth_is_readable_and_can_be_destroyed() {
     let local = local();
     let guard = local.pin();
-    let mut index = HashIndex::new(200, &guard).unwrap();
+    let mut index = HashIndex::new(200, HashSeed::FIXED, &guard).unwrap();
     let keys = begin_growth(&index, &guard);
     assert!(index.advance_growth(&guard));
     let statistics = index.statistics(&guard);
@@ -127,13 +127,13 @@ fn an_own_insertion_divides_a_stamp_of_a_moved_bucket() {
     let local = local();
     for foreign_half in [false, true] {
         let guard = local.pin();
-        let mut index = HashIndex::new(400, &guard).unwrap();
+        let mut index = HashIndex::new(400, HashSeed::FIXED, &guard).unwrap();
         begin_growth(&index, &guard);
         let table = index.table(&guard);
         // Keys of the first bucket to be moved, by half.
         let moved_next = table.header().growth.cursor.load(Ordering::Relaxed);
         let next = table.next().unwrap();
-        let half = |n: u64| next.index_of(polychron_base::key::EncodedKey::hash(&key(n)));
+        let half = |n: u64| next.index_of(polychron_base::key::EncodedKey::hash(&key(n), HashSeed::FIXED));
         let find = |half_index| (1_000_000..).filter(move |n| half(*n) == half_index);
         let (mut low, mut high) = (find(2 * moved_next), find(2 * moved_next + 1));
         let (own_key, low_key, high_key) = (low.next().unwrap(), low.next().unwrap(), high.next().unwrap());

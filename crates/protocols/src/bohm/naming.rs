@@ -134,7 +134,7 @@ impl Naming<'_> {
     /// Names a key that will be read or written.
     fn name<K: EncodedKey>(&mut self, table: &BohmTable, key: K, want: Want) {
         let store = Arc::as_ptr(&table.primary);
-        let hash = key.hash();
+        let hash = key.hash(table.primary.hash_seed());
         match self.find(store, hash, key) {
             Some(entry) if entry.want == Want::Write || want == Want::Read => {}
             Some(entry) => entry.want = want,
@@ -200,7 +200,13 @@ impl Declare for Naming<'_> {
             Access::Write | Access::Insert => Want::Front,
         };
         let front = Front::of(prefix);
-        self.add(Entry::new(Arc::as_ptr(&table.primary), front, front.hash(), want, self.owner));
+        self.add(Entry::new(
+            Arc::as_ptr(&table.primary),
+            front,
+            front.hash(table.primary.hash_seed()),
+            want,
+            self.owner,
+        ));
         if want == Want::Front {
             self.intend(table);
         }

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::Error;
-use polychron_base::key::{EncodedKey, Key8, Key16};
+use polychron_base::key::{EncodedKey, HashSeed, Key8, Key16};
 use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Place, Records, StoreTable};
 use polychron_index::hash::HashIndex;
 use polychron_index::{AnyIndex, Handle, Inserted};
@@ -262,7 +262,7 @@ impl BohmStore {
         let is_secondary = blueprint.place.index != polychron_base::IndexId::PRIMARY;
         let unique = !is_secondary || definition.indexes.last().is_some_and(|index| index.unique);
         let row_words = if is_secondary { ENTRY_WORDS } else { (shape.fixed_bytes as usize / 8 + variable).max(1) };
-        let mut lists = HashIndex::new(0, guard)?;
+        let mut lists = HashIndex::new(0, blueprint.hash_seed, guard)?;
         let entries = match stores::Store::new(blueprint, ready, keeper, guard) {
             Ok(entries) => entries,
             Err(error) => {
@@ -286,10 +286,16 @@ impl BohmStore {
         self.entries.index()
     }
 
+    /// What the hashes of its keys depend on.
+    #[inline]
+    pub(super) fn hash_seed(&self) -> HashSeed {
+        self.entries.hash_seed
+    }
+
     /// A number that spreads stores over the threads of concurrency control.
     pub(super) fn hash(&self) -> u64 {
         let place = self.place();
-        Key8::new((place.table.position() as u64) << 16 | place.index.position() as u64, 8).hash()
+        Key8::new((place.table.position() as u64) << 16 | place.index.position() as u64, 8).hash(HashSeed::FIXED)
     }
 
     /// The chain of a key.
@@ -333,10 +339,13 @@ mod tests {
 
     #[test]
     fn fronts_are_the_first_bytes() {
-        let key: &[u8] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+        let (key, seed): (&[u8], _) = (&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], HashSeed::FIXED);
         for len in 0..=key.len() {
             let (front, same) = (Front::new(key, len), &key[..len]);
-            assert_eq!((front.hash(), front.slice(0), front.slice(1)), (same.hash(), same.slice(0), same.slice(1)));
+            assert_eq!(
+                (front.hash(seed), front.slice(0), front.slice(1)),
+                (same.hash(seed), same.slice(0), same.slice(1))
+            );
             assert!(front.covers(key));
         }
         assert!(!Front::new(key, 3).covers(&[1, 2][..]) && !Front::new(key, 3).covers(&[1, 2, 4][..]));

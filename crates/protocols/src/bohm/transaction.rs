@@ -321,7 +321,7 @@ impl<'t> BohmTransaction<'t> {
         if body.first == body.end && self.late()?.is_empty() {
             return None;
         }
-        let (hash, wanted) = (key.hash(), std::ptr::from_ref(store));
+        let (hash, wanted) = (key.hash(store.hash_seed()), std::ptr::from_ref(store));
         // Procedures use their keys in the order in which they declare them.
         let found = if self.next < body.end && self.entry(Position(self.next)).is_of(wanted, hash, key) {
             self.client_batch?.fetch_behind(self.next as usize);

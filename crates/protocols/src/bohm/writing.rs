@@ -35,7 +35,7 @@ impl BohmTransaction<'_> {
         words: usize,
     ) -> Result<Position, Stop> {
         let planned = self.planned.ok_or(Error::ReadOnly)?;
-        let entry = Entry::new(Arc::as_ptr(store), key, key.hash(), want, 0);
+        let entry = Entry::new(Arc::as_ptr(store), key, key.hash(store.hash_seed()), want, 0);
         let allocate = || Version::allocate(self.moment, NonNull::from(planned), words, &self.guard);
         let chain = store.find(key, &self.guard);
         // What takes another version's place makes room in the end.

@@ -15,7 +15,7 @@
 
 use std::ops::Bound;
 
-use polychron_base::key::EncodedKey;
+use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::Place;
 use polychron_sync::MODELLED;
@@ -57,9 +57,10 @@ fn seed(place: Place, kind: u64) -> u64 {
 
 impl Part {
     /// A single key.
+    // Whoever chooses keys that share a word makes transactions conflict; one key alone does that, too.
     #[inline]
     pub(super) fn key<K: EncodedKey>(place: Place, key: K) -> Self {
-        Self(mix(seed(place, u64::MAX), key.hash()))
+        Self(mix(seed(place, u64::MAX), key.hash(HashSeed::FIXED)))
     }
 
     /// All keys that begin with the first `bytes` bytes of `key`.

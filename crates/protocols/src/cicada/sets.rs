@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use polychron_base::key::EncodedKey;
+use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_base::{IndexId, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{NodeSet, Place};
@@ -144,6 +144,7 @@ pub(super) struct WriteSet {
     floor: usize,
     /// How many writes name keys.
     keyed: usize,
+    hash_seed: HashSeed,
     /// How many are on nodes of multi-version indexes.
     on_nodes: usize,
     /// Whether anything was written more than once.
@@ -167,6 +168,7 @@ impl Default for WriteSet {
             slots: vec![EMPTY; FIRST_SLOTS],
             floor: 0,
             keyed: 0,
+            hash_seed: HashSeed::random(),
             on_nodes: 0,
             repeats: false,
             ordered: BTreeSet::new(),
@@ -276,7 +278,7 @@ impl WriteSet {
             return None;
         }
         let is_it = |write: &Write| write.target == Target::Key && write.place == place && same(self.key(write), key);
-        self.filled(self.find(key.hash(), is_it))
+        self.filled(self.find(key.hash(self.hash_seed), is_it))
     }
 
     #[inline]
@@ -287,7 +289,7 @@ impl WriteSet {
                 let key = self.key(write);
                 let is_it =
                     |other: &Write| other.target == Target::Key && other.place == write.place && self.key(other) == key;
-                self.find(EncodedKey::hash(&key), is_it)
+                self.find(EncodedKey::hash(&key, self.hash_seed), is_it)
             }
         }
     }

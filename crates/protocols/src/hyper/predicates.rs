@@ -10,7 +10,7 @@
 use std::ops::{Bound, Range};
 
 use hashbrown::HashTable;
-use polychron_base::key::EncodedKey;
+use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_base::{IndexId, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::scan::Comparison;
@@ -28,10 +28,10 @@ const MOST_PATHS: usize = 1 << 18;
 /// Into how many ranges.
 const RANGES: usize = 64;
 
-/// What stands for a key. Keys of up to 8 bytes keep their order.
+/// What stands for a key. Keys of up to 8 bytes keep their order. Longer ones that share a summary conflict, as one key does with itself.
 #[inline]
 pub(super) fn summary_of<K: EncodedKey>(key: K) -> u64 {
-    if key.len() <= 8 { key.slice(0) } else { key.hash() }
+    if key.len() <= 8 { key.slice(0) } else { key.hash(HashSeed::FIXED) }
 }
 
 /// What stands for a value among those of its column, in their order. `None`: it is NULL, of another kind, or has no such number.
@@ -160,6 +160,7 @@ pub(super) struct RelationLog {
     pub(super) coarse: Vec<Coarse>,
     pub(super) paths: Vec<Path>,
     pub(super) tests: Vec<Test>,
+    hash_seed: HashSeed,
     keys: Vec<u8>,
     texts: String,
     /// Whether a path covers everything, so that others need not be kept.
@@ -251,8 +252,8 @@ impl RelationLog {
     /// A number that is the same of conditions that are, most often.
     pub(super) fn hash(&self, test: &Test) -> u64 {
         let of_bound = |bound: &Bound<Span>| match self.bound(bound) {
-            Bound::Included(key) => key.hash(),
-            Bound::Excluded(key) => key.hash() ^ 1,
+            Bound::Included(key) => key.hash(self.hash_seed),
+            Bound::Excluded(key) => key.hash(self.hash_seed) ^ 1,
             Bound::Unbounded => 2,
         };
         match test {
@@ -261,8 +262,8 @@ impl RelationLog {
             }
             Test::Column { column, comparison, constant } => {
                 let constant = match self.constant(constant) {
-                    ValueRef::String(text) => text.as_bytes().hash(),
-                    ValueRef::Bytes(bytes) => bytes.hash(),
+                    ValueRef::String(text) => text.as_bytes().hash(self.hash_seed),
+                    ValueRef::Bytes(bytes) => bytes.hash(self.hash_seed),
                     ValueRef::Bool(value) => value.into(),
                     ValueRef::Integer(value) | ValueRef::Timestamp(value) => value as u64,
                     ValueRef::Unsigned(value) => value,

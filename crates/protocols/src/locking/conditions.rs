@@ -25,7 +25,6 @@ use super::held::{CHUNK, Lock, Taken};
 use super::locks::{Answer, LockTable, Request};
 use super::rows::own_wait;
 use super::steps::Step;
-use super::table::name_of;
 use super::transaction::LockingTransaction;
 use super::wounds::{Patience, Wounds};
 
@@ -160,7 +159,7 @@ impl LockingTransaction<'_> {
 
     /// Locks a row shared that a condition depends on, unless it is locked already.
     fn lock_source(&mut self, first: usize, table: TableId, key: &[u8]) -> Result<(), Stop> {
-        let name = name_of(self.state.base.tables.table(table)?.primary.store.place, key);
+        let name = self.state.base.tables.table(table)?.primary.name_of(key);
         let known = self.state.conditions.names[first..].contains(&name);
         if known || self.state.held.has(name) {
             return Ok(());
@@ -238,7 +237,7 @@ impl LockingTransaction<'_> {
     fn keeps(&mut self, condition: &Condition) -> Result<bool, Stop> {
         for (table, key) in condition.rows() {
             let index = &self.state.base.tables.table(table)?.primary;
-            if !self.state.held.has(name_of(index.store.place, key)) && !left_out(Step::LockOperands) {
+            if !self.state.held.has(index.name_of(key)) && !left_out(Step::LockOperands) {
                 self.lock(index, key, false)?;
             }
         }
@@ -255,7 +254,7 @@ impl LockingTransaction<'_> {
             return Ok(());
         }
         let source = met.condition.rows().find(|(table, key)| {
-            self.state.base.tables.table(*table).is_ok_and(|table| name_of(table.primary.store.place, *key) == name)
+            self.state.base.tables.table(*table).is_ok_and(|table| table.primary.name_of(*key) == name)
         });
         let (table, key) = source.unwrap_or((TableId::default(), &[]));
         match answer {

@@ -16,7 +16,7 @@ use polychron_schema::{Changes, RowBuffer, RowRef};
 use super::held::{Lock, Taken};
 use super::locks::Answer;
 use super::steps::Step;
-use super::table::{Index, Table, Undone, name_of};
+use super::table::{Index, Table, Undone};
 use super::transaction::LockingTransaction;
 use super::worker::State;
 
@@ -83,7 +83,7 @@ impl LockingTransaction<'_> {
     #[inline]
     pub(super) fn lock<K: EncodedKey>(&mut self, index: &Index, key: K, exclusive: bool) -> Result<(), Stop> {
         self.alive()?;
-        let lock = Lock { name: name_of(index.store.place, key), exclusive };
+        let lock = Lock { name: index.name_of(key), exclusive };
         let left_alone = match exclusive {
             false => left_out(Step::LockReads),
             true => left_out(Step::LockWrites) || left_out(Step::Upgrade) && self.state.held.has(lock.name),
@@ -241,7 +241,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
         at: At<'w, Index, K>,
         projection: &Projection,
     ) -> Result<Option<FoundRow>, Stop> {
-        if !self.shared.policy.wounds() || self.state.held.has(name_of(at.store.store.place, at.key)) {
+        if !self.shared.policy.wounds() || self.state.held.has(at.store.name_of(at.key)) {
             return self.find(at, projection);
         }
         // Rows are written in place, so nobody writes this one while it is copied; who waits by age may give the lock back at once.

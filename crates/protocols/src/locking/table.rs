@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use polychron_base::key::EncodedKey;
+use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_engine::catalog;
 use polychron_engine::stores::{Keyed, Place, Record, RowRecords, Store, StoreTable, Undoable};
 use polychron_index::AnyIndex;
@@ -20,6 +20,14 @@ pub struct Index {
 /// A table.
 pub(super) type Table = StoreTable<Index>;
 
+impl Index {
+    /// The name of a key's lock.
+    #[inline]
+    pub(super) fn name_of<K: EncodedKey>(&self, key: K) -> u64 {
+        name_of(self.store.place, key, self.store.hash_seed)
+    }
+}
+
 impl Keyed for Index {
     type Records = RowRecords;
 
@@ -31,10 +39,10 @@ impl Keyed for Index {
 
 /// The name of a key's lock.
 #[inline]
-pub(super) fn name_of<K: EncodedKey>(place: Place, key: K) -> u64 {
+pub(super) fn name_of<K: EncodedKey>(place: Place, key: K, seed: HashSeed) -> u64 {
     let index = (place.table.position() as u64) << 32 | place.index.position() as u64;
     // The golden ratio spreads the indexes; keys are hashed already.
-    key.hash().wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    key.hash(seed).wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
 /// The tables as the undo log sees them.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use polychron_base::key::EncodedKey;
+use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_base::{Abort, Error, IndexId, Reason, TableId};
 use polychron_engine::drive::RandomWait;
 use polychron_engine::stores::{Base, Place, StoreWorker, UndoLog, WorkerBase};
@@ -50,12 +50,13 @@ pub(super) struct State {
 struct Naming<'n> {
     locks: &'n LockTable,
     wanted: &'n mut Wanted,
+    hash_seed: HashSeed,
 }
 
 impl Declare for Naming<'_> {
     #[inline]
     fn key<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access) {
-        let name = name_of(Place { table, index: IndexId::PRIMARY }, key);
+        let name = name_of(Place { table, index: IndexId::PRIMARY }, key, self.hash_seed);
         self.locks.prefetch(name);
         self.wanted.add(Lock { name, exclusive: access != Access::Read });
     }
@@ -136,7 +137,7 @@ impl StoreWorker for LockingWorker {
         if !self.shared.policy.is_in_order() {
             return;
         }
-        let mut naming = Naming { locks: &self.shared.locks, wanted };
+        let mut naming = Naming { locks: &self.shared.locks, wanted, hash_seed: self.shared.common.hash_seed };
         let asked = drive::catch(|| procedure.declare(&mut naming));
         if asked.is_err() {
             wanted.clear();

@@ -27,7 +27,7 @@ mod walk;
 use std::ptr::NonNull;
 
 use polychron_base::Error;
-use polychron_base::key::EncodedKey;
+use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_engine::stores::Blueprint;
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::{IndexKind, RowBuffer};
@@ -66,6 +66,7 @@ pub(super) struct Versioned {
     /// All nodes but the roots.
     pub(super) nodes: RecordArray,
     roots: Roots,
+    hash_seed: HashSeed,
 }
 
 /// The roots: their records stay where they are for as long as the index.
@@ -137,7 +138,8 @@ impl Versioned {
         };
         let head_bytes = if inlining { head_bytes } else { 64 };
         let nodes = RecordArray::with_room(head_bytes - HEAD_BYTES);
-        let versioned = Self { ordered, nodes, roots: Roots::new(count, head_bytes, guard)? };
+        let versioned =
+            Self { ordered, nodes, roots: Roots::new(count, head_bytes, guard)?, hash_seed: blueprint.hash_seed };
         if let Err(error) = versioned.fill_roots(moment, guard) {
             // SAFETY: nobody knows the index.
             unsafe { versioned.destroy(guard) };
@@ -179,7 +181,7 @@ impl Versioned {
         if self.ordered {
             return self.roots.get(0);
         }
-        self.roots.get(key.hash() as usize & (self.roots.count - 1))
+        self.roots.get(key.hash(self.hash_seed) as usize & (self.roots.count - 1))
     }
 
     /// Visits all nodes, and places where none is.
