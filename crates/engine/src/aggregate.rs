@@ -71,7 +71,7 @@ pub(crate) fn projection_of(layout: &Layout, columns: &[usize]) -> Projection {
     Projection::of(&columns.iter().map(span).collect::<Vec<_>>())
 }
 
-/// The default of [`Transaction::aggregate`].
+/// The default of [`Queries::aggregate_range`](crate::Queries::aggregate_range).
 ///
 /// # Errors
 /// As there.
@@ -87,7 +87,7 @@ pub fn over_rows<T: Transaction + ?Sized>(
         projection = projection_of(&layout, &[column]);
     }
     let mut state = State::new(&layout, wanted)?;
-    transaction.scan_rows(&Scan { projection, ..scan.clone() }, &mut |row| {
+    transaction.scan_unchecked(&Scan { projection, ..scan.clone() }, &mut |row| {
         state.add(wanted.column().map_or(ValueRef::Null, |column| row.value_ref(&layout, column)));
         ControlFlow::Continue(())
     })?;
@@ -98,7 +98,7 @@ pub fn over_rows<T: Transaction + ?Sized>(
 /// As [`over_rows`], from the column batches of a range: for protocols that lend columns. The column must come in batches.
 ///
 /// # Errors
-/// As [`Transaction::aggregate`], and [`crate::batch::NotNumeric`].
+/// As [`Queries::aggregate_range`](crate::Queries::aggregate_range), and [`crate::batch::NotNumeric`].
 pub fn over_columns<T: Transaction + ?Sized>(
     transaction: &mut T,
     scan: &Scan<'_>,
@@ -110,7 +110,7 @@ pub fn over_columns<T: Transaction + ?Sized>(
     }
     let mut state = State::new(&layout, wanted)?;
     let column = wanted.column();
-    transaction.scan_columns(scan, column.as_slice(), &mut |batch| State::of(batch, wanted), &mut |part| {
+    transaction.visit_columns(scan, column.as_slice(), &mut |batch| State::of(batch, wanted), &mut |part| {
         state.merge(part);
         ControlFlow::Continue(())
     })?;

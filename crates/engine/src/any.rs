@@ -16,8 +16,8 @@ use polychron_schema::Value;
 use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Scalar, Scope};
 use crate::{
     Abort, Access, Aggregate, ColumnBatch, Commit, Common, Constraints, Counters, Declare, Error, Insertion,
-    Interactive, Isolation, Mode, Procedure, Projection, Protocol, RowMut, RowRef, Savepoints, Scan, Stop, Storage,
-    TableDefinition, TableId, Transaction, Worker, options,
+    Interactive, Isolation, LazyFutures, Mode, Prefetch, Procedure, Projection, Protocol, Queries, RowMut, RowRef,
+    Savepoints, Scan, Stop, Storage, TableDefinition, TableId, Transaction, Worker, options,
 };
 
 mod object;
@@ -316,20 +316,50 @@ impl<B: Reach> Transaction for Erased<B> {
         self.0.operate().scan_unchecked(scan, visitor)
     }
 
-    fn scan_table(
+    fn mark(&mut self) -> Result<usize, Stop> {
+        self.0.operate().mark()
+    }
+
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+        self.0.operate().undo_unchecked(position)
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        self.0.operate().savepoints()
+    }
+
+    fn is_reconnaissance(&self) -> bool {
+        self.0.look().is_reconnaissance()
+    }
+
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+        self.0.look().definition(table)
+    }
+
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+        self.0.look().constraints(table)
+    }
+
+    fn protect_reads(&mut self, protect: bool) {
+        self.0.operate().protect_reads(protect);
+    }
+}
+
+impl<B: Reach> Queries for Erased<B> {
+    fn visit_table(
         &mut self,
         table: TableId,
         projection: &Projection,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
-        self.0.operate().scan_table(table, projection, visitor)
+        self.0.operate().visit_table(table, projection, visitor)
     }
 
-    fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
-        self.0.operate().aggregate(scan, wanted)
+    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
+        self.0.operate().aggregate_range(scan, wanted)
     }
 
-    fn scan_columns<O>(
+    fn visit_columns<O>(
         &mut self,
         scan: &Scan<'_>,
         columns: &[usize],
@@ -337,11 +367,13 @@ impl<B: Reach> Transaction for Erased<B> {
         keep: &mut impl FnMut(O) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
         let seen = Cell::new(None);
-        self.0.operate().scan_columns(scan, columns, &mut |batch| seen.set(Some(look(batch))), &mut || {
+        self.0.operate().visit_columns(scan, columns, &mut |batch| seen.set(Some(look(batch))), &mut || {
             seen.take().map_or(ControlFlow::Continue(()), &mut *keep)
         })
     }
+}
 
+impl<B: Reach> LazyFutures for Erased<B> {
     fn future_scope(&self) -> Scope {
         self.0.look().future_scope()
     }
@@ -385,41 +417,15 @@ impl<B: Reach> Transaction for Erased<B> {
     fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop> {
         self.0.operate().resolve_future(future)
     }
+}
 
-    fn mark(&mut self) -> Result<usize, Stop> {
-        self.0.operate().mark()
-    }
-
-    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
-        self.0.operate().undo_unchecked(position)
-    }
-
-    fn savepoints(&mut self) -> &mut Savepoints {
-        self.0.operate().savepoints()
-    }
-
+impl<B: Reach> Prefetch for Erased<B> {
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         with_bytes(key, |key| self.0.operate().prefetch_row(table, key));
     }
 
     fn has_prefetched(&self) -> bool {
         self.0.look().has_prefetched()
-    }
-
-    fn is_reconnaissance(&self) -> bool {
-        self.0.look().is_reconnaissance()
-    }
-
-    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
-        self.0.look().definition(table)
-    }
-
-    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
-        self.0.look().constraints(table)
-    }
-
-    fn protect_reads(&mut self, protect: bool) {
-        self.0.operate().protect_reads(protect);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Column batches: many rows at once, a slice of words for each column, as analytical code wants them.
 //!
 //! A protocol that changes rows where they lie lends its own memory, while others may write it. So the slices are of atomic words, whose loads
-//! are never torn; and who looks at a batch is told afterwards whether the rows stood still (see [`Transaction::scan_columns`]). The sums,
+//! are never torn; and who looks at a batch is told afterwards whether the rows stood still (see [`Queries::visit_columns`](crate::Queries::visit_columns)). The sums,
 //! extremes and comparisons here go along the slices by the machine's vectors.
 
 use std::fmt;
@@ -301,7 +301,7 @@ impl Gathering {
     }
 }
 
-/// The default of [`Transaction::scan_columns`].
+/// The default of [`Queries::visit_columns`](crate::Queries::visit_columns).
 ///
 /// # Errors
 /// As there.
@@ -325,7 +325,7 @@ pub fn over_rows<T: Transaction + ?Sized, O>(
     };
     let projection = projection_of(&layout, columns);
     let (mut rows, mut flow) = (0, ControlFlow::Continue(()));
-    transaction.scan_rows(&Scan { projection, ..scan.clone() }, &mut |row| {
+    transaction.scan_unchecked(&Scan { projection, ..scan.clone() }, &mut |row| {
         for column in &mut gathering {
             column.push(row, rows);
         }

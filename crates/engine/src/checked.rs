@@ -132,7 +132,7 @@ fn check_row<T: Transaction + ?Sized, K: EncodedKey>(
     Ok(())
 }
 
-/// [`Transaction::insert_row`].
+/// [`Operations::insert_row`].
 ///
 /// # Errors
 /// [`Error::WrongRow`], [`Error::WrongKey`], [`Error::KeyTooLong`], [`Error::RowTooLong`], and those of [`foreign_keys::insert_row`].
@@ -146,7 +146,7 @@ pub(crate) fn insert_row<T: Transaction + ?Sized, K: EncodedKey>(
     foreign_keys::insert_row(transaction, table, key, row)
 }
 
-/// [`Transaction::put_row`].
+/// [`Operations::put_row`].
 ///
 /// # Errors
 /// As for [`insert_row`].
@@ -182,7 +182,7 @@ fn rules_of<T: Transaction + ?Sized>(transaction: &T, table: TableId) -> Result<
     })
 }
 
-/// [`Transaction::update_row`]. A row of which the change makes something wrong is put back as it was, in place, so that no savepoint is
+/// [`Operations::update_row`]. A row of which the change makes something wrong is put back as it was, in place, so that no savepoint is
 /// needed.
 ///
 /// # Errors

@@ -23,7 +23,7 @@ pub trait Procedure: Send {
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Self::Output, Stop>;
 
     /// The transaction has committed: the futures of its run have their values, which are learnt here for nothing. A panic here is
-    /// answered as [`Error::Panicked`]; the transaction has committed nevertheless.
+    /// answered as [`Error::Panicked`](crate::Error::Panicked); the transaction has committed nevertheless.
     #[inline]
     fn committed(&mut self, _output: &mut Self::Output, _resolved: &Resolved) {}
 

@@ -6,227 +6,11 @@ use std::ops::{Bound, ControlFlow, RangeBounds};
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_schema::{
-    Columns, Index, Key, KeyBound, KeyPrefix, KeyRef, KeyScratch, MAX_KEY_BYTES, OwnedKey, Projection, RangeScratch,
-    Row, RowBuffer, RowRef,
+    Columns, Index, Key, KeyScratch, MAX_KEY_BYTES, OwnedKey, Projection, RangeScratch, Row, RowBuffer, RowRef,
 };
 
 pub use crate::handle::Table;
-use crate::{Direction, Insertion, Scan, Transaction, foreign_keys};
-
-/// What procedures do with typed tables. Every [`Transaction`] has it.
-pub trait Operations: Transaction {
-    /// Reads a row.
-    #[inline]
-    fn get<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<Option<R::Ref<'_>>, Stop> {
-        key.check().map_err(Error::from)?;
-        let mut scratch = KeyScratch::new();
-        let row = self.read_row(table.id, key.encode(&mut scratch), &Projection::ALL)?;
-        Ok(row.map(R::view))
-    }
-
-    /// Reads some columns of a row: what is not wanted is not copied.
-    #[inline]
-    fn get_columns<R: Row, C: Columns<R>>(
-        &mut self,
-        table: &Table<R>,
-        key: KeyRef<'_, R>,
-        columns: C,
-    ) -> Result<Option<C::Values<'_>>, Stop> {
-        key.check().map_err(Error::from)?;
-        let mut scratch = KeyScratch::new();
-        let row = self.read_row(table.id, key.encode(&mut scratch), &columns.projection())?;
-        Ok(row.map(|row| columns.read(row)))
-    }
-
-    /// Reads a row without protecting the read; see [`Transaction::read_row_unvalidated`].
-    #[inline]
-    fn get_unvalidated<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<Option<R::Ref<'_>>, Stop> {
-        let mut scratch = KeyScratch::new();
-        let row = self.read_row_unvalidated(table.id, key.encode(&mut scratch), &Projection::ALL)?;
-        Ok(row.map(R::view))
-    }
-
-    /// Changes a row. `false`: no such row.
-    #[inline]
-    fn update<R: Row>(
-        &mut self,
-        table: &Table<R>,
-        key: KeyRef<'_, R>,
-        change: impl FnOnce(&mut R::Mut<'_>),
-    ) -> Result<bool, Stop> {
-        key.check().map_err(Error::from)?;
-        let mut scratch = KeyScratch::new();
-        foreign_keys::update_row(self, table.id, key.encode(&mut scratch), &Projection::ALL, |row| {
-            change(&mut R::from_row_mut(row.reborrow()))
-        })
-    }
-
-    /// Changes some columns of a row: only those may be looked at and set. Setting another one is answered as a panic of `change` is, and
-    /// undoes the transaction.
-    #[inline]
-    fn update_columns<R: Row, C: Columns<R>>(
-        &mut self,
-        table: &Table<R>,
-        key: KeyRef<'_, R>,
-        columns: C,
-        change: impl FnOnce(&mut R::Mut<'_>),
-    ) -> Result<bool, Stop> {
-        key.check().map_err(Error::from)?;
-        let mut scratch = KeyScratch::new();
-        let key = key.encode(&mut scratch);
-        let projection = columns.projection();
-        foreign_keys::update_row(self, table.id, key, &projection, |row| {
-            let earlier = row.changes().columns();
-            change(&mut R::from_row_mut(row.reborrow()));
-            let beside = row.changes().columns().without(earlier.union(projection.columns));
-            assert!(beside.is_empty(), "`update_columns` may set those columns alone that it was given");
-        })
-    }
-
-    /// Inserts a row.
-    ///
-    /// # Errors
-    /// [`Error::Duplicate`] when its key, or its key in a unique secondary index, is taken: the transaction is undone
-    /// unless the caller catches the error. [`Operations::try_insert`] is cheaper for that.
-    #[inline]
-    fn insert<R: Row>(&mut self, table: &Table<R>, row: &R) -> Result<(), Stop> {
-        match self.try_insert(table, row)? {
-            Insertion::Inserted => Ok(()),
-            Insertion::Duplicate(index) => Err(Error::Duplicate { table: table.id, index }.into()),
-        }
-    }
-
-    /// Inserts a row if none of its keys is taken.
-    #[inline]
-    fn try_insert<R: Row>(&mut self, table: &Table<R>, row: &R) -> Result<Insertion, Stop> {
-        let key = row.key_ref();
-        key.check().map_err(Error::from)?;
-        with_encoded(row, |bytes| {
-            let mut scratch = KeyScratch::new();
-            foreign_keys::insert_row(self, table.id, key.encode(&mut scratch), bytes)
-        })
-    }
-
-    /// Writes a row, whether or not there is one with its key.
-    ///
-    /// # Errors
-    /// [`Error::Duplicate`] when another row has its key in a unique secondary index.
-    #[inline]
-    fn upsert<R: Row>(&mut self, table: &Table<R>, row: &R) -> Result<(), Stop> {
-        let key = row.key_ref();
-        key.check().map_err(Error::from)?;
-        let outcome = with_encoded(row, |bytes| {
-            let mut scratch = KeyScratch::new();
-            foreign_keys::put_row(self, table.id, key.encode(&mut scratch), bytes)
-        })?;
-        match outcome {
-            Insertion::Inserted => Ok(()),
-            Insertion::Duplicate(index) => Err(Error::Duplicate { table: table.id, index }.into()),
-        }
-    }
-
-    /// Deletes a row. `false`: no such row.
-    #[inline]
-    fn delete<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<bool, Stop> {
-        key.check().map_err(Error::from)?;
-        let mut scratch = KeyScratch::new();
-        foreign_keys::delete_row(self, table.id, key.encode(&mut scratch))
-    }
-
-    /// Starts bringing a row into the caches.
-    #[inline]
-    fn prefetch<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) {
-        let mut scratch = KeyScratch::new();
-        self.prefetch_row(table.id, key.encode(&mut scratch));
-    }
-
-    /// The rows of a range of keys, in order. Nothing happens before one of the answer's methods is called.
-    #[inline]
-    fn scan<'k, R: Row>(&mut self, table: &Table<R>, range: impl RangeBounds<KeyRef<'k, R>>) -> Range<'_, Self, R> {
-        Range::new(self, table.id, IndexId::PRIMARY, KeyBounds::of(&range))
-    }
-
-    /// Visits every row of a table, in the order that is fastest; see [`Transaction::scan_table`].
-    #[inline]
-    fn visit_all<R: Row>(&mut self, table: &Table<R>, mut visit: impl FnMut(R::Ref<'_>)) -> Result<(), Stop> {
-        self.scan_table(table.id, &Projection::ALL, &mut |row| {
-            visit(R::view(row));
-            ControlFlow::Continue(())
-        })
-    }
-
-    /// The rows whose keys begin with the columns of `prefix`, in order.
-    #[inline]
-    fn scan_prefix<'k, R: Row, P: KeyPrefix<KeyRef<'k, R>>>(
-        &mut self,
-        table: &Table<R>,
-        prefix: P,
-    ) -> Range<'_, Self, R> {
-        Range::new(self, table.id, IndexId::PRIMARY, KeyBounds::of_prefix(&prefix))
-    }
-
-    /// The rows that have these values in the columns of a secondary index, in the order of their primary keys. Of a hash
-    /// index, this is what can be asked.
-    #[inline]
-    fn scan_by<R: Row, K: OwnedKey>(
-        &mut self,
-        table: &Table<R>,
-        index: Index<R, K>,
-        key: K::Ref<'_>,
-    ) -> Range<'_, Self, R> {
-        let bounds = if index.is_open() { KeyBounds::of_prefix(&key) } else { KeyBounds::of(&(key..=key)) };
-        Range::by(self, table, index, bounds)
-    }
-
-    /// The rows whose first columns of a secondary index have these values, in the index's order.
-    #[inline]
-    fn scan_prefix_by<'k, R: Row, K: OwnedKey, P: KeyPrefix<K::Ref<'k>>>(
-        &mut self,
-        table: &Table<R>,
-        index: Index<R, K>,
-        prefix: P,
-    ) -> Range<'_, Self, R> {
-        Range::by(self, table, index, KeyBounds::of_prefix(&prefix))
-    }
-
-    /// The rows between two keys of a secondary index, in the index's order. A bound is a key of the index, or its first
-    /// columns, and then stands for all entries that begin with it; bounds of other types do not compile.
-    ///
-    /// ```
-    /// # use polychron_engine::{Operations, Row, Stop, Table, Transaction};
-    /// #[derive(Row)]
-    /// #[index(name = "by_place", columns(shelf, slot))]
-    /// struct Book { #[key] id: u64, shelf: u16, slot: u32 }
-    ///
-    /// fn between<T: Transaction>(transaction: &mut T, books: &Table<Book>) -> Result<(u64, u64), Stop> {
-    ///     let places = transaction.scan_range_by(books, Book::BY_PLACE, (1_u16, 20_u32)..(2, 0)).count()?;
-    ///     let shelves = transaction.scan_range_by(books, Book::BY_PLACE, 1_u16..=2).count()?;
-    ///     Ok((places, shelves))
-    /// }
-    /// ```
-    /// ```compile_fail
-    /// # use polychron_engine::{Operations, Row, Stop, Table, Transaction};
-    /// # #[derive(Row)]
-    /// # #[index(name = "by_place", columns(shelf, slot))]
-    /// # struct Book { #[key] id: u64, shelf: u16, slot: u32 }
-    /// fn between<T: Transaction>(transaction: &mut T, books: &Table<Book>) -> Result<u64, Stop> {
-    ///     transaction.scan_range_by(books, Book::BY_PLACE, 1_u32..=2).count()
-    /// }
-    /// ```
-    #[inline]
-    fn scan_range_by<'k, R: Row, K: OwnedKey, B: KeyBound<K::Ref<'k>>>(
-        &mut self,
-        table: &Table<R>,
-        index: Index<R, K>,
-        range: impl RangeBounds<B>,
-    ) -> Range<'_, Self, R> {
-        // A whole key ends where the entry's columns end, unless the primary key follows.
-        let bounds = if B::WHOLE && !index.is_open() { KeyBounds::of(&range) } else { KeyBounds::of_prefixes(&range) };
-        Range::by(self, table, index, bounds)
-    }
-}
-
-impl<T: Transaction + ?Sized> Operations for T {}
+use crate::{Direction, Scan, Transaction};
 
 /// Lends the bytes of a row, built in a buffer that the thread keeps.
 pub(crate) fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> Result<O, Stop>) -> Result<O, Stop> {
@@ -244,7 +28,7 @@ pub(crate) fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> 
 }
 
 /// Encoded bounds of a range of keys.
-struct KeyBounds {
+pub(crate) struct KeyBounds {
     lower: Bound<BoundKey>,
     upper: Bound<BoundKey>,
 }
@@ -294,7 +78,7 @@ impl BoundKey {
 impl KeyBounds {
     /// Whole keys: a bound is exactly that key.
     #[inline]
-    fn of<K: Key>(range: &impl RangeBounds<K>) -> Result<Self, Error> {
+    pub(crate) fn of<K: Key>(range: &impl RangeBounds<K>) -> Result<Self, Error> {
         let encode = |key: &K| {
             key.check()?;
             let mut scratch = KeyScratch::new();
@@ -308,13 +92,13 @@ impl KeyBounds {
 
     /// All keys that begin with these columns.
     #[inline]
-    fn of_prefix<K: Key>(prefix: &K) -> Result<Self, Error> {
+    pub(crate) fn of_prefix<K: Key>(prefix: &K) -> Result<Self, Error> {
         let (first, behind) = ends(prefix)?;
         Ok(Self { lower: Bound::Included(first), upper: behind.map_or(Bound::Unbounded, Bound::Excluded) })
     }
 
     /// Leading columns: a bound stands for every key that begins with it.
-    fn of_prefixes<K: Key>(range: &impl RangeBounds<K>) -> Result<Self, Error> {
+    pub(crate) fn of_prefixes<K: Key>(range: &impl RangeBounds<K>) -> Result<Self, Error> {
         let lower = match range.start_bound() {
             Bound::Included(prefix) => Bound::Included(ends(prefix)?.0),
             // Nothing lies behind the greatest prefix: no key is greater than the longest one of bytes that are all 255.
@@ -365,7 +149,12 @@ pub struct Range<'t, T: ?Sized, R> {
 }
 
 impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
-    fn new(transaction: &'t mut T, table: TableId, index: IndexId, bounds: Result<KeyBounds, Error>) -> Self {
+    pub(crate) fn new(
+        transaction: &'t mut T,
+        table: TableId,
+        index: IndexId,
+        bounds: Result<KeyBounds, Error>,
+    ) -> Self {
         Self {
             transaction,
             table,
@@ -380,7 +169,7 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
 
     /// By a secondary index, whose handle must be of this table.
     #[inline]
-    fn by<K: OwnedKey>(
+    pub(crate) fn by<K: OwnedKey>(
         transaction: &'t mut T,
         table: &Table<R>,
         index: Index<R, K>,

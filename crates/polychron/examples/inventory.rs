@@ -3,7 +3,7 @@
 //! `cargo run --release -p polychron --example inventory`
 
 use polychron::schema::{FixedString, IndexDefinition};
-use polychron::{Database, Error, IndexId, Insertion, Operations, Options, Row, Table, Transaction};
+use polychron::{Database, Error, IndexId, Insertion, Operations, Options, Row, Table};
 
 #[derive(Row, Debug, Clone)]
 #[index(name = "by_name", columns(name), unique)]

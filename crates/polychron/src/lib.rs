@@ -51,13 +51,13 @@
 //! ```
 //!
 //! **Aggregates and column batches** ask for a range's answer or its columns in place of its rows; a protocol that stores
-//! columns answers from them ([`Transaction::aggregate`], [`Transaction::scan_columns`]).
+//! columns answers from them ([`Operations::aggregate`], [`Operations::scan_columns`]).
 //!
 //! ```
 //! use std::ops::ControlFlow;
 //!
 //! use polychron::schema::{Value, ValueRef};
-//! use polychron::{Aggregate, Comparison, Database, Operations, Options, Restriction, Row, Scan, Transaction};
+//! use polychron::{Aggregate, Comparison, Database, Operations, Options, Restriction, Row, Scan};
 //! # #[derive(Row)] struct Item { #[key] id: u64, stock: i64 }
 //!
 //! let database = Database::open(Options::default())?;

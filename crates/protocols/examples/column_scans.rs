@@ -7,9 +7,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use polychron_engine::{
-    Aggregate, Commit, Common, Interactive, Mode, Operations, Protocol, Scan, Stop, Table, Transaction, Worker,
-};
+use polychron_engine::{Aggregate, Commit, Common, Interactive, Mode, Operations, Protocol, Scan, Stop, Table, Worker};
 use polychron_protocols::hyper::{Backend, Hyper, HyperTransaction, Images, Options};
 use polychron_schema::Row;
 

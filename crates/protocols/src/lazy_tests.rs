@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use polychron_engine::{
-    Commit, Common, Futures, Interactive, Mode, Operations, Protocol, Row, Savepoint, Stop, Table, Transaction, drive,
+    Commit, Common, Futures, Interactive, Mode, Operations, Protocol, Row, Savepoint, Stop, Table, drive,
 };
 
 use crate::lazy::{Lazy, LazyTransaction};

@@ -12,8 +12,9 @@ use polychron_engine::futures::{FutureColumn, FutureError, Operand, Scalar, Scop
 use polychron_engine::lazy::{Node, Nodes, Source};
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
-    Aggregate, ColumnBatch, Commit, Common, Direction, Futures, Insertion, Interactive, Mode, Operations, Projection,
-    Protocol, Restriction, RowMut, RowRef, Savepoints, Scan, Table, TableDefinition, Transaction, Worker, drive,
+    Aggregate, ColumnBatch, Commit, Common, Direction, Futures, Insertion, Interactive, LazyFutures, Mode, Operations,
+    Prefetch, Projection, Protocol, Queries, Restriction, RowMut, RowRef, Savepoints, Scan, Table, TableDefinition,
+    Transaction, Worker, drive,
 };
 use polychron_protocols::{cicada::Cicada, maflingo::Maflingo, serial::Serial};
 use polychron_schema::{Decimal, Key, KeyScratch, Row, Value, ValueRef};
@@ -309,46 +310,6 @@ fn short<K: EncodedKey>(key: K) -> Key16 {
 }
 
 impl<T: Transaction> Transaction for Lazy<'_, T> {
-    fn future_scope(&self) -> Scope {
-        self.bench.scope()
-    }
-
-    fn read_futures<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        columns: &[FutureColumn],
-        futures: &mut [Operand],
-    ) -> Result<(), Stop> {
-        for (column, future) in columns.iter().zip(futures) {
-            *future = self.push(table, short(key), *column);
-        }
-        Ok(())
-    }
-
-    fn test_future(&mut self, condition: Operand) -> Result<bool, Stop> {
-        let told = self.resolve_future(condition)? != 0;
-        self.conditions.push((condition, told));
-        Ok(told)
-    }
-
-    fn write_futures<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        columns: &[(FutureColumn, Operand)],
-    ) -> Result<(), Stop> {
-        self.writes.extend(columns.iter().map(|&(column, value)| (table, short(key), column, value)));
-        Ok(())
-    }
-
-    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop> {
-        match future {
-            Operand::Known(value) => Ok(value),
-            Operand::Pending(place) => Ok(self.values()?[place as usize]),
-        }
-    }
-
     fn read_row<K: EncodedKey>(&mut self, t: TableId, key: K, p: &Projection) -> Result<Option<RowRef<'_>>, Stop> {
         self.inner.read_row(t, key, p)
     }
@@ -408,6 +369,52 @@ impl<T: Transaction> Transaction for Lazy<'_, T> {
         self.inner.definition(table)
     }
 }
+
+impl<T: Transaction> Queries for Lazy<'_, T> {}
+
+impl<T: Transaction> LazyFutures for Lazy<'_, T> {
+    fn future_scope(&self) -> Scope {
+        self.bench.scope()
+    }
+
+    fn read_futures<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        columns: &[FutureColumn],
+        futures: &mut [Operand],
+    ) -> Result<(), Stop> {
+        for (column, future) in columns.iter().zip(futures) {
+            *future = self.push(table, short(key), *column);
+        }
+        Ok(())
+    }
+
+    fn test_future(&mut self, condition: Operand) -> Result<bool, Stop> {
+        let told = self.resolve_future(condition)? != 0;
+        self.conditions.push((condition, told));
+        Ok(told)
+    }
+
+    fn write_futures<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        columns: &[(FutureColumn, Operand)],
+    ) -> Result<(), Stop> {
+        self.writes.extend(columns.iter().map(|&(column, value)| (table, short(key), column, value)));
+        Ok(())
+    }
+
+    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop> {
+        match future {
+            Operand::Known(value) => Ok(value),
+            Operand::Pending(place) => Ok(self.values()?[place as usize]),
+        }
+    }
+}
+
+impl<T: Transaction> Prefetch for Lazy<'_, T> {}
 
 /// The stock may change between the reading of a future and the commit, as long as what was told about it stays true.
 fn a_lazy_path_needs_few_methods<P: Protocol<Worker: Interactive>>() {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
 use polychron_engine::{
-    Commit, Common, Constraints, Error, Insertion, Interactive, Mode, Operations, Projection, Protocol, Row, RowMut,
-    RowRef, Savepoints, Scan, Stop, Table, TableDefinition, TableId, Transaction, drive,
+    Commit, Common, Constraints, Error, Insertion, Interactive, LazyFutures, Mode, Operations, Prefetch, Projection,
+    Protocol, Queries, Row, RowMut, RowRef, Savepoints, Scan, Stop, Table, TableDefinition, TableId, Transaction,
+    drive,
 };
 use polychron_protocols::serial::Serial;
 
@@ -111,6 +112,12 @@ impl<T: Commit> Transaction for Flawed<'_, T> {
         self.inner.constraints(table)
     }
 }
+
+impl<T: Commit> Queries for Flawed<'_, T> {}
+
+impl<T: Commit> LazyFutures for Flawed<'_, T> {}
+
+impl<T: Commit> Prefetch for Flawed<'_, T> {}
 
 struct Library {
     database: Arc<Serial>,

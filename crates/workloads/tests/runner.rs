@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polychron_base::key::Key8;
-use polychron_engine::{Common, Error, Mode, Procedure, Protocol, Stop, Transaction, Worker, drive};
+use polychron_engine::{Common, Error, Mode, Operations, Procedure, Protocol, Stop, Transaction, Worker, drive};
 use polychron_protocols::serial::{Options, Serial};
 use polychron_schema::{Projection, RowBuffer};
 use polychron_sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! The savepoints of a random transaction, and those of it and of others that are void.
 
 use polychron_base::error::Stopped;
-use polychron_engine::{Error, Savepoint, Stop, Transaction};
+use polychron_engine::{Error, Operations, Savepoint, Stop, Transaction};
 
 /// What was returned to although it was void.
 #[derive(Debug, thiserror::Error)]

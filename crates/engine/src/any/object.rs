@@ -384,13 +384,13 @@ macro_rules! operate {
                 scan: &Scan<'_>,
                 visitor: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
             ) -> Result<(), Stop>;
-            fn scan_table(
+            fn visit_table(
                 &mut self,
                 table: TableId,
                 projection: &Projection,
                 visitor: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
             ) -> Result<(), Stop>;
-            fn scan_columns(
+            fn visit_columns(
                 &mut self,
                 scan: &Scan<'_>,
                 columns: &[usize],
@@ -407,7 +407,7 @@ macro_rules! operate {
         impl<T: Transaction> Operate for T {
             $(
                 fn $name(&mut self $(, $argument: $type)*) $(-> $answer)? {
-                    Transaction::$name(self $(, $argument)*)
+                    T::$name(self $(, $argument)*)
                 }
             )+
 
@@ -418,7 +418,7 @@ macro_rules! operate {
                 projection: &Projection,
                 change: &mut dyn FnMut(&mut RowMut<'_>),
             ) -> Result<bool, Stop> {
-                Transaction::update_unchecked(self, table, key, projection, change)
+                T::update_unchecked(self, table, key, projection, change)
             }
 
             fn scan_unchecked(
@@ -426,46 +426,46 @@ macro_rules! operate {
                 scan: &Scan<'_>,
                 visitor: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
             ) -> Result<(), Stop> {
-                Transaction::scan_unchecked(self, scan, &mut |row| visitor(row))
+                T::scan_unchecked(self, scan, &mut |row| visitor(row))
             }
 
-            fn scan_table(
+            fn visit_table(
                 &mut self,
                 table: TableId,
                 projection: &Projection,
                 visitor: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
             ) -> Result<(), Stop> {
-                Transaction::scan_table(self, table, projection, &mut |row| visitor(row))
+                T::visit_table(self, table, projection, &mut |row| visitor(row))
             }
 
-            fn scan_columns(
+            fn visit_columns(
                 &mut self,
                 scan: &Scan<'_>,
                 columns: &[usize],
                 look: &mut dyn FnMut(&ColumnBatch<'_>),
                 keep: &mut dyn FnMut() -> ControlFlow<()>,
             ) -> Result<(), Stop> {
-                Transaction::scan_columns(self, scan, columns, &mut |batch| look(batch), &mut |()| keep())
+                T::visit_columns(self, scan, columns, &mut |batch| look(batch), &mut |()| keep())
             }
 
             fn future_scope(&self) -> Scope {
-                Transaction::future_scope(self)
+                T::future_scope(self)
             }
 
             fn has_prefetched(&self) -> bool {
-                Transaction::has_prefetched(self)
+                T::has_prefetched(self)
             }
 
             fn is_reconnaissance(&self) -> bool {
-                Transaction::is_reconnaissance(self)
+                T::is_reconnaissance(self)
             }
 
             fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
-                Transaction::definition(self, table)
+                T::definition(self, table)
             }
 
             fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
-                Transaction::constraints(self, table)
+                T::constraints(self, table)
             }
         }
     };
@@ -477,7 +477,7 @@ operate! {
     fn insert_unchecked(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Stop>;
     fn put_unchecked(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Stop>;
     fn delete_unchecked(&mut self, table: TableId, key: &[u8]) -> Result<bool, Stop>;
-    fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop>;
+    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop>;
     fn read_futures(&mut self, table: TableId, key: &[u8], columns: &[FutureColumn], futures: &mut [Operand]) -> Result<(), Stop>;
     fn test_future(&mut self, condition: Operand) -> Result<bool, Stop>;
     fn test_future_assuming(&mut self, condition: Operand, assumed: bool) -> Result<bool, Stop>;

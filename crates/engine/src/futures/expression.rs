@@ -49,11 +49,11 @@ pub enum Expression {
 pub struct FutureColumn {
     /// Where it lies.
     pub span: ColumnSpan,
-    /// Its type: one that has a [`FutureValue`].
+    /// Its type: one that has a [`FutureValue`](crate::FutureValue).
     pub column_type: ColumnType,
 }
 
-/// Why a future has no value. Ends the procedure as [`Error::Procedure`], from which it can be downcast.
+/// Why a future has no value. Ends the procedure as [`Error::Procedure`](polychron_base::Error::Procedure), from which it can be downcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FutureError {

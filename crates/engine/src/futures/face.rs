@@ -19,7 +19,7 @@ use crate::{Table, Transaction, foreign_keys};
 /// A transaction in which an operation fails, and that does not catch the error, does not commit: under every protocol the same
 /// transactions commit, as if each operation had been computed in its turn. This holds also if what failed is overwritten later, or undone
 /// by a return to a savepoint. Only the time at which it is told differs: a protocol that leaves futures open tells it at the latest at the
-/// commit, or, if it would be undone before, as the error of [`Transaction::roll_back_to`], which has taken place then. Where several
+/// commit, or, if it would be undone before, as the error of [`Operations::roll_back_to`](crate::Operations::roll_back_to), which has taken place then. Where several
 /// operations fail, any of them may be told.
 ///
 /// A computation that nothing uses need not have a value. What an index must know at once does not stay open: the columns of foreign keys and

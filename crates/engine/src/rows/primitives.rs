@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Stop, TableId};
-use polychron_schema::{Changes, Projection, RowBuffer, RowMut, RowRef, Value};
+use polychron_schema::{Changes, Projection, RowBuffer, RowMut, RowRef};
 
 use super::{Buffers, Visit};
 use crate::catalog::Seen;
 use crate::stores::{Keyed, StoreTable, entry_words, words_of};
-use crate::{Aggregate, ColumnBatch, Savepoints, Scan, Transaction, aggregate, batch};
+use crate::{LazyFutures, Prefetch, Queries, Savepoints};
 
 /// What a running transaction can do with records. `'t` is how long the tables stay: as long as the transaction runs.
 ///
 /// The transaction reads its own writes everywhere. What a method is told of a key, present or absent, stays so until the commit, or the
 /// transaction conflicts. A method that fails has changed nothing, unless the transaction is doomed.
-pub trait Primitives<'t>: Sized {
+pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
     /// What stands for one index.
     type Store: Keyed + 'static;
     /// Where a record lies that the transaction sees. It is good until the next operation.
@@ -227,55 +227,19 @@ pub trait Primitives<'t>: Sized {
     /// Memory of the row layer.
     fn buffers(&mut self) -> &mut Buffers;
 
-    /// See [`Transaction::savepoints`].
+    /// See [`Transaction::savepoints`](crate::Transaction::savepoints).
     #[inline]
     fn saved(&mut self) -> &mut Savepoints {
         &mut self.buffers().savepoints
     }
 
-    /// See [`Transaction::scan_table`].
-    fn visit_table(
-        &mut self,
-        table: TableId,
-        projection: &Projection,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
-        self.scan_unchecked(&Scan { projection: *projection, ..Scan::all(table) }, visitor)
-    }
-
-    /// See [`Transaction::aggregate`].
-    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
-        aggregate::over_rows(self, scan, wanted)
-    }
-
-    /// See [`Transaction::scan_columns`].
-    fn visit_columns<O>(
-        &mut self,
-        scan: &Scan<'_>,
-        columns: &[usize],
-        look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
-        keep: &mut impl FnMut(O) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
-        batch::over_rows(self, scan, columns, look, keep)
-    }
-
-    /// See [`Transaction::prefetch_row`].
-    #[inline]
-    fn prefetch<K: EncodedKey>(&mut self, _table: TableId, _key: K) {}
-
-    /// See [`Transaction::has_prefetched`].
-    #[inline]
-    fn has_hints(&self) -> bool {
-        false
-    }
-
-    /// See [`Transaction::is_reconnaissance`].
+    /// See [`Transaction::is_reconnaissance`](crate::Transaction::is_reconnaissance).
     #[inline]
     fn only_plans(&self) -> bool {
         false
     }
 
-    /// See [`Transaction::protect_reads`].
+    /// See [`Transaction::protect_reads`](crate::Transaction::protect_reads).
     #[inline]
     fn protect_all_reads(&mut self, _protect: bool) {}
 }

@@ -4,12 +4,12 @@ use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Stop, TableId};
-use polychron_schema::{Projection, RowMut, RowRef, TableDefinition, Value};
+use polychron_schema::{Projection, RowMut, RowRef, TableDefinition};
 
 use super::change::{add_row, change_row, delete_row, put_row};
 use super::{At, Primitives, Visit};
 use crate::stores::{Keyed, check_key, check_row};
-use crate::{Aggregate, ColumnBatch, Constraints, Insertion, Savepoints, Scan, Transaction};
+use crate::{Constraints, Insertion, Savepoints, Scan, Transaction};
 
 /// An operation that writes.
 #[inline]
@@ -94,29 +94,6 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         })
     }
 
-    fn scan_table(
-        &mut self,
-        table: TableId,
-        projection: &Projection,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
-        self.visit_table(table, projection, visitor)
-    }
-
-    fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
-        self.aggregate_range(scan, wanted)
-    }
-
-    fn scan_columns<O>(
-        &mut self,
-        scan: &Scan<'_>,
-        columns: &[usize],
-        look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
-        keep: &mut impl FnMut(O) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
-        self.visit_columns(scan, columns, look, keep)
-    }
-
     fn mark(&mut self) -> Result<usize, Stop> {
         if self.is_doomed() { Err(Stop::conflict()) } else { Ok(self.set_savepoint()) }
     }
@@ -128,16 +105,6 @@ impl<'t, P: Primitives<'t>> Transaction for P {
     #[inline]
     fn savepoints(&mut self) -> &mut Savepoints {
         self.saved()
-    }
-
-    #[inline]
-    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        self.prefetch(table, key);
-    }
-
-    #[inline]
-    fn has_prefetched(&self) -> bool {
-        self.has_hints()
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
 use polychron_engine::stores::key_in_entry;
-use polychron_engine::{Projection, Savepoints};
+use polychron_engine::{LazyFutures, Prefetch, Projection, Queries, Savepoints};
 use polychron_schema::{Changes, RowBuffer, RowMut, RowRef};
 
 use super::planned::Put;
@@ -236,7 +236,19 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
     }
 
     #[inline]
-    fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
+    fn only_plans(&self) -> bool {
+        // One that leaves to wait for others runs again as it was planned.
+        self.again || self.is_guessing && !self.doomed
+    }
+}
+
+impl Queries for BohmTransaction<'_> {}
+
+impl LazyFutures for BohmTransaction<'_> {}
+
+impl Prefetch for BohmTransaction<'_> {
+    #[inline]
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         if self.is_read_only() {
             self.asked = self.asked.saturating_add(1);
         }
@@ -245,14 +257,8 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
 
     /// What is declared was looked up when it was planned.
     #[inline]
-    fn has_hints(&self) -> bool {
+    fn has_prefetched(&self) -> bool {
         self.planned.is_some() && self.shared.options.annotate_reads
-    }
-
-    #[inline]
-    fn only_plans(&self) -> bool {
-        // One that leaves to wait for others runs again as it was planned.
-        self.again || self.is_guessing && !self.doomed
     }
 }
 

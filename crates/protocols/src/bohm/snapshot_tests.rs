@@ -7,7 +7,9 @@ use std::sync::Arc;
 use polychron_base::Stop;
 use polychron_base::sizes::scaled;
 use polychron_engine::stores::for_each;
-use polychron_engine::{Access, Common, Declare, Operations, Procedure, Protocol, Table, Transaction, Worker};
+use polychron_engine::{
+    Access, Common, Declare, Operations, Prefetch, Procedure, Protocol, Table, Transaction, Worker,
+};
 use polychron_schema::{Key, KeyScratch, Row};
 
 use super::collection::{Garbage, Horizon, Readers, Superseded};

@@ -9,7 +9,7 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
 use polychron_engine::stores::key_in_entry;
-use polychron_engine::{Projection, Scan, Transaction};
+use polychron_engine::{LazyFutures, Prefetch, Projection, Queries, Scan, Transaction};
 use polychron_schema::{Changes, KeyScratch, RowBuffer, RowRef};
 
 use super::sets::{Kind, Target, Write};
@@ -208,7 +208,9 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     fn buffers(&mut self) -> &mut Buffers {
         &mut self.state.base.rows
     }
+}
 
+impl<R: Redo> Queries for CicadaTransaction<'_, R> {
     /// A snapshot goes along the records; where absence must be protected, an index leads the way.
     #[inline]
     fn visit_table(
@@ -218,18 +220,22 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
         if !self.snapshot {
-            return self.scan_rows(&Scan { projection: *projection, ..Scan::all(table) }, visitor);
+            return self.scan_unchecked(&Scan { projection: *projection, ..Scan::all(table) }, visitor);
         }
         let table = self.table(table)?;
         let scanned = self.scan_records(&table.primary, visitor);
         self.rest();
         scanned
     }
+}
 
+impl<R: Redo> LazyFutures for CicadaTransaction<'_, R> {}
+
+impl<R: Redo> Prefetch for CicadaTransaction<'_, R> {
     /// Keeps the key. Lookups follow when the first row is asked for, so that those of several keys overlap, and so do the misses on their
     /// records. What they find stays as a hint, and the key is not looked up again.
     #[inline]
-    fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         let Ok(table) = self.table(table) else { return };
         self.state.base.hints.ask(table.id, key);
         if let Some(nodes) = &table.primary.versioned {
@@ -238,7 +244,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     }
 
     #[inline]
-    fn has_hints(&self) -> bool {
+    fn has_prefetched(&self) -> bool {
         self.state.base.hints.has_declared()
     }
 }

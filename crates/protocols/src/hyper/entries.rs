@@ -9,7 +9,7 @@ use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
-use polychron_engine::{Aggregate, ColumnBatch, Projection, Scan, batch};
+use polychron_engine::{Aggregate, ColumnBatch, LazyFutures, Prefetch, Projection, Queries, Scan, batch};
 use polychron_schema::{Changes, ColumnSet, RowBuffer, RowRef, Value};
 
 use super::columns::comes_in_stretches;
@@ -267,6 +267,13 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         &mut self.state.base.rows
     }
 
+    #[inline]
+    fn protect_all_reads(&mut self, protect: bool) {
+        self.protects = protect && !left_out(Step::ProtectParents);
+    }
+}
+
+impl<R: Redo> Queries for HyperTransaction<'_, R> {
     fn visit_table(
         &mut self,
         table: TableId,
@@ -295,11 +302,15 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
             this.visit_stretches(table, scan, columns, look, keep)
         })
     }
+}
 
+impl<R: Redo> LazyFutures for HyperTransaction<'_, R> {}
+
+impl<R: Redo> Prefetch for HyperTransaction<'_, R> {
     /// Fetches the line at which a lookup in a hash index begins, and keeps the key; the lookups follow together when the first row
     /// is asked for.
     #[inline]
-    fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         // A snapshot is in no epoch between two operations, so nothing that one finds may be used by the next.
         if !self.snapshot {
             self.state.base.hints.ask(table, key);
@@ -307,13 +318,8 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     }
 
     #[inline]
-    fn has_hints(&self) -> bool {
+    fn has_prefetched(&self) -> bool {
         self.state.base.hints.has_declared()
-    }
-
-    #[inline]
-    fn protect_all_reads(&mut self, protect: bool) {
-        self.protects = protect && !left_out(Step::ProtectParents);
     }
 }
 

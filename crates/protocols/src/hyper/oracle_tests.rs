@@ -14,8 +14,8 @@ use polychron_base::sizes::scaled;
 use polychron_base::{IndexId, Stop, TableId};
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
-    Aggregate, ColumnBatch, Commit, Common, Direction, IndexDefinition, Insertion, Interactive, Mode, Projection,
-    Protocol, Restriction, Scan, TableDefinition, Transaction, Worker,
+    Aggregate, ColumnBatch, Commit, Common, Direction, IndexDefinition, Insertion, Interactive, Mode, Operations,
+    Projection, Protocol, Restriction, Scan, TableDefinition, Transaction, Worker,
 };
 use polychron_schema::{ColumnSpan, ColumnType, Layout, RowBuffer, RowMut, RowRef, Value, build_row, set_value};
 

@@ -10,7 +10,7 @@ use polychron_engine::batch;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Aggregate, ColumnBatch, Commit, Common, Figure, FigureValue, Interactive, Mode, Operations, Protocol, Restriction,
-    Scan, Table, Transaction, Worker,
+    Scan, Table, Worker,
 };
 use polychron_schema::{Row, RowRef, Value};
 use polychron_sync::thread;

@@ -14,7 +14,7 @@ use polychron_base::sizes::scaled;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Aggregate, Commit, Common, FigureValue, Insertion, Interactive, Mode, Operations, Protocol, Restriction, Scan,
-    Stop, Table, Transaction, Worker,
+    Stop, Table, Worker,
 };
 use polychron_schema::{ColumnSet, Row, Value};
 

@@ -13,7 +13,8 @@ use polychron_engine::futures::{Assigned, FutureColumn, OpenKey, Operand, Scalar
 use polychron_engine::lazy::{Beneath, Inner};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
-    Aggregate, ColumnBatch, Commit, Constraints, Insertion, Projection, Savepoints, Scan, TableDefinition, Transaction,
+    Aggregate, ColumnBatch, Commit, Constraints, Insertion, LazyFutures, Prefetch, Projection, Queries, Savepoints,
+    Scan, TableDefinition, Transaction,
 };
 use polychron_schema::{RowMut, RowRef, Value};
 
@@ -186,22 +187,57 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
         self.inner.scan_unchecked(scan, visitor)
     }
 
-    fn scan_table(
+    /// What was left open is settled, so that what is going to be written behind a mark was asked for behind it.
+    fn mark(&mut self) -> Result<usize, Stop> {
+        if !self.arena.writes_nothing() && !left_out(Step::SettleBeforeSavepoints) {
+            self.with_nodes(Self::settle)?;
+        }
+        self.inner.mark()
+    }
+
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+        let untold = if self.arena.is_empty() { None } else { self.with_nodes(Self::close_undone)? };
+        self.inner.undo_unchecked(position)?;
+        if let Some(error) = untold {
+            self.inner.savepoints().tell(error.into());
+        }
+        Ok(())
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        self.inner.savepoints()
+    }
+
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+        self.inner.definition(table)
+    }
+
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+        self.inner.constraints(table)
+    }
+
+    fn protect_reads(&mut self, protect: bool) {
+        self.inner.protect_reads(protect);
+    }
+}
+
+impl<B: Beneath> Queries for LazyTransaction<'_, B> {
+    fn visit_table(
         &mut self,
         table: TableId,
         projection: &Projection,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
         self.before_scan(table)?;
-        self.inner.scan_table(table, projection, visitor)
+        self.inner.visit_table(table, projection, visitor)
     }
 
-    fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
+    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
         self.before_scan(scan.table)?;
-        self.inner.aggregate(scan, wanted)
+        self.inner.aggregate_range(scan, wanted)
     }
 
-    fn scan_columns<O>(
+    fn visit_columns<O>(
         &mut self,
         scan: &Scan<'_>,
         columns: &[usize],
@@ -209,9 +245,11 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
         keep: &mut impl FnMut(O) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
         self.before_scan(scan.table)?;
-        self.inner.scan_columns(scan, columns, look, keep)
+        self.inner.visit_columns(scan, columns, look, keep)
     }
+}
 
+impl<B: Beneath> LazyFutures for LazyTransaction<'_, B> {
     #[inline]
     fn future_scope(&self) -> Scope {
         self.bench.as_ref().map_or_else(Scope::of_attempt, Workbench::scope)
@@ -306,28 +344,9 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
             Ok(this.arena.settled(future)?)
         })
     }
+}
 
-    /// What was left open is settled, so that what is going to be written behind a mark was asked for behind it.
-    fn mark(&mut self) -> Result<usize, Stop> {
-        if !self.arena.writes_nothing() && !left_out(Step::SettleBeforeSavepoints) {
-            self.with_nodes(Self::settle)?;
-        }
-        self.inner.mark()
-    }
-
-    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
-        let untold = if self.arena.is_empty() { None } else { self.with_nodes(Self::close_undone)? };
-        self.inner.undo_unchecked(position)?;
-        if let Some(error) = untold {
-            self.inner.savepoints().tell(error.into());
-        }
-        Ok(())
-    }
-
-    fn savepoints(&mut self) -> &mut Savepoints {
-        self.inner.savepoints()
-    }
-
+impl<B: Beneath> Prefetch for LazyTransaction<'_, B> {
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         self.inner.prefetch_row(table, key);
@@ -336,17 +355,5 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
     #[inline]
     fn has_prefetched(&self) -> bool {
         self.inner.has_prefetched()
-    }
-
-    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
-        self.inner.definition(table)
-    }
-
-    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
-        self.inner.constraints(table)
-    }
-
-    fn protect_reads(&mut self, protect: bool) {
-        self.inner.protect_reads(protect);
     }
 }

@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, Reason, Stop, TableId};
-use polychron_engine::Projection;
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
 use polychron_engine::stores::{Place, Record, WorkerBase, key_in_entry};
+use polychron_engine::{LazyFutures, Prefetch, Projection, Queries};
 use polychron_index::Inserted;
 use polychron_schema::{Changes, RowBuffer, RowRef};
 
@@ -348,9 +348,15 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     fn buffers(&mut self) -> &mut Buffers {
         &mut self.state.base.rows
     }
+}
 
+impl Queries for LockingTransaction<'_> {}
+
+impl LazyFutures for LockingTransaction<'_> {}
+
+impl Prefetch for LockingTransaction<'_> {
     #[inline]
-    fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         if let Ok(table) = self.table(table) {
             self.work(|this| table.primary.store.index().prefetch(key, &this.guard));
         }

@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Reason, Stop, TableId};
-use polychron_engine::Projection;
 use polychron_engine::catalog::Seen;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
 use polychron_engine::stores::{key_in_entry, words_of};
+use polychron_engine::{LazyFutures, Prefetch, Projection, Queries};
 use polychron_schema::{Changes, RowBuffer, RowRef};
 
 use super::record::Record;
@@ -214,18 +214,24 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
     fn buffers(&mut self) -> &mut Buffers {
         &mut self.state.base.rows
     }
+}
 
+impl<R: Redo> Queries for MaflingoTransaction<'_, R> {}
+
+impl<R: Redo> LazyFutures for MaflingoTransaction<'_, R> {}
+
+impl<R: Redo> Prefetch for MaflingoTransaction<'_, R> {
     /// Keeps the key. Lookups follow when the first row is asked for, so that those of several keys overlap, and so do the misses on their
     /// records. What they find stays as a hint, and the key is not looked up again.
     #[inline]
-    fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         if self.snapshot.is_none() {
             self.state.base.hints.ask(table, key);
         }
     }
 
     #[inline]
-    fn has_hints(&self) -> bool {
+    fn has_prefetched(&self) -> bool {
         self.state.base.hints.has_declared()
     }
 }

@@ -6,7 +6,7 @@ mod displaced;
 mod insertions;
 
 use polychron_engine::redo::NoRedo;
-use polychron_engine::{Commit, Common, Error, Interactive, Mode, Operations, Protocol, Table, Transaction, Worker};
+use polychron_engine::{Commit, Common, Error, Interactive, Mode, Operations, Protocol, Table, Worker};
 use polychron_memory::{Memory, Options};
 use polychron_schema::Row;
 

@@ -6,8 +6,8 @@ use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
-    Constraints, Counters, Direction, Insertion, Mode, Projection, RowMut, RowRef, Savepoints, Scan, TableDefinition,
-    Transaction,
+    Constraints, Counters, Direction, Insertion, LazyFutures, Mode, Prefetch, Projection, Queries, RowMut, RowRef,
+    Savepoints, Scan, TableDefinition, Transaction,
 };
 use polychron_schema::{Changes, IndexKind, MAX_ROW_BYTES};
 
@@ -204,6 +204,12 @@ impl Transaction for SerialTransaction<'_> {
         Ok(&self.tables().get(table)?.constraints)
     }
 }
+
+impl Queries for SerialTransaction<'_> {}
+
+impl LazyFutures for SerialTransaction<'_> {}
+
+impl Prefetch for SerialTransaction<'_> {}
 
 /// Visits rows in the scan's direction until the limit is reached or the visitor has enough.
 fn visit<'t>(

@@ -3,7 +3,7 @@
 use polychron_base::Error;
 use polychron_base::error::Stopped;
 use polychron_base::sizes::scaled;
-use polychron_engine::{Commit, Common, Insertion, Interactive, Mode, Operations, Protocol, Stop, Transaction};
+use polychron_engine::{Commit, Common, Insertion, Interactive, Mode, Operations, Protocol, Stop};
 use polychron_memory::Options;
 
 use super::{Fixture, Person, transact};

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use polychron_base::TableId;
-use polychron_engine::{Procedure, Stop, Transaction};
+use polychron_engine::{Operations, Procedure, Stop, Transaction};
 use polychron_schema::Projection;
 
 use super::client::Phase;

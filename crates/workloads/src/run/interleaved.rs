@@ -15,8 +15,8 @@ use polychron_base::clock::Clock;
 use polychron_base::key::EncodedKey;
 use polychron_base::random::Random;
 use polychron_engine::{
-    Aggregate, Constraints, Declare, Insertion, Mode, Procedure, Projection, RowMut, RowRef, Savepoints, Scan, Stop,
-    TableDefinition, TableId, Transaction, Worker,
+    Aggregate, Constraints, Declare, Insertion, LazyFutures, Mode, Prefetch, Procedure, Projection, Queries, RowMut,
+    RowRef, Savepoints, Scan, Stop, TableDefinition, TableId, Transaction, Worker,
 };
 use polychron_schema::Value;
 use send_wrapper::SendWrapper;
@@ -195,19 +195,6 @@ impl<T: Transaction> Transaction for InTurns<'_, '_, T> {
         self.turn().scan_unchecked(scan, visitor)
     }
 
-    fn scan_table(
-        &mut self,
-        table: TableId,
-        projection: &Projection,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
-        self.turn().scan_table(table, projection, visitor)
-    }
-
-    fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
-        self.turn().aggregate(scan, wanted)
-    }
-
     fn mark(&mut self) -> Result<usize, Stop> {
         self.transaction.mark()
     }
@@ -218,14 +205,6 @@ impl<T: Transaction> Transaction for InTurns<'_, '_, T> {
 
     fn savepoints(&mut self) -> &mut Savepoints {
         self.transaction.savepoints()
-    }
-
-    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        self.transaction.prefetch_row(table, key);
-    }
-
-    fn has_prefetched(&self) -> bool {
-        self.transaction.has_prefetched()
     }
 
     fn is_reconnaissance(&self) -> bool {
@@ -242,5 +221,32 @@ impl<T: Transaction> Transaction for InTurns<'_, '_, T> {
 
     fn protect_reads(&mut self, protect: bool) {
         self.transaction.protect_reads(protect);
+    }
+}
+
+impl<T: Transaction> Queries for InTurns<'_, '_, T> {
+    fn visit_table(
+        &mut self,
+        table: TableId,
+        projection: &Projection,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.turn().visit_table(table, projection, visitor)
+    }
+
+    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
+        self.turn().aggregate_range(scan, wanted)
+    }
+}
+
+impl<T: Transaction> LazyFutures for InTurns<'_, '_, T> {}
+
+impl<T: Transaction> Prefetch for InTurns<'_, '_, T> {
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        self.transaction.prefetch_row(table, key);
+    }
+
+    fn has_prefetched(&self) -> bool {
+        self.transaction.has_prefetched()
     }
 }

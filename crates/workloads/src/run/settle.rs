@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polychron_base::key::Key8;
 use polychron_base::{Error, TableId};
 use polychron_engine::any::AnyProtocol;
-use polychron_engine::{Access, Declare, Insertion, Procedure, Protocol, Stop, Transaction, Worker};
+use polychron_engine::{Access, Declare, Insertion, Operations, Procedure, Protocol, Stop, Transaction, Worker};
 use polychron_schema::{ColumnType, Projection, RowRef, TableDefinition};
 
 use super::TICK;

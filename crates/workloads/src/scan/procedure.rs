@@ -8,7 +8,7 @@ use polychron_base::TableId;
 use polychron_base::clock::{Clock, SystemClock};
 use polychron_base::key::Key8;
 use polychron_engine::batch::Sum;
-use polychron_engine::{Access, Aggregate, ColumnBatch, Declare, Mode, Procedure, Scan, Stop, Transaction};
+use polychron_engine::{Access, Aggregate, ColumnBatch, Declare, Mode, Operations, Procedure, Scan, Stop, Transaction};
 use polychron_schema::{ColumnSpan, Projection, RowBuffer, RowRef, Slot, Value};
 
 use super::beside::Beside;

@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use polychron_base::key::{EncodedKey, Key8};
 use polychron_base::random::Random;
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::{Access, Declare, Direction, Insertion, Mode, Procedure, Scan, Stop, Transaction};
+use polychron_engine::{Access, Declare, Direction, Insertion, Mode, Operations, Procedure, Scan, Stop, Transaction};
 use polychron_schema::{ColumnSpan, Projection, RowBuffer, RowRef, Slot};
 
 use crate::Transact;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
 use polychron_engine::{
-    Access, Common, Constraints, Counters, Declare, Error, Insertion, Procedure, Projection, Protocol, RowMut, RowRef,
-    Savepoints, Scan, Stop, Storage, TableDefinition, TableId, Transaction, Worker,
+    Access, Common, Constraints, Counters, Declare, Error, Insertion, LazyFutures, Prefetch, Procedure, Projection,
+    Protocol, Queries, RowMut, RowRef, Savepoints, Scan, Stop, Storage, TableDefinition, TableId, Transaction, Worker,
 };
 use polychron_protocols::serial::{Options, Serial, SerialWorker};
 
@@ -214,6 +214,12 @@ impl<T: Transaction> Transaction for Watching<'_, T> {
         self.transaction.protect_reads(protect);
     }
 }
+
+impl<T: Transaction> Queries for Watching<'_, T> {}
+
+impl<T: Transaction> LazyFutures for Watching<'_, T> {}
+
+impl<T: Transaction> Prefetch for Watching<'_, T> {}
 
 /// A worker whose procedures are watched.
 pub(crate) struct WitnessWorker(SerialWorker);

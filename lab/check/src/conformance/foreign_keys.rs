@@ -8,7 +8,7 @@ use polychron_base::key::Key8;
 use polychron_base::{Error, IndexId, Stop};
 use polychron_engine::{
     Becomes, Futures, IndexDefinition, Insertion, Interactive, Operations, Protocol, Row, RowBuffer, Table,
-    TableDefinition, Transaction,
+    TableDefinition,
 };
 use polychron_schema::ForeignKeyDefinition;
 

@@ -9,7 +9,9 @@ use polychron_base::error::Stopped;
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_engine::futures::FutureError;
-use polychron_engine::{Commit, Futures, Interactive, Isolation, Mode, Operations, Protocol, Stop, Table, Transaction};
+use polychron_engine::{
+    Commit, Futures, Interactive, Isolation, LazyFutures, Mode, Operations, Protocol, Stop, Table, Transaction,
+};
 use polychron_sync::thread;
 
 use super::differential::{apply, find_anomaly_of_futures};

@@ -5,9 +5,7 @@
 //! show that they find one when a protocol leaves its check out.
 
 use polychron_base::IndexId;
-use polychron_engine::{
-    Insertion, Interactive, Isolation, Operations, Protocol, Row, Stop, Table, Transaction, Worker,
-};
+use polychron_engine::{Insertion, Interactive, Isolation, Operations, Protocol, Row, Stop, Table, Worker};
 
 use super::verdict::{Verdict, judge};
 use crate::Setup;

@@ -107,12 +107,12 @@ pub fn secondary_entries<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 pub fn rolled_back_insertions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = persons(setup, &[]);
     stays(setup, &database, |round, t| {
-        let savepoint = polychron_engine::Transaction::savepoint(t);
+        let savepoint = t.savepoint();
         for id in 0..20 {
             t.insert(&table, &person(round * 100 + id, 1, id as u32))?;
             t.update(&table, round * 100 + id, |row| row.set_text(&"r".repeat(300)).unwrap())?;
         }
-        polychron_engine::Transaction::roll_back_to(t, savepoint)
+        t.roll_back_to(savepoint)
     });
 }
 

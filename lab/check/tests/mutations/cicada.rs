@@ -13,7 +13,7 @@ use polychron_engine::mutations::{interrupt, leave_out, left_out};
 use polychron_engine::redo::NoRedo;
 use polychron_engine::{
     Commit, Common, Error, Insertion, Interactive, Mode, Operations, Projection, Protocol, Stop, Table,
-    TableDefinition, Transaction, Worker, drive,
+    TableDefinition, Worker, drive,
 };
 use polychron_protocols::cicada::{
     Cicada, CicadaTransaction, CicadaWorker, Consistency, Indexes, Options, Point, Snapshots, Step,

@@ -8,8 +8,7 @@ use polychron_base::error::Stopped;
 use polychron_compared::hekaton::{Hekaton, HekatonTransaction, HekatonWorker, Level, Options, Point, Step};
 use polychron_engine::mutations::{interrupt, left_out};
 use polychron_engine::{
-    Commit, Common, Insertion, Interactive, Mode, Operations, Protocol, Stop, Table, TableDefinition, Transaction,
-    Worker, drive,
+    Commit, Common, Insertion, Interactive, Mode, Operations, Protocol, Stop, Table, TableDefinition, Worker, drive,
 };
 use polychron_schema::{Index, Row};
 

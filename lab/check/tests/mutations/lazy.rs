@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polychron_base::error::Stopped;
-use polychron_engine::{Commit, Common, Futures, Interactive, Mode, Operations, Protocol, Stop, Table, Transaction};
+use polychron_engine::{Commit, Common, Futures, Interactive, Mode, Operations, Protocol, Stop, Table};
 use polychron_protocols::lazy::{Lazy, LazyTransaction, Step};
 use polychron_protocols::maflingo::Maflingo;
 use polychron_schema::Row;

@@ -10,8 +10,8 @@ use polychron_engine::mutations::{interrupt, left_out};
 use polychron_engine::redo::{Change, ExtendedTimestamp, NoRedo, Redo};
 use polychron_engine::stores;
 use polychron_engine::{
-    Commit, Common, Error, Insertion, Interactive, Mode, Operations, Protocol, Stop, Table, TableDefinition,
-    Transaction, Worker, drive,
+    Commit, Common, Error, Insertion, Interactive, Mode, Operations, Protocol, Stop, Table, TableDefinition, Worker,
+    drive,
 };
 use polychron_protocols::maflingo::{Maflingo, MaflingoTransaction, MaflingoWorker, Options, Point, Step};
 use polychron_schema::{Index, Row};

@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Reason, Stop, TableId};
-use polychron_engine::Projection;
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
+use polychron_engine::{LazyFutures, Prefetch, Projection, Queries};
 use polychron_schema::{Changes, RowBuffer, RowRef};
 
 use super::steps::Step;
@@ -189,21 +189,27 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
         &mut self.state.base.rows
     }
 
+    fn protect_all_reads(&mut self, protect: bool) {
+        self.protects = protect && !left_out(Step::ProtectParents);
+        self.has_protected |= self.protects;
+    }
+}
+
+impl<R: Redo> Queries for HekatonTransaction<'_, R> {}
+
+impl<R: Redo> LazyFutures for HekatonTransaction<'_, R> {}
+
+impl<R: Redo> Prefetch for HekatonTransaction<'_, R> {
     /// Fetches the line at which a lookup in a hash index begins, and keeps the key; the lookups follow together when the first row
     /// is asked for.
     #[inline]
-    fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         self.state.base.hints.ask(table, key);
     }
 
     #[inline]
-    fn has_hints(&self) -> bool {
+    fn has_prefetched(&self) -> bool {
         self.state.base.hints.has_declared()
-    }
-
-    fn protect_all_reads(&mut self, protect: bool) {
-        self.protects = protect && !left_out(Step::ProtectParents);
-        self.has_protected |= self.protects;
     }
 }
 

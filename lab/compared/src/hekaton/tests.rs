@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::sizes::scaled;
 use polychron_base::{Error, Stop};
-use polychron_engine::{
-    Commit, Common, Interactive, Mode, Operations, Protocol, Table, Transaction as _, Worker, drive,
-};
+use polychron_engine::{Commit, Common, Interactive, Mode, Operations, Protocol, Table, Worker, drive};
 use polychron_schema::{IndexDefinition, Row};
 
 use super::{Hekaton, HekatonTransaction, HekatonWorker, Level, Options};

@@ -6,7 +6,8 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::stores::{Batch, check_key, check_row, key_in_entry, words_of};
 use polychron_engine::{
-    Commit, Constraints, Insertion, Mode, Projection, Protocol, Savepoints, Scan, TableDefinition, Transaction,
+    Commit, Constraints, Insertion, LazyFutures, Mode, Prefetch, Projection, Protocol, Queries, Savepoints, Scan,
+    TableDefinition, Transaction,
 };
 use polychron_memory::Guard;
 use polychron_schema::{Changes, RowBuffer, RowMut, RowRef};
@@ -229,13 +230,6 @@ impl Transaction for KeyValueTransaction<'_> {
         &mut self.state.base.rows.savepoints
     }
 
-    #[inline]
-    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        if let Ok(table) = self.table(table) {
-            table.primary.index().prefetch(key, &self.guard);
-        }
-    }
-
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
         Ok(&self.table(table)?.definition)
     }
@@ -243,6 +237,19 @@ impl Transaction for KeyValueTransaction<'_> {
     #[inline]
     fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
         Ok(&self.table(table)?.constraints)
+    }
+}
+
+impl Queries for KeyValueTransaction<'_> {}
+
+impl LazyFutures for KeyValueTransaction<'_> {}
+
+impl Prefetch for KeyValueTransaction<'_> {
+    #[inline]
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        if let Ok(table) = self.table(table) {
+            table.primary.index().prefetch(key, &self.guard);
+        }
     }
 }
 

@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Stop, TableId};
-use polychron_engine::Projection;
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
 use polychron_engine::stores::{Keyed, Record, UndoLog, key_in_entry};
+use polychron_engine::{LazyFutures, Prefetch, Projection, Queries};
 use polychron_index::Inserted;
 use polychron_memory::Guard;
 use polychron_schema::{Changes, RowBuffer, RowRef};
@@ -267,9 +267,15 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     fn buffers(&mut self) -> &mut Buffers {
         &mut self.state.base.rows
     }
+}
 
+impl Queries for PartitionedTransaction<'_> {}
+
+impl LazyFutures for PartitionedTransaction<'_> {}
+
+impl Prefetch for PartitionedTransaction<'_> {
     #[inline]
-    fn prefetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         if let Ok(table) = self.table(table) {
             let partition = partition_of(table, key).unwrap_or(0);
             table.primary.stores[partition].index().prefetch(key, &self.guard);

@@ -10,8 +10,8 @@ use polychron_base::key::EncodedKey;
 use polychron_base::random::Random;
 use polychron_base::sizes::{scaled, slowed};
 use polychron_engine::{
-    Commit, Common, Direction, Insertion, Interactive, Mode, Procedure, Projection, Protocol, RowBuffer, Scan, Stop,
-    TableDefinition, Transaction, Worker, drive,
+    Commit, Common, Direction, Insertion, Interactive, Mode, Operations, Procedure, Projection, Protocol, RowBuffer,
+    Scan, Stop, TableDefinition, Transaction, Worker, drive,
 };
 use polychron_schema::{ColumnType, IndexDefinition, IndexKind};
 

@@ -1,0 +1,337 @@
+//! What procedures do.
+
+use std::ops::{ControlFlow, RangeBounds};
+
+use polychron_base::key::EncodedKey;
+use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_schema::{
+    Columns, Index, Key, KeyBound, KeyPrefix, KeyRef, KeyScratch, OwnedKey, Projection, Row, RowMut, RowRef, Value,
+};
+
+use crate::typed::{KeyBounds, Range, with_encoded};
+use crate::{Aggregate, ColumnBatch, Insertion, Savepoint, Scan, Table, Transaction, checked, foreign_keys};
+
+/// What procedures do, with typed tables and with rows as bytes. Every [`Transaction`] has it, and none can do it in another way: what is written is
+/// checked here.
+pub trait Operations: Transaction {
+    /// Reads a row.
+    #[inline]
+    fn get<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<Option<R::Ref<'_>>, Stop> {
+        key.check().map_err(Error::from)?;
+        let mut scratch = KeyScratch::new();
+        let row = self.read_row(table.id, key.encode(&mut scratch), &Projection::ALL)?;
+        Ok(row.map(R::view))
+    }
+
+    /// Reads some columns of a row: what is not wanted is not copied.
+    #[inline]
+    fn get_columns<R: Row, C: Columns<R>>(
+        &mut self,
+        table: &Table<R>,
+        key: KeyRef<'_, R>,
+        columns: C,
+    ) -> Result<Option<C::Values<'_>>, Stop> {
+        key.check().map_err(Error::from)?;
+        let mut scratch = KeyScratch::new();
+        let row = self.read_row(table.id, key.encode(&mut scratch), &columns.projection())?;
+        Ok(row.map(|row| columns.read(row)))
+    }
+
+    /// Reads a row without protecting the read; see [`Transaction::read_row_unvalidated`].
+    #[inline]
+    fn get_unvalidated<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<Option<R::Ref<'_>>, Stop> {
+        let mut scratch = KeyScratch::new();
+        let row = self.read_row_unvalidated(table.id, key.encode(&mut scratch), &Projection::ALL)?;
+        Ok(row.map(R::view))
+    }
+
+    /// Changes a row. `false`: no such row.
+    #[inline]
+    fn update<R: Row>(
+        &mut self,
+        table: &Table<R>,
+        key: KeyRef<'_, R>,
+        change: impl FnOnce(&mut R::Mut<'_>),
+    ) -> Result<bool, Stop> {
+        key.check().map_err(Error::from)?;
+        let mut scratch = KeyScratch::new();
+        foreign_keys::update_row(self, table.id, key.encode(&mut scratch), &Projection::ALL, |row| {
+            change(&mut R::from_row_mut(row.reborrow()))
+        })
+    }
+
+    /// Changes some columns of a row: only those may be looked at and set. Setting another one is answered as a panic of `change` is, and
+    /// undoes the transaction.
+    #[inline]
+    fn update_columns<R: Row, C: Columns<R>>(
+        &mut self,
+        table: &Table<R>,
+        key: KeyRef<'_, R>,
+        columns: C,
+        change: impl FnOnce(&mut R::Mut<'_>),
+    ) -> Result<bool, Stop> {
+        key.check().map_err(Error::from)?;
+        let mut scratch = KeyScratch::new();
+        let key = key.encode(&mut scratch);
+        let projection = columns.projection();
+        foreign_keys::update_row(self, table.id, key, &projection, |row| {
+            let earlier = row.changes().columns();
+            change(&mut R::from_row_mut(row.reborrow()));
+            let beside = row.changes().columns().without(earlier.union(projection.columns));
+            assert!(beside.is_empty(), "`update_columns` may set those columns alone that it was given");
+        })
+    }
+
+    /// Inserts a row.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`] when its key, or its key in a unique secondary index, is taken: the transaction is undone
+    /// unless the caller catches the error. [`Operations::try_insert`] is cheaper for that.
+    #[inline]
+    fn insert<R: Row>(&mut self, table: &Table<R>, row: &R) -> Result<(), Stop> {
+        match self.try_insert(table, row)? {
+            Insertion::Inserted => Ok(()),
+            Insertion::Duplicate(index) => Err(Error::Duplicate { table: table.id, index }.into()),
+        }
+    }
+
+    /// Inserts a row if none of its keys is taken.
+    #[inline]
+    fn try_insert<R: Row>(&mut self, table: &Table<R>, row: &R) -> Result<Insertion, Stop> {
+        let key = row.key_ref();
+        key.check().map_err(Error::from)?;
+        with_encoded(row, |bytes| {
+            let mut scratch = KeyScratch::new();
+            foreign_keys::insert_row(self, table.id, key.encode(&mut scratch), bytes)
+        })
+    }
+
+    /// Writes a row, whether or not there is one with its key.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`] when another row has its key in a unique secondary index.
+    #[inline]
+    fn upsert<R: Row>(&mut self, table: &Table<R>, row: &R) -> Result<(), Stop> {
+        let key = row.key_ref();
+        key.check().map_err(Error::from)?;
+        let outcome = with_encoded(row, |bytes| {
+            let mut scratch = KeyScratch::new();
+            foreign_keys::put_row(self, table.id, key.encode(&mut scratch), bytes)
+        })?;
+        match outcome {
+            Insertion::Inserted => Ok(()),
+            Insertion::Duplicate(index) => Err(Error::Duplicate { table: table.id, index }.into()),
+        }
+    }
+
+    /// Deletes a row. `false`: no such row.
+    #[inline]
+    fn delete<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<bool, Stop> {
+        key.check().map_err(Error::from)?;
+        let mut scratch = KeyScratch::new();
+        foreign_keys::delete_row(self, table.id, key.encode(&mut scratch))
+    }
+
+    /// Starts bringing a row into the caches.
+    #[inline]
+    fn prefetch<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) {
+        let mut scratch = KeyScratch::new();
+        self.prefetch_row(table.id, key.encode(&mut scratch));
+    }
+
+    /// The rows of a range of keys, in order. Nothing happens before one of the answer's methods is called.
+    #[inline]
+    fn scan<'k, R: Row>(&mut self, table: &Table<R>, range: impl RangeBounds<KeyRef<'k, R>>) -> Range<'_, Self, R> {
+        Range::new(self, table.id, IndexId::PRIMARY, KeyBounds::of(&range))
+    }
+
+    /// Visits every row of a table, in the order that is fastest; see [`Operations::scan_table`].
+    #[inline]
+    fn visit_all<R: Row>(&mut self, table: &Table<R>, mut visit: impl FnMut(R::Ref<'_>)) -> Result<(), Stop> {
+        self.scan_table(table.id, &Projection::ALL, &mut |row| {
+            visit(R::view(row));
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// The rows whose keys begin with the columns of `prefix`, in order.
+    #[inline]
+    fn scan_prefix<'k, R: Row, P: KeyPrefix<KeyRef<'k, R>>>(
+        &mut self,
+        table: &Table<R>,
+        prefix: P,
+    ) -> Range<'_, Self, R> {
+        Range::new(self, table.id, IndexId::PRIMARY, KeyBounds::of_prefix(&prefix))
+    }
+
+    /// The rows that have these values in the columns of a secondary index, in the order of their primary keys. Of a hash
+    /// index, this is what can be asked.
+    #[inline]
+    fn scan_by<R: Row, K: OwnedKey>(
+        &mut self,
+        table: &Table<R>,
+        index: Index<R, K>,
+        key: K::Ref<'_>,
+    ) -> Range<'_, Self, R> {
+        let bounds = if index.is_open() { KeyBounds::of_prefix(&key) } else { KeyBounds::of(&(key..=key)) };
+        Range::by(self, table, index, bounds)
+    }
+
+    /// The rows whose first columns of a secondary index have these values, in the index's order.
+    #[inline]
+    fn scan_prefix_by<'k, R: Row, K: OwnedKey, P: KeyPrefix<K::Ref<'k>>>(
+        &mut self,
+        table: &Table<R>,
+        index: Index<R, K>,
+        prefix: P,
+    ) -> Range<'_, Self, R> {
+        Range::by(self, table, index, KeyBounds::of_prefix(&prefix))
+    }
+
+    /// The rows between two keys of a secondary index, in the index's order. A bound is a key of the index, or its first
+    /// columns, and then stands for all entries that begin with it; bounds of other types do not compile.
+    ///
+    /// ```
+    /// # use polychron_engine::{Operations, Row, Stop, Table, Transaction};
+    /// #[derive(Row)]
+    /// #[index(name = "by_place", columns(shelf, slot))]
+    /// struct Book { #[key] id: u64, shelf: u16, slot: u32 }
+    ///
+    /// fn between<T: Transaction>(transaction: &mut T, books: &Table<Book>) -> Result<(u64, u64), Stop> {
+    ///     let places = transaction.scan_range_by(books, Book::BY_PLACE, (1_u16, 20_u32)..(2, 0)).count()?;
+    ///     let shelves = transaction.scan_range_by(books, Book::BY_PLACE, 1_u16..=2).count()?;
+    ///     Ok((places, shelves))
+    /// }
+    /// ```
+    /// ```compile_fail
+    /// # use polychron_engine::{Operations, Row, Stop, Table, Transaction};
+    /// # #[derive(Row)]
+    /// # #[index(name = "by_place", columns(shelf, slot))]
+    /// # struct Book { #[key] id: u64, shelf: u16, slot: u32 }
+    /// fn between<T: Transaction>(transaction: &mut T, books: &Table<Book>) -> Result<u64, Stop> {
+    ///     transaction.scan_range_by(books, Book::BY_PLACE, 1_u32..=2).count()
+    /// }
+    /// ```
+    #[inline]
+    fn scan_range_by<'k, R: Row, K: OwnedKey, B: KeyBound<K::Ref<'k>>>(
+        &mut self,
+        table: &Table<R>,
+        index: Index<R, K>,
+        range: impl RangeBounds<B>,
+    ) -> Range<'_, Self, R> {
+        // A whole key ends where the entry's columns end, unless the primary key follows.
+        let bounds = if B::WHOLE && !index.is_open() { KeyBounds::of(&range) } else { KeyBounds::of_prefixes(&range) };
+        Range::by(self, table, index, bounds)
+    }
+
+    /// Changes a row in place: `change` sees the columns of `projection` and may set those. `false`: no such row.
+    ///
+    /// # Errors
+    /// What [`checked`](crate::checked) refuses; the row is then as it was. This holds for the four methods below too.
+    fn update_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+        change: impl FnOnce(&mut RowMut<'_>),
+    ) -> Result<bool, Stop> {
+        checked::update_row(self, table, key, projection, change)
+    }
+
+    /// Inserts a row whose key is absent.
+    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        checked::insert_row(self, table, key, row)
+    }
+
+    /// Writes the whole row of `key`, whether or not there is one; what was there is not observed unless a secondary
+    /// index needs it.
+    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        checked::put_row(self, table, key, row)
+    }
+
+    /// Deletes the row of `key`. `false`: no such row.
+    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+        foreign_keys::delete_row(self, table, key)
+    }
+
+    /// Visits the rows of a range in order. The range, as far as it was visited, stays as it was seen until the commit,
+    /// or the transaction conflicts.
+    fn scan_rows(
+        &mut self,
+        scan: &Scan<'_>,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        checked::check_restrictions(self, scan)?;
+        self.scan_unchecked(scan, visitor)
+    }
+
+    /// Visits every row of a table once, in the order that is fastest: for questions about all of it. In a read-write transaction the whole table
+    /// stays as it was seen until the commit, as far as it was visited, or the transaction conflicts.
+    ///
+    /// # Errors
+    /// [`Error::NoOrder`] where the primary index has no order and is needed: outside of snapshots always.
+    fn scan_table(
+        &mut self,
+        table: TableId,
+        projection: &Projection,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.visit_table(table, projection, visitor)
+    }
+
+    /// Counts the rows of a range, or sums a column, or finds its smallest or largest value. The direction is of no
+    /// matter.
+    ///
+    /// # Errors
+    /// [`AggregateError`](crate::aggregate::AggregateError) where the column has no such answer, beside what a scan may end with.
+    fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
+        checked::check_restrictions(self, scan)?;
+        self.aggregate_range(scan, wanted)
+    }
+
+    /// Visits the rows of a range as column batches of up to [`ROWS`](crate::batch::ROWS) rows, in any order of rows. The columns, by
+    /// position, must be numbers, dates or truth values; `scan.projection` and `scan.direction` are not looked at.
+    ///
+    /// `look` makes something of a batch, and `keep` gets it when the rows stood still meanwhile. Otherwise `look` is asked again of the
+    /// same rows, and what it made of them before is dropped: it may have seen rows of different moments. So what `look` writes
+    /// elsewhere must be overwritten when it is asked again, and what is to last belongs into `keep`, which is called once for each batch.
+    ///
+    /// # Errors
+    /// [`NotNumeric`](crate::batch::NotNumeric) where a column cannot come as a slice, beside what a scan may end with.
+    fn scan_columns<O>(
+        &mut self,
+        scan: &Scan<'_>,
+        columns: &[usize],
+        look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
+        keep: &mut impl FnMut(O) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        checked::check_restrictions(self, scan)?;
+        self.visit_columns(scan, columns, look, keep)
+    }
+
+    /// Marks a place to which [`Operations::roll_back_to`] can return. Where something that was left open before fails, or the transaction
+    /// conflicts, there is no such place: the savepoint is void, and a return to it tells why.
+    fn savepoint(&mut self) -> Savepoint {
+        let position = self.mark();
+        self.savepoints().set(position)
+    }
+
+    /// Undoes all writes since `savepoint`; reads stay protected. The savepoint stays valid, and those set later are void.
+    ///
+    /// # Errors
+    /// [`Error::VoidSavepoint`], and nothing is undone. What had failed of what was left open since, and was told nowhere yet: it is undone
+    /// with the rest, and told once.
+    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+        let Some(position) = self.savepoints().position_of(savepoint) else {
+            // What keeps the transaction from going on comes first.
+            self.savepoints().take_refused()?;
+            self.mark()?;
+            return Err(Error::VoidSavepoint.into());
+        };
+        self.undo_unchecked(position)?;
+        self.savepoints().undone_to(savepoint);
+        self.savepoints().take_refused()
+    }
+}
+
+impl<T: Transaction + ?Sized> Operations for T {}
