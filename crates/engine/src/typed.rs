@@ -76,10 +76,11 @@ pub trait Operations: Transaction {
         let key = key.encode(&mut scratch);
         let projection = columns.projection();
         foreign_keys::update_row(self, table.id, key, &projection, |row| {
-            let earlier = row.changes().columns();
+            let earlier = row.changes();
             change(&mut R::from_row_mut(row.reborrow()));
-            let beside = row.changes().columns().without(earlier.union(projection.columns));
-            assert!(beside.is_empty(), "`update_columns` may set those columns alone that it was given");
+            let beside = row.changes().columns().without(earlier.columns().union(projection.columns));
+            let is_within = beside.is_empty() && row.changes().is_within(&projection, earlier);
+            assert!(is_within, "`update_columns` may set those columns alone that it was given");
         })
     }
 
