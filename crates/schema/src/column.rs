@@ -420,6 +420,12 @@ impl ColumnSet {
         self.intersects(Self::single(index))
     }
 
+    /// Whether columns that share a bit are in the set.
+    #[inline(always)]
+    pub const fn has_shared(self) -> bool {
+        self.contains(Self::OWN_BITS)
+    }
+
     /// Columns in both sets.
     #[inline]
     pub const fn intersection(self, other: Self) -> Self {
@@ -441,7 +447,7 @@ impl ColumnSet {
     /// How many columns there are at most: a bit that several share counts for all of them.
     #[inline]
     pub(crate) const fn count(self) -> u32 {
-        if self.contains(u16::MAX) { u32::MAX } else { self.0.count_ones() }
+        if self.has_shared() { u32::MAX } else { self.0.count_ones() }
     }
 
     /// Whether the set has no columns.

@@ -127,7 +127,7 @@ impl BohmTransaction<'_> {
         let outcome = self.end(ran);
         debug_assert_eq!(outcome, Outcome::Complete, "who drives by hand waits as long as it takes");
         client_batch.planned(0).complete(self.moment);
-        self.shared.acknowledge(self.moment.batch());
+        self.shared.acknowledged.raise(self.moment.batch());
         let mut patience = Patience::default();
         // Acquire: pairs with the release of who executed the rest.
         while client_batch.remaining.load(Ordering::Acquire) > 0 {

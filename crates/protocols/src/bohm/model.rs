@@ -1,7 +1,8 @@
 //! Every interleaving of two threads in BOHM's words, under loom: the state of a transaction, the log of batches and its low watermark,
-//! chains that are added to at both ends, lists of intents, and snapshots beside collection.
+//! chains that are added to at both ends, lists of intents, snapshots beside collection, and answers that helpers give.
 
 mod chains;
+mod telling;
 
 use std::ptr::NonNull;
 use std::sync::Arc;

@@ -53,8 +53,7 @@ pub(super) struct Shared {
     pub(super) planning: Sleepers,
     /// Which threads run procedures.
     pub(super) running: Running,
-    /// The last batch that some client was told of.
-    pub(super) acknowledged: CachePadded<AtomicU64>,
+    pub(super) acknowledged: Acknowledged,
     /// The longest time that a client waited for answers with nothing else to do, in microseconds.
     pub(super) longest_wait_us: AtomicU64,
     /// The thread that drives a transaction by hand; those after it wait for it.
@@ -127,6 +126,28 @@ impl Snapshots {
     }
 }
 
+/// The last batch that some client was told of.
+#[derive(Debug, Default)]
+pub(super) struct Acknowledged(CachePadded<AtomicU64>);
+
+impl Acknowledged {
+    /// A client is about to be told what transactions of this batch did: snapshots that begin from now on have it.
+    #[inline]
+    pub(super) fn raise(&self, batch: u64) {
+        // Relaxed: this thread looks at what it has put there itself, or at something later.
+        if self.0.load(Ordering::Relaxed) < batch {
+            // Release: pairs with the acquire below; the batch was planned before.
+            polychron_sync::raise(&self.0, batch, Ordering::Release);
+        }
+    }
+
+    /// The last batch that a snapshot must have.
+    pub(super) fn batch(&self) -> u64 {
+        // Acquire: pairs with the release above.
+        self.0.load(Ordering::Acquire)
+    }
+}
+
 /// For each worker the thread that runs procedures by it, so that what such a procedure calls can be told from what others do.
 #[derive(Debug)]
 pub(super) struct Running {
@@ -171,22 +192,6 @@ impl Shared {
     /// Whether there is something to do for a client that takes turns.
     pub(super) fn can_take_turn(&self) -> bool {
         self.takes_turns() && (self.can_execute() || self.can_plan())
-    }
-
-    /// A client is about to be told what transactions of this batch did: snapshots that begin from now on have it.
-    #[inline]
-    pub(super) fn acknowledge(&self, batch: u64) {
-        // Relaxed: this thread looks at what it has put there itself, or at something later.
-        if self.acknowledged.load(Ordering::Relaxed) < batch {
-            // Release: pairs with the acquire below; the batch was planned before.
-            polychron_sync::raise(&self.acknowledged, batch, Ordering::Release);
-        }
-    }
-
-    /// The last batch that a snapshot must have.
-    pub(super) fn acknowledged(&self) -> u64 {
-        // Acquire: pairs with the release above.
-        self.acknowledged.load(Ordering::Acquire)
     }
 
     /// Whether the calling thread is inside of a transaction of this database: what comes later in the log waits for it.
@@ -350,7 +355,7 @@ impl Protocol for Bohm {
             executing: Sleepers::default(),
             planning: Sleepers::default(),
             running: Running::new(workers),
-            acknowledged: CachePadded::default(),
+            acknowledged: Acknowledged::default(),
             longest_wait_us: AtomicU64::new(0),
             driver: AtomicU64::new(0),
             stopping: AtomicBool::new(false),

@@ -19,8 +19,9 @@ use polychron_sync::{Backoff, Mutex, MutexGuard};
 
 use super::execution::{Hand, settle};
 use super::moment::Moment;
-use super::planned::{ClientBatch, Progress};
-use super::protocol::Shared;
+use super::pipeline::Pipeline;
+use super::planned::{ClientBatch, Planned, Progress};
+use super::protocol::{Acknowledged, Shared};
 use super::worker::Job;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -91,9 +92,8 @@ impl<P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync> Tell for Telli
         // SAFETY: the transaction is complete and was claimed, so procedure and answer are the caller's.
         let (procedure, answer) =
             unsafe { (&mut *self.job.procedures.add(position), &mut *self.job.answers.add(position)) };
-        if let Some(answer) = answer.take() {
-            (self.done)(position, answer.and_then(|output| drive::tell_committed(procedure, output)));
-        }
+        let answer = answer.take().expect("an answer that was claimed is there");
+        (self.done)(position, answer.and_then(|output| drive::tell_committed(procedure, output)));
     }
 }
 
@@ -143,13 +143,26 @@ impl Notices {
 
     /// Helps with everything: answers whether there was something to do.
     pub(super) fn help(&self, shared: &Shared, hand: &mut Hand) -> bool {
+        let Hand { local, state } = hand;
+        self.help_by(&shared.pipeline, &shared.acknowledged, &mut |planned, moment| {
+            if !shared.takes_turns() {
+                return false;
+            }
+            // What is executed goes by this guard, as it goes by a client's.
+            let _guard = local.pin();
+            planned.progress(moment) == Progress::Unprocessed && settle(shared, state, local, planned, moment)
+        })
+    }
+
+    /// The same, and has `execute` execute what is left. That answers whether the transaction is complete now, and was not before.
+    pub(super) fn help_by(&self, log: &Pipeline, acknowledged: &Acknowledged, execute: Execute<'_>) -> bool {
         let notices: Vec<_> = {
             let open = lock(&self.0);
             // Relaxed: under the lock, behind which the client looks.
             open.iter().for_each(|notice| _ = notice.helpers.fetch_add(1, Ordering::Relaxed));
             open.iter().map(|notice| Helper(Arc::clone(notice))).collect()
         };
-        notices.iter().filter(|notice| notice.0.help(shared, hand)).count() > 0
+        notices.iter().filter(|notice| notice.0.help(log, acknowledged, execute)).count() > 0
     }
 }
 
@@ -186,6 +199,9 @@ impl Drop for Helper {
     }
 }
 
+/// Executes a transaction.
+type Execute<'e> = &'e mut dyn FnMut(&Planned, Moment) -> bool;
+
 /// A transaction of a client batch that is under way.
 struct Left {
     client_batch: Arc<ClientBatch>,
@@ -199,22 +215,12 @@ impl Notice {
         unsafe { self.telling.as_ref() }
     }
 
-    fn help(&self, shared: &Shared, hand: &mut Hand) -> bool {
+    fn help(&self, log: &Pipeline, acknowledged: &Acknowledged, execute: Execute<'_>) -> bool {
         let mut left = Vec::new();
-        let mut helped = self.tell_all(shared, &mut left);
-        if !shared.takes_turns() {
-            return helped;
-        }
-        let Hand { local, state } = hand;
+        let mut helped = self.tell_all(log, acknowledged, &mut left);
         for Left { client_batch, place, moment } in left {
-            let planned = client_batch.planned(place);
-            let is_settled = {
-                // What is executed goes by this guard, as it goes by a client's.
-                let _guard = local.pin();
-                planned.progress(moment) == Progress::Unprocessed && settle(shared, state, local, planned, moment)
-            };
-            if is_settled {
-                self.tell_one(shared, &client_batch, place, moment);
+            if execute(client_batch.planned(place), moment) {
+                self.tell_one(acknowledged, &client_batch, place, moment);
                 helped = true;
             }
         }
@@ -222,14 +228,14 @@ impl Notice {
     }
 
     /// Gives the answers that are there, and finds out what is left to be executed.
-    fn tell_all(&self, shared: &Shared, left: &mut Vec<Left>) -> bool {
+    fn tell_all(&self, log: &Pipeline, acknowledged: &Acknowledged, left: &mut Vec<Left>) -> bool {
         let mut claimed = Vec::new();
         {
             let client_batches = lock(&self.client_batches);
             for client_batch in client_batches.iter() {
                 let content = client_batch.content();
                 let batch = content.batch.load(Ordering::Relaxed);
-                if batch == 0 || shared.pipeline.planned() < batch {
+                if batch == 0 || log.planned() < batch {
                     continue;
                 }
                 let first = content.first_place.load(Ordering::Relaxed);
@@ -245,7 +251,7 @@ impl Notice {
                     }
                 }
                 // The last one that is told of is known to snapshots before anybody hears of it.
-                shared.acknowledge(if claimed.is_empty() { 0 } else { batch });
+                acknowledged.raise(if claimed.is_empty() { 0 } else { batch });
             }
         }
         // Others' code runs outside of the lock.
@@ -254,7 +260,7 @@ impl Notice {
     }
 
     /// Gives the answer of a transaction that was executed, if it is still to be given.
-    fn tell_one(&self, shared: &Shared, client_batch: &Arc<ClientBatch>, place: usize, moment: Moment) {
+    fn tell_one(&self, acknowledged: &Acknowledged, client_batch: &Arc<ClientBatch>, place: usize, moment: Moment) {
         let claimed = {
             let client_batches = lock(&self.client_batches);
             let is_under_way = client_batches.iter().any(|other| Arc::ptr_eq(other, client_batch))
@@ -263,7 +269,7 @@ impl Notice {
             if is_under_way { unsafe { self.claim(client_batch, place) } } else { None }
         };
         if let Some(position) = claimed {
-            shared.acknowledge(moment.batch());
+            acknowledged.raise(moment.batch());
             self.telling().tell(position);
         }
     }

@@ -138,7 +138,7 @@ impl<'t> BohmTransaction<'t> {
     pub(super) fn snapshot(shared: &'t Shared, state: &'t mut HandState, local: &'t Local, worker: usize) -> Self {
         // A procedure that opens one must not wait for itself.
         let is_stale = shared.options.stale_snapshots || shared.is_inside();
-        let at_least = if is_stale { 0 } else { shared.acknowledged() };
+        let at_least = if is_stale { 0 } else { shared.acknowledged.batch() };
         let batch = shared.snapshots.open(worker, &shared.pipeline, at_least);
         // Before the list of tables is looked at, so that it stays while the guard rests.
         let kept = local.begin_snapshot();

@@ -401,7 +401,7 @@ impl BohmWorker {
                 others(under_way.worker);
             }
             let Some((client_batch, attempts, is_back)) = under_way.await_oldest() else { break };
-            shared.acknowledge(client_batch.content().batch.load(Ordering::Relaxed));
+            shared.acknowledged.raise(client_batch.content().batch.load(Ordering::Relaxed));
             let told = |position| telling.as_ref().map_or(Told::No, |telling| telling.told(position));
             for (place, attempts) in attempts.into_iter().enumerate() {
                 let position = client_batch.content().procedures[place] as usize;

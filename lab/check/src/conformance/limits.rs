@@ -10,7 +10,7 @@ use polychron_engine::{
     TableDefinition, Transaction, Worker,
 };
 use polychron_schema::{
-    ColumnType, IndexKind, Layout, MAX_COLUMNS, MAX_KEY_BYTES, MAX_ROW_BYTES, Row, SchemaError, Value,
+    ColumnSpan, ColumnType, IndexKind, Layout, MAX_COLUMNS, MAX_KEY_BYTES, MAX_ROW_BYTES, Row, SchemaError, Value,
 };
 
 use crate::Setup;
@@ -172,6 +172,30 @@ impl Dynamic {
         assert!(found);
         Ok(outcome)
     }
+
+    fn put_back<W: Interactive + 'static>(&self, worker: &mut W, values: &[Value]) {
+        done(worker, |t| {
+            t.delete_row(self.table, Key8::new(1, 8))?;
+            self.insert(t, 1, values).map(drop)
+        });
+    }
+
+    fn projection(&self, columns: &[usize]) -> Projection {
+        let span = |&index: &usize| ColumnSpan { index: index as u16, slot: self.layout.columns()[index].slot };
+        Projection::of(&columns.iter().map(span).collect::<Vec<_>>())
+    }
+
+    /// Sets columns to their negative numbers, with the projection of some.
+    fn update<T: Transaction>(&self, t: &mut T, columns: &[usize], set: &[usize]) -> Result<(), Stop> {
+        let found = t.update_row(self.table, Key8::new(1, 8), &self.projection(columns), |row| {
+            for &column in set {
+                let value = Value::from(-(column as i64));
+                polychron_schema::set_value(row, &self.layout, column, &value).expect("it fits");
+            }
+        })?;
+        assert!(found);
+        Ok(())
+    }
 }
 
 /// As many columns as there may be, the last one indexed; and one more.
@@ -201,6 +225,97 @@ pub fn columns<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         assert_eq!(table.read(t, 2)?.as_ref(), Some(&all));
         Ok(())
     });
+}
+
+/// Updates of a table of more columns than a set of columns has bits, with projections of one of them or two: what lies beside them stays as it is,
+/// also where one transaction updates the row twice. To set a column outside of the projection's bytes is refused, also where it shares its bit
+/// with one inside.
+pub fn wide_updates<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    const COLUMNS: usize = 70;
+    const CHOSEN: [usize; 8] = [1, 2, 40, 62, 63, 64, 68, 69];
+    let database = setup.open();
+    let mut worker = database.worker().unwrap();
+    for is_nullable in [false, true] {
+        let table = TableDefinition::new(format!("wide{is_nullable}")).with_column("id", ColumnType::U64).with_key([0]);
+        let column = |table: TableDefinition, at: usize| {
+            // Two kinds, so that columns lie in one word with others.
+            let column_type = if at.is_multiple_of(2) { ColumnType::I8 } else { ColumnType::I64 };
+            let name = format!("c{at}");
+            if is_nullable && at > 60 {
+                table.with_nullable_column(name, column_type)
+            } else {
+                table.with_column(name, column_type)
+            }
+        };
+        let table = Dynamic::create(&*database, (1..COLUMNS).fold(table, column));
+        let before: Vec<_> = (1..COLUMNS as i64).map(Value::from).collect();
+        for (one, other) in CHOSEN.into_iter().flat_map(|one| CHOSEN.map(|other| (one, other))) {
+            let mut after = before.clone();
+            [one, other].iter().for_each(|&column| after[column - 1] = Value::from(-(column as i64)));
+            let updates: [&[(&[usize], &[usize])]; 2] =
+                [&[(&[one, other], &[one, other])], &[(&[one], &[one]), (&[other], &[other])]];
+            for updates in updates {
+                table.put_back(&mut worker, &before);
+                done(&mut worker, |t| {
+                    updates.iter().try_for_each(|(columns, set)| table.update(t, columns, set))?;
+                    assert_eq!(table.read(t, 1)?.as_ref(), Some(&after), "{updates:?}");
+                    Ok(())
+                });
+                let seen = done(&mut worker, |t| table.read(t, 1));
+                assert_eq!(seen.as_ref(), Some(&after), "{updates:?}");
+            }
+            table.put_back(&mut worker, &before);
+            let (inside, wanted) = (table.projection(&[one]), table.projection(&[other]));
+            let outside = inside.start > wanted.start || inside.end < wanted.end;
+            let outcome = run(&mut worker, |t| table.update(t, &[one], &[other]));
+            assert!(!outside || matches!(outcome, Err(Error::WrongRow { .. })), "{other} by {one}: {outcome:?}");
+            let changed = if outcome.is_ok() { other } else { 0 };
+            let seen = done(&mut worker, |t| table.read(t, 1)).expect("it is there");
+            for (column, value) in (1..).zip(seen) {
+                let sign = if column == changed { -1 } else { 1 };
+                assert_eq!(value, Value::from(sign * column as i64), "column {column}, {other} by {one}");
+            }
+        }
+    }
+}
+
+macro_rules! broad {
+    ($($column:ident)*) => {
+        /// A row of more columns than a set of columns has bits.
+        #[derive(Row, Clone, Debug, Default, PartialEq)]
+        struct Broad {
+            #[key]
+            id: u64,
+            $($column: i64,)*
+        }
+    };
+}
+
+broad! {
+    a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 b0 b1 b2 b3 b4 b5 b6 b7 b8 b9 c0 c1 c2 c3 c4 c5 c6 c7 c8 c9 d0 d1 d2 d3 d4
+    d5 d6 d7 d8 d9 e0 e1 e2 e3 e4 e5 e6 e7 e8 e9 f0 f1 f2 f3 f4 f5 f6 f7 f8 f9 g0 g1 g2 g3 g4 g5 g6 g7 g8 g9
+}
+
+/// The same of typed rows: those columns alone are set that the update names.
+pub fn broad_updates<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let database = setup.open();
+    let table = create::<P, Broad>(&database);
+    let mut worker = database.worker().unwrap();
+    let mut expected = Broad { id: 1, f4: 4, f9: 9, g0: 10, g9: 19, ..Broad::default() };
+    done(&mut worker, |t| t.insert(&table, &expected));
+    let beside = run(&mut worker, |t| t.update_columns(&table, 1, Broad::G3, |row| row.set_g9(7)));
+    assert!(matches!(beside, Err(Error::Panicked(_))), "{beside:?}");
+    assert_eq!(all(&mut worker, &table), [expected.clone()]);
+    done(&mut worker, |t| {
+        t.update_columns(&table, 1, (Broad::A1, Broad::G9), |row| {
+            row.set_a1(-1);
+            row.set_g9(-19);
+        })?;
+        t.update_columns(&table, 1, Broad::F4, |row| row.set_f4(-4))?;
+        t.update_columns(&table, 1, Broad::G5, |row| row.set_g5(-15)).map(drop)
+    });
+    (expected.a1, expected.g9, expected.f4, expected.g5) = (-1, -19, -4, -15);
+    assert_eq!(all(&mut worker, &table), [expected]);
 }
 
 /// Every type's least and greatest value, NULL, and what lies beyond: in rows, and as keys of unique indexes of both kinds.

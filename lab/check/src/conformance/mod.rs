@@ -65,7 +65,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, bytes: wrong_keys, wrong_rows, wrong_updates, columns_that_are_not_there);
             $crate::conformance!(@group $setup, caught: panics_in_operations);
             $crate::conformance!(@group $setup, handles: of_another_database, of_a_dropped_table, of_indexes);
-            $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, values, workers,
+            $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, wide_updates, broad_updates, values, workers,
                 memory, deletions_without_any_memory);
             $crate::conformance!(@group $setup, background: tombstones_that_were_read, absent_keys_that_were_read,
                 insertion_on_a_tombstone, upsert_on_a_tombstone, ranges_that_were_read, own_rows_that_move);
@@ -77,7 +77,7 @@ macro_rules! conformance {
                 updates_behind_a_snapshot, deletions_behind_a_snapshot, growth_behind_a_snapshot);
             $crate::conformance!(@group $setup, memory: sizes, sizes_in_little_memory, many_sizes, sizes_that_grow, backlogs, blocks_of_another_session);
             $crate::conformance!(@group $setup, refusals: are_not_for_ever);
-            $crate::conformance!(@group $setup, refused_writes: told_by_errors, told_by_lack_of_memory);
+            $crate::conformance!(@group $setup, refused_writes: told_by_errors, told_by_futures, told_by_lack_of_memory);
             $crate::conformance!(@group $setup, changes: tables_come_and_go, names_are_taken, tables_under_transactions,
                 new_index_on_a_full_table, new_index_is_seen_by_snapshots, new_unique_index_on_duplicates,
                 new_index_under_writers, new_index_under_an_older_transaction, dropped_index);

@@ -13,7 +13,8 @@ use polychron_base::error::Stopped;
 use polychron_base::key::Key8;
 use polychron_base::{Error, Stop};
 use polychron_engine::{
-    Commit, Interactive, Isolation, Mode, Operations, Projection, Protocol, Row, Table, TableDefinition, Transaction,
+    Becomes, Commit, Future, Futures, Interactive, Isolation, Mode, Operations, Projection, Protocol, Row, Table,
+    TableDefinition, Transaction,
 };
 use polychron_schema::IndexKind;
 
@@ -100,6 +101,107 @@ enum Attempt {
     /// No error, but taken back all the same.
     UpdateAndRollBack,
     DeleteAndRollBack,
+    OfFutures(Open),
+}
+
+/// What it tries with futures, behind a savepoint to which it returns: that tells what has failed, where nothing has told it before.
+#[derive(Clone, Copy, Debug)]
+enum Open {
+    /// The key of an index is taken.
+    Duplicate,
+    InsertDuplicate,
+    InsertPresent,
+    /// The row is absent.
+    ReadAbsent,
+    ResolveAbsent,
+    SetAbsent,
+    /// What is written has no value, for the row has a zero.
+    Divide,
+    /// The same, and nothing is written.
+    ResolveQuotient,
+    AskQuotient,
+    /// What is written has no value, for there is no such row.
+    SetBehindAbsent,
+    /// No error, but a condition that is not met.
+    Ask,
+    AskBoth,
+}
+
+const OPEN: [Open; 12] = [
+    Open::Duplicate,
+    Open::InsertDuplicate,
+    Open::InsertPresent,
+    Open::ReadAbsent,
+    Open::ResolveAbsent,
+    Open::SetAbsent,
+    Open::Divide,
+    Open::ResolveQuotient,
+    Open::AskQuotient,
+    Open::SetBehindAbsent,
+    Open::Ask,
+    Open::AskBoth,
+];
+
+impl Open {
+    fn act<T: Transaction>(self, t: &mut T, lodgers: &Table<Lodger>) -> Result<bool, Stop> {
+        let value = Lodger::VALUE;
+        match self {
+            Self::Duplicate => {
+                let taken = t.future(lodgers, OWNER, Lodger::BADGE)?;
+                t.set_future(lodgers, WANTED, Lodger::BADGE, taken)
+            }
+            Self::InsertDuplicate => {
+                let taken = t.future(lodgers, OWNER, Lodger::BADGE)?;
+                t.insert_future(lodgers, &lodger(ABSENT, 4, 4), [Lodger::BADGE.becomes(taken)])
+            }
+            Self::InsertPresent => {
+                let badge = t.future(lodgers, OTHER, Lodger::BADGE)?;
+                t.insert_future(lodgers, &lodger(WANTED, 4, 4), [Lodger::BADGE.becomes(badge + 100)])
+            }
+            Self::ReadAbsent => t.future(lodgers, ABSENT, value).map(drop),
+            Self::ResolveAbsent => {
+                let absent = t.future(lodgers, ABSENT, value)?;
+                t.resolve(absent).map(drop)
+            }
+            Self::SetAbsent => t.set_future(lodgers, ABSENT, value, 7),
+            Self::Divide => {
+                let zero = t.future(lodgers, WANTED, value)?;
+                t.set_future(lodgers, OWNER, value, Future::from(10) / zero)
+            }
+            Self::ResolveQuotient => {
+                let zero = t.future(lodgers, WANTED, value)?;
+                t.resolve(Future::from(10) / zero).map(drop)
+            }
+            Self::AskQuotient => {
+                let zero = t.future(lodgers, WANTED, value)?;
+                return t.is_true((Future::from(10) / zero).at_least(1));
+            }
+            Self::SetBehindAbsent => {
+                let absent = t.future(lodgers, ABSENT, value)?;
+                t.set_future(lodgers, WANTED, value, absent + 1)
+            }
+            Self::Ask => {
+                let zero = t.future(lodgers, WANTED, value)?;
+                return t.is_true(zero.at_least(1));
+            }
+            Self::AskBoth => {
+                let (one, other) = (t.future(lodgers, WANTED, value)?, t.future(lodgers, OWNER, Lodger::BADGE)?);
+                return t.is_true(one.at_least(1) | other.at_least(3));
+            }
+        }?;
+        Ok(true)
+    }
+
+    /// The same behind a savepoint. The return has taken place also where it tells of a failure.
+    fn undone<T: Transaction>(self, t: &mut T, lodgers: &Table<Lodger>) -> Result<bool, Stop> {
+        let savepoint = t.savepoint();
+        let outcome = caught(self.act(t, lodgers))?;
+        let told = caught(t.roll_back_to(savepoint))?;
+        if told.is_err() {
+            t.roll_back_to(savepoint)?;
+        }
+        outcome.and_then(|answer| told.map(|()| answer)).map_err(Stop::from)
+    }
 }
 
 const ATTEMPTS: [Attempt; 18] = [
@@ -124,9 +226,10 @@ const ATTEMPTS: [Attempt; 18] = [
 ];
 
 impl Attempt {
-    /// Whether the client takes it back.
+    /// Whether the client takes it back although nothing is refused.
     fn rolls_back(self) -> bool {
-        matches!(self, Self::UpdateAndRollBack | Self::DeleteAndRollBack)
+        let is_answered = matches!(self, Self::OfFutures(Open::Ask | Open::AskBoth));
+        is_answered || matches!(self, Self::UpdateAndRollBack | Self::DeleteAndRollBack)
     }
 
     fn act<T: Transaction>(self, t: &mut T, Tables { houses, lodgers }: &Tables) -> Result<String, Stop> {
@@ -156,6 +259,7 @@ impl Attempt {
             Self::DeleteParent => t.delete(houses, FULL),
             Self::UpdateAndRollBack => behind_a_savepoint(t, |t| t.update(lodgers, WANTED, |row| row.set_bed(4))),
             Self::DeleteAndRollBack => behind_a_savepoint(t, |t| t.delete(lodgers, WANTED)),
+            Self::OfFutures(open) => open.undone(t, lodgers),
         };
         caught(outcome).map(|outcome| format!("{outcome:?}, {seen:?}"))
     }
@@ -171,6 +275,7 @@ enum Change {
     /// Moves it to another bed of the floor.
     Bed(u64),
     Value,
+    Badge(u64),
     Name,
     House(Option<u64>),
     /// Inserts the row that was absent.
@@ -181,7 +286,7 @@ enum Change {
     DeleteHouse,
 }
 
-const CHANGES: [Change; 15] = [
+const CHANGES: [Change; 17] = [
     Change::Delete(WANTED),
     Change::Delete(OWNER),
     Change::Floor(WANTED),
@@ -189,6 +294,8 @@ const CHANGES: [Change; 15] = [
     Change::Bed(WANTED),
     Change::Bed(OWNER),
     Change::Value,
+    Change::Badge(WANTED),
+    Change::Badge(OWNER),
     Change::Name,
     Change::House(None),
     Change::House(Some(EMPTY)),
@@ -206,6 +313,7 @@ impl Change {
             Self::Floor(id) => t.update(lodgers, id, |row| row.set_floor(8)),
             Self::Bed(id) => t.update(lodgers, id, |row| row.set_bed(8)),
             Self::Value => t.update(lodgers, WANTED, |row| row.set_value(5)),
+            Self::Badge(id) => t.update(lodgers, id, |row| row.set_badge(20 + id)),
             Self::Name => t.update(lodgers, WANTED, |row| row.set_name("another").unwrap()),
             Self::House(house) => t.update(lodgers, WANTED, |row| row.set_house(house)),
             Self::Insert => t.insert(lodgers, &lodger(ABSENT, 4, 4)).map(|()| true),
@@ -364,6 +472,15 @@ fn all_turns() -> impl Iterator<Item = [usize; 6]> {
 
 /// What a caught refusal has told stays so until the commit, or the transaction conflicts.
 pub fn told_by_errors<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    each_meets_each(setup, ATTEMPTS.to_vec());
+}
+
+/// The same of refused operations on futures, and of conditions over them that are not met.
+pub fn told_by_futures<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    each_meets_each(setup, OPEN.map(Attempt::OfFutures).to_vec());
+}
+
+fn each_meets_each<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, attempts: Vec<Attempt>) {
     if setup.isolation != Isolation::Serializable {
         return;
     }
@@ -373,7 +490,7 @@ pub fn told_by_errors<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         for kind in [IndexKind::Ordered, IndexKind::Hash] {
             let database = setup.open();
             let mut stage = Stage::open(&database, kind);
-            for (attempt, change) in ATTEMPTS.into_iter().flat_map(|one| CHANGES.map(|other| (one, other))) {
+            for (attempt, change) in attempts.iter().copied().flat_map(|one| CHANGES.map(|other| (one, other))) {
                 let case = Case { attempt, change };
                 place.at(format!("{case:?}, {kind:?}"));
                 let allowed = [0, 1].map(|first| stage.in_order(case, first));

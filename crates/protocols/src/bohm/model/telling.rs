@@ -1,0 +1,327 @@
+//! Answers that helpers give beside the client that waits for them, sleeps, leaves without them, or hands its client batch in again.
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+
+use polychron_base::{Error, Stop};
+use polychron_engine::{Procedure, Transaction};
+use polychron_sync::atomic::Ordering;
+use polychron_sync::model::{Witness, explore};
+use polychron_sync::thread;
+
+use super::super::execution::LAST;
+use super::super::moment::Moment;
+use super::super::pipeline::Pipeline;
+use super::super::planned::{ClientBatch, ClientBatches, Planned, Progress};
+use super::super::protocol::Acknowledged;
+use super::super::sleeping::{Nap, Sleeper, Sleepers};
+use super::super::telling::{Notices, Opened, Telling, Told};
+use super::super::worker::Job;
+use super::each;
+
+/// A procedure that the model executes in its own way.
+struct Silent;
+
+impl Procedure for Silent {
+    type Output = ();
+
+    fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Stop> {
+        unreachable!("the model executes it")
+    }
+}
+
+type Answer = Option<Result<(), Error>>;
+
+/// A client's procedures and their answers, and what loom sees of them.
+struct Client {
+    procedures: Vec<UnsafeCell<Silent>>,
+    answers: Vec<UnsafeCell<Answer>>,
+    /// Of each procedure: written where it is executed, and read where its answer is given.
+    executed: Vec<Witness>,
+    /// Of each procedure: written where its answer is given.
+    given: Vec<Witness>,
+    /// Read where an answer is given, and written when the client leaves with all of this.
+    memory: Witness,
+    client_batch: Arc<ClientBatch>,
+    sleeper: Arc<Sleeper>,
+}
+
+// SAFETY: loom checks it, by the witnesses beside the answers.
+unsafe impl Send for Client {}
+// SAFETY: as above.
+unsafe impl Sync for Client {}
+
+impl Client {
+    fn new(count: usize) -> Self {
+        let witnesses = || (0..count).map(|_| Witness::default()).collect();
+        Self {
+            procedures: (0..count).map(|_| UnsafeCell::new(Silent)).collect(),
+            answers: (0..count).map(|_| UnsafeCell::new(None)).collect(),
+            executed: witnesses(),
+            given: witnesses(),
+            memory: Witness::default(),
+            client_batch: ClientBatches::default().take(),
+            sleeper: Arc::default(),
+        }
+    }
+
+    /// Fills the client batch with one of the client's procedures, or with several.
+    fn fill(&self, procedures: std::ops::Range<usize>) {
+        // SAFETY: the client batch is this client's, and not under way.
+        unsafe {
+            self.client_batch.clear();
+            procedures.for_each(|procedure| _ = self.client_batch.add(procedure));
+            self.client_batch.content_mut().job = std::ptr::from_ref(self).cast();
+        }
+    }
+
+    /// An answer is given.
+    fn give(&self, position: usize) {
+        assert_eq!((self.memory.read(), self.executed[position].read()), (0, 1));
+        self.given[position].write();
+    }
+
+    fn assert_given(&self) {
+        self.given.iter().for_each(|given| assert_eq!(given.read(), 1, "each answer is given once"));
+    }
+}
+
+/// How a client goes on when its client batch is back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// It gives the answers that nobody has claimed.
+    Gives,
+    /// It leaves without them, as one that panics.
+    GivesUp,
+}
+
+/// The log, clients, and the notices that they open.
+struct Room {
+    log: Pipeline,
+    acknowledged: Acknowledged,
+    notices: Notices,
+    clients: Vec<Client>,
+}
+
+impl Room {
+    /// A room with clients that have so many procedures each.
+    fn new(counts: &[usize]) -> Arc<Self> {
+        Arc::new(Self {
+            log: Pipeline::new(1, 1),
+            acknowledged: Acknowledged::default(),
+            notices: Notices::default(),
+            clients: counts.iter().map(|&count| Client::new(count)).collect(),
+        })
+    }
+
+    /// Closes and plans a batch with what was handed in.
+    fn plan(&self) {
+        assert!(self.log.sequence(false), "there is something to put into it");
+        self.log.end_planning(self.log.sequenced());
+    }
+
+    /// As the thread that executes: leaves the answer. Answers whether the transaction is complete, by whomever.
+    fn settle(planned: &Planned, moment: Moment) -> bool {
+        if planned.claim(moment) {
+            // SAFETY: it was claimed, and its client waits.
+            unsafe {
+                let body = planned.body();
+                let content = body.client_batch.as_ref().content();
+                let (client, position) = (&*content.job.cast::<Client>(), content.procedures[body.place as usize]);
+                client.executed[position as usize].write();
+                *client.answers[position as usize].get() = Some(Ok(()));
+            }
+            planned.complete(moment);
+        }
+        planned.progress(moment) == Progress::Complete
+    }
+
+    /// Executes a chunk, if there is one.
+    fn execute(&self) {
+        let Some(chunk) = self.log.claim(LAST) else { return };
+        self.log.for_each(chunk, |client_batch, place, moment| {
+            while !Self::settle(client_batch.planned(place), moment) {
+                thread::yield_now();
+            }
+        });
+        self.log.end_execution(chunk);
+    }
+
+    /// As an idle thread: goes on with what clients have under way.
+    fn help(&self) {
+        self.notices.help_by(&self.log, &self.acknowledged, &mut |planned, moment| {
+            planned.progress(moment) == Progress::Unprocessed && Self::settle(planned, moment)
+        });
+    }
+
+    /// As a client from its first step to its last: has its procedures executed in so many rounds, each in the memory of the one before.
+    fn serve(&self, client: &Client, rounds: usize, is_planned: bool, wait: fn(&Self, &Client), end: End) {
+        let count = client.given.len() / rounds;
+        let job = Job::<Silent> {
+            procedures: UnsafeCell::raw_get(client.procedures.as_ptr()),
+            answers: UnsafeCell::raw_get(client.answers.as_ptr()),
+        };
+        let done = |position: usize, answer: Result<(), Error>| {
+            answer.expect("it has committed");
+            assert!(self.acknowledged.batch() as usize > position / count, "snapshots have it before its client knows");
+            client.give(position);
+        };
+        let telling = Telling::new(&job, client.given.len(), &done);
+        let opened = self.notices.open(&telling);
+        for round in 0..rounds {
+            if !is_planned {
+                client.fill(round * count..(round + 1) * count);
+                self.log.hand_in(&client.client_batch);
+            }
+            opened.add(&client.client_batch);
+            if !is_planned {
+                self.plan();
+            }
+            wait(self, client);
+            self.take_answers(client, &telling, &opened, end, done);
+        }
+        drop(opened);
+        client.memory.write();
+    }
+
+    /// Takes a client batch back, and gives the answers that are left.
+    fn take_answers<D: Fn(usize, Result<(), Error>) + Sync>(
+        &self,
+        client: &Client,
+        telling: &Telling<'_, Silent, D>,
+        opened: &Opened<'_>,
+        end: End,
+        done: impl Fn(usize, Result<(), Error>),
+    ) {
+        opened.take_back(&client.client_batch);
+        if end == End::GivesUp {
+            return;
+        }
+        let content = client.client_batch.content();
+        self.acknowledged.raise(content.batch.load(Ordering::Relaxed));
+        for &position in &content.procedures {
+            if telling.told(position as usize) == Told::No {
+                // SAFETY: the transaction is complete, and nobody has claimed its answer.
+                let answer = unsafe { (*client.answers[position as usize].get()).take() };
+                done(position as usize, answer.expect("it was executed"));
+            }
+        }
+    }
+
+    /// As a client that takes its turns.
+    fn wait_awake(&self, client: &Client) {
+        // Acquire: as clients do.
+        while client.client_batch.remaining.load(Ordering::Acquire) > 0 {
+            self.execute();
+            thread::yield_now();
+        }
+    }
+
+    /// As a client that leaves its turns to others and sleeps.
+    fn wait_asleep(&self, client: &Client) {
+        // Acquire, here and below: as above.
+        let is_back = || client.client_batch.remaining.load(Ordering::Acquire) == 0;
+        while !is_back() {
+            client.client_batch.await_with(&client.sleeper, || {
+                Sleepers::default().sleep(&client.sleeper, || if is_back() { Nap::Not } else { Nap::UntilWoken });
+            });
+        }
+    }
+}
+
+/// A helper and the client execute what is left, and one of them gives each answer.
+#[test]
+fn each_answer_is_given_once() {
+    explore(3, || {
+        each(
+            Room::new(&[2]),
+            [|room| room.serve(&room.clients[0], 1, false, Room::wait_awake, End::Gives), Room::help],
+            |room| room.clients[0].assert_given(),
+        );
+    });
+}
+
+/// A client that leaves without its answers leaves behind all who give some.
+#[test]
+fn a_client_that_gives_up_awaits_its_helpers() {
+    explore(3, || {
+        each(
+            Room::new(&[2]),
+            [|room| room.serve(&room.clients[0], 1, false, Room::wait_awake, End::GivesUp), Room::help],
+            |room| room.clients[0].given.iter().for_each(|given| assert!(given.read() <= 1)),
+        );
+    });
+}
+
+/// A helper that comes late to a client batch does not give the answers of what that has been handed in with since.
+#[test]
+fn a_client_batch_that_was_handed_in_again_is_not_mistaken() {
+    explore(3, || {
+        each(
+            Room::new(&[2]),
+            [|room| room.serve(&room.clients[0], 2, false, Room::wait_awake, End::Gives), Room::help],
+            |room| room.clients[0].assert_given(),
+        );
+    });
+}
+
+/// Two clients, of whom one helps before it comes with its own and the other one afterwards, get their answers once each, and none gets the
+/// other's.
+#[test]
+fn two_clients_get_their_own_answers() {
+    explore(2, || {
+        let room = Room::new(&[1, 1]);
+        for client in &room.clients {
+            client.fill(0..1);
+            room.log.hand_in(&client.client_batch);
+            room.plan();
+        }
+        each(
+            room,
+            [
+                |room| {
+                    room.serve(&room.clients[0], 1, true, Room::wait_awake, End::Gives);
+                    room.help();
+                },
+                |room| {
+                    room.help();
+                    room.serve(&room.clients[1], 1, true, Room::wait_awake, End::Gives);
+                },
+            ],
+            |room| room.clients.iter().for_each(Client::assert_given),
+        );
+    });
+}
+
+/// A client that sleeps is woken by who executes its chunk, though a helper has executed some of it and given answers.
+#[test]
+fn a_client_that_sleeps_gets_its_answers() {
+    explore(1, || {
+        each(
+            Room::new(&[1]),
+            [
+                |room| room.serve(&room.clients[0], 1, false, Room::wait_asleep, End::Gives),
+                |room| {
+                    while room.log.finished() == 0 {
+                        room.execute();
+                        thread::yield_now();
+                    }
+                },
+                Room::help,
+            ],
+            |room| room.clients[0].assert_given(),
+        );
+    });
+}
+
+/// Two helpers beside a client give each answer once.
+#[test]
+fn two_helpers_share_the_answers() {
+    explore(2, || {
+        each(
+            Room::new(&[1]),
+            [|room| room.serve(&room.clients[0], 1, false, Room::wait_awake, End::Gives), Room::help, Room::help],
+            |room| room.clients[0].assert_given(),
+        );
+    });
+}
