@@ -100,16 +100,6 @@ impl RowRules {
         if !beside.is_empty() {
             return wrong("an update changed columns that are not in its projection", beside);
         }
-        if changed.has_shared()
-            && let Some(column) = self.layout.shared_outside(projection).find(|it| it.differs(before, row.as_row()))
-        {
-            let why = format!("an update changed a column that lies outside of its projection: {}", column.name);
-            return Err(Error::WrongRow { table, why });
-        }
-        if !row.changes().is_within(projection, earlier) {
-            let why = "an update set a column that lies outside of its projection".to_owned();
-            return Err(Error::WrongRow { table, why });
-        }
         let unmarked = changed.without(marked);
         if !unmarked.is_empty() {
             return wrong("an update changed columns without saying so", unmarked);

@@ -420,12 +420,6 @@ impl ColumnSet {
         self.intersects(Self::single(index))
     }
 
-    /// Whether columns that share a bit are in the set.
-    #[inline(always)]
-    pub const fn has_shared(self) -> bool {
-        self.contains(Self::OWN_BITS)
-    }
-
     /// Columns in both sets.
     #[inline]
     pub const fn intersection(self, other: Self) -> Self {
@@ -447,7 +441,7 @@ impl ColumnSet {
     /// How many columns there are at most: a bit that several share counts for all of them.
     #[inline]
     pub(crate) const fn count(self) -> u32 {
-        if self.has_shared() { u32::MAX } else { self.0.count_ones() }
+        if self.contains(Self::OWN_BITS) { u32::MAX } else { self.0.count_ones() }
     }
 
     /// Whether the set has no columns.
@@ -487,8 +481,8 @@ impl Projection {
     /// Nothing.
     pub const NONE: Self = Self { columns: ColumnSet::EMPTY, start: 0, end: 0 };
 
-    /// The hull of some columns; all of the row as soon as one of them is variable, from the NULL bits on when one is
-    /// nullable.
+    /// The bytes of some columns with what lies between them; from the NULL bits on when one is nullable, and all of the row as soon as one is
+    /// variable or shares its bit with others: what the set seems to contain is there.
     pub const fn of(columns: &[ColumnSpan]) -> Self {
         let mut result = Self::NONE;
         let mut index = 0;
@@ -503,7 +497,7 @@ impl Projection {
     #[inline(always)]
     pub const fn with(self, column: ColumnSpan) -> Self {
         let Slot { offset, width, variable, .. } = column.slot;
-        let (start, end) = if variable {
+        let (start, end) = if variable || column.index >= ColumnSet::OWN_BITS {
             (0, u32::MAX)
         } else {
             (if column.slot.is_nullable() { 0 } else { offset & !7 }, (offset + width).next_multiple_of(8))

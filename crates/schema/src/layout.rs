@@ -204,12 +204,6 @@ pub(crate) struct Stretch {
     pub(crate) end: u32,
 }
 
-/// Whether a projection leaves out bytes of a column.
-fn is_outside(projection: &Projection, index: u16, column: &LayoutColumn) -> bool {
-    let own = Projection::of(&[ColumnSpan { index, slot: column.slot }]);
-    projection.start > own.start || projection.end < own.end
-}
-
 impl Layout {
     /// Places the columns, which [`crate::TableDefinition::validate`] has found good.
     pub(crate) fn new(columns: impl Iterator<Item = (String, ColumnShape)>) -> Self {
@@ -241,19 +235,13 @@ impl Layout {
         &self.columns
     }
 
-    /// The first of a projection's columns of which it leaves bytes out. Not asked for are columns that share a bit of their set: which of them are
-    /// meant is not known ([`Layout::shared_outside`]).
+    /// The first of a projection's columns of which it leaves bytes out. Where some share a bit of their set, all of them are meant.
     pub fn left_out(&self, projection: &Projection) -> Option<&LayoutColumn> {
         let is_left_out = |&(index, column): &(u16, &LayoutColumn)| {
-            projection.columns.contains(index) && is_outside(projection, index, column)
+            let own = Projection::NONE.with(ColumnSpan { index, slot: column.slot });
+            projection.columns.contains(index) && (projection.start > own.start || projection.end < own.end)
         };
-        (0..ColumnSet::OWN_BITS).zip(&self.columns).find(is_left_out).map(|(_, column)| column)
-    }
-
-    /// The columns that share a bit of their set, as far as they lie outside of a projection's bytes.
-    pub fn shared_outside(&self, projection: &Projection) -> impl Iterator<Item = &LayoutColumn> {
-        let shared = (0..).zip(&self.columns).skip(ColumnSet::OWN_BITS.into());
-        shared.filter(|&(index, column)| is_outside(projection, index, column)).map(|(_, column)| column)
+        (0..).zip(&self.columns).find(is_left_out).map(|(_, column)| column)
     }
 
     /// The row's dimensions.

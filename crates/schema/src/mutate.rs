@@ -61,19 +61,6 @@ impl Changes {
         self.hull = self.hull.with(column);
     }
 
-    /// Whether an update by this projection, which found `earlier` changes, has left it at columns that share no bit of their set, or lie in its
-    /// bytes or between them and the earlier ones. Sets of columns tell the others apart.
-    #[inline]
-    pub const fn is_within(self, projection: &Projection, earlier: Self) -> bool {
-        if !self.hull.columns.has_shared() {
-            return true;
-        }
-        let Projection { start, end, .. } = earlier.hull;
-        let (start, end) = if earlier.is_empty() { (u32::MAX, 0) } else { (start, end) };
-        let is_behind_start = self.hull.start >= start || self.hull.start >= projection.start;
-        is_behind_start && (self.hull.end <= end || self.hull.end <= projection.end)
-    }
-
     /// Adds the changes of `later`.
     #[inline]
     pub fn merge(&mut self, later: Self) {
