@@ -112,12 +112,14 @@ fn predicates_that_miss_something_are_found() {
     }
 }
 
-/// A row whose update was refused changes, and who was told of the refusal goes on.
+/// A row whose update was refused changes, or the one that stood in the way goes, and who was told of the refusal goes on.
 #[test]
 fn refusals_that_tell_of_a_row_that_changes_are_found() {
     let setup = setups::by_epochs::<Hyper>().erased();
-    let _careless = polychron_engine::mutations::leave_out(hyper::Step::LogRefused);
-    assert!((0..200).any(|seed| find_anomaly(&setup, seed, 240).is_some()));
+    for step in [hyper::Step::LogRefused, hyper::Step::LogDuplicates] {
+        let _careless = polychron_engine::mutations::leave_out(step);
+        assert!((0..200).any(|seed| find_anomaly(&setup, seed, 240).is_some()), "histories miss {step:?}");
+    }
 }
 
 fn by_clock<P: Protocol>() -> Setup<P> {

@@ -7,10 +7,10 @@
 
 use std::collections::HashMap;
 
-use super::facts::{Facts, NONE};
+use super::facts::{Facts, NONE, State};
 use super::graph::Graph;
 use super::interpret::{Install, Observations, Own};
-use crate::history::{Attempt, Outcome, RangeRead};
+use crate::history::{Attempt, Attributes, Outcome, RangeRead, Version};
 
 /// How many attempts were aborted by the engine, and how many of these without need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,6 +114,7 @@ impl Judge<'_> {
             if install(item).is_some() {
                 neighbours.behind.push(other);
             }
+            self.meets_presence(seen, other, state, neighbours);
             let Some((version, attributes)) = state.row else { continue };
             let missed = |range: &RangeRead| {
                 range.table == item.table
@@ -138,6 +139,24 @@ impl Judge<'_> {
         let mut ranges = facts.ranges(other).iter().map(|looked| facts.range_read(looked.operation));
         if read || missed || ranges.any(|range| seen.installs.iter().any(|install| covers(install, range))) {
             neighbours.behind.push(other);
+        }
+    }
+
+    /// What another's state has to do with rows that the attempt was told of: it brought one there, or ended its being there.
+    fn meets_presence(&self, seen: &Observations, other: u32, state: &State, neighbours: &mut Neighbours) {
+        let facts = self.facts;
+        let item = facts.item(state.item).item;
+        for looked in &seen.presences {
+            let range = facts.range_read(looked.operation);
+            let covers = |row: Option<(Version, Attributes)>| {
+                range.table == item.table && row.is_some_and(|(_, attributes)| range.covers(item.key, &attributes))
+            };
+            let was_there = state.previous != NONE && covers(facts.state(state.previous).row);
+            match (was_there, covers(state.row)) {
+                (true, false) => neighbours.before.push(other),
+                (false, true) => neighbours.behind.push(other),
+                _ => {}
+            }
         }
     }
 

@@ -36,6 +36,7 @@ pub(super) struct Part {
     pub(super) reads: Range<usize>,
     pub(super) absences: Range<usize>,
     pub(super) ranges: Range<usize>,
+    pub(super) presences: Range<usize>,
     pub(super) installs: Range<usize>,
 }
 
@@ -119,6 +120,10 @@ impl<'h> Facts<'h> {
         &self.seen.ranges[self.parts[transaction as usize].ranges.clone()]
     }
 
+    pub(super) fn presences(&self, transaction: u32) -> &[Looked] {
+        &self.seen.presences[self.parts[transaction as usize].presences.clone()]
+    }
+
     /// The states that a transaction left, as their numbers.
     pub(super) fn states_of(&self, transaction: u32) -> Range<u32> {
         let transaction = transaction as usize;
@@ -142,7 +147,7 @@ impl<'h> Facts<'h> {
     /// The range read of an operation.
     pub(super) fn range_read(&self, operation: usize) -> &'h RangeRead {
         match &self.history.operations[operation] {
-            Operation::Range(range) => range,
+            Operation::Range(range) | Operation::Present(range) => range,
             other => unreachable!("{other:?} is no range"),
         }
     }
@@ -163,8 +168,8 @@ impl<'h> Facts<'h> {
                 continue;
             }
             let seen = &mut self.seen;
-            let (reads, absences, ranges, installs) =
-                (seen.reads.len(), seen.absences.len(), seen.ranges.len(), seen.installs.len());
+            let (reads, absences, ranges) = (seen.reads.len(), seen.absences.len(), seen.ranges.len());
+            let (presences, installs) = (seen.presences.len(), seen.installs.len());
             seen.interpret(self.history, attempt, &mut own);
             if attempt.outcome == Outcome::RolledBack {
                 seen.installs.truncate(installs);
@@ -174,6 +179,7 @@ impl<'h> Facts<'h> {
                 reads: reads..seen.reads.len(),
                 absences: absences..seen.absences.len(),
                 ranges: ranges..seen.ranges.len(),
+                presences: presences..seen.presences.len(),
                 installs: installs..seen.installs.len(),
             });
         }

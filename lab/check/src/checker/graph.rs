@@ -1,6 +1,7 @@
 //! The direct serialization graph, and an order of its transactions that is kept while edges are added.
 
 use super::facts::{Facts, NONE};
+use super::presences;
 use crate::history::{Outcome, Replaced};
 
 /// Why one transaction comes before another.
@@ -94,6 +95,7 @@ impl Graph {
         let moments = if strict { real_time(facts, &mut edges) } else { 0 };
         if strict {
             sessions(facts, &mut edges);
+            presences::edges(facts, &mut edges);
         }
         edges.retain(|edge| edge.from != edge.to);
         Self::of(facts.parts.len() + moments, edges)

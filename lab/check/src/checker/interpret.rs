@@ -41,6 +41,8 @@ pub(super) struct Observations {
     pub(super) reads: Vec<Read>,
     pub(super) absences: Vec<Absence>,
     pub(super) ranges: Vec<Looked>,
+    /// Ranges of which the attempt was told that some row of others is there.
+    pub(super) presences: Vec<Looked>,
     pub(super) installs: Vec<Install>,
     /// Keys that [`Looked::own`] names.
     pub(super) own_keys: Vec<u64>,
@@ -103,6 +105,7 @@ impl Observations {
             match &history.operations[operation] {
                 Operation::Read { item, seen } => self.read(attempt, own, *item, *seen, operation),
                 Operation::Range(range) => self.range(attempt, own, range, operation),
+                Operation::Present(range) => self.presence(own, range, operation),
                 Operation::Write { item, version, replaced, attributes } => {
                     self.write(attempt, own, *item, *replaced, Some((*version, *attributes)), operation);
                 }
@@ -153,9 +156,8 @@ impl Observations {
     }
 
     fn range(&mut self, attempt: &Attempt, own: &Own, range: &RangeRead, operation: usize) {
-        let start = self.own_keys.len();
         let of_table = own.items.iter().filter(|own| own.item.table == range.table);
-        self.own_keys.extend(of_table.clone().map(|own| own.item.key));
+        let own_keys = self.note_own(of_table.clone());
         for &(key, version) in &range.rows {
             self.read(attempt, own, Item { table: range.table, key }, Some(version), operation);
         }
@@ -168,7 +170,23 @@ impl Observations {
                 self.find(Anomaly::Internal, attempt, own.item, what);
             }
         }
-        self.ranges.push(Looked { operation, own: start..self.own_keys.len() });
+        self.ranges.push(Looked { operation, own: own_keys });
+    }
+
+    fn note_own<'o>(&mut self, items: impl Iterator<Item = &'o Install>) -> Range<usize> {
+        let start = self.own_keys.len();
+        self.own_keys.extend(items.map(|own| own.item.key));
+        start..self.own_keys.len()
+    }
+
+    /// What the attempt has written itself may be what it was told of.
+    fn presence(&mut self, own: &Own, range: &RangeRead, operation: usize) {
+        let of_table = own.items.iter().filter(|own| own.item.table == range.table);
+        let covers = |own: &Install| own.state.is_some_and(|(_, attributes)| range.covers(own.item.key, &attributes));
+        if !of_table.clone().any(covers) {
+            let own = self.note_own(of_table);
+            self.presences.push(Looked { operation, own });
+        }
     }
 
     fn write(

@@ -9,6 +9,7 @@ mod cycle;
 mod facts;
 mod graph;
 mod interpret;
+mod presences;
 mod replay;
 mod skew;
 mod solver;

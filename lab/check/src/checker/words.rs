@@ -2,7 +2,7 @@
 
 use super::facts::{Facts, NONE, State};
 use super::graph::{Edge, Kind};
-use crate::history::{Name, Replaced};
+use crate::history::{Name, Operation, Replaced};
 
 /// One line that says why one transaction comes before the other.
 pub(super) fn edge(facts: &Facts<'_>, edge: &Edge) -> String {
@@ -18,7 +18,10 @@ pub(super) fn edge(facts: &Facts<'_>, edge: &Edge) -> String {
             let state = facts.state(edge.state);
             format!("{one} {}, and {other} replaced that", wrote(facts, state))
         }
-        Kind::Read => format!("{one} {}, and {other} read that", wrote(facts, facts.state(edge.state))),
+        Kind::Read => {
+            let how = if is_of_presence(facts, edge) { "was told that the row is there" } else { "read that" };
+            format!("{one} {}, and {other} {how}", wrote(facts, facts.state(edge.state)))
+        }
         Kind::Gone => {
             let state = facts.state(edge.state);
             let how = if edge.operation == NONE { "wrote there later" } else { "saw that the row was not there" };
@@ -28,6 +31,7 @@ pub(super) fn edge(facts: &Facts<'_>, edge: &Edge) -> String {
             let state = facts.state(edge.state);
             let item = facts.item(state.item).item;
             let seen = match before(facts, state) {
+                _ if is_of_presence(facts, edge) => format!("was told that {item} is there"),
                 Some(version) => format!("read {item} in version {version}"),
                 None => format!("found {item} absent"),
             };
@@ -39,6 +43,11 @@ pub(super) fn edge(facts: &Facts<'_>, edge: &Edge) -> String {
         }
     };
     format!("{one} → {other}: {line}")
+}
+
+/// Whether it follows from a row's being there, whatever its state.
+fn is_of_presence(facts: &Facts<'_>, edge: &Edge) -> bool {
+    edge.operation != NONE && matches!(facts.history.operations[edge.operation as usize], Operation::Present(_))
 }
 
 /// The version that a state replaced.

@@ -223,6 +223,8 @@ pub enum Operation {
     },
     /// A range.
     Range(Box<RangeRead>),
+    /// Some row of a range was there; which state of it, was not told.
+    Present(Box<RangeRead>),
     /// An insertion, update or upsert.
     Write {
         /// The row.
@@ -265,6 +267,13 @@ impl fmt::Display for Operation {
             Self::Read { item, seen: Some(version) } => write!(out, "read {item}: {version}"),
             Self::Read { item, seen: None } => write!(out, "read {item}: absent"),
             Self::Range(range) => write!(out, "{range}"),
+            Self::Present(range) => {
+                let RangeRead { table, index, lower, .. } = &**range;
+                match index {
+                    0 => write!(out, "was told that key {} of table {table} is there", lower.0),
+                    _ => write!(out, "was told that index {index} of table {table} has {}", lower.0),
+                }
+            }
             Self::Write { item, version, replaced, .. } => match replaced {
                 Replaced::Absent | Replaced::Follows(None) => write!(out, "inserted {item}: {version}"),
                 Replaced::Version(before) | Replaced::Follows(Some(before)) => {

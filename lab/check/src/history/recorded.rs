@@ -67,10 +67,12 @@ pub enum Change {
 /// A running transaction and the log of its thread.
 ///
 /// Each operation is noted when it was answered, with the versions that the answer showed; a write that a conflict ends is
-/// noted as intended. A refusal because of a duplicate is followed by the lookup that shows it.
+/// noted as intended. A refusal because of a duplicate is followed by the lookup that shows it, or notes that the duplicate is there.
 pub struct Recorded<'t, T> {
     pub(super) transaction: &'t mut T,
     pub(super) log: &'t mut Log,
+    /// Whether it looks for the row that stood in the way of a refused write. Otherwise nothing is known of that but what the refusal says.
+    pub(super) looks_again: bool,
 }
 
 /// The index by team is the first, the index by code the second.
@@ -108,7 +110,7 @@ enum Refused {
 impl<'t, T: Transaction> Recorded<'t, T> {
     /// Records what `transaction` does in `log`.
     pub fn new(transaction: &'t mut T, log: &'t mut Log) -> Self {
-        Self { transaction, log }
+        Self { transaction, log, looks_again: true }
     }
 
     pub(super) fn item(table: &Table<Tracked>, key: u64) -> Item {
@@ -486,6 +488,10 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         code: Option<u32>,
     ) -> Result<bool, Stop> {
         let item = Self::item(table, id);
+        if !self.looks_again {
+            self.note_presence(table, id, index, code);
+            return Ok(false);
+        }
         let shown = if index == IndexId::PRIMARY {
             self.read(table, id)?.is_some()
         } else {
@@ -501,6 +507,18 @@ impl<'t, T: Transaction> Recorded<'t, T> {
             self.log.note(Operation::Contradiction { item, what });
         }
         Ok(false)
+    }
+
+    /// Notes that the row is there, or another one with the code.
+    fn note_presence(&mut self, table: &Table<Tracked>, id: u64, index: IndexId, code: Option<u32>) {
+        let value = position_of(code);
+        let (index, lower, upper, which) = match index {
+            IndexId::PRIMARY => (0, (id, id), (id, id), Which::All),
+            _ => (CODE, (value, 0), (value, u64::MAX), Which::Except(vec![id])),
+        };
+        let (table, marks, rows) = (table.id().position() as u32, Marks::ALL, Vec::new());
+        let range = RangeRead { table, index, lower, upper, backward: false, which, marks, rows };
+        self.log.note(Operation::Present(Box::new(range)));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
+use polychron_base::error::Stopped;
 use polychron_base::random::Random;
 use polychron_engine::futures::FutureError;
 use polychron_engine::{
@@ -35,7 +36,8 @@ pub struct Mix {
     /// Conditions over futures, and writes of them, in a hundred operations; one in eight is of a row that may be absent. With any, nothing is written blindly, so that it is known what was there
     /// when.
     pub conditions: u64,
-    /// Writes in a hundred operations, beside the others, that are refused more often than not.
+    /// Writes in a hundred operations, beside the others, that are refused more often than not. With any, clients do not always look for what
+    /// stood in the way, and catch that the row of a future is absent.
     pub refusals: u64,
 }
 
@@ -121,6 +123,8 @@ pub enum Step {
     InVain(u8),
     /// Does this behind a savepoint, and undoes it.
     Tried(Box<Step>),
+    /// The same; where it fails because the row of a future is absent, it goes on.
+    Caught(Box<Step>),
     /// Inserts what others refer to.
     InsertOwner,
     /// Inserts.
@@ -161,6 +165,8 @@ pub struct Script {
     pub declares: Declares,
     /// Whether its one read is executed as such, outside of any transaction.
     pub reads_one: bool,
+    /// Whether it looks for the row that stood in the way of a refused write.
+    pub looks_again: bool,
 }
 
 /// What a transaction declares of the rows that it writes.
@@ -189,7 +195,7 @@ impl Script {
     }
 
     fn of(mode: Mode, steps: Vec<Step>) -> Self {
-        Self { mode, steps, ending: Ending::Commit, declares: Declares::Nothing, reads_one: false }
+        Self { mode, steps, ending: Ending::Commit, declares: Declares::Nothing, reads_one: false, looks_again: true }
     }
 
     /// Draws a transaction.
@@ -217,7 +223,9 @@ impl Script {
             3 => Declares::Some,
             _ => Declares::Nothing,
         };
-        Self { ending, declares, ..Self::of(Mode::ReadWrite, steps) }
+        // Drawn apart, so that a seed stands for the same transactions either way.
+        let looks_again = mix.refusals == 0 || random.clone().below(2) == 0;
+        Self { ending, declares, looks_again, ..Self::of(Mode::ReadWrite, steps) }
     }
 
     /// Whether the script wants this end: then it is no refusal.
@@ -227,8 +235,7 @@ impl Script {
             Error::RolledBack => self.ending == Ending::RollBack,
             Error::Panicked(_) => self.ending == Ending::Panic,
             // The row of a future is not there.
-            Error::Procedure(error) => matches!(error.downcast_ref::<FutureError>(), Some(FutureError::NoRow(_))),
-            _ => false,
+            error => is_absence(error),
         }
     }
 
@@ -243,17 +250,18 @@ impl Script {
         tables: &Pair,
         savepoints: &mut Savepoints,
     ) -> Result<(), Stop> {
+        recorded.looks_again = self.looks_again;
         Self::take(&self.steps[number], recorded, tables, savepoints)
     }
 
     fn take<T: Transaction>(
-        step: &Step,
+        this: &Step,
         recorded: &mut Recorded<'_, T>,
         tables: &Pair,
         savepoints: &mut Savepoints,
     ) -> Result<(), Stop> {
         let table = |hash: &bool| if *hash { &tables.hash } else { &tables.ordered };
-        match step {
+        match this {
             Step::Read { hash, id, whole: true } => recorded.read(table(hash), *id).map(drop),
             Step::Read { hash, id, whole: false } => recorded.read_version(table(hash), *id).map(drop),
             Step::Ask { hash, id, team } => recorded.ask(table(hash), *id, *team).map(drop),
@@ -267,17 +275,23 @@ impl Script {
             Step::Question(question) => recorded.ask_rows(&tables.ordered, question),
             Step::Look { hash, id, whole } => recorded.look(table(hash), *id, *whole),
             Step::InVain(way) => recorded.ask_in_vain(&tables.ordered, &tables.hash, *way),
-            Step::Tried(step) => {
+            Step::Tried(step) | Step::Caught(step) => {
                 let number = savepoints.len();
                 savepoints.push(recorded.savepoint());
-                Self::take(step, recorded, tables, savepoints)?;
+                let is_caught = matches!(this, Step::Caught(_));
+                let outcome = Self::take(step, recorded, tables, savepoints);
+                if is_caught { without_absence(outcome) } else { outcome }?;
                 // It may have been a return to an earlier one, which ended this one.
-                match savepoints.get(number) {
-                    Some(savepoint) => {
-                        savepoints.undone_to(number);
+                let Some(savepoint) = savepoints.get(number) else { return Ok(()) };
+                savepoints.undone_to(number);
+                let undone = recorded.roll_back_to(savepoint, number);
+                // The return has taken place where it tells of a failure; another one has nothing to tell.
+                match undone {
+                    Err(stop) if is_caught => {
+                        without_absence(Err(stop))?;
                         recorded.roll_back_to(savepoint, number)
                     }
-                    None => Ok(()),
+                    undone => undone,
                 }
             }
             Step::InsertOwner => match recorded.transaction.try_insert(&tables.owners, &Owner { id: OWNER })? {
@@ -344,9 +358,24 @@ fn touched(step: &Step) -> Option<(bool, u64, Access)> {
         Step::Update { hash, id, .. } | Step::Later { hash, id, .. } => (*hash, *id, Access::Write),
         Step::Upsert { hash, id, .. } | Step::Delete { hash, id } => (*hash, *id, Access::Write),
         Step::Insert { hash, id, .. } => (*hash, *id, Access::Insert),
-        Step::Tried(step) => return touched(step),
+        Step::Tried(step) | Step::Caught(step) => return touched(step),
         _ => return None,
     })
+}
+
+/// That the row of a future is not there is an answer.
+fn without_absence(outcome: Result<(), Stop>) -> Result<(), Stop> {
+    match outcome.map_err(Stop::into_parts) {
+        Err(Stopped::Failed(error)) if is_absence(&error) => Ok(()),
+        Err(Stopped::Failed(error)) => Err(error.into()),
+        Err(Stopped::Conflict) => Err(Stop::conflict()),
+        Ok(()) => Ok(()),
+    }
+}
+
+fn is_absence(error: &Error) -> bool {
+    let Error::Procedure(error) = error else { return false };
+    matches!(error.downcast_ref::<FutureError>(), Some(FutureError::NoRow(_)))
 }
 
 fn draw_hash(random: &mut Random, mix: &Mix) -> bool {
@@ -397,8 +426,11 @@ fn draw_step(random: &mut Random, mix: &Mix) -> Step {
         return match random.below(16) {
             0..=2 => Step::Update { hash, id: steady, change: Change::Team(team - 1) },
             3..=5 => Step::Later { hash, id: steady, team: team - 1 },
-            6 => Step::Later { hash, id, team: team - 1 },
-            7 => Step::Ask { hash, id, team },
+            way @ (6 | 7) => {
+                let step =
+                    if way == 6 { Step::Later { hash, id, team: team - 1 } } else { Step::Ask { hash, id, team } };
+                if mix.refusals > 0 { Step::Caught(Box::new(step)) } else { step }
+            }
             _ => Step::Ask { hash, id: steady, team },
         };
     }

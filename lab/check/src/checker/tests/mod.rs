@@ -48,6 +48,13 @@ fn scan(lower: u64, upper: u64, rows: &[(u64, Version)]) -> Operation {
     Operation::Range(Box::new(RangeRead { table: 0, index: 0, lower, upper, backward: false, which, marks, rows }))
 }
 
+/// A range of one value, of which some row is there.
+fn present(index: u8, value: u64) -> RangeRead {
+    let (lower, upper) = if index == 0 { ((value, value), (value, value)) } else { ((value, 0), (value, u64::MAX)) };
+    let (which, marks, rows) = (Which::All, Marks::ALL, Vec::new());
+    RangeRead { table: 0, index, lower, upper, backward: false, which, marks, rows }
+}
+
 /// A history of transactions that all ran at the same time, numbered from 1.
 fn concurrent(transactions: &[&[Operation]]) -> History {
     let mut history = History::default();

@@ -118,6 +118,28 @@ fn write_skew() {
     assert_named(&[&[absent(1), insert(2, v(1, 1))], &[absent(2), insert(1, v(2, 1))]], Anomaly::G2Item, &[1, 2]);
 }
 
+/// Who was told that a row is there stands before its deletion; one that had been deleted before the call was not meant.
+#[test]
+fn write_skew_over_a_row_that_was_not_shown() {
+    let told = [Operation::Present(Box::new(present(0, 1))), write(2, v(4, 1), v(1, 2))];
+    let deletes = [read(2, v(1, 2)), delete(1, v(3, 1))];
+    let history = |others_begin| {
+        let mut history = History::default();
+        add(&mut history, 1, (0, 10), Outcome::Committed, &two_rows());
+        add(&mut history, 2, (11, 20), Outcome::Committed, &[delete(1, v(1, 1))]);
+        add(&mut history, 3, (21, 30), Outcome::Committed, &[insert(1, v(3, 1))]);
+        add(&mut history, 4, (others_begin, 50), Outcome::Committed, &told);
+        add(&mut history, 5, (31, 50), Outcome::Committed, &deletes);
+        history
+    };
+    let found = anomaly(&history(31), true);
+    assert_eq!(found.anomaly, Anomaly::G2Item, "{found}");
+    assert!(found.story.iter().any(|line| line.contains("was told that key 1 of table 0 is there")), "{found}");
+    // Now it may have been told of the first of the two rows, and comes first.
+    assert_clean(&history(12), true);
+    assert_clean(&history(31), false);
+}
+
 #[test]
 fn read_only_anomaly() {
     // The withdrawal sees no deposit, the deposit comes before the report, and the report before the withdrawal.

@@ -36,6 +36,7 @@ fn run(history: &History, attempt: &Attempt, rows: &mut Rows) -> bool {
         let fits = match operation {
             Operation::Read { item, seen } => rows.get(item).map(|row| row.0) == *seen,
             Operation::Range(range) => look(rows, range) == range.rows,
+            Operation::Present(range) => !look(rows, range).is_empty(),
             Operation::Write { item, version, replaced: before, attributes } => {
                 let fits = *before == Replaced::Unknown || *before == replaced(rows, *item);
                 rows.insert(*item, (*version, *attributes));
