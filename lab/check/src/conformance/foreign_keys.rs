@@ -247,7 +247,32 @@ pub fn deletion_beside_insertion<P: Protocol<Worker: Interactive>>(setup: &Setup
     }
 }
 
-/// The same on two threads, again and again.
+/// A savepoint that could not be set, because what was left open before it met another transaction, is void. A write that is refused afterwards
+/// is undone alone, and tells why it was refused.
+pub fn refusals_behind_a_void_savepoint<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, Library { shelves, books }) = library(setup);
+    let (mut one, mut two) = (database.worker().unwrap(), database.worker().unwrap());
+    done(&mut one, |t| t.insert(&books, &book(1, 1)));
+    let (mut reading, mut writing) = (begin(&mut one), begin(&mut two));
+    reading.step(|t| t.get(&shelves, 2).map(drop));
+    writing.step(|t| {
+        let held = t.future(&shelves, 2, Shelf::BOOKS)?;
+        t.set_future(&shelves, 2, Shelf::BOOKS, held + 1)?;
+        let _ = t.savepoint();
+        Ok(())
+    });
+    reading.commit();
+    let deleted = writing.step(|t| caught(t.delete(&shelves, 1)));
+    assert!(matches!(deleted, None | Some(Err(Error::HasChildren { .. }))), "{deleted:?}");
+    let inserted = writing.step(|t| caught(t.insert(&books, &book(2, 9))));
+    assert!(matches!(inserted, None | Some(Err(Error::NoParent { .. }))), "{inserted:?}");
+    writing.commit();
+    let mut watcher = database.worker().unwrap();
+    assert!(all(&mut watcher, &shelves).iter().any(|shelf| shelf.id == 1));
+    assert_eq!(all(&mut watcher, &books), [book(1, 1)]);
+}
+
+/// Parents that are deleted and children that are inserted on two threads, again and again.
 pub fn on_threads<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     const ROUNDS: u64 = polychron_base::sizes::scaled(400, 40) as u64;
     let (database, Library { shelves, books }) = library(setup);
