@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use polychron_engine::contested::CONFLICTS_UNFAVOURED;
-use polychron_engine::{Commit, Interactive, Mode, Operations, Protocol, Row, Table, Worker, drive};
+use polychron_engine::{Commit, Futures, Interactive, Mode, Operations, Protocol, Row, Table, Worker, drive};
 
 #[derive(polychron_schema::Row, Clone, Copy, Debug, PartialEq)]
 struct Seat {
@@ -20,6 +20,8 @@ type Tx<'w, P> = <<P as Protocol>::Worker as Interactive>::Transaction<'w>;
 #[derive(Clone, Copy)]
 pub(crate) enum Deed {
     Update,
+    /// By a future, which may be open until the commit.
+    Add,
     Read,
     WriteBlindly,
 }
@@ -45,6 +47,9 @@ pub(crate) fn overtaken_at_each_attempt<P: Protocol<Worker: Interactive>>(
         let mut t = other.begin(Mode::ReadWrite).unwrap();
         let done = match deed {
             Deed::Update => t.update(&seats, id, |row| row.set_theirs(row.theirs() + 1)).map(drop),
+            Deed::Add => {
+                t.future(&seats, id, Seat::THEIRS).and_then(|theirs| t.set_future(&seats, id, Seat::THEIRS, theirs + 1))
+            }
             Deed::Read => t.get(&seats, id).map(drop),
             Deed::WriteBlindly => t.upsert(&seats, &Seat { id, ours: 0, theirs: 1 }),
         };

@@ -1,5 +1,5 @@
-//! What only the layer of futures promises, over a protocol: what is open of a transaction is found, read and written in a number of steps that grows with it and
-//! not with its square.
+//! What only the layer of futures promises, over a protocol: what is open makes way for favoured transactions, and is found, read and written in a
+//! number of steps that grows with the transaction and not with its square.
 
 use std::sync::Arc;
 
@@ -7,6 +7,8 @@ use polychron_engine::{
     Commit, Common, Futures, Interactive, Mode, Operations, Protocol, Row, Savepoint, Stop, Table, drive,
 };
 
+use crate::contested_tests::{Deed, overtaken_at_each_attempt};
+use crate::hyper::Hyper;
 use crate::lazy::{Lazy, LazyTransaction};
 use crate::maflingo::Maflingo;
 
@@ -157,4 +159,15 @@ fn condition_that_loses_its_value() {
     asks.set_future(&stock, 2, Stock::AMOUNT, 6).unwrap();
     assert!(asks.get(&stock, 2).is_err(), "it settles what is open");
     assert!(asks.commit().is_err());
+}
+
+/// What is open until the commit locks its rows before all else, and leaves those of a favoured transaction alone.
+#[test]
+fn what_is_open_makes_way() {
+    overtaken_at_each_attempt(&Lazy::<Hyper>::open(Default::default(), Common::default()).unwrap(), Deed::Add, &[0, 1]);
+    overtaken_at_each_attempt(
+        &Lazy::<Maflingo>::open(Default::default(), Common::default()).unwrap(),
+        Deed::Add,
+        &[0, 1],
+    );
 }

@@ -43,8 +43,8 @@ impl<R: Redo + Default> Beneath for Hyper<R> {
 }
 
 impl<R: Redo> HyperTransaction<'_, R> {
-    /// Locks the row of a key by an image that changes nothing. What is committed there may be younger than the start, so the row must not be
-    /// read before [`Self::begin_later`].
+    /// Locks the row of a key by an image that changes nothing, unless the row is left to a favoured transaction. What is committed there may be
+    /// younger than the start, so the row must not be read before [`Self::begin_later`].
     fn lock_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Stop> {
         let table = self.table(table)?;
         let store = &table.primary;
@@ -68,6 +68,10 @@ impl<R: Redo> HyperTransaction<'_, R> {
                 return Ok(());
             }
             if stamp < FIRST_ID {
+                if self.is_barred(record) {
+                    stamp = 0;
+                    break;
+                }
                 // An image of a change says that there is a row below it.
                 if latched.is_present() || left_out(Step::PassOverDeleted) {
                     self.push(latched, image);

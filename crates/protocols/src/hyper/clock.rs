@@ -22,6 +22,9 @@ const GENERATION_BITS: u32 = 48;
 /// Commits that most transactions live through at most.
 const LATELY: u64 = 256;
 
+/// Entries that a list keeps room for, however few there are.
+pub(super) const ROOM: usize = 1 << 14;
+
 /// A worker's word: the moment that it reads, and what is said of it by these bits. Without any it may read that one or a later one.
 const MOMENT: u32 = 2;
 /// It will read no other one.
@@ -203,6 +206,7 @@ impl History {
     pub(super) fn empty_hand(&mut self, slot: usize) {
         let Some(in_hand) = self.in_hand.get_mut(slot) else { return };
         self.bytes -= in_hand.drain(..).map(|committed| committed.bytes).sum::<usize>();
+        in_hand.shrink_to(ROOM);
     }
 
     /// Puts in what is left of it.
@@ -274,10 +278,31 @@ impl History {
         if self.kept.is_empty() && self.swept.is_empty() {
             self.gone_images = 0;
             self.is_sweeping = false;
-            self.kept.shrink_to(1 << 14);
-            self.swept.shrink_to(1 << 14);
         }
         Some(self.forget(next))
+    }
+
+    /// Gives back the room of a backlog that is gone: while a thread has no processor in the midst of a transaction, others commit thousands.
+    #[inline]
+    pub(super) fn give_back_room(&mut self) {
+        let Self { recent, kept, swept, again, .. } = self;
+        [recent, kept, swept].into_iter().for_each(give_back);
+        give_back(again);
+    }
+
+    /// The most entries that a list has room for.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(super) fn room(&self) -> usize {
+        let lists = [&self.recent, &self.kept, &self.swept].map(VecDeque::capacity);
+        lists.into_iter().fold(self.again.capacity(), usize::max)
+    }
+}
+
+/// Gives back most of what is empty of a list.
+#[inline]
+fn give_back<T>(list: &mut VecDeque<T>) {
+    if list.capacity() > ROOM.max(4 * list.len()) {
+        list.shrink_to(ROOM.max(2 * list.len()));
     }
 }
 

@@ -18,7 +18,7 @@ use polychron_engine::redo::Redo;
 use polychron_memory::{Epochs, Guard};
 
 use super::chains::LongChains;
-use super::clock::{Again, Clock, Committed, Held, History, Old};
+use super::clock::{Again, Clock, Committed, Held, History, Old, ROOM};
 use super::counts::{Counts, add};
 use super::elsewhere::Dropped;
 use super::needed::is_needed;
@@ -110,6 +110,14 @@ impl Collector {
         Self { slot, ..Self::default() }
     }
 
+    /// The most buffers that a list has room for.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(super) fn buffers_room(&self) -> usize {
+        [self.old.capacity(), self.thin.capacity(), self.behind.capacity()]
+            .into_iter()
+            .fold(self.dead.capacity(), usize::max)
+    }
+
     /// Takes from the list what may be collected, for a slice of some more images than the caller has `made`; under its lock. Whether anything
     /// was taken.
     #[inline]
@@ -156,6 +164,7 @@ impl Collector {
         if history.kept_images > 0 || history.is_sweeping || !history.kept.is_empty() {
             self.take_kept(oldest, history, room);
         }
+        history.give_back_room();
         !self.old.is_empty() || !self.thin.is_empty() || !self.behind.is_empty() || !self.dead.is_empty()
     }
 
@@ -213,6 +222,7 @@ impl Collector {
             // SAFETY: none of its images is in a chain; it was in a list, and is not any more.
             unsafe { buffer.retire(site.guard) };
         }
+        self.dead.shrink_to(ROOM);
         add(&site.counts.walked, std::mem::take(&mut self.walked));
     }
 
@@ -236,6 +246,7 @@ impl Collector {
             // SAFETY: its images have left their chains, or nobody has their tables any more.
             unsafe { buffer.retire(site.guard) };
         }
+        old.shrink_to(ROOM);
         self.old = old;
     }
 
@@ -283,11 +294,13 @@ impl Collector {
             self.thin_one(committed, held, site);
         }
         self.gone += self.others.drain(..).map(|(_, images)| images).sum::<usize>();
+        thin_list.shrink_to(ROOM);
         self.thin = thin_list;
         if !self.needed.is_empty() {
             let mut history = site.clock.history();
             self.needed.drain(..).for_each(|needed| history.keep(needed));
         }
+        self.needed.shrink_to(ROOM);
     }
 
     /// Thins what lies behind a transaction that may write. It stays in its list until what is left of it comes there: whoever lists what was
@@ -311,7 +324,10 @@ impl Collector {
             self.dead.extend(history.have_left(place, images));
         }
         drop(history);
+        list.shrink_to(ROOM);
         self.behind = list;
+        self.left.shrink_to(ROOM);
+        self.others.shrink_to(ROOM);
     }
 
     /// Takes out of their chains what nobody needs of a buffer and of what is older, and notes what is left of it.

@@ -101,6 +101,11 @@ impl<R: Redo> HyperWorker<R> {
     pub(super) fn pin(&self) -> polychron_memory::Guard<'_> {
         self.local.pin()
     }
+
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(super) fn collector(&self) -> &Collector {
+        &self.state.collector
+    }
 }
 
 impl<R: Redo> StoreWorker for HyperWorker<R> {

@@ -83,7 +83,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
 
     /// Whether a row is left to a favoured transaction, of another thread.
     #[inline]
-    fn is_barred(&self, record: Record<'_>) -> bool {
+    pub(super) fn is_barred(&self, record: Record<'_>) -> bool {
         let is_here = |other| self.guard.epochs().is_here(other);
         self.state.contested.is_barred(&self.shared.favour, record, self.state.base.slot, is_here)
     }

@@ -3,6 +3,7 @@
 use polychron_engine::drive;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::super::clock::ROOM;
 use super::super::options::Images;
 use super::*;
 
@@ -43,6 +44,33 @@ fn undo_memory_behind_an_idle_writer_is_what_it_sees() {
         assert!(of_one <= 60.0, "{of_one} steps at one commit afterwards");
     }
     assert!(bank.figure("undo_buffers_kept") <= 2.0);
+}
+
+/// A thread that loses its processor between announcing a start and choosing it holds everything back. Lists that grew meanwhile are short
+/// afterwards, and so is their room, in the database and in the worker that has drained them.
+#[test]
+#[cfg_attr(miri, ignore = "does more than an interpreter can")]
+fn the_room_of_a_backlog_is_given_back() {
+    let database = Hyper::open(Options::default(), Common::default()).unwrap();
+    let accounts = Table::from_id(database.create_table(Account::definition()).unwrap());
+    let bank = Bank { database, accounts };
+    assert!(bank.once(|t| t.insert(&accounts, &account(1))));
+    let (clock, slot, mut worker) = (&bank.database.shared.clock, 50, bank.worker());
+    clock.enter(slot);
+    clock.announce(slot, clock.latest());
+    (0..4 * ROOM as i64).for_each(|balance| set_balance(&mut worker, &accounts, 1, balance));
+    assert!(clock.history().room() > 2 * ROOM);
+    clock.end(slot);
+    let mut large = worker.begin(Mode::ReadWrite).unwrap();
+    for balance in 0..ROOM as i64 {
+        large.update(&accounts, 1, |row| row.set_balance(balance)).unwrap();
+    }
+    large.commit().unwrap();
+    worker.tidy_up();
+    set_balance(&mut worker, &accounts, 1, 0);
+    assert!(bank.figure("undo_buffers_kept") <= 2.0);
+    assert!(clock.history().room() <= ROOM, "{} commits", clock.history().room());
+    assert!(worker.collector().buffers_room() <= ROOM, "{} buffers", worker.collector().buffers_room());
 }
 
 /// A change of a column meets whoever has read it, though the image that is left of it is that of a change of another column.
