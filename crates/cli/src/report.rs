@@ -79,8 +79,8 @@ pub fn render(report: &Report) -> String {
     if report.rolled_back > 0 {
         row("rolled back by themselves", thousands(report.rolled_back));
     }
-    for (name, &figure) in &report.figures {
-        row(name, thousands(figure));
+    for (name, &metric) in &report.metrics {
+        row(name, thousands(metric));
     }
     row("aborts", format!("{:.2} % of all attempts", report.abort_rate * 100.0));
     for (reason, &count) in &report.aborts {
@@ -112,8 +112,8 @@ pub fn render(report: &Report) -> String {
         let Staleness { mean, p999, max } = staleness;
         row("snapshot staleness", format!("{mean:.0} µs on average, {p999} µs at p99.9, {max} µs at most"));
     }
-    for (name, figure) in &report.protocol_figures {
-        row(&name.replace('_', " "), figure_text(figure));
+    for (name, metric) in &report.protocol_metrics {
+        row(&name.replace('_', " "), metric_text(metric));
     }
     let mut table = table();
     table.set_header([format!("{} on {}", report.workload, report.protocol), String::new()]);
@@ -138,12 +138,12 @@ fn kind_text(report: &Report, kind: &str, count: u64) -> String {
     format!("{} ({share:.1} %), {}/s", thousands(count), thousands(a_second as u64))
 }
 
-/// One of the protocol's own figures; of a course its range.
-fn figure_text(figure: &Value) -> String {
+/// One of the protocol's own metrics; of a course its range.
+fn metric_text(metric: &Value) -> String {
     let number = |number: f64| {
         if number.fract() == 0.0 && number >= 0.0 { thousands(number as u64) } else { format!("{number:.2}") }
     };
-    match figure {
+    match metric {
         Value::Array(points) => {
             let levels: Vec<f64> = points.iter().filter_map(|point| point.get(1)?.as_f64()).collect();
             let Some(last) = levels.last() else { return "none yet".to_owned() };
@@ -162,7 +162,7 @@ fn versions_text(records: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{figure_text, thousands};
+    use super::{metric_text, thousands};
 
     #[test]
     fn thousands_are_set_apart() {
@@ -171,8 +171,8 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_numbers_courses_or_nothing() {
-        let text = |json: &str| figure_text(&serde_json::from_str(json).unwrap());
+    fn metrics_are_numbers_courses_or_nothing() {
+        let text = |json: &str| metric_text(&serde_json::from_str(json).unwrap());
         let texts = ["12345", "0.125", "null", "[]", "[[0.1, 3.0], [0.2, 0.5], [0.3, 1.0]]"].map(text);
         assert_eq!(texts, ["12,345", "0.12", "none", "none yet", "1 at last, 0.50 to 3"]);
     }

@@ -109,8 +109,8 @@ fn a_snapshot_may_stay_open_for_the_whole_run() {
     for seconds in ["0.3", "3", "30"] {
         let report = whole_report(&workload, "hyper", seconds, &json);
         if report["completed"].as_u64() > Some(1000) {
-            let behind = report["protocol_figures"]["commits_since_oldest_read"].as_f64();
-            assert!(behind > Some(1000.0), "{}", report["protocol_figures"]);
+            let behind = report["protocol_metrics"]["commits_since_oldest_read"].as_f64();
+            assert!(behind > Some(1000.0), "{}", report["protocol_metrics"]);
             return;
         }
     }
@@ -171,7 +171,7 @@ fn check_report(report: &serde_json::Value, workload: &str, protocol: &str) {
     for may_be_null in ["peak_rss_bytes", "versions", "staleness_us"] {
         assert!(report.get(may_be_null).is_some(), "{may_be_null}");
     }
-    let figures = report["protocol_figures"].as_object().unwrap();
+    let figures = report["protocol_metrics"].as_object().unwrap();
     if protocol == "cicada" {
         for number in ["clock_boosts", "clock_skew_max_ns", "inlined_rows_percent", "space_overhead_percent"] {
             assert!(figures[number].as_f64().is_some_and(|number| number >= 0.0), "{number} in {report}");

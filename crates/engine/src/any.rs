@@ -22,7 +22,7 @@ use crate::{
 
 mod object;
 
-use object::{Answer, ByHand, Database, End, Hand, Held, Name, Opened, Reach, Steps, Unnamed, Whole};
+use object::{Answer, Database, End, Held, Name, Opened, Reach, Stepped, Steps, Unnamed, Whole, WorkerObject};
 
 /// A database of a protocol that its options, or who opened it, chose.
 pub struct AnyProtocol(Box<dyn Database>);
@@ -33,9 +33,9 @@ impl AnyProtocol {
         Arc::new(Self(Box::new(Opened::<P, Whole>(Arc::clone(database), PhantomData))))
     }
 
-    /// The database beneath, if it is one of `P` that [`AnyOptions::by_hand`] opened.
+    /// The database beneath, if it is one of `P` that [`AnyOptions::interactive`] opened.
     pub fn database<P: Protocol<Worker: Interactive>>(&self) -> Option<&Arc<P>> {
-        let opened = self.0.as_any().downcast_ref::<Opened<P, ByHand>>();
+        let opened = self.0.as_any().downcast_ref::<Opened<P, Stepped>>();
         opened.map(|opened| &opened.0)
     }
 }
@@ -61,8 +61,8 @@ impl AnyOptions {
     }
 
     /// The protocol `P` with these options, for whole procedures and for transactions that are driven step by step.
-    pub fn by_hand<P: Protocol<Worker: Interactive>>(options: P::Options) -> Self {
-        Self::opened::<P, ByHand>(options)
+    pub fn interactive<P: Protocol<Worker: Interactive>>(options: P::Options) -> Self {
+        Self::opened::<P, Stepped>(options)
     }
 
     fn opened<P: Protocol, S: Steps<P::Worker>>(options: P::Options) -> Self {
@@ -112,7 +112,7 @@ impl Protocol for AnyProtocol {
 }
 
 /// A worker of [`AnyProtocol`].
-pub struct AnyWorker(Box<dyn Hand>);
+pub struct AnyWorker(Box<dyn WorkerObject>);
 
 impl fmt::Debug for AnyWorker {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -185,8 +185,8 @@ impl Worker for AnyWorker {
         self.0.counters()
     }
 
-    fn tidy_up(&mut self) {
-        self.0.tidy_up();
+    fn maintain(&mut self) {
+        self.0.maintain();
     }
 }
 

@@ -317,7 +317,7 @@ impl<T: Described> Kept<T> {
     fn keep_another(&self, worker: usize, seen: &mut Seen<T>) {
         seen.kept = seen.version;
         let before = self.of(worker).replace((seen.version, seen.keep()));
-        // A table that goes with its list takes time, and asks the keeper: here and below without the lock.
+        // A table that goes with its list takes time, and asks the deferred drops: here and below without the lock.
         drop(before);
     }
 
@@ -458,7 +458,7 @@ impl<T: Described> Catalog<T> {
     /// Gives up the lists of the past at which nobody looks any more, and with them the tables that only they had. Guards
     /// and snapshots decide, so a list goes when its time has come and this is called again.
     pub fn release(&self, epochs: &Epochs) {
-        // A table that goes with its list takes time, and asks the keeper.
+        // A table that goes with its list takes time, and asks the deferred drops.
         drop(self.take_released(epochs));
     }
 

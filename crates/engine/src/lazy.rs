@@ -361,7 +361,7 @@ pub struct Names {
 /// transaction, so that must come from reads that are protected.
 ///
 /// # Errors
-/// As [`Beneath::observe`].
+/// As [`LazyHost::observe`].
 fn look_unprotected<T: Transaction>(
     transaction: &mut T,
     condition: &Condition,
@@ -384,14 +384,14 @@ fn look_unprotected<T: Transaction>(
 
 /// A protocol that can be beneath such a layer. What a transaction of it has read stays, or the transaction conflicts; that is all that is
 /// relied on.
-pub trait Beneath: Protocol<Worker: Interactive> {
+pub trait LazyHost: Protocol<Worker: Interactive> {
     /// The layer's name and line in lists.
     const DEFERRED: Names;
 
     /// The same of a layer that resolves futures at once, if it stands in lists.
     const EAGER: &'static [Configuration] = &[];
 
-    /// Whether [`Beneath::observe`] makes a condition stay what it is told to be. Where it does not, the layer looks at it again at
+    /// Whether [`LazyHost::observe`] makes a condition stay what it is told to be. Where it does not, the layer looks at it again at
     /// the commit.
     const HOLDS_CONDITIONS: bool = false;
 

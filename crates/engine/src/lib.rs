@@ -62,7 +62,7 @@ pub use options::Common;
 pub use procedure::{Access, Declare, Procedure};
 pub use savepoint::{Savepoint, Savepoints};
 pub use scan::{Direction, Restriction, Scan};
-pub use statistics::{Counters, Figure, FigureValue, Statistics, Versions};
+pub use statistics::{Counters, Metric, MetricValue, Statistics, Versions};
 pub use storage::Storage;
 pub use submission::Submission;
 pub use transaction::{Insertion, LazyFutures, Prefetch, Queries, Transaction};
@@ -194,7 +194,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     }
 
     /// What this protocol can tell of its tables that others cannot; walks every table.
-    fn inspect(&self) -> Vec<Figure> {
+    fn inspect(&self) -> Vec<Metric> {
         self.storage().inspect()
     }
 }
@@ -271,5 +271,5 @@ pub trait Worker: Send {
 
     /// Does pending background work of this worker (collecting versions, unlinking deleted keys). Executing does so too,
     /// in small steps; an idle worker may call this.
-    fn tidy_up(&mut self) {}
+    fn maintain(&mut self) {}
 }

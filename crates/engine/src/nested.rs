@@ -22,7 +22,7 @@ use polychron_base::{Abort, Error, Reason, TableId};
 use polychron_sync::{MODELLED, thread};
 
 /// Conflicts of unknown origin in a row, with commits of the thread inside each, that may come from others.
-const PATIENCE: u32 = 64;
+const SPIN_BUDGET: u32 = 64;
 /// Attempts in a row that conflicted with what the thread itself committed.
 const OWN: u32 = 2;
 /// The commits of a thread that are remembered.
@@ -122,7 +122,7 @@ impl Nested {
             Some(false) if inside <= KEPT as u64 => (self.own, self.unknown) = (0, 0),
             _ => (self.own, self.unknown) = (0, self.unknown + 1),
         }
-        let is_useless = self.own >= OWN || self.unknown >= PATIENCE;
+        let is_useless = self.own >= OWN || self.unknown >= SPIN_BUDGET;
         self.waits = is_useless.then_some((abort.table, abort.key));
     }
 
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn conflicts_of_unknown_origin_take_long() {
-        assert_eq!(attempts(1, |_, inner, at| inner.committed(1, at)), Some(u64::from(PATIENCE)));
+        assert_eq!(attempts(1, |_, inner, at| inner.committed(1, at)), Some(u64::from(SPIN_BUDGET)));
         assert_eq!(attempts(1, |_, _, _| {}), None);
     }
 

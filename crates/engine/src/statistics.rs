@@ -162,7 +162,7 @@ pub struct Statistics {
     /// Memory, where the protocol uses the engine's.
     pub memory: Option<MemoryStatistics>,
     /// What this protocol counts besides, as far as that costs no walk over the tables.
-    pub figures: Vec<Figure>,
+    pub metrics: Vec<Metric>,
 }
 
 impl Statistics {
@@ -179,16 +179,16 @@ impl Statistics {
 
 /// Something that one protocol counts and others do not.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Figure {
+pub struct Metric {
     /// Words in lower case with underscores between them, the unit last.
     pub name: &'static str,
     /// Its value.
-    pub value: FigureValue,
+    pub value: MetricValue,
 }
 
-/// What kind of number a [`Figure`] is.
+/// What kind of number a [`Metric`] is.
 #[derive(Clone, Debug, PartialEq)]
-pub enum FigureValue {
+pub enum MetricValue {
     /// How often something has happened since the database was opened.
     Count(u64),
     /// An average: a sum since the database was opened, and of how many.
@@ -199,8 +199,8 @@ pub enum FigureValue {
     Course(Vec<(f64, f64)>),
 }
 
-impl FigureValue {
-    /// What came after an earlier value of the same figure. A level stays as it is.
+impl MetricValue {
+    /// What came after an earlier value of the same metric. A level stays as it is.
     #[must_use]
     pub fn since(&self, before: Option<&Self>) -> Self {
         match (self, before) {

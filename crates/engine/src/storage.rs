@@ -6,7 +6,7 @@ use polychron_base::{Error, IndexId, TableId};
 use polychron_memory::Memory;
 use polychron_schema::{IndexDefinition, TableDefinition};
 
-use crate::{Figure, Statistics, Versions};
+use crate::{Metric, Statistics, Versions};
 
 /// The memory and the tables of a database: what [`Protocol`](crate::Protocol) forwards to, so that a protocol over another one, and one behind
 /// virtual calls, name it once. A protocol whose tables are [`StoreTable`](crate::stores::StoreTable)s has it for
@@ -43,7 +43,7 @@ pub trait Storage: Send + Sync {
     }
 
     /// See [`Protocol::inspect`](crate::Protocol::inspect).
-    fn inspect(&self) -> Vec<Figure> {
+    fn inspect(&self) -> Vec<Metric> {
         Vec::new()
     }
 }

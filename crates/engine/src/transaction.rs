@@ -154,7 +154,7 @@ pub trait Queries {
 /// What a protocol overrides to leave [futures](crate::Futures) open. The defaults resolve them at once.
 pub trait LazyFutures {
     /// Which transaction this is, for the futures that belong to it. One that leaves futures open has a
-    /// [`Workbench`](crate::futures::Workbench), and is known by its scope.
+    /// [`ExpressionArena`](crate::futures::ExpressionArena), and is known by its scope.
     #[inline]
     fn future_scope(&self) -> Scope {
         Scope::of_attempt()

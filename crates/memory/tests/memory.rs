@@ -313,7 +313,7 @@ fn free_memory_between_used_blocks_serves_other_sizes() {
     let many = blocks.len();
     let mut kept = Vec::new();
     for (index, block) in blocks.into_iter().enumerate() {
-        // Stretches of about 136 KiB are freed, so that some pages are free and others in part.
+        // Runs of about 136 KiB are freed, so that some pages are free and others in part.
         if index / 1000 % 2 == 0 { block.free(&guard) } else { kept.push(block) }
     }
     let mut others: Vec<_> = std::iter::from_fn(|| Owned::allocate(&guard, 3000, 2)).collect();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use polychron_engine::{
-    Common, Error, Figure, IndexDefinition, IndexId, Interactive, Mode, Procedure, Protocol, Row, Statistics, Stop,
+    Common, Error, IndexDefinition, IndexId, Interactive, Metric, Mode, Procedure, Protocol, Row, Statistics, Stop,
     Table, TableDefinition, TableId, Versions, Worker, drive,
 };
 use polychron_schema::{Index, OwnedKey};
@@ -397,12 +397,12 @@ impl<P: Protocol> Database<P> {
     ///
     /// ```
     /// # let database = polychron::Database::open(polychron::Options::default())?;
-    /// for figure in database.inspect() {
-    ///     println!("{}: {:?}", figure.name, figure.value);
+    /// for metric in database.inspect() {
+    ///     println!("{}: {:?}", metric.name, metric.value);
     /// }
     /// # Ok::<(), polychron::Error>(())
     /// ```
-    pub fn inspect(&self) -> Vec<Figure> {
+    pub fn inspect(&self) -> Vec<Metric> {
         self.protocol.inspect()
     }
 }

@@ -107,7 +107,7 @@ pub use polychron_engine::scan::Comparison;
 pub use polychron_engine::typed::{Mapped, Range};
 pub use polychron_engine::{
     Abort, Access, Aggregate, Becomes, ColumnBatch, ColumnVector, Commit, Common, Configuration, Declare, Direction,
-    Error, Figure, FigureValue, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Mode,
+    Error, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Metric, MetricValue, Mode,
     Operations, Procedure, Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Stop, Submission, Table,
     TableId, Transaction, Versions, Worker,
 };

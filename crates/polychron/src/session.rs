@@ -103,7 +103,7 @@ impl<P: Protocol> Session<P> {
     /// use polychron::Worker;
     /// # let database = polychron::Database::open(polychron::Options::default())?;
     /// let mut session = database.session()?;
-    /// session.worker().tidy_up();
+    /// session.worker().maintain();
     /// # Ok::<(), polychron::Error>(())
     /// ```
     pub fn worker(&mut self) -> &mut P::Worker {

@@ -49,7 +49,7 @@ impl Store {
             });
         }
         let mut worker = store.database.worker().expect("a slot is free");
-        worker.tidy_up();
+        worker.maintain();
         sum(&mut worker.begin(Mode::Snapshot).expect("it begins"), &store);
         store
     }

@@ -119,7 +119,7 @@ pub(crate) fn favour_ends_with_the_transaction<P: Protocol<Worker: Interactive>>
         assert!(write(&mut own), "it waits for its own thread");
         if leaks {
             std::mem::forget(t);
-            worker.tidy_up();
+            worker.maintain();
         } else {
             drop(t);
         }

@@ -150,8 +150,8 @@ fn undone_operations() {
 #[test]
 fn condition_that_loses_its_value() {
     let (database, stock) = open(3);
-    let [mut asker, mut writer] = [database.worker().unwrap(), database.worker().unwrap()];
-    let mut asks = asker.begin(Mode::ReadWrite).unwrap();
+    let [mut requester, mut writer] = [database.worker().unwrap(), database.worker().unwrap()];
+    let mut asks = requester.begin(Mode::ReadWrite).unwrap();
     let quotient = asks.future(&stock, 0, Stock::AMOUNT).unwrap() / asks.future(&stock, 1, Stock::AMOUNT).unwrap();
     assert!(asks.is_true(quotient.equal_to(1)).unwrap());
     let change = &mut |t: &mut Tx<'_>| t.set_future(&stock, 1, Stock::AMOUNT, 0);

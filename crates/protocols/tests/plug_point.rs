@@ -8,7 +8,7 @@ use polychron_base::key::{EncodedKey, Key16};
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::aggregate::AggregateError;
 use polychron_engine::batch::{self, NotNumeric};
-use polychron_engine::futures::{FutureColumn, FutureError, Operand, Scalar, Scope, Workbench};
+use polychron_engine::futures::{ExpressionArena, FutureColumn, FutureError, Operand, Scalar, Scope};
 use polychron_engine::lazy::{Node, Nodes, Source};
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
@@ -246,29 +246,36 @@ struct Lazy<'t, T> {
     columns: Vec<(TableId, Key16, FutureColumn)>,
     conditions: Vec<(Operand, bool)>,
     writes: Vec<(TableId, Key16, FutureColumn, Operand)>,
-    bench: Workbench,
-    /// What lies on the bench, while it is looked at.
+    expressions: ExpressionArena,
+    /// What lies on the expression arena, while it is looked at.
     nodes: Box<Nodes>,
 }
 
 impl<'t, T: Transaction> Lazy<'t, T> {
     fn new(inner: &'t mut T) -> Self {
         let (conditions, writes) = (Vec::new(), Vec::new());
-        Self { inner, columns: Vec::new(), conditions, writes, bench: Workbench::new(), nodes: Box::default() }
+        Self {
+            inner,
+            columns: Vec::new(),
+            conditions,
+            writes,
+            expressions: ExpressionArena::new(),
+            nodes: Box::default(),
+        }
     }
 
     fn push(&mut self, table: TableId, key: Key16, column: FutureColumn) -> Operand {
         self.columns.push((table, key, column));
-        self.bench.exchange(&mut self.nodes);
+        self.expressions.exchange(&mut self.nodes);
         let made = self.nodes.column(Source { row: self.columns.len() as u32 - 1, column, before: 0 });
-        self.bench.exchange(&mut self.nodes);
+        self.expressions.exchange(&mut self.nodes);
         made
     }
 
     /// The values of the nodes as they are now.
     fn values(&mut self) -> Result<Vec<Scalar>, Stop> {
         let mut values = Vec::new();
-        self.bench.exchange(&mut self.nodes);
+        self.expressions.exchange(&mut self.nodes);
         for node in &self.nodes.program.nodes {
             let value = match *node {
                 Node::Column(source) => {
@@ -284,7 +291,7 @@ impl<'t, T: Transaction> Lazy<'t, T> {
             };
             values.push(value);
         }
-        self.bench.exchange(&mut self.nodes);
+        self.expressions.exchange(&mut self.nodes);
         Ok(values)
     }
 
@@ -374,7 +381,7 @@ impl<T: Transaction> Queries for Lazy<'_, T> {}
 
 impl<T: Transaction> LazyFutures for Lazy<'_, T> {
     fn future_scope(&self) -> Scope {
-        self.bench.scope()
+        self.expressions.scope()
     }
 
     fn read_futures<K: EncodedKey>(

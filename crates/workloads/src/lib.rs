@@ -75,8 +75,8 @@ pub trait Workload: Sized + Send + Sync + 'static {
     /// The source of transactions of one of `threads` threads.
     fn client(&self, seed: u64, thread: usize, threads: usize) -> Self::Client;
 
-    /// Figures of the workload's own for the report, taken when the transactions have ended.
-    fn figures(&self) -> Vec<(&'static str, u64)> {
+    /// Metrics of the workload's own for the report, taken when the transactions have ended.
+    fn metrics(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
 

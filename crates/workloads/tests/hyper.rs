@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polychron_engine::redo::NoRedo;
-use polychron_engine::{Commit, Common, Figure, FigureValue, Interactive, Mode, Procedure, Protocol, Worker};
+use polychron_engine::{Commit, Common, Interactive, Metric, MetricValue, Mode, Procedure, Protocol, Worker};
 use polychron_protocols::hyper::{Hyper, Level, Options};
 use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::modify::{Modify, ModifyOptions, Operation};
@@ -41,12 +41,12 @@ fn updates_go_on_beside_an_open_snapshot() {
         let stop = AtomicBool::new(false);
         let report = run::run::<_, Modify>(&database, &options, &settings, &stop, &Unobserved).unwrap();
         assert!(report.completed > 0 && report.passed(), "{report:?}");
-        let figure = |name: &str| match database.statistics().figures.iter().find(|figure| figure.name == name) {
-            Some(Figure { value: FigureValue::Level(level), .. }) => *level,
+        let metric = |name: &str| match database.statistics().metrics.iter().find(|metric| metric.name == name) {
+            Some(Metric { value: MetricValue::Level(level), .. }) => *level,
             _ => panic!("{name} is a level"),
         };
-        assert!(figure("undo_bytes_at_most") > 0.0 && figure("undo_bytes") <= figure("undo_bytes_at_most"));
-        assert_eq!(figure("commits_since_oldest_read"), 0.0, "nobody reads");
+        assert!(metric("undo_bytes_at_most") > 0.0 && metric("undo_bytes") <= metric("undo_bytes_at_most"));
+        assert_eq!(metric("commits_since_oldest_read"), 0.0, "nobody reads");
     }
 }
 
@@ -76,9 +76,9 @@ fn the_predicate_log_of_top_customer_is_small() {
 
 /// Bytes of all predicate logs that were validated, and how many there were.
 fn predicate_logs(database: &Arc<Hyper>) -> (u64, u64) {
-    let figures = database.statistics().figures;
-    match figures.iter().find(|figure| figure.name == "predicate_log_bytes").expect("it is counted").value {
-        FigureValue::Mean(bytes, logs) => (bytes, logs),
+    let metrics = database.statistics().metrics;
+    match metrics.iter().find(|metric| metric.name == "predicate_log_bytes").expect("it is counted").value {
+        MetricValue::Mean(bytes, logs) => (bytes, logs),
         _ => unreachable!("it is a mean"),
     }
 }

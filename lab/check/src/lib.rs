@@ -9,11 +9,11 @@
 //! depends on time. Where threads run freely, invariants are checked at the end.
 
 pub mod checker;
+mod client;
 pub mod conformance;
 pub mod exploration;
 pub mod history;
 mod model;
-mod party;
 mod rows;
 mod samples;
 mod savepoints;

@@ -8,7 +8,7 @@ use polychron_base::{Error, Stop};
 use polychron_engine::any::{AnyOptions, AnyProtocol};
 use polychron_engine::{Common, Interactive, Isolation, Mode, Operations, Protocol, Row, Table, drive};
 
-use crate::party::Party;
+use crate::client::Client;
 use crate::rows::{Item, Person};
 
 /// Lets time pass in a database.
@@ -118,7 +118,7 @@ impl<P: Protocol> Setup<P> {
     {
         let tick = self.tick;
         Setup {
-            options: AnyOptions::by_hand::<P>(self.options),
+            options: AnyOptions::interactive::<P>(self.options),
             common: self.common,
             name: self.name,
             isolation: self.isolation,
@@ -212,6 +212,6 @@ where
 }
 
 /// Begins a read-write transaction that is driven by hand.
-pub(crate) fn begin<W: Interactive>(worker: &mut W) -> Party<W::Transaction<'_>> {
-    Party::begin(worker, Mode::ReadWrite)
+pub(crate) fn begin<W: Interactive>(worker: &mut W) -> Client<W::Transaction<'_>> {
+    Client::begin(worker, Mode::ReadWrite)
 }

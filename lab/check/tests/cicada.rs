@@ -109,17 +109,17 @@ macro_rules! running {
 running! {
     by_default: |_| ();
     collecting_all_the_time: |options| options.collection_interval = Duration::ZERO;
-    thinning_all_the_time: |options| {
-        (options.collection_interval, options.thinning_after) = (Duration::ZERO, Duration::ZERO);
+    pruning_all_the_time: |options| {
+        (options.collection_interval, options.pruning_after) = (Duration::ZERO, Duration::ZERO);
     };
     collecting_seldom: |options| options.collection_interval = Duration::from_millis(100);
     without_waiting: |options| options.wait_for_pending = false;
     with_a_counter: |options| options.central_clock = true;
     with_a_fixed_wait: |options| options.fixed_backoff = Some(Duration::from_micros(5));
     multi_version_running: |options| options.indexes = Indexes::MultiVersion;
-    multi_version_thinning: |options| {
+    multi_version_pruning: |options| {
         options.indexes = Indexes::MultiVersion;
-        (options.collection_interval, options.thinning_after) = (Duration::ZERO, Duration::ZERO);
+        (options.collection_interval, options.pruning_after) = (Duration::ZERO, Duration::ZERO);
     };
     multi_version_without_waiting: |options| {
         (options.indexes, options.wait_for_pending) = (Indexes::MultiVersion, false);
@@ -171,7 +171,7 @@ fn versioned_absent_key_in_a_hash_table() {
 fn pausing() -> Setup<AnyProtocol> {
     let options = Options {
         collection_interval: Duration::ZERO,
-        thinning_after: Duration::ZERO,
+        pruning_after: Duration::ZERO,
         overtaking_after: Duration::from_micros(1),
         ..Options::default()
     };

@@ -26,7 +26,7 @@ use setups::{lazy_2pl, lazy_cicada, lazy_occ, maflingo};
 /// Cicada whose horizons move, and whose garbage goes, so often that it happens in the middle of such small histories.
 fn cicada(change: impl FnOnce(&mut cicada::Options)) -> Setup<Cicada> {
     let often = Duration::from_micros(1);
-    let mut options = cicada::Options { collection_interval: often, thinning_after: often, ..Default::default() };
+    let mut options = cicada::Options { collection_interval: often, pruning_after: often, ..Default::default() };
     change(&mut options);
     Setup::new(options, |database| database.tick())
 }
@@ -158,7 +158,7 @@ find! {
     without_comparing_versions_there_is_none: hekaton(), hekaton::Step::CompareVersions;
     without_waiting_for_pending_versions_there_is_none: without_early_looks(), cicada::Step::AwaitPendingReads;
     without_waiting_for_placeholders_there_is_none: bohm(|_| ()), bohm::Step::AwaitPlaceholder;
-    without_waiting_for_fronts_there_is_none: bohm(|_| ()), bohm::Step::AwaitFronts;
+    without_waiting_for_fronts_there_is_none: bohm(|_| ()), bohm::Step::AwaitPrefixes;
     without_waiting_for_intents_there_is_none: bohm(|_| ()), bohm::Step::AwaitIntents;
     without_waiting_for_who_writes_anything_there_is_none: bohm_in_place(), bohm::Step::AwaitEverything;
     without_passing_rows_on_there_is_none: bohm(|_| ()), bohm::Step::PassOn;

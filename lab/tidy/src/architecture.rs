@@ -32,7 +32,7 @@ pub fn names(sources: &[Source], names: &[&[&str]], allowed: &[&str], citing: &[
 }
 
 /// The words of a line in lower case, identifiers taken apart.
-fn humps(line: &str) -> Vec<String> {
+pub(crate) fn humps(line: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut before = ' ';
     for character in line.chars() {

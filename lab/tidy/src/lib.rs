@@ -6,6 +6,7 @@ pub mod architecture;
 pub mod documents;
 pub mod sizes;
 pub mod source;
+pub mod vocabulary;
 
 use std::fmt;
 use std::path::Path;

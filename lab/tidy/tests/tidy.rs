@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use polychron_tidy::{Finding, Source, architecture, documents, sizes, tree};
+use polychron_tidy::{Finding, Source, architecture, documents, sizes, tree, vocabulary};
 
 /// Names of protocols, word by word.
 const PROTOCOLS: &[&[&str]] = &[
@@ -33,7 +33,7 @@ const NAMING: &[&str] = &[
     // Tests of a layer need something beneath it.
     "crates/protocols/src/lazy_tests.rs",
     // What it is called with a layer over it.
-    "crates/protocols/src/maflingo/beneath.rs",
+    "crates/protocols/src/maflingo/lazy_host.rs",
     // A paper's figures go by its name, and compare protocols.
     "lab/figures/",
     "lab/tidy/",
@@ -102,6 +102,26 @@ const LARGE: &[(&str, usize)] = &[];
 
 /// Where somebody's files lie.
 const MACHINE_PATHS: &[&str] = &["/work/", "/root/", "/home/"];
+
+/// Words that the field has another one for, which is used.
+const WORDS: &[(&str, &str)] = &[
+    ("asker", "requester"),
+    ("blueprint", "store definition"),
+    ("burying", "deferring"),
+    ("circle", "cycle"),
+    ("grave", "deferred free"),
+    ("graves", "deferred frees"),
+    ("parcel", "client batch"),
+    ("parties", "clients"),
+    ("party", "client"),
+    ("patience", "spin budget"),
+    ("stretches", "runs, slot ranges"),
+    ("thinning", "version pruning"),
+    ("tidy up", "maintain"),
+    ("workbench", "expression arena"),
+];
+/// Where such words may stand: the list above, and what a drawing is made of.
+const WORDS_ALLOWED: &[&str] = &["lab/tidy/", "lab/figures/src/plot.rs"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -190,6 +210,11 @@ fn manifests_are_complete() {
 #[test]
 fn every_file_is_part_of_its_crate() {
     check(documents::unreached);
+}
+
+#[test]
+fn the_words_are_those_of_the_field() {
+    check(|sources| vocabulary::words(sources, WORDS, WORDS_ALLOWED));
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(super) trait Database: Send + Sync {
     fn name(&self) -> &'static str;
     fn isolation(&self) -> Isolation;
     fn storage(&self) -> &dyn Storage;
-    fn worker(&self) -> Result<Box<dyn Hand>, Error>;
+    fn worker(&self) -> Result<Box<dyn WorkerObject>, Error>;
 }
 
 /// An open database of the protocol `P`, whose workers are driven as `S` says.
@@ -45,13 +45,13 @@ impl<P: Protocol, S: Steps<P::Worker>> Database for Opened<P, S> {
         self.0.storage()
     }
 
-    fn worker(&self) -> Result<Box<dyn Hand>, Error> {
-        Ok(Box::new(Employed::<P::Worker, S>(self.0.worker()?, PhantomData)))
+    fn worker(&self) -> Result<Box<dyn WorkerObject>, Error> {
+        Ok(Box::new(Driven::<P::Worker, S>(self.0.worker()?, PhantomData)))
     }
 }
 
 /// [`Worker`] and [`Interactive`].
-pub(super) trait Hand: Send {
+pub(super) trait WorkerObject: Send {
     fn execute(&mut self, procedure: &mut dyn Run) -> Result<(), Error>;
     fn execute_batch(&mut self, procedures: &mut [Unnamed<'_>], done: &mut dyn FnMut(usize, Result<(), Error>));
     fn execute_batch_with(&mut self, procedures: &mut [Unnamed<'_>], done: &(dyn Fn(usize, Result<(), Error>) + Sync));
@@ -65,7 +65,7 @@ pub(super) trait Hand: Send {
         read: &mut (dyn FnMut(Option<RowRef<'_>>) + Send),
     ) -> Result<(), Error>;
     fn counters(&self) -> &Counters;
-    fn tidy_up(&mut self);
+    fn maintain(&mut self);
     fn begin(&mut self, mode: Mode) -> Result<Box<dyn End + '_>, Error>;
     fn last_abort(&self) -> Option<Abort>;
     fn waits_for_itself(&self) -> Option<Error>;
@@ -85,9 +85,9 @@ pub(super) trait Steps<W>: 'static {
 }
 
 /// Clients drive transactions step by step.
-pub(super) struct ByHand;
+pub(super) struct Stepped;
 
-impl<W: Interactive> Steps<W> for ByHand {
+impl<W: Interactive> Steps<W> for Stepped {
     fn begin(worker: &mut W, mode: Mode) -> Result<Box<dyn End + '_>, Error> {
         Ok(Box::new(worker.begin(mode)?))
     }
@@ -141,9 +141,9 @@ impl<W> Steps<W> for Whole {
 }
 
 /// A worker, and how it is driven.
-struct Employed<W, S>(W, PhantomData<fn() -> S>);
+struct Driven<W, S>(W, PhantomData<fn() -> S>);
 
-impl<W: Worker + 'static, S: Steps<W>> Hand for Employed<W, S> {
+impl<W: Worker + 'static, S: Steps<W>> WorkerObject for Driven<W, S> {
     fn execute(&mut self, procedure: &mut dyn Run) -> Result<(), Error> {
         Worker::execute(&mut self.0, &mut Unnamed(procedure))
     }
@@ -178,8 +178,8 @@ impl<W: Worker + 'static, S: Steps<W>> Hand for Employed<W, S> {
         self.0.counters()
     }
 
-    fn tidy_up(&mut self) {
-        self.0.tidy_up();
+    fn maintain(&mut self) {
+        self.0.maintain();
     }
 
     fn begin(&mut self, mode: Mode) -> Result<Box<dyn End + '_>, Error> {

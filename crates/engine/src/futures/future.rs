@@ -7,8 +7,8 @@ use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Sub};
 use polychron_base::Stop;
 use polychron_schema::{ColumnType, ColumnValue, Date, Decimal, Timestamp};
 
+use super::arena::Scope;
 use super::expression::{Arithmetic, Expression, FutureError, Operand, Scalar};
-use super::workbench::Scope;
 use crate::Transaction;
 use crate::scan::Comparison;
 
@@ -100,7 +100,7 @@ pub(super) enum State {
     Plain(Scalar),
     /// A value that a transaction has learnt.
     Known { scope: Scope, value: Scalar },
-    /// A place on a bench.
+    /// A place on an expression arena.
     Open { scope: Scope, place: u32 },
     /// It has no value.
     Failed(Failure),
@@ -154,7 +154,7 @@ impl State {
         }
     }
 
-    /// The operand on the bench of its scope. A failure becomes the computation that fails.
+    /// The operand on the expression arena of its scope. A failure becomes the computation that fails.
     fn on_bench(self, scope: Scope) -> Option<Operand> {
         match self {
             Self::Plain(value) | Self::Known { value, .. } => Some(Operand::Known(value)),

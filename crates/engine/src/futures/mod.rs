@@ -9,15 +9,15 @@
 //! one overrides the methods of [`Transaction`] that take them. An [`Expression`] refers to operands that were made before it, so an
 //! arena in the order of their making is resolved in one pass with [`Expression::evaluate`].
 //!
-//! Operators have no transaction at hand. What they make of open futures lies with the transaction's other nodes on its [`Workbench`],
+//! Operators have no transaction at hand. What they make of open futures lies with the transaction's other nodes on its [`ExpressionArena`],
 //! which is the thread's. What is known is computed at once.
 
+mod api;
+mod arena;
 mod expression;
-mod face;
 mod future;
 mod keys;
 mod resolved;
-mod workbench;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Stop, TableId};
@@ -25,12 +25,12 @@ use polychron_schema::{ColumnSet, RowBuffer, RowRef};
 
 use crate::{Insertion, Transaction, foreign_keys};
 
+pub use api::{Assignment, Becomes, FutureColumns, Futures};
+pub use arena::{Attempt, ExpressionArena, Scope};
 pub use expression::{Arithmetic, Expression, FutureColumn, FutureError, Operand, Scalar, each_operand};
-pub use face::{Assignment, Becomes, FutureColumns, Futures};
 pub use future::{Future, FutureValue, Integer, Number, Signed, Then};
 pub use keys::{FutureKey, FutureKeyColumn, KeyPart, OpenKey};
 pub use resolved::{Outcome, Resolved};
-pub use workbench::{Attempt, Scope, Workbench};
 
 /// Columns with what they will be.
 pub type Assigned = [(FutureColumn, Operand)];

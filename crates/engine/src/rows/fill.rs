@@ -28,7 +28,7 @@ where
     let (_, tables) = base.catalog.snapshot();
     let rows = Arc::clone(&catalog::get(&tables, table)?.primary);
     drop(tables);
-    base.keeper.with_guard(|guard| for_each(rows.entries().index(), guard, &mut |key, _| keys.push(key)));
+    base.deferred_drops.with_guard(|guard| for_each(rows.entries().index(), guard, &mut |key, _| keys.push(key)));
     make_entries(worker, table, index, &keys)
 }
 

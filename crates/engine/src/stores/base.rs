@@ -7,10 +7,10 @@ use polychron_base::{Error, IndexId, TableId};
 use polychron_memory::{Epochs, Memory};
 use polychron_sync::Mutex;
 
-use super::{Blueprint, Keeper, Keyed, StoreTable};
+use super::{DeferredDrops, Keyed, StoreDefinition, StoreTable};
 use crate::catalog::Catalog;
 use crate::statistics::Registry;
-use crate::{Common, Figure, IndexDefinition, Statistics, Storage, TableDefinition, Versions};
+use crate::{Common, IndexDefinition, Metric, Statistics, Storage, TableDefinition, Versions};
 
 /// What every such database has.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct Base<S> {
     /// The workers' counts.
     pub counters: Registry,
     /// Who gives back the memory of dropped stores.
-    pub keeper: Arc<Keeper>,
+    pub deferred_drops: Arc<DeferredDrops>,
     /// Held while an index is made and filled: the database has one slot for that.
     filling: Mutex<()>,
 }
@@ -33,11 +33,11 @@ impl<S> Base<S> {
     /// A database without tables.
     ///
     /// # Errors
-    /// [`Error::TooManyWorkers`]: the memory has no slot for the keeper.
+    /// [`Error::TooManyWorkers`]: the memory has no slot for the deferred drops.
     pub fn new(memory: Arc<Memory>, common: Common) -> Result<Self, Error> {
-        let keeper = Arc::new(Keeper::new(&memory)?);
+        let deferred_drops = Arc::new(DeferredDrops::new(&memory)?);
         let (catalog, counters) = (Catalog::default(), Registry::default());
-        Ok(Self { memory, common, catalog, counters, keeper, filling: Mutex::default() })
+        Ok(Self { memory, common, catalog, counters, deferred_drops, filling: Mutex::default() })
     }
 
     /// The epochs of its memory.
@@ -46,9 +46,9 @@ impl<S> Base<S> {
         self.memory.epochs()
     }
 
-    /// Gives back the memory of what was dropped, as far as it can go: see [`Keeper::give_back`].
+    /// Gives back the memory of what was dropped, as far as it can go: see [`DeferredDrops::give_back`].
     pub fn give_back(&self) {
-        self.keeper.give_back(&self.catalog, self.epochs(), || _ = self.epochs().advance());
+        self.deferred_drops.give_back(&self.catalog, self.epochs(), || _ = self.epochs().advance());
     }
 }
 
@@ -56,7 +56,7 @@ impl<S> Drop for Base<S> {
     /// The stores go with the memory: the catalog is dropped after this. The database, its workers and its background thread share the base, so
     /// that the last of them comes here. Stores that were dropped before gave their memory back themselves.
     fn drop(&mut self) {
-        self.keeper.close();
+        self.deferred_drops.close();
     }
 }
 
@@ -74,7 +74,12 @@ pub trait HasStores: Send + Sync {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
-    fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Self::Store, Error>;
+    fn make(
+        &self,
+        definition: &TableDefinition,
+        store_definition: &StoreDefinition,
+        ready: bool,
+    ) -> Result<Self::Store, Error>;
 
     /// Makes the entries of a new index that the catalog shows already, and has it read from then on.
     ///
@@ -104,7 +109,7 @@ pub trait HasStores: Send + Sync {
     }
 
     /// What no other protocol counts.
-    fn figures(&self) -> Vec<Figure> {
+    fn metrics(&self) -> Vec<Metric> {
         Vec::new()
     }
 
@@ -114,7 +119,7 @@ pub trait HasStores: Send + Sync {
     }
 
     /// See [`Storage::inspect`].
-    fn inspect(&self) -> Vec<Figure> {
+    fn inspect(&self) -> Vec<Metric> {
         Vec::new()
     }
 }
@@ -132,7 +137,8 @@ impl<D: HasStores> Storage for D {
 
     fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
         let Base { catalog, common, .. } = self.base();
-        let make = |growing: &TableDefinition, blueprint: &Blueprint| self.make(growing, blueprint, true);
+        let make =
+            |growing: &TableDefinition, store_definition: &StoreDefinition| self.make(growing, store_definition, true);
         StoreTable::create(catalog, &definition, common.hash_seed, make)
     }
 
@@ -151,7 +157,8 @@ impl<D: HasStores> Storage for D {
         let _still = self.stand_still()?;
         let Base { catalog, common, filling, .. } = self.base();
         let _alone = filling.lock().unwrap_or_else(PoisonError::into_inner);
-        let make = |changed: &TableDefinition, blueprint: &Blueprint| self.make(changed, blueprint, false);
+        let make =
+            |changed: &TableDefinition, store_definition: &StoreDefinition| self.make(changed, store_definition, false);
         let (index, store) = StoreTable::add_index(catalog, table, &definition, common.hash_seed, make)?;
         if let Err(error) = self.fill(table, index, &store) {
             // The index goes with its last user, and its memory is given back then.
@@ -177,14 +184,14 @@ impl<D: HasStores> Storage for D {
 
     fn statistics(&self) -> Statistics {
         let Base { memory, counters, .. } = self.base();
-        Statistics { memory: Some(memory.statistics()), figures: self.figures(), ..counters.sum() }
+        Statistics { memory: Some(memory.statistics()), metrics: self.metrics(), ..counters.sum() }
     }
 
     fn versions(&self) -> Option<Versions> {
         HasStores::versions(self)
     }
 
-    fn inspect(&self) -> Vec<Figure> {
+    fn inspect(&self) -> Vec<Metric> {
         HasStores::inspect(self)
     }
 }

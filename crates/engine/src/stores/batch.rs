@@ -6,7 +6,7 @@ use std::ops::{Bound, ControlFlow};
 use polychron_index::{AnyIndex, Handle, Stamp, ordered};
 use polychron_memory::Guard;
 
-use super::keeper::Keys;
+use super::deferred::Keys;
 use crate::{Direction, Scan};
 
 /// Handles of a range.

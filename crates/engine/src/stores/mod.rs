@@ -7,9 +7,9 @@
 mod base;
 mod batch;
 mod both;
+mod deferred;
 mod fingers;
 mod hints;
-mod keeper;
 mod nodes;
 mod record;
 mod rows;
@@ -35,13 +35,13 @@ use crate::Scan;
 pub use base::{Base, HasStores};
 pub use batch::Batch;
 pub use both::{Both, Point};
+pub use deferred::{DeferredDrops, Keys, OwnedKey, for_each, wait_for};
 pub use fingers::Fingers;
 pub use hints::Hints;
-pub use keeper::{Keeper, Keys, OwnedKey, for_each, wait_for};
 pub use nodes::{NodeSet, NodeStep};
 pub use record::{Record, RowRecords};
 pub use rows::{check_key, check_row, entry_words, key_in_entry, words_of};
-pub use table::{Blueprint, Keyed, StoreTable, has_dropped};
+pub use table::{Keyed, StoreDefinition, StoreTable, has_dropped};
 pub use undo::{UndoLog, Undoable};
 pub use worker::{GROUP, StoreWorker, WorkerBase};
 
@@ -85,7 +85,7 @@ pub struct Store<R: Records> {
     /// The epoch from which on the index leads to every row. A new secondary index has none until it is filled, and a dropped one, which
     /// not everybody keeps up any more, has none again.
     ready: AtomicU64,
-    keeper: Arc<Keeper>,
+    deferred_drops: Arc<DeferredDrops>,
     records: PhantomData<fn() -> R>,
 }
 
@@ -94,20 +94,25 @@ impl<R: Records> Store<R> {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
-    pub fn new(blueprint: &Blueprint, ready: bool, keeper: &Arc<Keeper>, guard: &Guard<'_>) -> Result<Self, Error> {
-        let index = match blueprint.kind {
+    pub fn new(
+        store_definition: &StoreDefinition,
+        ready: bool,
+        deferred_drops: &Arc<DeferredDrops>,
+        guard: &Guard<'_>,
+    ) -> Result<Self, Error> {
+        let index = match store_definition.kind {
             IndexKind::Ordered => OrderedIndex::new(guard).map(AnyIndex::Ordered)?,
             IndexKind::Hash => {
-                HashIndex::new(blueprint.expected_rows, blueprint.hash_seed, guard).map(AnyIndex::Hash)?
+                HashIndex::new(store_definition.expected_rows, store_definition.hash_seed, guard).map(AnyIndex::Hash)?
             }
         };
         Ok(Self {
-            place: blueprint.place,
-            extractor: blueprint.extractor.clone(),
-            hash_seed: blueprint.hash_seed,
+            place: store_definition.place,
+            extractor: store_definition.extractor.clone(),
+            hash_seed: store_definition.hash_seed,
             index: ManuallyDrop::new(index),
             ready: AtomicU64::new(if ready { 0 } else { UNREADY }),
-            keeper: Arc::clone(keeper),
+            deferred_drops: Arc::clone(deferred_drops),
             records: PhantomData,
         })
     }
@@ -182,10 +187,10 @@ impl<R: Records> Drop for Store<R> {
     /// The last user of a dropped table or index gives its memory back; when the whole database goes, its memory goes at
     /// once and nothing is walked.
     fn drop(&mut self) {
-        if self.keeper.is_closing() {
+        if self.deferred_drops.is_closing() {
             return;
         }
-        self.keeper.with_guard(|guard| {
+        self.deferred_drops.with_guard(|guard| {
             for_each(&self.index, guard, &mut |_, handle| {
                 // A running transaction may still hold the record: it is retired, not freed.
                 // SAFETY: the index goes with its last user, so nobody finds the record from now on.

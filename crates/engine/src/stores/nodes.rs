@@ -41,7 +41,7 @@ pub struct NodeSet {
 }
 
 /// Stamps compared before the table is made.
-const PATIENCE: usize = 1024;
+const SPIN_BUDGET: usize = 1024;
 
 /// Tables larger than this are given back at the end of the transaction.
 const KEPT: usize = 1 << 12;
@@ -303,7 +303,7 @@ impl Changes for NodeSet {
             return;
         }
         self.change_listed(change);
-        if self.compared > PATIENCE {
+        if self.compared > SPIN_BUDGET {
             self.hash();
         }
     }

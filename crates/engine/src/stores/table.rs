@@ -18,7 +18,7 @@ use crate::foreign_keys::Constraints;
 
 /// What is needed to make the store of an index.
 #[derive(Clone, Debug)]
-pub struct Blueprint {
+pub struct StoreDefinition {
     /// Which index it is.
     pub place: Place,
     /// Ordered or hash.
@@ -149,7 +149,7 @@ impl<S> Described for StoreTable<S> {
     }
 }
 
-fn blueprint(definition: &TableDefinition, place: Place, hash_seed: HashSeed) -> Result<Blueprint, Error> {
+fn store_definition(definition: &TableDefinition, place: Place, hash_seed: HashSeed) -> Result<StoreDefinition, Error> {
     let (kind, unique, extractor) = match definition.indexes.last() {
         Some(index) if place.index != IndexId::PRIMARY => {
             let extractor = KeyExtractor::secondary(definition, definition.indexes.len() - 1)?;
@@ -160,7 +160,7 @@ fn blueprint(definition: &TableDefinition, place: Place, hash_seed: HashSeed) ->
         }
         _ => (definition.primary_kind, true, KeyExtractor::primary(definition)?),
     };
-    Ok(Blueprint { place, kind, unique, extractor, expected_rows: definition.expected_rows, hash_seed })
+    Ok(StoreDefinition { place, kind, unique, extractor, expected_rows: definition.expected_rows, hash_seed })
 }
 
 impl<S: Keyed> StoreTable<S> {
@@ -190,18 +190,18 @@ impl<S: Keyed> StoreTable<S> {
         catalog: &Catalog<Self>,
         definition: &TableDefinition,
         hash_seed: HashSeed,
-        mut make: impl FnMut(&TableDefinition, &Blueprint) -> Result<S, Error>,
+        mut make: impl FnMut(&TableDefinition, &StoreDefinition) -> Result<S, Error>,
     ) -> Result<TableId, Error> {
         definition.validate()?;
         catalog.create_beside(&definition.name, |table, present| {
             let mut growing = TableDefinition { indexes: Vec::new(), foreign_keys: Vec::new(), ..definition.clone() };
-            let primary = blueprint(&growing, Place { table, index: IndexId::PRIMARY }, hash_seed)?;
+            let primary = store_definition(&growing, Place { table, index: IndexId::PRIMARY }, hash_seed)?;
             let primary = Arc::new(make(&growing, &primary)?);
             let mut secondaries = Vec::new();
             for index in &definition.indexes {
                 growing.indexes.push(index.clone());
                 let place = Place { table, index: IndexId::secondary(secondaries.len())? };
-                secondaries.push(Some(Arc::new(make(&growing, &blueprint(&growing, place, hash_seed)?)?)));
+                secondaries.push(Some(Arc::new(make(&growing, &store_definition(&growing, place, hash_seed)?)?)));
             }
             let definition_of = |id: TableId| Ok(&*catalog::get(present, id)?.definition);
             let constraints = Constraints::of(table, definition, |name| catalog::find(present, name), definition_of)?;
@@ -238,7 +238,7 @@ impl<S: Keyed> StoreTable<S> {
         table: TableId,
         definition: &IndexDefinition,
         hash_seed: HashSeed,
-        make: impl FnOnce(&TableDefinition, &Blueprint) -> Result<S, Error>,
+        make: impl FnOnce(&TableDefinition, &StoreDefinition) -> Result<S, Error>,
     ) -> Result<(IndexId, Arc<S>), Error> {
         catalog.replace(table, |present| {
             if present.definition.indexes.iter().any(|other| other.name == definition.name) {
@@ -247,7 +247,7 @@ impl<S: Keyed> StoreTable<S> {
             let changed = TableDefinition::clone(&present.definition).with_index(definition.clone());
             changed.validate()?;
             let index = IndexId::secondary(present.secondaries.len())?;
-            let store = Arc::new(make(&changed, &blueprint(&changed, Place { table, index }, hash_seed)?)?);
+            let store = Arc::new(make(&changed, &store_definition(&changed, Place { table, index }, hash_seed)?)?);
             let mut secondaries = present.secondaries.clone();
             secondaries.push(Some(Arc::clone(&store)));
             let constraints = present.constraints.clone();

@@ -158,8 +158,8 @@ pub trait StoreWorker: Send {
         None
     }
 
-    /// Does pending background work: see [`Worker::tidy_up`]. No transaction is open.
-    fn maintain(&mut self);
+    /// Does pending background work: see [`Worker::maintain`]. No transaction is open.
+    fn maintain_stores(&mut self);
 
     /// See [`Worker::read_one`].
     ///
@@ -233,9 +233,9 @@ impl<W: StoreWorker> Worker for W {
         &self.parts().1.counters
     }
 
-    fn tidy_up(&mut self) {
+    fn maintain(&mut self) {
         self.end_leaked();
-        self.maintain();
+        self.maintain_stores();
     }
 }
 

@@ -9,9 +9,9 @@ use polychron_base::key::EncodedKey;
 use polychron_engine::stores::OwnedKey;
 use polychron_memory::Guard;
 
-use super::moment::Moment;
 use super::planned::Entry;
 use super::table::BohmStore;
+use super::timestamp::Timestamp;
 use super::version::{Chain, State, Version};
 
 /// Of what a snapshot has held that is over, how much is looked at in one batch.
@@ -47,7 +47,7 @@ pub(super) struct Deleted {
     key: OwnedKey,
     chain: Chain,
     version: Version,
-    begin: Moment,
+    begin: Timestamp,
     /// It was looked at before: what it says may not be so any more.
     waited: bool,
 }

@@ -22,15 +22,15 @@ use polychron_base::Stop;
 use polychron_base::key::EncodedKey;
 use polychron_engine::Scan;
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{self, Blueprint, Both, Keeper, OwnedKey};
+use polychron_engine::stores::{self, Both, DeferredDrops, OwnedKey, StoreDefinition};
 use polychron_index::{AnyIndex, Inserted};
 use polychron_memory::Guard;
 use polychron_schema::IndexKind;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
-use super::moment::Moment;
 use super::steps::Step;
 use super::table::{BohmStore, Chains};
+use super::timestamp::Timestamp;
 use super::transaction::BohmTransaction;
 use super::version::{Chain, Version};
 
@@ -44,9 +44,14 @@ pub(super) struct Displaced {
 }
 
 impl Displaced {
-    pub(super) fn new(blueprint: &Blueprint, keeper: &Arc<Keeper>, guard: &Guard<'_>) -> Self {
-        let is_scanned = blueprint.kind == IndexKind::Ordered;
-        let entries = is_scanned.then(|| stores::Store::new(blueprint, true, keeper, guard).ok()).flatten();
+    pub(super) fn new(
+        store_definition: &StoreDefinition,
+        deferred_drops: &Arc<DeferredDrops>,
+        guard: &Guard<'_>,
+    ) -> Self {
+        let is_scanned = store_definition.kind == IndexKind::Ordered;
+        let entries =
+            is_scanned.then(|| stores::Store::new(store_definition, true, deferred_drops, guard).ok()).flatten();
         Self { entries, until: AtomicU64::new(0) }
     }
 
@@ -60,11 +65,11 @@ impl Displaced {
         self.entries.as_ref().map(stores::Store::index)
     }
 
-    /// Whether rows that are seen at this moment may lie beside.
+    /// Whether rows that are seen at this timestamp may lie beside.
     #[inline]
-    pub(super) fn concern(&self, moment: Moment) -> bool {
+    pub(super) fn concern(&self, timestamp: Timestamp) -> bool {
         // Acquire: pairs with the release in `raise`.
-        moment.batch() < self.until.load(Ordering::Acquire) && !left_out(Step::LookBeside)
+        timestamp.batch() < self.until.load(Ordering::Acquire) && !left_out(Step::LookBeside)
     }
 
     /// Makes known that what was deleted up to this batch may lie beside.

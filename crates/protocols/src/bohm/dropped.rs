@@ -34,7 +34,7 @@ impl Dropped {
     }
 
     /// Lets those go whose last batch is finished, and which no open snapshot is older than: versions that were superseded by then are given
-    /// back without a look at those above. Answers whether there were some. The caller has no guard of the keeper's.
+    /// back without a look at those above. Answers whether there were some. The caller has no guard of the deferred drops'.
     pub(super) fn let_go(&self, shared: &Shared) -> bool {
         if !self.any.load(Ordering::Relaxed) {
             return false;
@@ -62,7 +62,7 @@ impl Dropped {
                 });
             }
         }
-        // Their memory is given back by the keeper, which the caller does not hold.
+        // Their memory is given back by the deferred drops, which the caller does not hold.
         !gone.is_empty()
     }
 }

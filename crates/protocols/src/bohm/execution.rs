@@ -11,12 +11,12 @@ use polychron_memory::{Local, stack_left};
 
 use super::executors::Seen;
 use super::leftovers::{Blocker, Leftover, Waiting, is_executing};
-use super::moment::Moment;
 use super::pipeline::Chunk;
 use super::planned::{ClientBatch, Planned, Progress, Ran};
 use super::protocol::Shared;
-use super::sleeping::{Patience, Sleeper};
+use super::sleeping::{Sleeper, SpinBudget};
 use super::table::BohmTable;
+use super::timestamp::Timestamp;
 use super::transaction::{BohmTransaction, Position, Scratch};
 use super::version::Version;
 
@@ -32,14 +32,14 @@ const PART_OF_STACK: usize = 4;
 
 /// A thread that plans or executes.
 #[derive(Debug)]
-pub(super) struct Hand {
+pub(super) struct Executor {
     pub(super) local: Local,
-    pub(super) state: HandState,
+    pub(super) state: ExecutorState,
 }
 
 /// What a thread keeps from one transaction to the next.
 #[derive(Debug, Default)]
-pub(super) struct HandState {
+pub(super) struct ExecutorState {
     pub(super) tables: catalog::Seen<BohmTable>,
     pub(super) buffers: Buffers,
     /// Transactions that this thread is executing, one inside the other.
@@ -47,14 +47,14 @@ pub(super) struct HandState {
     /// Where on the stack it began with the first of them.
     top: usize,
     /// The transaction that would have been one too deep.
-    pub(super) too_deep: Option<(NonNull<Planned>, Moment)>,
+    pub(super) too_deep: Option<(NonNull<Planned>, Timestamp)>,
     /// What the last transaction waits for that was handed back.
     pub(super) blocker: Option<Blocker>,
     /// Transactions of the present chunk that others were executing.
     left: Vec<Waiting>,
     /// What is passed on at the end of a transaction.
     pub(super) passed_on: Vec<(Position, Option<Version>)>,
-    pub(super) patience: Patience,
+    pub(super) spin_budget: SpinBudget,
     pub(super) sleeper: Arc<Sleeper>,
     pub(super) seen: Seen,
     /// What transactions keep that no transaction uses now.
@@ -65,9 +65,9 @@ pub(super) struct HandState {
 }
 
 // SAFETY: the transactions that it points to are kept by the database, and it holds some only while it executes.
-unsafe impl Send for HandState {}
+unsafe impl Send for ExecutorState {}
 
-impl HandState {
+impl ExecutorState {
     /// Whether another transaction may be executed inside of those that are: there is room for it on the stack.
     #[inline]
     fn may_go_deeper(&mut self) -> bool {
@@ -108,13 +108,13 @@ pub(super) enum Outcome {
     HandedBack,
 }
 
-impl Hand {
+impl Executor {
     pub(super) fn new(shared: &Arc<Shared>) -> Result<Self, Error> {
-        Ok(Self { local: shared.memory.register()?, state: HandState::default() })
+        Ok(Self { local: shared.memory.register()?, state: ExecutorState::default() })
     }
 
     pub(super) fn own(shared: &Arc<Shared>) -> Result<Self, Error> {
-        Ok(Self { local: shared.memory.register_own()?, state: HandState::default() })
+        Ok(Self { local: shared.memory.register_own()?, state: ExecutorState::default() })
     }
 
     /// Does the next thing that is due: rather executes than plans, and rather plans than begins something new, so that what is
@@ -141,34 +141,34 @@ impl Hand {
     /// Waits a little when there was nothing to do, longer each time. `true`: it is time to sleep.
     pub(super) fn rest(&mut self, busy: bool) -> bool {
         if busy {
-            self.state.patience.reset();
+            self.state.spin_budget.reset();
             return false;
         }
-        !self.state.patience.wait_shortly()
+        !self.state.spin_budget.wait_shortly()
     }
 
     /// The same, and sleeps for a while when it is time to.
     pub(super) fn rest_or_sleep(&mut self, busy: bool) {
         if self.rest(busy) {
-            let HandState { patience, sleeper, .. } = &mut self.state;
-            patience.wait(sleeper);
+            let ExecutorState { spin_budget, sleeper, .. } = &mut self.state;
+            spin_budget.wait(sleeper);
         }
     }
 }
 
-/// As [`Hand::take_turn_up_to`].
-pub(super) fn take_turn(shared: &Shared, local: &Local, state: &mut HandState, last: u64) -> bool {
+/// As [`Executor::take_turn_up_to`].
+pub(super) fn take_turn(shared: &Shared, local: &Local, state: &mut ExecutorState, last: u64) -> bool {
     execute(shared, local, state, last) || plan(shared, local, state, local.worker_id().position())
 }
 
-fn plan(shared: &Shared, local: &Local, state: &HandState, first: usize) -> bool {
+fn plan(shared: &Shared, local: &Local, state: &ExecutorState, first: usize) -> bool {
     let guard = local.pin();
     let count = shared.partitions.len();
     let planned = (0..count).any(|step| {
         let number = (first + step) % count;
         shared.partitions[number].plan_next(number, shared, &guard)
     });
-    let closed = !planned && shared.pipeline.sequence(state.patience.is_yielding());
+    let closed = !planned && shared.pipeline.sequence(state.spin_budget.is_yielding());
     if (planned || closed) && !shared.takes_turns() {
         // The caller goes on planning; executors, and planners of other partitions, may sleep.
         shared.executing.wake_one();
@@ -177,8 +177,8 @@ fn plan(shared: &Shared, local: &Local, state: &HandState, first: usize) -> bool
     planned || closed
 }
 
-fn execute(shared: &Shared, local: &Local, state: &mut HandState, last: u64) -> bool {
-    let Some(leave) = shared.executors.enter(state.patience.has_slept()) else { return false };
+fn execute(shared: &Shared, local: &Local, state: &mut ExecutorState, last: u64) -> bool {
+    let Some(leave) = shared.executors.enter(state.spin_budget.has_slept()) else { return false };
     if shared.leftovers.is_empty() && !shared.pipeline.has_chunk(last) {
         return false;
     }
@@ -210,30 +210,30 @@ fn execute(shared: &Shared, local: &Local, state: &mut HandState, last: u64) -> 
 }
 
 /// Sees to each transaction of a chunk once; some are left, because others execute them or what they wait for.
-fn begin_chunk(shared: &Shared, local: &Local, state: &mut HandState, chunk: Chunk, left: &mut Vec<Waiting>) {
+fn begin_chunk(shared: &Shared, local: &Local, state: &mut ExecutorState, chunk: Chunk, left: &mut Vec<Waiting>) {
     if shared.executing.has_some() && shared.pipeline.has_chunk(LAST) {
         shared.executing.wake_one();
     }
     shared.pipeline.for_first(chunk, ClientBatch::fetch_first);
-    shared.pipeline.for_each(chunk, |client_batch, place, moment| {
+    shared.pipeline.for_each(chunk, |client_batch, place, timestamp| {
         let planned = client_batch.planned(place);
-        if let Err(blocker) = try_settle(shared, state, local, planned, moment) {
-            left.push(Waiting { planned: NonNull::from(planned), moment, blocker });
+        if let Err(blocker) = try_settle(shared, state, local, planned, timestamp) {
+            left.push(Waiting { planned: NonNull::from(planned), timestamp, blocker });
         }
     });
     state.seen.stalls += left.len() as u32;
 }
 
 /// Waits for what is left of a chunk. `false`: that takes long, and there may be something else to do.
-fn settle_left(shared: &Shared, local: &Local, state: &mut HandState, left: &mut Vec<Waiting>) -> bool {
-    let mut patience = Patience::default();
+fn settle_left(shared: &Shared, local: &Local, state: &mut ExecutorState, left: &mut Vec<Waiting>) -> bool {
+    let mut spin_budget = SpinBudget::default();
     while !left.is_empty() {
-        if !patience.wait_shortly() {
+        if !spin_budget.wait_shortly() {
             return false;
         }
         left.retain_mut(|waiting| {
             // SAFETY: the chunk is not finished, so its client batches belong to the batch.
-            let settled = try_settle(shared, state, local, unsafe { waiting.planned.as_ref() }, waiting.moment);
+            let settled = try_settle(shared, state, local, unsafe { waiting.planned.as_ref() }, waiting.timestamp);
             settled.map_err(|blocker| waiting.blocker = blocker).is_err()
         });
     }
@@ -241,33 +241,39 @@ fn settle_left(shared: &Shared, local: &Local, state: &mut HandState, left: &mut
 }
 
 /// Sees to a transaction: executes it, and what it waits for, unless other threads do. Answers whether it is complete.
-pub(super) fn settle(shared: &Shared, state: &mut HandState, local: &Local, planned: &Planned, moment: Moment) -> bool {
-    try_settle(shared, state, local, planned, moment).is_ok()
+pub(super) fn settle(
+    shared: &Shared,
+    state: &mut ExecutorState,
+    local: &Local,
+    planned: &Planned,
+    timestamp: Timestamp,
+) -> bool {
+    try_settle(shared, state, local, planned, timestamp).is_ok()
 }
 
 /// The same; `Err` tells which transaction is to be waited for.
 fn try_settle(
     shared: &Shared,
-    state: &mut HandState,
+    state: &mut ExecutorState,
     local: &Local,
     planned: &Planned,
-    moment: Moment,
+    timestamp: Timestamp,
 ) -> Result<(), Blocker> {
     // Below the transaction stand those that would have been too deep; the list allocates only when there are some.
-    let mut below: Vec<(NonNull<Planned>, Moment)> = Vec::new();
+    let mut below: Vec<(NonNull<Planned>, Timestamp)> = Vec::new();
     loop {
         // SAFETY: transactions' memory is kept while the database is open.
-        let (next, at) = below.last().map_or((planned, moment), |&(deep, at)| (unsafe { deep.as_ref() }, at));
+        let (next, at) = below.last().map_or((planned, timestamp), |&(deep, at)| (unsafe { deep.as_ref() }, at));
         if next.claim(at) && execute_claimed(shared, state, local, next, at) == Outcome::HandedBack {
             match state.too_deep.take() {
                 Some(deeper) => below.push(deeper),
                 None => {
                     let blocker = state.blocker.take().unwrap_or((NonNull::from(next), at));
-                    return Err(wait_above(planned, moment, &below, blocker));
+                    return Err(wait_above(planned, timestamp, &below, blocker));
                 }
             }
         } else if next.progress(at) != Progress::Complete {
-            return Err(wait_above(planned, moment, &below, (NonNull::from(next), at)));
+            return Err(wait_above(planned, timestamp, &below, (NonNull::from(next), at)));
         } else if below.pop().is_none() {
             return Ok(());
         }
@@ -275,9 +281,14 @@ fn try_settle(
 }
 
 /// Has transactions wait for the one that the deepest of those below them waits for: those that lay too deep do not know it.
-fn wait_above(planned: &Planned, moment: Moment, below: &[(NonNull<Planned>, Moment)], blocker: Blocker) -> Blocker {
+fn wait_above(
+    planned: &Planned,
+    timestamp: Timestamp,
+    below: &[(NonNull<Planned>, Timestamp)],
+    blocker: Blocker,
+) -> Blocker {
     let Some((_, above)) = below.split_last() else { return blocker };
-    for &(above, at) in above.iter().chain([&(NonNull::from(planned), moment)]) {
+    for &(above, at) in above.iter().chain([&(NonNull::from(planned), timestamp)]) {
         // SAFETY: transactions' memory is kept while the database is open.
         let above = unsafe { above.as_ref() };
         if above.claim(at) {
@@ -292,22 +303,22 @@ fn wait_above(planned: &Planned, moment: Moment, below: &[(NonNull<Planned>, Mom
 /// Executes a transaction that the calling thread has claimed.
 pub(super) fn execute_claimed(
     shared: &Shared,
-    state: &mut HandState,
+    state: &mut ExecutorState,
     local: &Local,
     planned: &Planned,
-    moment: Moment,
+    timestamp: Timestamp,
 ) -> Outcome {
     // SAFETY: it was claimed.
     let body = unsafe { planned.body() };
     // It would come as far as last time, and no further.
     if let Some(blocker) = body.blocker.get().filter(|&blocker| is_executing(blocker)) {
         state.blocker = Some(blocker);
-        planned.hand_back(moment);
+        planned.hand_back(timestamp);
         return Outcome::HandedBack;
     }
     if !state.may_go_deeper() {
-        planned.hand_back(moment);
-        state.too_deep = Some((NonNull::from(planned), moment));
+        planned.hand_back(timestamp);
+        state.too_deep = Some((NonNull::from(planned), timestamp));
         return Outcome::HandedBack;
     }
     if body.blocker.get().is_some() {
@@ -320,7 +331,7 @@ pub(super) fn execute_claimed(
     // SAFETY: client batches are kept while the database is open.
     let content = unsafe { body.client_batch.as_ref() }.content();
     let procedure = content.procedures[body.place as usize] as usize;
-    let mut transaction = BohmTransaction::planned(shared, state, local, planned, moment);
+    let mut transaction = BohmTransaction::planned(shared, state, local, planned, timestamp);
     let ran = match transaction.begin() {
         // SAFETY: the client keeps job and procedures until the client batch is back.
         Ok(()) => unsafe { (content.run)(content.job, procedure, &mut transaction) },
@@ -333,11 +344,11 @@ pub(super) fn execute_claimed(
         shared.running.leave(local.worker_id().position());
     }
     match outcome {
-        Outcome::Complete => planned.complete(moment),
+        Outcome::Complete => planned.complete(timestamp),
         Outcome::HandedBack => {
             // It has waited for that one last, unless it lies too deep.
             body.blocker.set(state.blocker.filter(|_| state.too_deep.is_none()));
-            planned.hand_back(moment);
+            planned.hand_back(timestamp);
         }
     }
     outcome

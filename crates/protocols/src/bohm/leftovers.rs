@@ -7,27 +7,27 @@ use std::sync::PoisonError;
 use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 
-use super::moment::Moment;
 use super::pipeline::Chunk;
 use super::planned::{Planned, Progress};
+use super::timestamp::Timestamp;
 
 /// Chunks that are looked at to find one that need not wait any more; the others come later.
 const LOOKED_AT: usize = 16;
 
 /// A transaction that another one waits for, or that is executed by another thread.
-pub(super) type Blocker = (NonNull<Planned>, Moment);
+pub(super) type Blocker = (NonNull<Planned>, Timestamp);
 
 /// Whether some thread executes it.
-pub(super) fn is_executing((planned, moment): Blocker) -> bool {
+pub(super) fn is_executing((planned, timestamp): Blocker) -> bool {
     // SAFETY: transactions' memory is kept while the database is open.
-    unsafe { planned.as_ref() }.progress(moment) == Progress::Executing
+    unsafe { planned.as_ref() }.progress(timestamp) == Progress::Executing
 }
 
 /// A transaction that was not executed yet, and what it waits for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     pub(super) planned: NonNull<Planned>,
-    pub(super) moment: Moment,
+    pub(super) timestamp: Timestamp,
     pub(super) blocker: Blocker,
 }
 

@@ -7,7 +7,6 @@
 //!   a client      its client batch     the log         placeholders  procedures       what they may ask for
 //! ```
 
-mod by_hand;
 mod collection;
 mod displaced;
 mod dropped;
@@ -15,10 +14,10 @@ mod ending;
 mod execution;
 mod executors;
 mod guesses;
+mod interactive;
 mod leftovers;
 #[cfg(all(test, loom))]
 mod model;
-mod moment;
 mod naming;
 mod options;
 mod pipeline;
@@ -36,6 +35,7 @@ mod table;
 mod telling;
 #[cfg(test)]
 mod tests;
+mod timestamp;
 mod transaction;
 mod version;
 #[cfg(test)]

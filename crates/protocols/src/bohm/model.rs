@@ -16,11 +16,11 @@ use polychron_memory::model::beside;
 use polychron_sync::model::Witness;
 
 use super::execution::LAST;
-use super::moment::Moment;
 use super::pipeline::{Pipeline, RING};
 use super::planned::{ClientBatch, ClientBatches, Planned, Progress};
 use super::protocol::Snapshots;
 use super::sleeping::{Nap, Sleeper, Sleepers};
+use super::timestamp::Timestamp;
 use super::version::{Head, State, Version};
 
 /// Runs threads beside each other on one thing, and then `after`.
@@ -38,15 +38,15 @@ fn both<T: Send + Sync + 'static>(thing: T, left: fn(&T), right: fn(&T), after: 
     each(Arc::new(thing), [left, right], after);
 }
 
-/// The moment of the only transaction of a batch.
-fn moment(batch: u64) -> Moment {
-    Moment::new(batch, 0)
+/// The timestamp of the only transaction of a batch.
+fn timestamp(batch: u64) -> Timestamp {
+    Timestamp::new(batch, 0)
 }
 
 /// A transaction that nobody has executed yet.
-fn planned(moment: Moment) -> Planned {
+fn planned(timestamp: Timestamp) -> Planned {
     let planned = Planned::new(NonNull::dangling(), 0);
-    planned.set_moment(moment, false);
+    planned.set_timestamp(timestamp, false);
     planned
 }
 
@@ -58,22 +58,22 @@ struct Run {
 
 impl Run {
     fn new() -> Self {
-        Self { planned: planned(moment(1)), done: Witness::default() }
+        Self { planned: planned(timestamp(1)), done: Witness::default() }
     }
 
     /// Has it executed, by this thread or another one. The first `attempts` of this thread are handed back.
     fn settle(&self, mut attempts: u32) {
-        while self.planned.progress(moment(1)) != Progress::Complete {
-            if !self.planned.claim(moment(1)) {
+        while self.planned.progress(timestamp(1)) != Progress::Complete {
+            if !self.planned.claim(timestamp(1)) {
                 thread::yield_now();
                 continue;
             }
             self.done.write();
             if attempts == 0 {
-                self.planned.complete(moment(1));
+                self.planned.complete(timestamp(1));
             } else {
                 attempts -= 1;
-                self.planned.hand_back(moment(1));
+                self.planned.hand_back(timestamp(1));
             }
         }
         assert!((1..4).contains(&self.done.read()));
@@ -101,15 +101,15 @@ fn memory_that_serves_again_is_not_mistaken() {
             Run::new(),
             |run| {
                 run.settle(0);
-                run.planned.set_moment(moment(2), false);
+                run.planned.set_timestamp(timestamp(2), false);
             },
             |run| {
-                if run.planned.claim(moment(1)) {
+                if run.planned.claim(timestamp(1)) {
                     run.done.write();
-                    run.planned.complete(moment(1));
+                    run.planned.complete(timestamp(1));
                 }
             },
-            |run| assert_eq!((run.done.read(), run.planned.progress(moment(2))), (1, Progress::Unprocessed)),
+            |run| assert_eq!((run.done.read(), run.planned.progress(timestamp(2))), (1, Progress::Unprocessed)),
         );
     });
 }
@@ -124,14 +124,14 @@ struct Placeholder {
 impl Placeholder {
     fn new(guard: &Guard<'_>) -> Self {
         let run = Box::leak(Box::new(Run::new()));
-        let version = Version::allocate(moment(1), NonNull::from(&run.planned), 2, guard);
+        let version = Version::allocate(timestamp(1), NonNull::from(&run.planned), 2, guard);
         Self { version: version.expect("memory is there"), run }
     }
 
     /// Reads the row, as who needs it: executes the transaction, or waits for it.
     fn read(self, guard: &Guard<'_>) {
         while let State::Pending(_) = self.version.state() {
-            if !self.run.planned.claim(moment(1)) {
+            if !self.run.planned.claim(timestamp(1)) {
                 thread::yield_now();
                 continue;
             }
@@ -141,7 +141,7 @@ impl Placeholder {
                 self.version.put(&[7, 8], guard).expect("the row has room");
                 self.version.finish(true);
             }
-            self.run.planned.complete(moment(1));
+            self.run.planned.complete(timestamp(1));
         }
         assert_eq!((self.version.state(), self.run.done.read()), (State::Row, 1));
         // SAFETY: it has a row.
@@ -192,11 +192,11 @@ impl Log {
     fn execute(&self) -> bool {
         let Some(chunk) = self.pipeline.claim(LAST) else { return false };
         self.planned.iter().for_each(|witness| _ = witness.read());
-        self.pipeline.for_each(chunk, |client_batch, place, moment| {
+        self.pipeline.for_each(chunk, |client_batch, place, timestamp| {
             let planned = client_batch.planned(place);
-            assert!(planned.claim(moment), "a transaction is in one chunk");
-            self.executed[moment.batch() as usize - 1][place].write();
-            planned.complete(moment);
+            assert!(planned.claim(timestamp), "a transaction is in one chunk");
+            self.executed[timestamp.batch() as usize - 1][place].write();
+            planned.complete(timestamp);
         });
         self.pipeline.end_execution(chunk);
         true
@@ -408,10 +408,10 @@ unsafe impl Sync for Intents {}
 
 impl Intents {
     fn new(guard: &Guard<'_>) -> Arc<Self> {
-        let run = |batch| Run { planned: planned(moment(batch)), done: Witness::default() };
+        let run = |batch| Run { planned: planned(timestamp(batch)), done: Witness::default() };
         let intents = Arc::new(Self { head: Head::new(), runs: [run(1), run(2)] });
         for (batch, run) in (1..).zip(&intents.runs) {
-            let version = Version::allocate(moment(batch), NonNull::from(&run.planned), 0, guard);
+            let version = Version::allocate(timestamp(batch), NonNull::from(&run.planned), 0, guard);
             intents.head.push(version.expect("memory is there")).expect("the list is open");
         }
         intents
@@ -420,21 +420,21 @@ impl Intents {
     /// Executes the transaction of a batch, as a reader that needs it does.
     fn execute(&self, batch: u64) {
         let run = &self.runs[batch as usize - 1];
-        if run.planned.claim(moment(batch)) {
+        if run.planned.claim(timestamp(batch)) {
             run.done.write();
-            let intent = self.head.at(moment(batch)).expect("it was put there");
+            let intent = self.head.at(timestamp(batch)).expect("it was put there");
             // SAFETY: the transaction was claimed.
             unsafe { intent.finish(false) };
-            run.planned.complete(moment(batch));
+            run.planned.complete(timestamp(batch));
         }
-        while run.planned.progress(moment(batch)) != Progress::Complete {
+        while run.planned.progress(timestamp(batch)) != Progress::Complete {
             thread::yield_now();
         }
     }
 
     /// Waits for all before a batch, and finds what they did.
     fn read(&self, batch: u64) {
-        let waited = self.head.await_pending(moment(batch), 0, |_, at| {
+        let waited = self.head.await_pending(timestamp(batch), 0, |_, at| {
             self.execute(at.batch());
             Ok(())
         });

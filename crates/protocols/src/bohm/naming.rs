@@ -9,7 +9,7 @@ use polychron_base::{Error, TableId};
 use polychron_engine::{Access, Declare, Procedure, drive};
 
 use super::planned::{ClientBatch, Entry, Want};
-use super::table::{BohmStore, BohmTable, Front};
+use super::table::{BohmStore, BohmTable, Prefix};
 use super::version::Version;
 
 /// Entries that are looked at one after the other; where there are more, a table is made of them.
@@ -196,18 +196,18 @@ impl Declare for Naming<'_> {
         }
         let want = match access {
             Access::Read => return,
-            Access::Update => Want::FrontUpdate,
-            Access::Write | Access::Insert => Want::Front,
+            Access::Update => Want::PrefixUpdate,
+            Access::Write | Access::Insert => Want::Prefix,
         };
-        let front = Front::of(prefix);
+        let prefix = Prefix::of(prefix);
         self.add(Entry::new(
             Arc::as_ptr(&table.primary),
-            front,
-            front.hash(table.primary.hash_seed()),
+            prefix,
+            prefix.hash(table.primary.hash_seed()),
             want,
             self.owner,
         ));
-        if want == Want::Front {
+        if want == Want::Prefix {
             self.intend(table);
         }
     }

@@ -2,7 +2,7 @@
 
 use polychron_base::Error;
 
-use super::moment::Moment;
+use super::timestamp::Timestamp;
 
 /// Options of BOHM.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl Default for Options {
 
 impl Options {
     /// The largest batch. What is planned again comes on top, from as many client batches as a client has under way.
-    const LARGEST_BATCH: usize = Moment::MOST_IN_BATCH / 4 + 1;
+    const LARGEST_BATCH: usize = Timestamp::MOST_IN_BATCH / 4 + 1;
 
     /// The most partitions, and the most threads of a kind.
     pub const MOST_THREADS: usize = 128;

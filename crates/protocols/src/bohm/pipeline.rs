@@ -15,8 +15,8 @@ use polychron_base::clock::{Clock, SystemClock};
 use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, Mutex, SpinLatch, raise};
 
-use super::moment::Moment;
 use super::planned::ClientBatch;
+use super::timestamp::Timestamp;
 
 /// Batches under way at most; so few in models that places are used again.
 pub(super) const RING: u64 = if polychron_sync::MODELLED { 2 } else { 64 };
@@ -273,7 +273,7 @@ impl Pipeline {
         content.batch.store(batch, Ordering::Relaxed);
         content.first_place.store(first, Ordering::Relaxed);
         for place in 0..content.count {
-            client_batch.planned(place).set_moment(Moment::new(batch, first + place), content.by_hand);
+            client_batch.planned(place).set_timestamp(Timestamp::new(batch, first + place), content.interactive);
         }
         if content.has_everything {
             self.everything.store(batch, Ordering::Relaxed);
@@ -322,10 +322,10 @@ impl Pipeline {
     }
 
     /// Calls `visit` with each transaction of a chunk: its client batch, and its place there.
-    pub(super) fn for_each(&self, chunk: Chunk, mut visit: impl FnMut(&ClientBatch, usize, Moment)) {
+    pub(super) fn for_each(&self, chunk: Chunk, mut visit: impl FnMut(&ClientBatch, usize, Timestamp)) {
         for Member { client_batch, first, end } in self.client_batches(chunk.batch) {
             for place in chunk.first.max(*first)..chunk.end.min(*end) {
-                visit(client_batch, place - first, Moment::new(chunk.batch, place));
+                visit(client_batch, place - first, Timestamp::new(chunk.batch, place));
             }
         }
     }

@@ -15,23 +15,23 @@ use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_sync::{Mutex, SpinLatch};
 
 use super::collection::{Deleted, Garbage, Readers, Superseded, owned_key, store_of_entry};
-use super::moment::Moment;
 use super::pipeline::RING;
 use super::planned::{ClientBatch, Entry, Want};
 use super::protocol::Shared;
-use super::table::{BohmStore, Front};
+use super::table::{BohmStore, Prefix};
+use super::timestamp::Timestamp;
 use super::version::{Chain, Head, Version};
 
 /// Keys ahead of the one that is planned whose buckets, and then whose chains, are fetched.
 const AHEAD: usize = 8;
 
-/// Batches after which the list of a front is taken out that nobody declares any more.
-const FRONTS_STAY: u64 = 64;
-// A batch that was planned before the last transaction of a front was executed finds its list: it lies at most so far behind.
-const _: () = assert!(FRONTS_STAY >= RING);
-/// Fronts that are looked at in one batch, and of those that there are besides a part.
-const FRONTS_AT_ONCE: usize = 16;
-const PART_OF_FRONTS: usize = 16;
+/// Batches after which the list of a prefix is taken out that nobody declares any more.
+const PREFIXES_STAY: u64 = 64;
+// A batch that was planned before the last transaction of a prefix was executed finds its list: it lies at most so far behind.
+const _: () = assert!(PREFIXES_STAY >= RING);
+/// Prefixes that are looked at in one batch, and of those that there are besides a part.
+const PREFIXES_AT_ONCE: usize = 16;
+const PART_OF_PREFIXES: usize = 16;
 
 /// One part of the keys.
 #[derive(Debug, Default)]
@@ -48,20 +48,20 @@ struct Plan {
     /// The last batch that was planned.
     planned: u64,
     garbage: Garbage,
-    /// Fronts of this partition that have a list of intents.
-    fronts: VecDeque<KnownFront>,
+    /// Prefixes of this partition that have a list of intents.
+    prefixes: VecDeque<KnownPrefix>,
 }
 
-/// A front that has a list of intents.
+/// A prefix that has a list of intents.
 #[derive(Debug)]
-struct KnownFront {
+struct KnownPrefix {
     store: Arc<BohmStore>,
-    front: OwnedKey,
+    prefix: OwnedKey,
     list: Chain,
 }
 
 // SAFETY: the list is taken out by who plans for the partition.
-unsafe impl Send for KnownFront {}
+unsafe impl Send for KnownPrefix {}
 
 /// What execution leaves to be collected.
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ impl Partition {
         if batch > shared.pipeline.sequenced() {
             return false;
         }
-        self.collect(&mut plan, false, FRONTS_STAY, shared, guard);
+        self.collect(&mut plan, false, PREFIXES_STAY, shared, guard);
         plan.garbage.unused.clear();
         for member in shared.pipeline.client_batches(batch) {
             let planner = Planner {
@@ -115,12 +115,12 @@ impl Partition {
     }
 
     /// Gives back what can be given back, when no batch is there to be planned either. Answers stores that may go with it: the last user
-    /// of one asks the keeper, who may be busy with the guard.
+    /// of one asks the deferred drops, which may be busy with the guard.
     #[must_use]
-    pub(super) fn tidy_up(&self, shared: &Shared, guard: &Guard<'_>) -> Vec<Arc<BohmStore>> {
+    pub(super) fn maintain(&self, shared: &Shared, guard: &Guard<'_>) -> Vec<Arc<BohmStore>> {
         if let Some(mut plan) = self.plan.try_lock() {
-            // A batch that is under way may have been told of versions before the last one of a front was put.
-            let age = if shared.pipeline.is_idle() { 0 } else { FRONTS_STAY };
+            // A batch that is under way may have been told of versions before the last one of a prefix was put.
+            let age = if shared.pipeline.is_idle() { 0 } else { PREFIXES_STAY };
             self.collect(&mut plan, true, age, shared, guard);
             return std::mem::take(&mut plan.garbage.unused);
         }
@@ -134,31 +134,31 @@ impl Partition {
             plan.garbage.superseded.extend(inbox.superseded.drain(..));
             plan.garbage.deleted.extend(inbox.deleted.drain(..));
         }
-        if plan.garbage.is_empty() && plan.fronts.is_empty() {
+        if plan.garbage.is_empty() && plan.prefixes.is_empty() {
             return;
         }
         shared.look_at_snapshots(&mut plan.garbage.horizon);
         plan.garbage.collect(all, plan.planned, guard);
-        let fronts = plan.fronts.len();
-        for _ in 0..fronts.min(FRONTS_AT_ONCE + fronts / PART_OF_FRONTS) {
-            let front = plan.fronts.pop_front().expect("there are so many");
-            if let Some(front) = forget_front(front, age, plan, guard) {
-                plan.fronts.push_back(front);
+        let prefixes = plan.prefixes.len();
+        for _ in 0..prefixes.min(PREFIXES_AT_ONCE + prefixes / PART_OF_PREFIXES) {
+            let prefix = plan.prefixes.pop_front().expect("there are so many");
+            if let Some(prefix) = forget_prefix(prefix, age, plan, guard) {
+                plan.prefixes.push_back(prefix);
             }
         }
     }
 }
 
-/// Takes a front's list out whose last intent lies so many batches back; answers the front if it stays.
-fn forget_front(front: KnownFront, age: u64, plan: &mut Plan, guard: &Guard<'_>) -> Option<KnownFront> {
-    let last = front.list.head().newest()?;
-    if last.begin().batch() + age > plan.garbage.horizon.finished || !front.list.head().close(last) {
-        return Some(front);
+/// Takes a prefix's list out whose last intent lies so many batches back; answers the prefix if it stays.
+fn forget_prefix(prefix: KnownPrefix, age: u64, plan: &mut Plan, guard: &Guard<'_>) -> Option<KnownPrefix> {
+    let last = prefix.list.head().newest()?;
+    if last.begin().batch() + age > plan.garbage.horizon.finished || !prefix.list.head().close(last) {
+        return Some(prefix);
     }
-    let KnownFront { store, front, list } = front;
-    match &front {
-        OwnedKey::Short(key) => store.fronts.remove(*key, list, guard),
-        OwnedKey::Long(key) => store.fronts.remove(&**key, list, guard),
+    let KnownPrefix { store, prefix, list } = prefix;
+    match &prefix {
+        OwnedKey::Short(key) => store.prefixes.remove(*key, list, guard),
+        OwnedKey::Long(key) => store.prefixes.remove(&**key, list, guard),
     }
     plan.garbage.unused.push(store);
     // SAFETY: the index does not lead there any more.
@@ -240,7 +240,7 @@ impl Planner<'_> {
                 Ok(())
             }
             Want::Write | Want::Update => self.put_placeholder(entry, superseded),
-            Want::Front | Want::FrontUpdate => self.put_front(entry, plan),
+            Want::Prefix | Want::PrefixUpdate => self.put_prefix(entry, plan),
             Want::Entries => {
                 // SAFETY: as for `store_of`.
                 let store = unsafe { &*entry.store };
@@ -254,13 +254,13 @@ impl Planner<'_> {
         }
     }
 
-    fn moment(&self, entry: &Entry) -> Moment {
-        Moment::new(self.batch, self.first + entry.owner as usize)
+    fn timestamp(&self, entry: &Entry) -> Timestamp {
+        Timestamp::new(self.batch, self.first + entry.owner as usize)
     }
 
     fn allocate(&self, entry: &Entry, words: usize) -> Result<Version, Error> {
         let producer = NonNull::from(self.client_batch.planned(entry.owner as usize));
-        Version::allocate(self.moment(entry), producer, words, self.guard)
+        Version::allocate(self.timestamp(entry), producer, words, self.guard)
     }
 
     #[inline]
@@ -296,24 +296,24 @@ impl Planner<'_> {
         }
     }
 
-    fn put_front(&self, entry: &Entry, plan: &mut Plan) -> Result<(), Error> {
+    fn put_prefix(&self, entry: &Entry, plan: &mut Plan) -> Result<(), Error> {
         // SAFETY: the client keeps the store until the transaction was executed.
-        let fronts = unsafe { &(*entry.store).fronts };
-        let front = Front::of(entry.key());
-        if let Some(list) = fronts.find(front, self.guard) {
+        let prefixes = unsafe { &(*entry.store).prefixes };
+        let prefix = Prefix::of(entry.key());
+        if let Some(list) = prefixes.find(prefix, self.guard) {
             return self.put_intent(entry, list.head(), &mut plan.garbage.superseded);
         }
-        let list = fronts.make(front, self.guard)?;
+        let list = prefixes.make(prefix, self.guard)?;
         if let Err(error) = self.put_intent(entry, list.head(), &mut plan.garbage.superseded) {
             // A list without intents would never be taken out.
-            fronts.remove(front, list, self.guard);
+            prefixes.remove(prefix, list, self.guard);
             // SAFETY: the index does not lead there any more.
             unsafe { list.retire(self.guard) };
             return Err(error);
         }
         // SAFETY: as above.
         let store = unsafe { store_of_entry(entry) };
-        plan.fronts.push_back(KnownFront { store, front: owned_key(entry), list });
+        plan.prefixes.push_back(KnownPrefix { store, prefix: owned_key(entry), list });
         Ok(())
     }
 

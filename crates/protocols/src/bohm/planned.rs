@@ -13,9 +13,9 @@ use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence
 use polychron_sync::{Mutex, fence_behind_exchange};
 
 use super::leftovers::Blocker;
-use super::moment::Moment;
 use super::sleeping::Sleeper;
 use super::table::BohmStore;
+use super::timestamp::Timestamp;
 use super::transaction::BohmTransaction;
 use super::version::{Chain, Version};
 
@@ -35,9 +35,9 @@ pub(super) enum Want {
     /// The same, without entries of secondary indexes.
     Update,
     /// Rows may be written whose keys begin with this one; which ones is known only when the transaction runs.
-    Front,
+    Prefix,
     /// The same, without entries of secondary indexes.
-    FrontUpdate,
+    PrefixUpdate,
     /// Some entries of a secondary index may be written: which ones is known only when the row is.
     Entries,
     /// Anything may be written.
@@ -162,7 +162,7 @@ pub(super) enum Progress {
 }
 
 /// A planned transaction. Its memory is used again by others, but never given back while the database is open; its state names the
-/// moment, so that who comes too late finds another one.
+/// timestamp, so that who comes too late finds another one.
 #[derive(Debug)]
 pub(super) struct Planned {
     state: AtomicU64,
@@ -225,24 +225,24 @@ impl Planned {
     }
 
     #[inline]
-    fn word(moment: Moment, progress: Progress) -> u64 {
-        moment.bits() << 2 | progress as u64
+    fn word(timestamp: Timestamp, progress: Progress) -> u64 {
+        timestamp.bits() << 2 | progress as u64
     }
 
     /// Gives the transaction its place in the log.
-    pub(super) fn set_moment(&self, moment: Moment, by_hand: bool) {
-        let progress = if by_hand { Progress::Executing } else { Progress::Unprocessed };
-        self.state.store(Self::word(moment, progress), Ordering::Release);
+    pub(super) fn set_timestamp(&self, timestamp: Timestamp, interactive: bool) {
+        let progress = if interactive { Progress::Executing } else { Progress::Unprocessed };
+        self.state.store(Self::word(timestamp, progress), Ordering::Release);
     }
 
-    /// How far the transaction of this moment is. One that is not here any more is complete.
+    /// How far the transaction of this timestamp is. One that is not here any more is complete.
     #[inline]
-    pub(super) fn progress(&self, moment: Moment) -> Progress {
+    pub(super) fn progress(&self, timestamp: Timestamp) -> Progress {
         // Acquire: pairs with the release in `complete`.
         let state = self.state.load(Ordering::Acquire);
-        if state == Self::word(moment, Progress::Unprocessed) {
+        if state == Self::word(timestamp, Progress::Unprocessed) {
             Progress::Unprocessed
-        } else if state == Self::word(moment, Progress::Executing) {
+        } else if state == Self::word(timestamp, Progress::Executing) {
             Progress::Executing
         } else {
             Progress::Complete
@@ -251,23 +251,23 @@ impl Planned {
 
     /// Makes the calling thread the one that executes it. `false`: another one does or did.
     #[inline]
-    pub(super) fn claim(&self, moment: Moment) -> bool {
-        let (from, to) = (Self::word(moment, Progress::Unprocessed), Self::word(moment, Progress::Executing));
+    pub(super) fn claim(&self, timestamp: Timestamp) -> bool {
+        let (from, to) = (Self::word(timestamp, Progress::Unprocessed), Self::word(timestamp, Progress::Executing));
         // Acquire: pairs with the release in `hand_back`, so that what an earlier attempt left is there.
         self.state.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Leaves it to be executed later, by whoever comes.
-    pub(super) fn hand_back(&self, moment: Moment) {
+    pub(super) fn hand_back(&self, timestamp: Timestamp) {
         // Release: pairs with the acquire in `claim`.
-        self.state.store(Self::word(moment, Progress::Unprocessed), Ordering::Release);
+        self.state.store(Self::word(timestamp, Progress::Unprocessed), Ordering::Release);
     }
 
     /// It was executed.
     #[inline]
-    pub(super) fn complete(&self, moment: Moment) {
+    pub(super) fn complete(&self, timestamp: Timestamp) {
         // Release: pairs with the acquire in `progress`.
-        self.state.store(Self::word(moment, Progress::Complete), Ordering::Release);
+        self.state.store(Self::word(timestamp, Progress::Complete), Ordering::Release);
     }
 
     /// What only one thread looks at.
@@ -284,7 +284,7 @@ impl Planned {
     ///
     /// # Safety
     /// The caller is that client, and holds no other reference to the body.
-    #[allow(clippy::mut_from_ref, reason = "the client batch goes from hand to hand")]
+    #[allow(clippy::mut_from_ref, reason = "the client batch goes from executor to executor")]
     pub(super) unsafe fn body_mut(&self) -> &mut Body {
         // SAFETY: the caller says so.
         unsafe { &mut *self.body.get() }
@@ -336,7 +336,7 @@ pub(super) struct Content {
     /// Some transaction may write anything.
     pub(super) has_everything: bool,
     /// The client runs the one transaction itself.
-    pub(super) by_hand: bool,
+    pub(super) interactive: bool,
     /// Set by the sequencer.
     pub(super) batch: AtomicU64,
     pub(super) first_place: AtomicUsize,
@@ -362,7 +362,7 @@ impl ClientBatch {
             run: no_procedure,
             procedures: Vec::new(),
             has_everything: false,
-            by_hand: false,
+            interactive: false,
             batch: AtomicU64::new(0),
             first_place: AtomicUsize::new(0),
         };
@@ -415,7 +415,7 @@ impl ClientBatch {
     ///
     /// # Safety
     /// The caller is the client batch's client, the client batch is not handed in, and the caller holds one such reference at a time.
-    #[allow(clippy::mut_from_ref, reason = "the client batch goes from hand to hand")]
+    #[allow(clippy::mut_from_ref, reason = "the client batch goes from executor to executor")]
     pub(super) unsafe fn content_mut(&self) -> &mut Content {
         // SAFETY: the caller says so.
         unsafe { &mut *self.content.get() }
@@ -506,7 +506,7 @@ impl ClientBatch {
         content.sorted.iter_mut().for_each(Vec::clear);
         content.procedures.clear();
         content.count = 0;
-        (content.has_everything, content.by_hand) = (false, false);
+        (content.has_everything, content.interactive) = (false, false);
     }
 
     /// Adds a transaction, whose entries begin here.

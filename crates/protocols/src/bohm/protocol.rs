@@ -6,8 +6,8 @@ use std::sync::Arc;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::futures::Attempt;
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{Base, Blueprint, HasStores};
-use polychron_engine::{Common, Figure, FigureValue, Protocol, Storage, TableDefinition};
+use polychron_engine::stores::{Base, HasStores, StoreDefinition};
+use polychron_engine::{Common, Metric, MetricValue, Protocol, Storage, TableDefinition};
 use polychron_memory::{Memory, OWN_SLOTS};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::thread::{self, JoinHandle};
@@ -15,7 +15,7 @@ use polychron_sync::{CachePadded, publish};
 
 use super::collection::Horizon;
 use super::dropped::Dropped;
-use super::execution::{Hand, LAST};
+use super::execution::{Executor, LAST};
 use super::executors::Executors;
 use super::leftovers::Leftovers;
 use super::options::Options;
@@ -56,7 +56,7 @@ pub(super) struct Shared {
     pub(super) acknowledged: Acknowledged,
     /// The longest time that a client waited for answers with nothing else to do, in microseconds.
     pub(super) longest_wait_us: AtomicU64,
-    /// The thread that drives a transaction by hand; those after it wait for it.
+    /// The thread that drives a transaction interactively; those after it wait for it.
     pub(super) driver: AtomicU64,
     stopping: AtomicBool,
 }
@@ -208,16 +208,16 @@ impl Shared {
     }
 
     /// Lets a thread of one stage sleep until there is something to do, or the database is closed.
-    fn sleep(&self, hand: &mut Hand, plans: bool) {
+    fn sleep(&self, executor: &mut Executor, plans: bool) {
         let (sleepers, sleeper) =
-            (if plans { &self.planning } else { &self.executing }, Arc::clone(&hand.state.sleeper));
+            (if plans { &self.planning } else { &self.executing }, Arc::clone(&executor.state.sleeper));
         sleepers.sleep(&sleeper, || {
             if self.stopping.load(Ordering::Relaxed) || if plans { self.can_plan() } else { self.can_execute() } {
                 Nap::Not
             } else if self.pipeline.is_quiet() {
                 Nap::UntilWoken
             } else {
-                Nap::AtMost(hand.state.patience.next_sleep())
+                Nap::AtMost(executor.state.spin_budget.next_sleep())
             }
         });
     }
@@ -253,9 +253,9 @@ impl Shared {
     }
 
     /// Lets go what was dropped and nobody needs any more.
-    pub(super) fn tidy_up(&self) {
+    pub(super) fn maintain(&self) {
         self.dropped.let_go(self);
-        self.keeper.tidy_up(&self.catalog, self.memory.epochs());
+        self.deferred_drops.maintain(&self.catalog, self.memory.epochs());
     }
 }
 
@@ -280,25 +280,25 @@ impl Bohm {
     pub fn tick(&self) {
         let shared = &self.shared;
         shared.memory.epochs().advance();
-        let unused: Vec<_> = shared.keeper.with_guard(|guard| {
-            shared.partitions.iter().flat_map(|partition| partition.tidy_up(shared, guard)).collect()
+        let unused: Vec<_> = shared.deferred_drops.with_guard(|guard| {
+            shared.partitions.iter().flat_map(|partition| partition.maintain(shared, guard)).collect()
         });
         drop(unused);
-        shared.tidy_up();
+        shared.maintain();
     }
 
     fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, Error> {
         let mut threads = Vec::new();
         let Options { concurrency_control_threads, execution_threads, .. } = shared.options;
         for number in 0..concurrency_control_threads + execution_threads {
-            let mut hand = Hand::new(shared)?;
+            let mut executor = Executor::new(shared)?;
             let own = Arc::clone(shared);
             let plans = number < concurrency_control_threads;
             let run = move || {
                 while !own.stopping.load(Ordering::Relaxed) {
-                    let busy = if plans { hand.plan(&own, number) } else { hand.execute(&own) };
-                    if hand.rest(busy) {
-                        own.sleep(&mut hand, plans);
+                    let busy = if plans { executor.plan(&own, number) } else { executor.execute(&own) };
+                    if executor.rest(busy) {
+                        own.sleep(&mut executor, plans);
                     }
                 }
             };
@@ -385,9 +385,14 @@ impl HasStores for Bohm {
         &self.shared.base
     }
 
-    fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<BohmStore, Error> {
-        let keeper = &self.shared.keeper;
-        keeper.with_guard(|guard| BohmStore::new(definition, blueprint, ready, keeper, guard))
+    fn make(
+        &self,
+        definition: &TableDefinition,
+        store_definition: &StoreDefinition,
+        ready: bool,
+    ) -> Result<BohmStore, Error> {
+        let deferred_drops = &self.shared.deferred_drops;
+        deferred_drops.with_guard(|guard| BohmStore::new(definition, store_definition, ready, deferred_drops, guard))
     }
 
     /// The index is filled by a transaction that may write anything: those before it are executed first, those after it wait.
@@ -408,15 +413,15 @@ impl HasStores for Bohm {
         self.shared.give_back();
     }
 
-    fn figures(&self) -> Vec<Figure> {
+    fn metrics(&self) -> Vec<Metric> {
         let shared = &self.shared;
-        let count = |name, count| Figure { name, value: FigureValue::Count(count) };
-        let longest_wait = FigureValue::Level(shared.longest_wait_us.load(Ordering::Relaxed) as f64);
+        let count = |name, count| Metric { name, value: MetricValue::Count(count) };
+        let longest_wait = MetricValue::Level(shared.longest_wait_us.load(Ordering::Relaxed) as f64);
         vec![
             count("batches", shared.pipeline.finished()),
             count("stalls", shared.executors.stalls()),
             count("planned_again", shared.counters.sum().reconnaissance),
-            Figure { name: "longest_wait_us", value: longest_wait },
+            Metric { name: "longest_wait_us", value: longest_wait },
         ]
     }
 }

@@ -1,4 +1,4 @@
-//! How a transaction finds the row of a key: the version before its own moment, and whom it waits for to know it.
+//! How a transaction finds the row of a key: the version before its own timestamp, and whom it waits for to know it.
 
 use std::ptr::NonNull;
 
@@ -8,13 +8,13 @@ use polychron_engine::Scan;
 use polychron_engine::mutations::left_out;
 use polychron_sync::Backoff;
 
-use super::by_hand::Driven;
 use super::execution::{Outcome, execute_claimed, settle};
-use super::moment::Moment;
+use super::interactive::Driven;
 use super::planned::{Planned, Progress, Put, Want};
-use super::sleeping::Patience;
+use super::sleeping::SpinBudget;
 use super::steps::Step;
-use super::table::{BohmStore, Front, bits};
+use super::table::{BohmStore, Prefix, bits};
+use super::timestamp::Timestamp;
 use super::transaction::{BohmTransaction, Position};
 use super::version::{Head, State, Version};
 
@@ -23,7 +23,7 @@ impl BohmTransaction<'_> {
     #[inline]
     pub(super) fn see<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Option<Version>, Stop> {
         self.step()?;
-        let trusts = self.await_fronts(store, key)?;
+        let trusts = self.await_prefixes(store, key)?;
         if let Some(position) = self.own(store, key) {
             let entry = self.entry(position);
             if entry.is_written() {
@@ -45,7 +45,7 @@ impl BohmTransaction<'_> {
             Some(chain) => self.visible(chain.head())?,
             None => None,
         };
-        if found.is_none() && store.displaced.concern(self.moment) {
+        if found.is_none() && store.displaced.concern(self.timestamp) {
             return self.look_beside(store, key);
         }
         Ok(found)
@@ -54,19 +54,19 @@ impl BohmTransaction<'_> {
     /// Has all transactions before this one executed that may write this key without having named it. Answers whether a version is the
     /// right one that concurrency control found.
     #[inline]
-    pub(super) fn await_fronts<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<bool, Stop> {
-        let lengths = store.fronts.lengths();
-        if lengths == 0 || !self.awaits || left_out(Step::AwaitFronts) {
+    pub(super) fn await_prefixes<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<bool, Stop> {
+        let lengths = store.prefixes.lengths();
+        if lengths == 0 || !self.awaits || left_out(Step::AwaitPrefixes) {
             return Ok(self.trusts_annotations);
         }
         let mut trusts = self.trusts_annotations;
-        let finished_before = self.shared.pipeline.finished_before(self.moment.batch());
+        let finished_before = self.shared.pipeline.finished_before(self.timestamp.batch());
         for len in bits(lengths) {
             if len <= key.len()
-                && let Some(list) = store.fronts.find(Front::new(key, len), &self.guard)
+                && let Some(list) = store.prefixes.find(Prefix::new(key, len), &self.guard)
             {
                 self.await_intents(list.head())?;
-                let latest = list.head().at(self.moment);
+                let latest = list.head().at(self.timestamp);
                 trusts &= latest.is_none_or(|latest| latest.begin().batch() <= finished_before);
             }
         }
@@ -75,10 +75,10 @@ impl BohmTransaction<'_> {
 
     /// The same for all keys of a range.
     pub(super) fn await_range(&mut self, store: &BohmStore, scan: &Scan<'_>) -> Result<(), Stop> {
-        if store.fronts.lengths() == 0 || !self.awaits || left_out(Step::AwaitFronts) {
+        if store.prefixes.lengths() == 0 || !self.awaits || left_out(Step::AwaitPrefixes) {
             return Ok(());
         }
-        for list in store.fronts.between(scan.lower, scan.upper, &self.guard) {
+        for list in store.prefixes.between(scan.lower, scan.upper, &self.guard) {
             self.await_intents(list.head())?;
         }
         Ok(())
@@ -95,10 +95,10 @@ impl BohmTransaction<'_> {
                 // SAFETY: the client keeps the stores of its entries.
                 let store = unsafe { &*entry.store };
                 let is_guessed = entry.want == Want::Guessed;
-                if store.fronts.lengths() != 0 || is_guessed {
+                if store.prefixes.lengths() != 0 || is_guessed {
                     match entry.kept_key() {
-                        (key, None) => self.await_fronts(store, key)?,
-                        (_, Some(key)) => self.await_fronts(store, &*key)?,
+                        (key, None) => self.await_prefixes(store, key)?,
+                        (_, Some(key)) => self.await_prefixes(store, &*key)?,
                     };
                 }
                 if is_guessed {
@@ -120,8 +120,8 @@ impl BohmTransaction<'_> {
             let newest = head.newest();
             return Ok(newest.filter(|newest| newest.state() == State::Row));
         }
-        match head.at(self.moment) {
-            Some(version) if version.begin() == self.moment => {
+        match head.at(self.timestamp) {
+            Some(version) if version.begin() == self.timestamp => {
                 let own = self.own_version(version);
                 self.present(own.expect("a version of its own has an entry"))
             }
@@ -145,34 +145,34 @@ impl BohmTransaction<'_> {
 
     /// Executes the transaction that fills a version, or waits while another thread does. When that takes long, or the version
     /// lies too deep, this transaction is handed back.
-    pub(super) fn await_producer(&mut self, producer: NonNull<Planned>, moment: Moment) -> Result<(), Stop> {
-        debug_assert!(moment < self.moment, "transactions wait for earlier ones only");
+    pub(super) fn await_producer(&mut self, producer: NonNull<Planned>, timestamp: Timestamp) -> Result<(), Stop> {
+        debug_assert!(timestamp < self.timestamp, "transactions wait for earlier ones only");
         debug_assert!(self.awaits, "a snapshot of finished batches sees nothing that is pending");
         // SAFETY: transactions' memory is kept while the database is open.
         let producer = unsafe { producer.as_ref() };
         if !matches!(self.driven, Driven::ByThePipeline) {
-            let mut patience = Patience::default();
-            while !settle(self.shared, self.state, self.local, producer, moment) {
-                patience.wait(&self.state.sleeper);
+            let mut spin_budget = SpinBudget::default();
+            while !settle(self.shared, self.state, self.local, producer, timestamp) {
+                spin_budget.wait(&self.state.sleeper);
             }
             return Ok(());
         }
         let mut backoff = Backoff::new();
         let mut stalls = 1;
         loop {
-            if producer.claim(moment) {
-                return match execute_claimed(self.shared, self.state, self.local, producer, moment) {
+            if producer.claim(timestamp) {
+                return match execute_claimed(self.shared, self.state, self.local, producer, timestamp) {
                     Outcome::Complete => Ok(()),
                     // It has waited already, or is too deep: to try it again from here would try all below it again, at every level.
                     Outcome::HandedBack => Err(self.doom()),
                 };
             }
-            if producer.progress(moment) == Progress::Complete {
+            if producer.progress(timestamp) == Progress::Complete {
                 return Ok(());
             }
             self.state.seen.stalls += std::mem::take(&mut stalls);
             if backoff.is_yielding() {
-                self.state.blocker = Some((NonNull::from(producer), moment));
+                self.state.blocker = Some((NonNull::from(producer), timestamp));
                 return Err(self.doom());
             }
             backoff.wait();
@@ -185,6 +185,6 @@ impl BohmTransaction<'_> {
             return Ok(());
         }
         let finished = self.shared.pipeline.finished();
-        intents.await_pending(self.moment, finished, |producer, moment| self.await_producer(producer, moment))
+        intents.await_pending(self.timestamp, finished, |producer, timestamp| self.await_producer(producer, timestamp))
     }
 }

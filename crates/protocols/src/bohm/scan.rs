@@ -21,7 +21,7 @@ impl BohmTransaction<'_> {
         visit: &mut impl FnMut(&mut Self, Version) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<(), Stop> {
         let index = store.entries.scanned(scan)?;
-        if !store.entries.is_ready_at(self.moment.batch()) {
+        if !store.entries.is_ready_at(self.timestamp.batch()) {
             return Err(Error::NoSuchIndex(scan.table, scan.index).into());
         }
         self.enter_index(store)?;
@@ -52,7 +52,7 @@ impl BohmTransaction<'_> {
                 both.begin(batch.last_key());
             }
             let more = batch.fill(index, scan, &self.guard);
-            if store.displaced.concern(self.moment) {
+            if store.displaced.concern(self.timestamp) {
                 // What was visited so far was all there: it had not been displaced when it was collected.
                 return self.visit_both(both, scan, store, visit);
             }

@@ -126,13 +126,13 @@ impl Sleepers {
 
 /// How long a thread has waited in vain.
 #[derive(Debug, Default)]
-pub(super) struct Patience {
+pub(super) struct SpinBudget {
     backoff: Backoff,
     yields: u32,
     sleeps: u32,
 }
 
-impl Patience {
+impl SpinBudget {
     /// There was something to do.
     #[inline]
     pub(super) fn reset(&mut self) {

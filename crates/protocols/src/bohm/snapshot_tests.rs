@@ -13,8 +13,8 @@ use polychron_engine::{
 use polychron_schema::{Key, KeyScratch, Row};
 
 use super::collection::{Garbage, Horizon, Readers, Superseded};
-use super::execution::Hand;
-use super::moment::Moment;
+use super::execution::Executor;
+use super::timestamp::Timestamp;
 use super::transaction::BohmTransaction;
 use super::version::{Chain, Head, Version};
 use super::worker::BohmWorker;
@@ -143,9 +143,9 @@ impl Procedure for Insert {
     }
 }
 
-fn open<'h>(stage: &'h Bohm, hand: &'h mut Hand) -> BohmTransaction<'h> {
-    let number = hand.local.worker_id().position();
-    BohmTransaction::snapshot(&stage.shared, &mut hand.state, &hand.local, number)
+fn open<'h>(stage: &'h Bohm, executor: &'h mut Executor) -> BohmTransaction<'h> {
+    let number = executor.local.worker_id().position();
+    BohmTransaction::snapshot(&stage.shared, &mut executor.state, &executor.local, number)
 }
 
 /// What a snapshot sees.
@@ -163,11 +163,11 @@ fn idle_snapshots_cost_the_same_all_the_time() {
     for (kind, work) in works.into_iter().enumerate() {
         let mut stage = Stage::new();
         let (database, items) = (Arc::clone(&stage.database), stage.items);
-        let mut hands: Vec<_> = (0..3).map(|_| Hand::new(&database.shared).unwrap()).collect();
+        let mut hands: Vec<_> = (0..3).map(|_| Executor::new(&database.shared).unwrap()).collect();
         let mut open: VecDeque<_> = VecDeque::new();
-        for hand in &mut hands {
+        for executor in &mut hands {
             (0..20).for_each(|number| work(&mut stage, number));
-            let mut snapshot = self::open(&database, hand);
+            let mut snapshot = self::open(&database, executor);
             let seen = rows(&mut snapshot, items);
             open.push_back((snapshot, seen));
         }
@@ -189,8 +189,8 @@ fn idle_snapshots_cost_the_same_all_the_time() {
             drop(snapshot);
             work(&mut stage, 0);
         }
-        stage.worker.tidy_up();
-        stage.worker.tidy_up();
+        stage.worker.maintain();
+        stage.worker.maintain();
         let (_, held) = stage.collected();
         assert_eq!((held, stage.reached().0), (0, ROWS as usize));
     }
@@ -206,16 +206,16 @@ fn queues_are_scanned_from_their_first_row() {
     }
     stage.next = rows;
     let (database, items) = (Arc::clone(&stage.database), stage.items);
-    let mut hands = [(); 2].map(|()| Hand::new(&database.shared).unwrap());
+    let mut hands = [(); 2].map(|()| Executor::new(&database.shared).unwrap());
     let [first, second] = &mut hands;
     let mut first = open(&database, first);
     (0..rows / 2).for_each(|_| stage.advance());
     let mut second = open(&database, second);
     let seen = [rows_of(0..rows), rows_of(rows / 2..rows + rows / 2)];
     for _ in 0..4 {
-        let before = stage.worker.hand.state.scanned;
+        let before = stage.worker.executor.state.scanned;
         (0..rows / 4).for_each(|_| stage.advance());
-        let scanned = stage.worker.hand.state.scanned - before;
+        let scanned = stage.worker.executor.state.scanned - before;
         assert!(scanned as u64 <= 6 * (rows / 4), "{scanned} keys in {} scans", rows / 4);
         assert!(self::rows(&mut first, items) == seen[0] && self::rows(&mut second, items) == seen[1]);
         let backward = |snapshot: &mut BohmTransaction<'_>| snapshot.scan(&items, 10..).reverse().rows().unwrap();
@@ -236,7 +236,7 @@ fn queues_are_scanned_from_their_first_row() {
     stage.update(stage.first);
     assert_eq!(self::rows(&mut second, items), seen[1]);
     drop(second);
-    (0..2).for_each(|_| stage.worker.tidy_up());
+    (0..2).for_each(|_| stage.worker.maintain());
     assert_eq!((stage.collected().1, stage.reached().0 as u64), (0, rows + 2));
 }
 
@@ -252,8 +252,8 @@ fn rows_that_go_during_a_scan_are_met() {
             }
             stage.next = rows;
             let (database, items) = (Arc::clone(&stage.database), stage.items);
-            let mut hand = Hand::new(&database.shared).unwrap();
-            let mut snapshot = open(&database, &mut hand);
+            let mut executor = Executor::new(&database.shared).unwrap();
+            let mut snapshot = open(&database, &mut executor);
             let mut met = Vec::new();
             let range = snapshot.scan(&items, ..);
             let range = if backward { range.reverse() } else { range };
@@ -284,8 +284,8 @@ fn what_was_held_goes_bit_by_bit() {
         stage.worker.execute(&mut Insert(stage.items, id)).unwrap();
     }
     let database = Arc::clone(&stage.database);
-    let mut hand = Hand::new(&database.shared).unwrap();
-    let snapshot = open(&database, &mut hand);
+    let mut executor = Executor::new(&database.shared).unwrap();
+    let snapshot = open(&database, &mut executor);
     (0..many).for_each(|id| stage.update(id));
     let (_, held) = stage.collected();
     assert!(held as u64 > many - 8, "{held} versions of {many} rows are held");
@@ -306,8 +306,8 @@ fn what_was_held_goes_bit_by_bit() {
 fn snapshots_rest_between_operations() {
     let stage = Stage::new();
     let (database, items) = (Arc::clone(&stage.database), stage.items);
-    let mut hand = Hand::new(&database.shared).unwrap();
-    let mut snapshot = open(&database, &mut hand);
+    let mut executor = Executor::new(&database.shared).unwrap();
+    let mut snapshot = open(&database, &mut executor);
     let epochs = database.shared.memory.epochs();
     // Whether nobody stays in an epoch of before.
     let nobody_stays = || {
@@ -336,14 +336,14 @@ fn snapshots_rest_between_operations() {
 fn leaked_snapshots_hold_nothing() {
     let mut stage = Stage::new();
     let mut reader = stage.database.worker().unwrap();
-    let number = reader.hand.local.worker_id().position();
-    let Hand { local, state } = &mut reader.hand;
+    let number = reader.executor.local.worker_id().position();
+    let Executor { local, state } = &mut reader.executor;
     std::mem::forget(BohmTransaction::snapshot(&stage.database.shared, state, local, number));
-    assert!(!reader.hand.local.is_pinned(), "it rests");
+    assert!(!reader.executor.local.is_pinned(), "it rests");
     (0..ROWS).for_each(|id| stage.update(id));
-    stage.worker.tidy_up();
+    stage.worker.maintain();
     assert_eq!(stage.collected().1, ROWS as usize);
-    reader.tidy_up();
+    reader.maintain();
     assert_eq!(stage.collected().1, 0);
 }
 
@@ -356,7 +356,7 @@ fn what_is_told_late_is_waited_for() {
     let head = Head::new();
     let make = |batch| {
         let guard = local.pin();
-        let version = Version::allocate(Moment::new(batch, 0), NonNull::dangling(), 1, &guard).unwrap();
+        let version = Version::allocate(Timestamp::new(batch, 0), NonNull::dangling(), 1, &guard).unwrap();
         // SAFETY: this test alone has the version.
         unsafe {
             version.put(&[batch], &guard).unwrap();
@@ -389,7 +389,7 @@ fn what_is_told_late_is_waited_for() {
     assert_eq!(collect(&[(late, above), (above, newest)]), 0);
     // It was superseded before the late one was put above it.
     assert_eq!(collect(&[(middle, above), (oldest, middle)]), 2);
-    let seen = |batch| head.at(Moment::end_of(batch));
+    let seen = |batch| head.at(Timestamp::end_of(batch));
     assert_eq!([1, 5, 10].map(seen), [Some(oldest), Some(late), Some(newest)]);
     assert_eq!((newest.previous(), late.previous()), (Some(late), Some(oldest)));
 }

@@ -7,12 +7,12 @@ named! {
     pub enum Step {
         /// A reader executes the transaction that fills the version it wants, or waits for it (§3.3.1).
         AwaitPlaceholder,
-        /// A reader takes the newest version before its own moment, not the newest of all.
+        /// A reader takes the newest version before its own timestamp, not the newest of all.
         ReadBefore,
         /// A reader of a secondary index first has all transactions executed that may write entries of it.
         AwaitIntents,
         /// A reader first has all transactions executed that may write its key, or keys of its range, without having named them.
-        AwaitFronts,
+        AwaitPrefixes,
         /// Transactions wait for those before them that may write anything.
         AwaitEverything,
         /// What was found for a declared read is not used where an unplanned write may have come in between.

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 
 use polychron_base::Error;
 use polychron_base::key::{EncodedKey, HashSeed, Key8, Key16};
-use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Place, Records, StoreTable};
+use polychron_engine::stores::{self, DeferredDrops, Keyed, Place, Records, StoreDefinition, StoreTable};
 use polychron_index::hash::HashIndex;
 use polychron_index::{AnyIndex, Handle, Inserted};
 use polychron_memory::{Guard, OutOfMemory};
@@ -54,8 +54,8 @@ pub struct BohmStore {
     /// Of a secondary index: a placeholder for each transaction that may write entries. Which ones it does not know before it runs, so
     /// who reads the index executes it first.
     pub(super) intents: Head,
-    /// Fronts of keys under which transactions may write rows that they cannot name beforehand.
-    pub(super) fronts: Fronts,
+    /// Prefixes of keys under which transactions may write rows that they cannot name beforehand.
+    pub(super) prefixes: Prefixes,
     /// Deleted keys that only snapshots see.
     pub(super) displaced: Displaced,
     /// Room for a row behind a placeholder.
@@ -90,33 +90,33 @@ impl Keyed for BohmStore {
     }
 }
 
-/// For each front of keys that was declared lately a list of intents.
+/// For each prefix of keys that was declared lately a list of intents.
 #[derive(Debug)]
-pub(super) struct Fronts {
+pub(super) struct Prefixes {
     /// A bit for each length in bytes that occurs.
     lengths: AtomicU64,
     /// How many lists there are of each length.
-    counts: Mutex<[u32; Front::<Key8>::LONGEST + 1]>,
+    counts: Mutex<[u32; Prefix::<Key8>::LONGEST + 1]>,
     lists: ManuallyDrop<HashIndex>,
-    keeper: Arc<Keeper>,
+    deferred_drops: Arc<DeferredDrops>,
 }
 
 /// The first bytes of a key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Front<K> {
+pub(super) struct Prefix<K> {
     key: K,
     len: usize,
 }
 
-impl<K: EncodedKey> Front<K> {
-    /// The longest front, in bytes. One that is cut off stands for more keys.
+impl<K: EncodedKey> Prefix<K> {
+    /// The longest prefix, in bytes. One that is cut off stands for more keys.
     const LONGEST: usize = 63;
 
     pub(super) fn new(key: K, len: usize) -> Self {
         Self { key, len: len.min(Self::LONGEST) }
     }
 
-    /// The whole key, as far as fronts go.
+    /// The whole key, as far as prefixes go.
     pub(super) fn of(key: K) -> Self {
         Self::new(key, key.len())
     }
@@ -124,11 +124,11 @@ impl<K: EncodedKey> Front<K> {
     /// Whether a key begins with it.
     pub(super) fn covers<L: EncodedKey>(&self, key: L) -> bool {
         key.len() >= self.len
-            && (0..self.len.div_ceil(8)).all(|index| Front::new(key, self.len).slice(index) == self.slice(index))
+            && (0..self.len.div_ceil(8)).all(|index| Prefix::new(key, self.len).slice(index) == self.slice(index))
     }
 }
 
-impl<K: EncodedKey> EncodedKey for Front<K> {
+impl<K: EncodedKey> EncodedKey for Prefix<K> {
     fn len(&self) -> usize {
         self.len
     }
@@ -142,10 +142,15 @@ impl<K: EncodedKey> EncodedKey for Front<K> {
     }
 }
 
-impl Fronts {
-    fn new(lists: HashIndex, keeper: &Arc<Keeper>) -> Self {
-        let counts = Mutex::new([0; Front::<Key8>::LONGEST + 1]);
-        Self { lengths: AtomicU64::new(0), counts, lists: ManuallyDrop::new(lists), keeper: Arc::clone(keeper) }
+impl Prefixes {
+    fn new(lists: HashIndex, deferred_drops: &Arc<DeferredDrops>) -> Self {
+        let counts = Mutex::new([0; Prefix::<Key8>::LONGEST + 1]);
+        Self {
+            lengths: AtomicU64::new(0),
+            counts,
+            lists: ManuallyDrop::new(lists),
+            deferred_drops: Arc::clone(deferred_drops),
+        }
     }
 
     /// The lengths that occur: all that transactions of batches which are planned have.
@@ -154,45 +159,45 @@ impl Fronts {
         self.lengths.load(Ordering::Relaxed)
     }
 
-    /// The intents of a front.
-    pub(super) fn find<K: EncodedKey>(&self, front: Front<K>, guard: &Guard<'_>) -> Option<Chain> {
+    /// The intents of a prefix.
+    pub(super) fn find<K: EncodedKey>(&self, prefix: Prefix<K>, guard: &Guard<'_>) -> Option<Chain> {
         // SAFETY: the handle was found under the guard, and lists stay.
-        self.lists.find(front, guard).map(|handle| unsafe { Chain::from_handle(handle) })
+        self.lists.find(prefix, guard).map(|handle| unsafe { Chain::from_handle(handle) })
     }
 
-    /// Makes a list for a front that has none.
-    pub(super) fn make<K: EncodedKey>(&self, front: Front<K>, guard: &Guard<'_>) -> Result<Chain, Error> {
-        let list = make_chain(|handle| self.lists.insert(front, handle, &mut (), guard), guard)?;
+    /// Makes a list for a prefix that has none.
+    pub(super) fn make<K: EncodedKey>(&self, prefix: Prefix<K>, guard: &Guard<'_>) -> Result<Chain, Error> {
+        let list = make_chain(|handle| self.lists.insert(prefix, handle, &mut (), guard), guard)?;
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts[front.len()] += 1;
+        counts[prefix.len()] += 1;
         // Relaxed, here and below: who must see it executes a batch that is planned when the caller is done with it.
-        self.lengths.fetch_or(1 << front.len(), Ordering::Relaxed);
+        self.lengths.fetch_or(1 << prefix.len(), Ordering::Relaxed);
         Ok(list)
     }
 
-    /// Forgets the list of a front.
-    pub(super) fn remove<K: EncodedKey>(&self, front: K, list: Chain, guard: &Guard<'_>) {
-        let removed = self.lists.remove(front, list.handle(), guard);
+    /// Forgets the list of a prefix.
+    pub(super) fn remove<K: EncodedKey>(&self, prefix: K, list: Chain, guard: &Guard<'_>) {
+        let removed = self.lists.remove(prefix, list.handle(), guard);
         debug_assert!(removed, "who closes a list takes it out");
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts[front.len()] -= 1;
-        if counts[front.len()] == 0 {
-            self.lengths.fetch_and(!(1 << front.len()), Ordering::Relaxed);
+        counts[prefix.len()] -= 1;
+        if counts[prefix.len()] == 0 {
+            self.lengths.fetch_and(!(1 << prefix.len()), Ordering::Relaxed);
         }
     }
 
-    /// Collects the lists of all fronts under which some key between two others may lie.
+    /// Collects the lists of all prefixes under which some key between two others may lie.
     pub(super) fn between(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>, guard: &Guard<'_>) -> Vec<Chain> {
         let mut found = Vec::new();
         let (Bound::Included(lower) | Bound::Excluded(lower)) = lower else { return self.all(guard, |_| true) };
         let (Bound::Included(above) | Bound::Excluded(above)) = upper else { return self.all(guard, |_| true) };
-        let shared = shared_front(lower, above, matches!(upper, Bound::Excluded(_)));
+        let shared = shared_prefix(lower, above, matches!(upper, Bound::Excluded(_)));
         let lengths = self.lengths();
         if lengths >> (shared + 1).min(63) != 0 {
-            return self.all(guard, |front| front <= above && front >= &lower[..front.len().min(lower.len())]);
+            return self.all(guard, |prefix| prefix <= above && prefix >= &lower[..prefix.len().min(lower.len())]);
         }
         for len in bits(lengths) {
-            found.extend(self.find(Front::new(lower, len), guard));
+            found.extend(self.find(Prefix::new(lower, len), guard));
         }
         found
     }
@@ -227,7 +232,7 @@ pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
 }
 
 /// How many first bytes all keys from `lower` to `upper` have in common.
-fn shared_front(lower: &[u8], upper: &[u8], is_excluded: bool) -> usize {
+fn shared_prefix(lower: &[u8], upper: &[u8], is_excluded: bool) -> usize {
     let common = lower.iter().zip(upper).take_while(|(left, right)| left == right).count();
     // Below the least key that begins with a larger byte there, all begin as the lower bound does.
     let is_next = is_excluded
@@ -236,13 +241,13 @@ fn shared_front(lower: &[u8], upper: &[u8], is_excluded: bool) -> usize {
     common + usize::from(is_next)
 }
 
-impl Drop for Fronts {
+impl Drop for Prefixes {
     fn drop(&mut self) {
-        if self.keeper.is_closing() {
+        if self.deferred_drops.is_closing() {
             return;
         }
-        let keeper = Arc::clone(&self.keeper);
-        keeper.with_guard(|guard| {
+        let deferred_drops = Arc::clone(&self.deferred_drops);
+        deferred_drops.with_guard(|guard| {
             // SAFETY: nobody uses the index any more, or looks at the field again. It is empty: who plans keeps the store until then.
             unsafe { ManuallyDrop::take(&mut self.lists).destroy(guard) };
         });
@@ -252,28 +257,35 @@ impl Drop for Fronts {
 impl BohmStore {
     pub(super) fn new(
         definition: &TableDefinition,
-        blueprint: &Blueprint,
+        store_definition: &StoreDefinition,
         ready: bool,
-        keeper: &Arc<Keeper>,
+        deferred_drops: &Arc<DeferredDrops>,
         guard: &Guard<'_>,
     ) -> Result<Self, Error> {
         let shape = definition.layout()?.shape();
         let variable = if shape.variable_count > 0 { VARIABLE_WORDS } else { 0 };
-        let is_secondary = blueprint.place.index != polychron_base::IndexId::PRIMARY;
+        let is_secondary = store_definition.place.index != polychron_base::IndexId::PRIMARY;
         let unique = !is_secondary || definition.indexes.last().is_some_and(|index| index.unique);
         let row_words = if is_secondary { ENTRY_WORDS } else { (shape.fixed_bytes as usize / 8 + variable).max(1) };
-        let mut lists = HashIndex::new(0, blueprint.hash_seed, guard)?;
-        let entries = match stores::Store::new(blueprint, ready, keeper, guard) {
+        let mut lists = HashIndex::new(0, store_definition.hash_seed, guard)?;
+        let entries = match stores::Store::new(store_definition, ready, deferred_drops, guard) {
             Ok(entries) => entries,
             Err(error) => {
-                // Dropped as a part of `Fronts`, it would ask for the keeper's guard, which the caller holds.
+                // Dropped as a part of `Prefixes`, it would ask for the deferred drops' guard, which the caller holds.
                 // SAFETY: nobody has used the index.
                 unsafe { lists.destroy(guard) };
                 return Err(error);
             }
         };
-        let displaced = Displaced::new(blueprint, keeper, guard);
-        Ok(Self { entries, intents: Head::new(), fronts: Fronts::new(lists, keeper), displaced, row_words, unique })
+        let displaced = Displaced::new(store_definition, deferred_drops, guard);
+        Ok(Self {
+            entries,
+            intents: Head::new(),
+            prefixes: Prefixes::new(lists, deferred_drops),
+            displaced,
+            row_words,
+            unique,
+        })
     }
 
     #[inline]
@@ -338,28 +350,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fronts_are_the_first_bytes() {
+    fn prefixes_are_the_first_bytes() {
         let (key, seed): (&[u8], _) = (&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], HashSeed::FIXED);
         for len in 0..=key.len() {
-            let (front, same) = (Front::new(key, len), &key[..len]);
+            let (prefix, same) = (Prefix::new(key, len), &key[..len]);
             assert_eq!(
-                (front.hash(seed), front.slice(0), front.slice(1)),
+                (prefix.hash(seed), prefix.slice(0), prefix.slice(1)),
                 (same.hash(seed), same.slice(0), same.slice(1))
             );
-            assert!(front.covers(key));
+            assert!(prefix.covers(key));
         }
-        assert!(!Front::new(key, 3).covers(&[1, 2][..]) && !Front::new(key, 3).covers(&[1, 2, 4][..]));
-        assert_eq!(Front::of(&[7; 100][..]).len(), 63);
+        assert!(!Prefix::new(key, 3).covers(&[1, 2][..]) && !Prefix::new(key, 3).covers(&[1, 2, 4][..]));
+        assert_eq!(Prefix::of(&[7; 100][..]).len(), 63);
     }
 
     #[test]
-    fn keys_of_a_range_have_a_front_in_common() {
-        assert_eq!(shared_front(&[1, 2, 3], &[1, 2, 9], false), 2);
-        assert_eq!(shared_front(&[1, 2], &[1, 3], true), 2);
-        assert_eq!(shared_front(&[1, 2, 7], &[1, 3], true), 2);
-        assert_eq!(shared_front(&[1, 2], &[1, 3], false), 1);
-        assert_eq!(shared_front(&[1, 2], &[1, 4], true), 1);
-        assert_eq!(shared_front(&[1, u8::MAX], &[2], true), 1);
+    fn keys_of_a_range_have_a_prefix_in_common() {
+        assert_eq!(shared_prefix(&[1, 2, 3], &[1, 2, 9], false), 2);
+        assert_eq!(shared_prefix(&[1, 2], &[1, 3], true), 2);
+        assert_eq!(shared_prefix(&[1, 2, 7], &[1, 3], true), 2);
+        assert_eq!(shared_prefix(&[1, 2], &[1, 3], false), 1);
+        assert_eq!(shared_prefix(&[1, 2], &[1, 4], true), 1);
+        assert_eq!(shared_prefix(&[1, u8::MAX], &[2], true), 1);
         assert_eq!(bits(0b1001).collect::<Vec<_>>(), [0, 3]);
     }
 }

@@ -17,11 +17,11 @@ use polychron_engine::{Procedure, drive};
 use polychron_sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use polychron_sync::{Backoff, Mutex, MutexGuard};
 
-use super::execution::{Hand, settle};
-use super::moment::Moment;
+use super::execution::{Executor, settle};
 use super::pipeline::Pipeline;
 use super::planned::{ClientBatch, Planned, Progress};
 use super::protocol::{Acknowledged, Shared};
+use super::timestamp::Timestamp;
 use super::worker::Job;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -142,15 +142,15 @@ impl Notices {
     }
 
     /// Helps with everything: answers whether there was something to do.
-    pub(super) fn help(&self, shared: &Shared, hand: &mut Hand) -> bool {
-        let Hand { local, state } = hand;
-        self.help_by(&shared.pipeline, &shared.acknowledged, &mut |planned, moment| {
+    pub(super) fn help(&self, shared: &Shared, executor: &mut Executor) -> bool {
+        let Executor { local, state } = executor;
+        self.help_by(&shared.pipeline, &shared.acknowledged, &mut |planned, timestamp| {
             if !shared.takes_turns() {
                 return false;
             }
             // What is executed goes by this guard, as it goes by a client's.
             let _guard = local.pin();
-            planned.progress(moment) == Progress::Unprocessed && settle(shared, state, local, planned, moment)
+            planned.progress(timestamp) == Progress::Unprocessed && settle(shared, state, local, planned, timestamp)
         })
     }
 
@@ -200,13 +200,13 @@ impl Drop for Helper {
 }
 
 /// Executes a transaction.
-type Execute<'e> = &'e mut dyn FnMut(&Planned, Moment) -> bool;
+type Execute<'e> = &'e mut dyn FnMut(&Planned, Timestamp) -> bool;
 
 /// A transaction of a client batch that is under way.
 struct Left {
     client_batch: Arc<ClientBatch>,
     place: usize,
-    moment: Moment,
+    timestamp: Timestamp,
 }
 
 impl Notice {
@@ -218,9 +218,9 @@ impl Notice {
     fn help(&self, log: &Pipeline, acknowledged: &Acknowledged, execute: Execute<'_>) -> bool {
         let mut left = Vec::new();
         let mut helped = self.tell_all(log, acknowledged, &mut left);
-        for Left { client_batch, place, moment } in left {
-            if execute(client_batch.planned(place), moment) {
-                self.tell_one(acknowledged, &client_batch, place, moment);
+        for Left { client_batch, place, timestamp } in left {
+            if execute(client_batch.planned(place), timestamp) {
+                self.tell_one(acknowledged, &client_batch, place, timestamp);
                 helped = true;
             }
         }
@@ -240,10 +240,10 @@ impl Notice {
                 }
                 let first = content.first_place.load(Ordering::Relaxed);
                 for place in 0..content.count {
-                    let moment = Moment::new(batch, first + place);
-                    match client_batch.planned(place).progress(moment) {
+                    let timestamp = Timestamp::new(batch, first + place);
+                    match client_batch.planned(place).progress(timestamp) {
                         Progress::Unprocessed => {
-                            left.push(Left { client_batch: Arc::clone(client_batch), place, moment })
+                            left.push(Left { client_batch: Arc::clone(client_batch), place, timestamp })
                         }
                         Progress::Executing => {}
                         // SAFETY: it is complete, and its client waits for the lock before it does anything with it.
@@ -260,16 +260,22 @@ impl Notice {
     }
 
     /// Gives the answer of a transaction that was executed, if it is still to be given.
-    fn tell_one(&self, acknowledged: &Acknowledged, client_batch: &Arc<ClientBatch>, place: usize, moment: Moment) {
+    fn tell_one(
+        &self,
+        acknowledged: &Acknowledged,
+        client_batch: &Arc<ClientBatch>,
+        place: usize,
+        timestamp: Timestamp,
+    ) {
         let claimed = {
             let client_batches = lock(&self.client_batches);
             let is_under_way = client_batches.iter().any(|other| Arc::ptr_eq(other, client_batch))
-                && client_batch.content().batch.load(Ordering::Relaxed) == moment.batch();
+                && client_batch.content().batch.load(Ordering::Relaxed) == timestamp.batch();
             // SAFETY: it is complete, and its client waits for the lock before it does anything with it.
             if is_under_way { unsafe { self.claim(client_batch, place) } } else { None }
         };
         if let Some(position) = claimed {
-            acknowledged.raise(moment.batch());
+            acknowledged.raise(timestamp.batch());
             self.telling().tell(position);
         }
     }

@@ -9,9 +9,9 @@ use polychron_engine::{Access, Common, Declare, Operations, Procedure, Protocol,
 use polychron_schema::{Key, KeyScratch, Row};
 use polychron_sync::atomic::Ordering;
 
-use super::execution::{Hand, settle};
-use super::moment::Moment;
+use super::execution::{Executor, settle};
 use super::protocol::Shared;
+use super::timestamp::Timestamp;
 use super::transaction::BohmTransaction;
 use super::version::Version;
 use super::{Bohm, Options};
@@ -65,11 +65,11 @@ impl Procedure for Link {
 
     fn run<T: Transaction>(&mut self, t: &mut T) -> Result<i64, Stop> {
         if let Some((shared, place)) = &self.last {
-            let mut hand = Hand::new(shared).unwrap();
+            let mut executor = Executor::new(shared).unwrap();
             let batch = shared.pipeline.planned();
             let client_batch = Arc::clone(&shared.pipeline.client_batches(batch)[0].client_batch);
-            let moment = Moment::new(batch, *place);
-            assert!(settle(shared, &mut hand.state, &hand.local, client_batch.planned(*place), moment));
+            let timestamp = Timestamp::new(batch, *place);
+            assert!(settle(shared, &mut executor.state, &executor.local, client_batch.planned(*place), timestamp));
             return Ok(0);
         }
         let (depth, most) = DEPTH.get();
@@ -153,7 +153,7 @@ fn absent_versions_outlive_who_found_their_chains() {
     let mut writer = database.worker().unwrap();
     writer.execute(&mut First(items)).unwrap();
     assert!(writer.execute(&mut Last(items)).unwrap());
-    let mut reader = Hand::new(&database.shared).unwrap();
+    let mut reader = Executor::new(&database.shared).unwrap();
     let number = reader.local.worker_id().position();
     let mut snapshot = BohmTransaction::snapshot(&database.shared, &mut reader.state, &reader.local, number);
     let mut scratch = KeyScratch::new();
@@ -164,12 +164,13 @@ fn absent_versions_outlive_who_found_their_chains() {
     let absent =
         store.find(key, &snapshot.guard).and_then(|chain| chain.head().newest()).expect("the index leads to it");
     // The first time takes it out, the second time gives the version back.
-    (0..2).for_each(|_| writer.tidy_up());
+    (0..2).for_each(|_| writer.maintain());
     assert!(store.find(key, &snapshot.guard).is_none(), "it has left the index");
     // Whether its memory serves one of so many versions.
     let serves = |writer: &super::worker::BohmWorker, versions: usize| {
-        let guard = writer.hand.local.pin();
-        let allocate = |_| Version::allocate(Moment::new(9, 0), NonNull::dangling(), store.row_words, &guard).unwrap();
+        let guard = writer.executor.local.pin();
+        let allocate =
+            |_| Version::allocate(Timestamp::new(9, 0), NonNull::dangling(), store.row_words, &guard).unwrap();
         let versions: Vec<_> = (0..versions).map(allocate).collect();
         let found = versions.contains(&absent);
         // SAFETY: nobody else knows them.
@@ -180,7 +181,7 @@ fn absent_versions_outlive_who_found_their_chains() {
     drop(snapshot);
     for _ in 0..4 {
         database.shared.memory.epochs().advance();
-        writer.tidy_up();
+        writer.maintain();
     }
     // More than there were before, all of whose blocks are free.
     assert!(serves(&writer, 1000), "nobody comes to it any more");

@@ -9,14 +9,14 @@ use polychron_engine::stores::Hints;
 use polychron_memory::{Guard, Local, Snapshot};
 use polychron_sync::atomic::Ordering;
 
-use super::by_hand::Driven;
-use super::execution::HandState;
-use super::moment::Moment;
+use super::execution::ExecutorState;
+use super::interactive::Driven;
 use super::naming::{ByKey, ByVersion, FEW};
 use super::planned::{Body, ClientBatch, Entry, Planned, Want};
 use super::protocol::Shared;
 use super::steps::Step;
 use super::table::BohmStore;
+use super::timestamp::Timestamp;
 use super::version::Version;
 use super::writing::Undo;
 
@@ -33,7 +33,7 @@ const RENEWED_EVERY: u32 = 64;
 #[derive(Debug)]
 pub struct BohmTransaction<'t> {
     pub(super) shared: &'t Shared,
-    pub(super) state: &'t mut HandState,
+    pub(super) state: &'t mut ExecutorState,
     pub(super) local: &'t Local,
     pub(super) guard: Guard<'t>,
     /// Of a snapshot: what keeps its tables while its guard rests.
@@ -44,7 +44,7 @@ pub struct BohmTransaction<'t> {
     pub(super) planned: Option<&'t Planned>,
     pub(super) client_batch: Option<&'t ClientBatch>,
     /// Versions that begin later are not seen; the version that begins then is its own.
-    pub(super) moment: Moment,
+    pub(super) timestamp: Timestamp,
     /// It must be executed again: it waits for another thread, or cannot be executed as it was planned.
     pub(super) doomed: bool,
     /// It is to be planned again.
@@ -64,7 +64,7 @@ pub struct BohmTransaction<'t> {
     pub(super) saves_operation: bool,
     /// The planned entry behind the one that was used last.
     next: u32,
-    /// The front that was used last.
+    /// The prefix that was used last.
     pub(super) covering: Option<Position>,
     pub(super) trusts_annotations: bool,
     pub(super) scratch: Scratch,
@@ -90,9 +90,9 @@ pub(super) struct Scratch {
     versions: ByVersion,
     /// What is planned for secondary indexes, as far as it was asked.
     pub(super) rights: Vec<(usize, EntryRights)>,
-    /// The fronts that are planned, once they were looked for.
-    pub(super) fronts: Vec<Position>,
-    pub(super) knows_fronts: bool,
+    /// The prefixes that are planned, once they were looked for.
+    pub(super) prefixes: Vec<Position>,
+    pub(super) knows_prefixes: bool,
     /// Keys that it will read without having declared them, which are fetched together. What a hint found is not kept: by the time the key is
     /// read it may be under another chain.
     pub(super) hints: Hints,
@@ -105,8 +105,8 @@ impl Scratch {
         self.known.clear();
         self.versions.clear();
         self.rights.clear();
-        self.fronts.clear();
-        self.knows_fronts = false;
+        self.prefixes.clear();
+        self.knows_prefixes = false;
         self.hints.clear();
     }
 }
@@ -115,34 +115,34 @@ impl<'t> BohmTransaction<'t> {
     /// A transaction that the calling thread has claimed.
     pub(super) fn planned(
         shared: &'t Shared,
-        state: &'t mut HandState,
+        state: &'t mut ExecutorState,
         local: &'t Local,
         planned: &'t Planned,
-        moment: Moment,
+        timestamp: Timestamp,
     ) -> Self {
         // SAFETY: it was claimed; the client batch outlives its transactions.
         let body = unsafe { planned.body() };
-        let mut transaction = Self::new(shared, state, local, moment);
+        let mut transaction = Self::new(shared, state, local, timestamp);
         transaction.planned = Some(planned);
         transaction.awaits = true;
         // SAFETY: client batches are kept while the database is open.
         transaction.client_batch = Some(unsafe { body.client_batch.as_ref() });
         transaction.next = body.first;
         transaction.trusts_annotations =
-            left_out(Step::DistrustAnnotations) || shared.pipeline.is_annotation_valid(moment.batch());
+            left_out(Step::DistrustAnnotations) || shared.pipeline.is_annotation_valid(timestamp.batch());
         transaction
     }
 
     /// A snapshot of the last finished batch, or of a later one that clients know of; it is open until it is dropped. Then it executes what it
     /// needs of the batches in between, as a transaction does.
-    pub(super) fn snapshot(shared: &'t Shared, state: &'t mut HandState, local: &'t Local, worker: usize) -> Self {
+    pub(super) fn snapshot(shared: &'t Shared, state: &'t mut ExecutorState, local: &'t Local, worker: usize) -> Self {
         // A procedure that opens one must not wait for itself.
         let is_stale = shared.options.stale_snapshots || shared.is_inside();
         let at_least = if is_stale { 0 } else { shared.acknowledged.batch() };
         let batch = shared.snapshots.open(worker, &shared.pipeline, at_least);
         // Before the list of tables is looked at, so that it stays while the guard rests.
         let kept = local.begin_snapshot();
-        let mut transaction = Self::new(shared, state, local, Moment::end_of(batch));
+        let mut transaction = Self::new(shared, state, local, Timestamp::end_of(batch));
         transaction.driven = Driven::Snapshot(worker);
         transaction.kept = Some(kept);
         transaction.awaits = batch > shared.pipeline.finished();
@@ -152,7 +152,12 @@ impl<'t> BohmTransaction<'t> {
         transaction
     }
 
-    pub(super) fn new(shared: &'t Shared, state: &'t mut HandState, local: &'t Local, moment: Moment) -> Self {
+    pub(super) fn new(
+        shared: &'t Shared,
+        state: &'t mut ExecutorState,
+        local: &'t Local,
+        timestamp: Timestamp,
+    ) -> Self {
         let guard = local.pin();
         // SAFETY: the transaction holds the guard, and renews it only if it has a snapshot open since before. Who executes it for another one
         // holds an older one.
@@ -167,7 +172,7 @@ impl<'t> BohmTransaction<'t> {
             asked: 0,
             planned: None,
             client_batch: None,
-            moment,
+            timestamp,
             doomed: false,
             again: false,
             is_guessing: false,
@@ -229,7 +234,7 @@ impl<'t> BohmTransaction<'t> {
     pub(super) fn wake(&mut self) {
         if self.kept.is_some() {
             self.guard.resume();
-            self.awaits = self.awaits && self.moment.batch() > self.shared.pipeline.finished();
+            self.awaits = self.awaits && self.timestamp.batch() > self.shared.pipeline.finished();
         }
     }
 

@@ -16,8 +16,8 @@ use polychron_index::{Handle, handle_of, pointer_of};
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
-use super::moment::Moment;
 use super::planned::Planned;
+use super::timestamp::Timestamp;
 
 /// Bytes before a version's row.
 pub(super) const HEADER_BYTES: usize = size_of::<Header>();
@@ -46,7 +46,7 @@ const SEALED: u64 = 2;
 
 #[repr(C)]
 struct Header {
-    begin: Moment,
+    begin: Timestamp,
     /// The version below; it may be gone when no transaction is left that could want it, so only those that want it follow.
     previous: AtomicU64,
     state: AtomicU64,
@@ -74,7 +74,7 @@ pub(super) enum State {
 impl Version {
     /// A version that the transaction will fill, with room for a row of `capacity` words.
     pub(super) fn allocate(
-        begin: Moment,
+        begin: Timestamp,
         producer: NonNull<Planned>,
         capacity: usize,
         guard: &Guard<'_>,
@@ -94,7 +94,7 @@ impl Version {
     }
 
     #[inline]
-    pub(super) fn begin(self) -> Moment {
+    pub(super) fn begin(self) -> Timestamp {
         self.header().begin
     }
 
@@ -411,11 +411,11 @@ impl Head {
         if address == CLOSED { None } else { Version::from_address(address & !SEALED) }
     }
 
-    /// The newest version that does not begin after a moment.
+    /// The newest version that does not begin after a timestamp.
     #[inline]
-    pub(super) fn at(&self, moment: Moment) -> Option<Version> {
+    pub(super) fn at(&self, timestamp: Timestamp) -> Option<Version> {
         let mut version = self.newest()?;
-        while version.begin() > moment {
+        while version.begin() > timestamp {
             version = version.previous()?;
         }
         Some(version)
@@ -474,13 +474,13 @@ impl Head {
         }
     }
 
-    /// Of a list of intents: calls `wait` with each transaction before a moment that is pending, from the latest on down to those that are
+    /// Of a list of intents: calls `wait` with each transaction before a timestamp that is pending, from the latest on down to those that are
     /// known to be complete.
     pub(super) fn await_pending(
         &self,
-        before: Moment,
+        before: Timestamp,
         finished: u64,
-        mut wait: impl FnMut(NonNull<Planned>, Moment) -> Result<(), Stop>,
+        mut wait: impl FnMut(NonNull<Planned>, Timestamp) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
         let (mut next, mut latest) = (self.newest(), None);
         while let Some(intent) = next {

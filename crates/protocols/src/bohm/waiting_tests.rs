@@ -7,9 +7,9 @@ use polychron_engine::{Access, Common, Declare, Operations, Procedure, Protocol,
 use polychron_schema::{Key, KeyScratch, Row};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 
-use super::execution::{Hand, settle};
-use super::moment::Moment;
+use super::execution::{Executor, settle};
 use super::protocol::Shared;
+use super::timestamp::Timestamp;
 use super::{Bohm, Options};
 
 #[derive(Row, Clone, Debug, PartialEq)]
@@ -67,10 +67,11 @@ impl Procedure for Increment {
             let batch = shared.pipeline.planned();
             let client_batch = Arc::clone(&shared.pipeline.client_batches(batch)[0].client_batch);
             let other = move || {
-                let mut hand = Hand::new(&shared).unwrap();
+                let mut executor = Executor::new(&shared).unwrap();
                 for place in places {
-                    let moment = Moment::new(batch, place);
-                    let is_settled = settle(&shared, &mut hand.state, &hand.local, client_batch.planned(place), moment);
+                    let timestamp = Timestamp::new(batch, place);
+                    let is_settled =
+                        settle(&shared, &mut executor.state, &executor.local, client_batch.planned(place), timestamp);
                     assert!(!is_settled, "it needs this one's row");
                 }
             };

@@ -12,15 +12,15 @@ use polychron_engine::stores::OwnedKey;
 use polychron_engine::{Counters, Procedure, Worker, drive};
 use polychron_sync::atomic::Ordering;
 
-use super::execution::{Hand, HandState, settle};
+use super::execution::{Executor, ExecutorState, settle};
 use super::guesses::{Guess, guess};
-use super::moment::Moment;
 use super::naming::{ByKey, Naming, refuse_inside};
 use super::options::Unknown;
 use super::planned::{ClientBatch, Ran, RunProcedure};
 use super::protocol::Shared;
 use super::sleeping::{Nap, Sleepers};
 use super::telling::{Opened, Telling, Told};
+use super::timestamp::Timestamp;
 use super::transaction::BohmTransaction;
 
 /// Client batches that a worker has under way at most, so that planning and executing go on while it fills the next.
@@ -31,15 +31,15 @@ const GUESSES: u32 = 2;
 /// One thread's way into the database.
 #[derive(Debug)]
 pub struct BohmWorker {
-    pub(super) hand: Hand,
+    pub(super) executor: Executor,
     pub(super) shared: Arc<Shared>,
     pub(super) counters: Registered,
     /// Client batches of this worker that are not under way.
     pub(super) idle: Vec<Arc<ClientBatch>>,
     /// The keys of the transaction that is being named.
     pub(super) known: ByKey,
-    /// What it drives by hand, or did last.
-    pub(super) driven: Option<(Arc<ClientBatch>, Moment)>,
+    /// What it drives interactively, or did last.
+    pub(super) driven: Option<(Arc<ClientBatch>, Timestamp)>,
     /// Procedures of its client are under way, and so is the guard that keeps what they name.
     pub(super) is_under_way: bool,
 }
@@ -132,18 +132,18 @@ impl Drop for UnderWay<'_> {
 
 impl BohmWorker {
     pub(super) fn new(shared: &Arc<Shared>) -> Result<Self, Error> {
-        Ok(Self::over(Hand::new(shared)?, shared))
+        Ok(Self::over(Executor::new(shared)?, shared))
     }
 
     /// A worker for the database's own transactions.
     pub(super) fn own(shared: &Arc<Shared>) -> Result<Self, Error> {
-        Ok(Self::over(Hand::own(shared)?, shared))
+        Ok(Self::over(Executor::own(shared)?, shared))
     }
 
-    fn over(hand: Hand, shared: &Arc<Shared>) -> Self {
+    fn over(executor: Executor, shared: &Arc<Shared>) -> Self {
         let counters = shared.counters.register();
         Self {
-            hand,
+            executor,
             shared: Arc::clone(shared),
             counters,
             idle: Vec::new(),
@@ -169,18 +169,18 @@ impl BohmWorker {
             if client_batch.remaining.load(Ordering::Acquire) == 0 {
                 break true;
             }
-            let busy = self.shared.takes_turns() && self.hand.take_turn(&self.shared);
-            if !self.hand.rest(busy) {
+            let busy = self.shared.takes_turns() && self.executor.take_turn(&self.shared);
+            if !self.executor.rest(busy) {
                 continue;
             }
             since.get_or_insert_with(|| self.shared.pipeline.time.now_ns());
             // The thread that took the chunk may be busy with another transaction of it, for how long is not known.
-            if self.hand.state.patience.has_slept() && self.settle_own(client_batch) {
+            if self.executor.state.spin_budget.has_slept() && self.settle_own(client_batch) {
                 break client_batch.remaining.load(Ordering::Acquire) == 0;
             }
             self.sleep(client_batch);
         };
-        self.hand.state.patience.reset();
+        self.executor.state.spin_budget.reset();
         if let Some(since) = since {
             let waited = self.shared.pipeline.time.now_ns().saturating_sub(since) / 1000;
             polychron_sync::raise(&self.shared.longest_wait_us, waited, Ordering::Relaxed);
@@ -198,24 +198,24 @@ impl BohmWorker {
         if batch == 0 || self.shared.pipeline.planned() < batch || !self.shared.takes_turns() {
             return false;
         }
-        let Hand { local, state } = &mut self.hand;
+        let Executor { local, state } = &mut self.executor;
         let first = content.first_place.load(Ordering::Relaxed);
         let mut all = true;
         for place in 0..content.count {
-            let moment = Moment::new(batch, first + place);
-            all &= settle(&self.shared, state, local, client_batch.planned(place), moment);
+            let timestamp = Timestamp::new(batch, first + place);
+            all &= settle(&self.shared, state, local, client_batch.planned(place), timestamp);
         }
         all
     }
 
     fn sleep(&mut self, client_batch: &Arc<ClientBatch>) {
-        let HandState { sleeper, patience, .. } = &mut self.hand.state;
+        let ExecutorState { sleeper, spin_budget, .. } = &mut self.executor.state;
         let shared = &self.shared;
         client_batch.await_with(sleeper, || {
             let how_long = || {
                 // Acquire: as in `await_client_batch`.
                 let is_due = client_batch.remaining.load(Ordering::Acquire) == 0 || shared.can_take_turn();
-                if is_due { Nap::Not } else { Nap::AtMost(patience.next_sleep()) }
+                if is_due { Nap::Not } else { Nap::AtMost(spin_budget.next_sleep()) }
             };
             if shared.takes_turns() {
                 shared.executing.sleep(sleeper, how_long);
@@ -248,7 +248,7 @@ impl BohmWorker {
         let owner = unsafe { client_batch.add(position) };
         let mut naming = Naming {
             client_batch,
-            tables: &self.hand.state.tables,
+            tables: &self.executor.state.tables,
             owner,
             partitions: self.shared.partitions.len(),
             reads: options.annotate_reads,
@@ -296,7 +296,7 @@ impl BohmWorker {
         guesses: impl Iterator<Item = Guess>,
     ) -> (Arc<ClientBatch>, Vec<u32>) {
         // SAFETY: the caller has a guard that is the oldest of this worker.
-        unsafe { self.hand.state.tables.renew(&self.shared.catalog) };
+        unsafe { self.executor.state.tables.renew(&self.shared.catalog) };
         let client_batch = self.empty_client_batch();
         self.prepare(&client_batch);
         let mut attempts = Vec::new();
@@ -363,7 +363,7 @@ impl BohmWorker {
     fn make_room(&mut self) {
         for _ in 0..2 {
             self.shared.memory.epochs().advance();
-            self.tidy_up();
+            self.maintain();
         }
     }
 
@@ -380,7 +380,7 @@ impl BohmWorker {
         let job = Job::<P> { procedures: procedures.as_mut_ptr(), answers: answers.as_mut_ptr() };
         let shared = Arc::clone(&self.shared);
         // What the procedures name is found under this guard, and stays while they are under way.
-        let memory = std::ptr::from_ref(&self.hand.local);
+        let memory = std::ptr::from_ref(&self.executor.local);
         // SAFETY: the worker is borrowed for the whole call, and its place in the epochs is not replaced.
         let guard = unsafe { &*memory }.pin();
         let telling = shared_done.map(|done| Telling::new(&job, count, done));
@@ -471,8 +471,8 @@ impl BohmWorker {
     pub(super) fn fill(&mut self, table: TableId, index: IndexId) -> Result<u64, Error> {
         let mut transaction = self.begin_everything()?;
         let (ran, filled) = attempt(&mut transaction, &mut |transaction| transaction.fill_index(table, index));
-        let batch = transaction.moment.batch();
-        transaction.end_by_hand(ran);
+        let batch = transaction.timestamp.batch();
+        transaction.end_interactive(ran);
         filled.expect("nothing conflicts with who may write anything")?;
         Ok(batch)
     }
@@ -538,17 +538,17 @@ impl Worker for BohmWorker {
 
     fn help_others(&mut self) -> Option<bool> {
         self.end_leaked();
-        let Self { shared, hand, .. } = self;
-        Some(shared.notices.help(shared, hand))
+        let Self { shared, executor, .. } = self;
+        Some(shared.notices.help(shared, executor))
     }
 
     /// Reads all that clients were told of before.
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
         self.end_leaked();
-        let Self { hand: Hand { local, state }, shared, counters, .. } = self;
+        let Self { executor: Executor { local, state }, shared, counters, .. } = self;
         let worker = local.worker_id().position();
         let mut transaction = BohmTransaction::snapshot(shared, state, local, worker);
-        let age_us = shared.pipeline.age_us(transaction.moment.batch());
+        let age_us = shared.pipeline.age_us(transaction.timestamp.batch());
         let (_, answer) = attempt(&mut transaction, &mut |transaction| procedure.run(transaction));
         let answer = answer.expect("a snapshot meets no conflict");
         let answer = answer.and_then(|output| drive::tell_committed(procedure, output));
@@ -563,15 +563,15 @@ impl Worker for BohmWorker {
         &self.counters
     }
 
-    fn tidy_up(&mut self) {
+    fn maintain(&mut self) {
         self.end_leaked();
         let shared = &self.shared;
         {
-            let guard = self.hand.local.pin();
-            shared.partitions.iter().for_each(|partition| drop(partition.tidy_up(shared, &guard)));
+            let guard = self.executor.local.pin();
+            shared.partitions.iter().for_each(|partition| drop(partition.maintain(shared, &guard)));
         }
-        self.hand.local.collect();
-        shared.tidy_up();
+        self.executor.local.collect();
+        shared.maintain();
     }
 }
 

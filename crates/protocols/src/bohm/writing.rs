@@ -12,7 +12,7 @@ use polychron_sync::Backoff;
 use super::collection::{Readers, Superseded};
 use super::planned::{Entry, Put, Want};
 use super::steps::Step;
-use super::table::{BohmStore, Front};
+use super::table::{BohmStore, Prefix};
 use super::transaction::{BohmTransaction, EntryRights, Position, UNPLANNED};
 use super::version::{Chain, Version};
 
@@ -36,7 +36,7 @@ impl BohmTransaction<'_> {
     ) -> Result<Position, Stop> {
         let planned = self.planned.ok_or(Error::ReadOnly)?;
         let entry = Entry::new(Arc::as_ptr(store), key, key.hash(store.hash_seed()), want, 0);
-        let allocate = || Version::allocate(self.moment, NonNull::from(planned), words, &self.guard);
+        let allocate = || Version::allocate(self.timestamp, NonNull::from(planned), words, &self.guard);
         let chain = store.find(key, &self.guard);
         // What takes another version's place makes room in the end.
         let version = if chain.is_some() { self.guard.with_reserve(|_| allocate()) } else { allocate() }?;
@@ -93,22 +93,23 @@ impl BohmTransaction<'_> {
         }
     }
 
-    /// Whether the transaction has named a front of the key.
+    /// Whether the transaction has named a prefix of the key.
     fn is_covered<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> bool {
         let wanted = std::ptr::from_ref(store);
-        let mut fronts = std::mem::take(&mut self.scratch.fronts);
-        if !std::mem::replace(&mut self.scratch.knows_fronts, true) {
-            let is_front = |&position: &Position| matches!(self.entry(position).want, Want::Front | Want::FrontUpdate);
-            fronts.extend(self.planned_positions().filter(is_front));
+        let mut prefixes = std::mem::take(&mut self.scratch.prefixes);
+        if !std::mem::replace(&mut self.scratch.knows_prefixes, true) {
+            let is_prefix =
+                |&position: &Position| matches!(self.entry(position).want, Want::Prefix | Want::PrefixUpdate);
+            prefixes.extend(self.planned_positions().filter(is_prefix));
         }
         let covers = |&position: &Position| {
             let entry = self.entry(position);
-            entry.store == wanted && Front::of(entry.key()).covers(key)
+            entry.store == wanted && Prefix::of(entry.key()).covers(key)
         };
-        // Keys of one front are mostly written one after the other.
+        // Keys of one prefix are mostly written one after the other.
         let latest = self.covering.filter(covers);
-        self.covering = latest.or_else(|| fronts.iter().copied().find(covers));
-        self.scratch.fronts = fronts;
+        self.covering = latest.or_else(|| prefixes.iter().copied().find(covers));
+        self.scratch.prefixes = prefixes;
         self.covering.is_some()
     }
 
@@ -124,7 +125,7 @@ impl BohmTransaction<'_> {
             rights.is_planned |= entry.want == Want::Entries && entry.store == wanted;
             // SAFETY: the client keeps the stores of planned entries.
             rights.may_write |=
-                matches!(entry.want, Want::Write | Want::Front) && unsafe { (*entry.store).place() }.table == table;
+                matches!(entry.want, Want::Write | Want::Prefix) && unsafe { (*entry.store).place() }.table == table;
         }
         self.scratch.rights.push((wanted.addr(), rights));
         rights

@@ -6,7 +6,7 @@
 //! A page whose places are all free is given back when memory is short or the client does nothing ([`RecordArray::give_pages_back`]),
 //! and with the table. Places are free when no guard is left that could hold their records, but garbage may still name them: pages stay
 //! while any garbage waits. A page waits for the guards once more, for the sake of those that looked at it ahead. Who goes along
-//! pages beyond one guard keeps all of them ([`Stretches`]).
+//! pages beyond one guard keeps all of them ([`Runs`]).
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -41,14 +41,14 @@ unsafe impl Send for Page {}
 
 /// Places of heads that lie one behind the other.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stretch<'a> {
+pub(super) struct Run<'a> {
     memory: NonNull<u8>,
     heads: usize,
     head_bytes: usize,
     array: PhantomData<&'a RecordArray>,
 }
 
-impl Stretch<'_> {
+impl Run<'_> {
     /// How many there are.
     #[inline]
     pub(super) fn len(self) -> usize {
@@ -69,22 +69,22 @@ impl Stretch<'_> {
     }
 }
 
-/// All stretches of an array, whose pages stay while this lives.
+/// All runs of an array, whose pages stay while this lives.
 #[derive(Debug)]
-pub(super) struct Stretches<'a> {
+pub(super) struct Runs<'a> {
     array: &'a RecordArray,
-    list: Vec<Stretch<'a>>,
+    list: Vec<Run<'a>>,
 }
 
-impl<'a> Deref for Stretches<'a> {
-    type Target = [Stretch<'a>];
+impl<'a> Deref for Runs<'a> {
+    type Target = [Run<'a>];
 
-    fn deref(&self) -> &[Stretch<'a>] {
+    fn deref(&self) -> &[Run<'a>] {
         &self.list
     }
 }
 
-impl Drop for Stretches<'_> {
+impl Drop for Runs<'_> {
     fn drop(&mut self) {
         // Release: pairs with the acquire load of who gives pages back, after all that was read in them.
         self.array.listed.fetch_sub(1, Ordering::Release);
@@ -234,9 +234,9 @@ impl RecordArray {
     }
 
     /// All places that were made so far, free ones too, page by page. The pages stay as long as somebody has them listed.
-    pub(super) fn stretches(&self) -> Stretches<'_> {
+    pub(super) fn runs(&self) -> Runs<'_> {
         let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        let stretch = |page: &Page| Stretch {
+        let run = |page: &Page| Run {
             memory: page.memory,
             heads: page.made,
             head_bytes: self.head_bytes,
@@ -244,13 +244,13 @@ impl RecordArray {
         };
         // Relaxed: who gives pages back has the lock.
         self.listed.fetch_add(1, Ordering::Relaxed);
-        Stretches { array: self, list: pages.iter().map(stretch).collect() }
+        Runs { array: self, list: pages.iter().map(run).collect() }
     }
 
     /// Visits all places, free ones too.
     pub(super) fn for_each(&self, visit: impl FnMut(Record)) {
-        let stretches = self.stretches();
-        let records = stretches.iter().flat_map(|stretch| (0..stretch.len()).filter_map(|at| stretch.get(at)));
+        let runs = self.runs();
+        let records = runs.iter().flat_map(|run| (0..run.len()).filter_map(|at| run.get(at)));
         records.for_each(visit);
     }
 

@@ -493,7 +493,7 @@ impl Clocks {
     }
 
     /// The same past transactions that have run for so long and are not being committed.
-    pub(super) fn lead_past(&self, patience_ns: u64) -> bool {
+    pub(super) fn lead_past(&self, spin_budget_ns: u64) -> bool {
         // Acquire: pairs with the release below, so that leaders follow each other.
         if self.leading.swap(true, Ordering::Acquire) {
             return false;
@@ -516,7 +516,7 @@ impl Clocks {
         publish(&horizons.bound, bound);
         // Acquire: again for slots that joined meanwhile; and pairs with `end`.
         let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
-        self.overtake(slots, now_ns, patience_ns);
+        self.overtake(slots, now_ns, spin_budget_ns);
         let earliest = |slots: &[CachePadded<Slot>],
                         from: Timestamp,
                         word: &dyn Fn(&Slot) -> &AtomicU64,

@@ -412,8 +412,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 version.raise_rts(timestamp);
             }
         }
-        for &part in self.state.sets.absences.iter().filter(|_| !left_out(Step::RaiseAbsences)) {
-            self.shared.absences.raise(part, timestamp);
+        for &part in self.state.sets.gaps.iter().filter(|_| !left_out(Step::RaiseAbsences)) {
+            self.shared.gaps.raise(part, timestamp);
         }
     }
 
@@ -496,7 +496,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     fn admits(&self, write: &Write) -> Result<bool, Error> {
         let (store, key) = (self.store(write.place)?, self.state.sets.writes.key(write));
         // Nodes of multi-version indexes have read timestamps of their own.
-        Ok(store.versioned.is_some() || self.shared.absences.admit(write.place, key, &store.lengths, self.timestamp))
+        Ok(store.versioned.is_some() || self.shared.gaps.admit(write.place, key, &store.lengths, self.timestamp))
     }
 
     /// Step 4: from here on the versions are visible, and those below them are garbage soon.
@@ -541,7 +541,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     let closed = record.latest().close(Some(version));
                     debug_assert!(closed, "nobody else writes the record");
                     let mut reclaimer = self.shared.bins.of(self.state.base.slot).wait();
-                    reclaimer.bury_record(record, version, store, is_node, &self.guard);
+                    reclaimer.defer_record(record, version, store, is_node, &self.guard);
                 }
                 // SAFETY: the record was never written, so no transaction has seen it.
                 _ => unsafe { store.records_of(is_node).give(record, self.state.base.slot) },

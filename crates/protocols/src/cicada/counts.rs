@@ -1,6 +1,6 @@
 //! What a worker counts here besides what workers of all protocols count. Its worker alone writes; who asks, reads.
 
-use polychron_engine::{Figure, FigureValue};
+use polychron_engine::{Metric, MetricValue};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
 /// Where a transaction is; where it is when it conflicts is counted.
@@ -19,7 +19,7 @@ pub(super) enum Stage {
     Rewriting,
 }
 
-/// Stages by their names in figures.
+/// Stages by their names in metrics.
 const STAGES: [(Stage, &str); 5] = [
     (Stage::Running, "aborts_while_running"),
     (Stage::CheckingEarly, "aborts_at_the_early_check"),
@@ -97,19 +97,19 @@ impl Counts {
     }
 }
 
-/// The figures of all workers together.
-pub(super) fn figures<'c>(all: impl Iterator<Item = &'c Counts> + Clone) -> Vec<Figure> {
+/// The metrics of all workers together.
+pub(super) fn metrics<'c>(all: impl Iterator<Item = &'c Counts> + Clone) -> Vec<Metric> {
     let sum = |count: &dyn Fn(&Counts) -> u64| all.clone().map(count).sum::<u64>();
-    let count = |name, count: &dyn Fn(&Counts) -> u64| Figure { name, value: FigureValue::Count(sum(count)) };
+    let count = |name, count: &dyn Fn(&Counts) -> u64| Metric { name, value: MetricValue::Count(sum(count)) };
     let mean = |name, sample: fn(&Counts) -> &Sample| {
         let (total, of) = (sum(&|counts| sample(counts).sum.get()), sum(&|counts| sample(counts).of.get()));
-        Figure { name, value: FigureValue::Mean(total, of) }
+        Metric { name, value: MetricValue::Mean(total, of) }
     };
     let most = |name, sample: fn(&Counts) -> &Sample| {
         let most = all.clone().map(|counts| sample(counts).most.get()).max().unwrap_or(0);
-        Figure { name, value: FigureValue::Level(most as f64) }
+        Metric { name, value: MetricValue::Level(most as f64) }
     };
-    let mut figures = vec![
+    let mut metrics = vec![
         count("clock_boosts", &|counts| counts.boosts.get()),
         count("promoted_rows", &|counts| counts.promotions.get()),
         mean("clock_skew_mean_ns", |counts| &counts.skew),
@@ -122,6 +122,6 @@ pub(super) fn figures<'c>(all: impl Iterator<Item = &'c Counts> + Clone) -> Vec<
         count("backoff_waits", &|counts| counts.waits.of.get()),
         mean("backoff_mean_ns", |counts| &counts.waits),
     ];
-    figures.extend(STAGES.iter().map(|&(stage, name)| count(name, &|counts| counts.aborts[stage as usize].get())));
-    figures
+    metrics.extend(STAGES.iter().map(|&(stage, name)| count(name, &|counts| counts.aborts[stage as usize].get())));
+    metrics
 }

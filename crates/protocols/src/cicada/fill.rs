@@ -6,7 +6,7 @@ use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Keys, wait_for};
-use polychron_engine::{Figure, FigureValue, Mode, Versions, catalog, drive, rows};
+use polychron_engine::{Metric, MetricValue, Mode, Versions, catalog, drive, rows};
 use polychron_schema::KeyScratch;
 use polychron_sync::Backoff;
 
@@ -96,12 +96,12 @@ pub(super) struct Found {
 }
 
 impl Found {
-    pub(super) fn figures(&self) -> Vec<Figure> {
+    pub(super) fn metrics(&self) -> Vec<Metric> {
         let records: u64 = self.versions.records.iter().sum();
-        let percent = |part: u64, of: u64| FigureValue::Level(part as f64 * 100.0 / of.max(1) as f64);
+        let percent = |part: u64, of: u64| MetricValue::Level(part as f64 * 100.0 / of.max(1) as f64);
         vec![
-            Figure { name: "inlined_rows_percent", value: percent(self.inlined, self.rows) },
-            Figure { name: "space_overhead_percent", value: percent(self.extra, records) },
+            Metric { name: "inlined_rows_percent", value: percent(self.inlined, self.rows) },
+            Metric { name: "space_overhead_percent", value: percent(self.extra, records) },
         ]
     }
 
@@ -136,7 +136,7 @@ pub(super) fn look_through<R: Redo>(shared: &Arc<Shared<R>>) -> Found {
     let worker = CicadaWorker::new(local, shared);
     let held = shared.clocks.hold(worker.slot());
     let (_, tables) = shared.catalog.snapshot();
-    shared.keeper.with_guard(|_guard| {
+    shared.deferred_drops.with_guard(|_guard| {
         for table in tables.iter().flatten() {
             table.primary.records.for_each(|record| found.count(record, held.moment));
         }

@@ -7,7 +7,7 @@ use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
 use polychron_index::{Handle, Lookup, Stamp};
 
-use super::absences::Part;
+use super::gaps::KeyPartition;
 use super::record::{Link, Record, Status, Version};
 use super::sets::{Read, Target};
 use super::steps::Step;
@@ -45,7 +45,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 self.state.sets.nodes.add(missed.stamp, store.place());
             }
             if !left_out(Step::PartsOfMisses) {
-                self.state.sets.absences.push(Part::key(store.place(), key));
+                self.state.sets.gaps.push(KeyPartition::key(store.place(), key));
             }
             self.state.sets.searches.add_key(store.place(), key);
         }

@@ -12,13 +12,11 @@
 //! ([`Consistency`]).
 //!
 //! **Invariants** are written where they are relied on: versions in `record.rs`, horizons in `clocks.rs`, validation in
-//! `commit.rs`, absent keys in `absences.rs`, collection in `reclaim.rs`. `docs/protocols/cicada.md` lists them, and every
+//! `commit.rs`, absent keys in `gaps.rs`, collection in `reclaim.rs`. `docs/protocols/cicada.md` lists them, and every
 //! place where this differs from the paper and why.
 
-mod absences;
 mod array;
 mod aside;
-mod beneath;
 mod bins;
 mod clocks;
 mod commit;
@@ -27,6 +25,8 @@ mod counts;
 mod displaced;
 mod fill;
 mod find;
+mod gaps;
+mod lazy_host;
 mod log;
 mod marks;
 #[cfg(all(test, loom))]
@@ -34,6 +34,7 @@ mod model;
 mod options;
 mod promotion;
 mod protocol;
+mod pruning;
 mod reclaim;
 mod record;
 mod regulation;
@@ -47,7 +48,6 @@ mod table;
 mod table_scan;
 #[cfg(test)]
 mod tests;
-mod thinning;
 mod time;
 mod timestamp;
 mod transaction;

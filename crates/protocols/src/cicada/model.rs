@@ -16,7 +16,7 @@ use polychron_sync::model::explore;
 
 use polychron_memory::model::beside;
 
-use super::absences::{Absences, Lengths, Part};
+use super::gaps::{GapReadTimestamps, KeyPartition, PrefixLengths};
 use super::reclaim::free_below;
 use super::record::{HEAD_BYTES, Link, Record, Status, Version, search};
 use super::timestamp::Timestamp;
@@ -317,26 +317,26 @@ fn a_record_is_closed_or_written() {
 
 /// Of a later transaction that misses a key and an earlier one that inserts it one fails. The flag stands for the index: who sets it
 /// has inserted, and whoever finds it set knows that its stamp is broken.
-fn misses_or_inserts(part: impl Fn(&Lengths) -> Part + Clone + Send + Sync + 'static) {
+fn misses_or_inserts(part: impl Fn(&PrefixLengths) -> KeyPartition + Clone + Send + Sync + 'static) {
     explore(3, move || {
-        let shared = Arc::new((Absences::new(Timestamp(1)), Lengths::default(), AtomicBool::new(false)));
+        let shared = Arc::new((GapReadTimestamps::new(Timestamp(1)), PrefixLengths::default(), AtomicBool::new(false)));
         let passed = Passed::default();
         let (for_writer, by_writer) = (Arc::clone(&shared), Arc::clone(&passed));
         let (by_reader, part) = (Arc::clone(&passed), part.clone());
         beside(
             |_| (),
             move |(), _| {
-                let (absences, lengths, inserted) = &*for_writer;
+                let (gaps, lengths, inserted) = &*for_writer;
                 // AcqRel: as the latch of an index node.
                 inserted.swap(true, Ordering::AcqRel);
                 fence(Ordering::SeqCst);
-                if absences.admit(PLACE, &[5u8, 1][..], lengths, Timestamp(5)) {
+                if gaps.admit(PLACE, &[5u8, 1][..], lengths, Timestamp(5)) {
                     pass(&by_writer, "writer");
                 }
             },
             move |(), _| {
-                let (absences, lengths, inserted) = &*shared;
-                absences.raise(part(lengths), Timestamp(9));
+                let (gaps, lengths, inserted) = &*shared;
+                gaps.raise(part(lengths), Timestamp(9));
                 fence(Ordering::SeqCst);
                 // Acquire: as a stamp.
                 if !inserted.load(Ordering::Acquire) {
@@ -350,10 +350,10 @@ fn misses_or_inserts(part: impl Fn(&Lengths) -> Part + Clone + Send + Sync + 'st
 
 #[test]
 fn a_key_is_missed_or_inserted() {
-    misses_or_inserts(|_| Part::key(PLACE, &[5u8, 1][..]));
+    misses_or_inserts(|_| KeyPartition::key(PLACE, &[5u8, 1][..]));
 }
 
 #[test]
 fn a_range_is_empty_or_inserted_into() {
-    misses_or_inserts(|lengths| Part::range(PLACE, Bound::Included(&[5]), Bound::Excluded(&[6][..]), lengths));
+    misses_or_inserts(|lengths| KeyPartition::range(PLACE, Bound::Included(&[5]), Bound::Excluded(&[6][..]), lengths));
 }

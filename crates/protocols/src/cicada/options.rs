@@ -110,7 +110,7 @@ pub struct Options {
     pub collection_interval: Duration,
     /// How far the oldest reader may fall behind before versions that nobody sees are taken out between the versions that it
     /// and others see. The paper has no such thing: there a long reader holds back everything that came after it.
-    pub thinning_after: Duration,
+    pub pruning_after: Duration,
     /// How long a transaction may be open before the horizons pass it. One that was passed and writes draws another timestamp when it commits,
     /// and conflicts if what it read has changed since. The paper's horizons wait for every transaction, so that one idle client
     /// makes every snapshot as old as itself.
@@ -155,7 +155,7 @@ impl Default for Options {
             worker_bits: 9,
             clock_bits: None,
             collection_interval: Duration::from_micros(10),
-            thinning_after: Duration::from_millis(1),
+            pruning_after: Duration::from_millis(1),
             overtaking_after: Duration::from_millis(1),
             synchronization_interval: Duration::from_micros(100),
             clock_boost: Duration::from_micros(1),

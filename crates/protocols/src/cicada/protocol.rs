@@ -9,15 +9,15 @@ use polychron_engine::catalog::Tables;
 use polychron_engine::contested::Favour;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::{NoRedo, Redo};
-use polychron_engine::stores::{Base, Blueprint, HasStores};
-use polychron_engine::{Common, Figure, FigureValue, Protocol, Storage, TableDefinition, Versions};
+use polychron_engine::stores::{Base, HasStores, StoreDefinition};
+use polychron_engine::{Common, Metric, MetricValue, Protocol, Storage, TableDefinition, Versions};
 use polychron_memory::{Memory, OWN_SLOTS, Pressure};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{CachePadded, Mutex};
 
-use super::absences::Absences;
 use super::bins::Bins;
 use super::clocks::{Clocks, Held};
+use super::gaps::GapReadTimestamps;
 use super::options::Options;
 use super::reclaim::Site;
 use super::regulation::Regulation;
@@ -36,7 +36,7 @@ pub(super) struct Shared<R: Redo> {
     pub(super) clocks: Clocks,
     /// No transaction is ahead of this clock reading that may ask an index which was dropped.
     pub(super) unknowing: AtomicU64,
-    pub(super) absences: Absences,
+    pub(super) gaps: GapReadTimestamps,
     pub(super) regulation: Regulation,
     pub(super) renewal: Renewal,
     /// For transactions that conflict again and again.
@@ -98,7 +98,7 @@ impl<R: Redo> Shared<R> {
         lists.extend(released.into_iter().map(|list| (settled, list)));
         let given_up: Vec<_> = lists.extract_if(.., |(moment, _)| !self.clocks.is_held(*moment)).collect();
         drop(lists);
-        // A table that goes with its list takes time, and asks the keeper.
+        // A table that goes with its list takes time, and asks the deferred drops.
         drop(given_up);
     }
 
@@ -107,7 +107,7 @@ impl<R: Redo> Shared<R> {
         self.lead(self.clocks.now_ns());
         self.memory.epochs().advance();
         let (_, tables) = self.catalog.snapshot();
-        self.keeper.with_guard(|guard| {
+        self.deferred_drops.with_guard(|guard| {
             let worker = guard.worker_id().position();
             let _held = self.hold_for_collection(worker);
             let site = Site { tables: &tables, min_rts: self.clocks.min_rts(), worker, guard };
@@ -118,7 +118,7 @@ impl<R: Redo> Shared<R> {
                 Extent::All => collect_all(self, true, &mut moments, &site),
             }
         });
-        self.keeper.collect();
+        self.deferred_drops.collect();
         self.release_lists();
     }
 }
@@ -146,7 +146,7 @@ impl<R: Redo> Cicada<R> {
         let shared = Arc::new(Shared {
             renewal: Renewal::default(),
             favour: CachePadded::default(),
-            absences: Absences::new(clocks.min_rts()),
+            gaps: GapReadTimestamps::new(clocks.min_rts()),
             clocks,
             unknowing: AtomicU64::new(0),
             regulation: Regulation::new(&options, ceiling_ns),
@@ -208,10 +208,17 @@ impl<R: Redo> HasStores for Cicada<R> {
         &self.shared.base
     }
 
-    fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Store, Error> {
-        let Shared { base: Base { keeper, .. }, options, clocks, .. } = &*self.shared;
+    fn make(
+        &self,
+        definition: &TableDefinition,
+        store_definition: &StoreDefinition,
+        ready: bool,
+    ) -> Result<Store, Error> {
+        let Shared { base: Base { deferred_drops, .. }, options, clocks, .. } = &*self.shared;
         let settled = clocks.min_rts();
-        keeper.with_guard(|guard| Store::new(definition, blueprint, options, settled, ready, keeper, guard))
+        deferred_drops.with_guard(|guard| {
+            Store::new(definition, store_definition, options, settled, ready, deferred_drops, guard)
+        })
     }
 
     fn fill(&self, table: TableId, index: IndexId, store: &Arc<Store>) -> Result<(), Error> {
@@ -239,21 +246,21 @@ impl<R: Redo> HasStores for Cicada<R> {
         (0..4).for_each(|_| self.shared.tick(Extent::Some));
     }
 
-    fn figures(&self) -> Vec<Figure> {
+    fn metrics(&self) -> Vec<Metric> {
         let Shared { clocks, renewal, .. } = &*self.shared;
-        let mut figures = super::counts::figures(clocks.all_counts());
-        figures.push(Figure { name: "rounds_of_renewal", value: FigureValue::Count(renewal.rounds()) });
-        figures
+        let mut metrics = super::counts::metrics(clocks.all_counts());
+        metrics.push(Metric { name: "rounds_of_renewal", value: MetricValue::Count(renewal.rounds()) });
+        metrics
     }
 
     fn versions(&self) -> Option<Versions> {
         Some(super::fill::look_through(&self.shared).versions)
     }
 
-    fn inspect(&self) -> Vec<Figure> {
-        let mut figures = super::fill::look_through(&self.shared).figures();
-        let course = FigureValue::Course(self.shared.regulation.course());
-        figures.push(Figure { name: "longest_backoff_us_over_time", value: course });
-        figures
+    fn inspect(&self) -> Vec<Metric> {
+        let mut metrics = super::fill::look_through(&self.shared).metrics();
+        let course = MetricValue::Course(self.shared.regulation.course());
+        metrics.push(Metric { name: "longest_backoff_us_over_time", value: course });
+        metrics
     }
 }

@@ -70,7 +70,7 @@ impl Entry {
 
 /// What waits until no guard is left that could hold it.
 #[derive(Debug)]
-pub(super) struct Grave {
+pub(super) struct DeferredFree {
     pub(super) place: Place,
     pub(super) record: Record,
     /// The whole record, or only the version in its head.
@@ -80,7 +80,7 @@ pub(super) struct Grave {
     pub(super) epoch: Option<u64>,
 }
 
-/// Garbage whose record was thinned: what is left of it somebody sees.
+/// Garbage whose record was pruned: what is left of it somebody sees.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) garbage: Garbage,
@@ -102,16 +102,16 @@ struct Sliced {
 #[derive(Debug, Default)]
 pub(super) struct Reclaimer {
     pub(super) garbage: VecDeque<Garbage>,
-    /// Garbage whose records were thinned: what is left waits for those who see it.
+    /// Garbage whose records were pruned: what is left waits for those who see it.
     pub(super) held: VecDeque<Waiting>,
     /// The horizon up to which `held` was looked through, and how many are still to be looked at.
     held_until: Timestamp,
     pub(super) held_left: usize,
     /// Records of which many versions are freed.
     sliced: VecDeque<Sliced>,
-    graves: VecDeque<Grave>,
-    /// Whether there are graves without an epoch.
-    fresh_graves: bool,
+    deferred_frees: VecDeque<DeferredFree>,
+    /// Whether there are deferred frees without an epoch.
+    fresh_deferred_frees: bool,
     pub(super) collected: Collected,
 }
 
@@ -194,7 +194,7 @@ enum Leaving<K> {
 impl Reclaimer {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.garbage.is_empty() && self.held.is_empty() && self.graves.is_empty() && self.sliced.is_empty()
+        self.garbage.is_empty() && self.held.is_empty() && self.deferred_frees.is_empty() && self.sliced.is_empty()
     }
 
     /// Tells the counts of a worker what was collected since the last time, and how long that had waited.
@@ -250,8 +250,8 @@ impl Reclaimer {
         }
         debug_assert_eq!(marked, 0, "what lost its mark is looked at");
         self.garbage.extend(again);
-        if !self.graves.is_empty() {
-            self.see_to_graves(site);
+        if !self.deferred_frees.is_empty() {
+            self.free_deferred(site);
         }
         done
     }
@@ -393,7 +393,7 @@ impl Reclaimer {
             match status {
                 Status::Aborted if place.take_out(version) => {
                     self.collected.versions += 1;
-                    self.bury_version(record, version, store, site);
+                    self.defer_version(record, version, store, site);
                 }
                 // Something was installed above it just now.
                 Status::Aborted => (place, newer) = (record.latest(), Newer::default()),
@@ -428,8 +428,8 @@ impl Reclaimer {
             Leaving::No => false,
         };
         match bottom {
-            Some(version) => self.bury_record(record, version, store, is_node, site.guard),
-            None => self.bury(Grave { place: store.place(), record, whole: true, is_node, epoch: None }),
+            Some(version) => self.defer_record(record, version, store, is_node, site.guard),
+            None => self.defer(DeferredFree { place: store.place(), record, whole: true, is_node, epoch: None }),
         }
         Outcome::Done
     }
@@ -470,7 +470,7 @@ impl Reclaimer {
 
     /// A record was closed above its latest version, and nobody finds it any more; somebody may still hold it, or stand on a
     /// version.
-    pub(super) fn bury_record(
+    pub(super) fn defer_record(
         &mut self,
         record: Record,
         latest: Version,
@@ -487,14 +487,14 @@ impl Reclaimer {
                 unsafe { guard.retire(memory, bytes) };
             }
         }
-        self.bury(Grave { place: store.place(), record, whole: true, is_node, epoch: None });
+        self.defer(DeferredFree { place: store.place(), record, whole: true, is_node, epoch: None });
     }
 
     /// An aborted version was taken out; somebody may still stand on it.
-    pub(super) fn bury_version(&mut self, record: Record, version: Version, store: &Store, site: &Site<'_>) {
+    pub(super) fn defer_version(&mut self, record: Record, version: Version, store: &Store, site: &Site<'_>) {
         if record.is_inline(version) {
             version.end(Status::Retired);
-            self.bury(Grave { place: store.place(), record, whole: false, is_node: false, epoch: None });
+            self.defer(DeferredFree { place: store.place(), record, whole: false, is_node: false, epoch: None });
         } else {
             let (memory, bytes) = version.memory();
             // SAFETY: the version was taken out of the list, so nobody who pins from now on finds it.
@@ -502,33 +502,35 @@ impl Reclaimer {
         }
     }
 
-    pub(super) fn bury(&mut self, grave: Grave) {
-        self.graves.push_back(grave);
-        self.fresh_graves = true;
+    pub(super) fn defer(&mut self, deferred_free: DeferredFree) {
+        self.deferred_frees.push_back(deferred_free);
+        self.fresh_deferred_frees = true;
     }
 
     /// Gives back what no guard can hold any more (`docs/memory.md`, claim 4).
-    pub(super) fn see_to_graves(&mut self, site: &Site<'_>) {
+    pub(super) fn free_deferred(&mut self, site: &Site<'_>) {
         let epochs = site.guard.epochs();
-        if std::mem::take(&mut self.fresh_graves) {
+        if std::mem::take(&mut self.fresh_deferred_frees) {
             // SeqCst: the barrier between the unlinking and the look at the epoch; pairs with that of every pin.
             fence(Ordering::SeqCst);
             let epoch = epochs.current();
             // Those without an epoch are the last ones, and few, however many wait before them.
-            let fresh = self.graves.iter_mut().rev().take_while(|grave| grave.epoch.is_none());
-            for grave in fresh {
-                grave.epoch = Some(epoch);
+            let fresh = self.deferred_frees.iter_mut().rev().take_while(|deferred_free| deferred_free.epoch.is_none());
+            for deferred_free in fresh {
+                deferred_free.epoch = Some(epoch);
                 self.collected.steps += 1;
             }
         }
         let readonly = epochs.readonly();
-        while let Some(grave) = self.graves.pop_front_if(|grave| grave.epoch.is_some_and(|epoch| epoch <= readonly)) {
-            let Some(store) = site.store(grave.place) else { continue };
-            if grave.whole {
+        while let Some(deferred_free) =
+            self.deferred_frees.pop_front_if(|deferred_free| deferred_free.epoch.is_some_and(|epoch| epoch <= readonly))
+        {
+            let Some(store) = site.store(deferred_free.place) else { continue };
+            if deferred_free.whole {
                 // SAFETY: the index has forgotten the record, and every guard that could hold it has gone.
-                unsafe { store.records_of(grave.is_node).give(grave.record, site.worker) };
+                unsafe { store.records_of(deferred_free.is_node).give(deferred_free.record, site.worker) };
             } else {
-                grave.record.free_inline();
+                deferred_free.record.free_inline();
             }
         }
     }

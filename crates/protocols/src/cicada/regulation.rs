@@ -16,7 +16,7 @@ const STEP_NS: u64 = 500;
 /// Waits that are kept for the course; beyond that every other one is forgotten.
 const KEPT: usize = 512;
 
-/// The longest wait over time, evenly thinned.
+/// The longest wait over time, evenly pruned.
 #[derive(Debug)]
 struct Course {
     began_ns: Option<u64>,
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "long arithmetic of one thread shows an interpreter nothing")]
-    fn the_course_is_thinned_evenly() {
+    fn the_course_is_pruned_evenly() {
         let regulation = Regulation::new(&Options::default(), 64_000);
         for round in 1..=3 * KEPT as u64 {
             regulation.regulate(round * PERIOD_NS, || round);

@@ -131,7 +131,7 @@ fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
     }
     if !left_out(Step::RenewAbsences) {
         let _held = shared.clocks.hold(state.base.slot);
-        shared.absences.refresh(shared.clocks.min_rts());
+        shared.gaps.refresh(shared.clocks.min_rts());
     }
     shared.renewal.rounds.fetch_add(1, Ordering::Relaxed);
     shared.clocks.set_renewed(began);

@@ -71,14 +71,13 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         _projection: &Projection,
     ) -> Result<Option<FoundRow>, Stop> {
         let sets = &self.state.sets;
-        let (reads, nodes, absences, searches) =
-            (sets.reads.len(), sets.nodes.len(), sets.absences.len(), sets.searches.len());
+        let (reads, nodes, gaps, searches) = (sets.reads.len(), sets.nodes.len(), sets.gaps.len(), sets.searches.len());
         let found = self.find_row(at.store, at.key)?;
         self.state.saw_unprotected |= self.has_seen_news(reads);
         let sets = &mut self.state.sets;
         sets.reads.truncate(reads);
         sets.nodes.truncate(nodes);
-        sets.absences.truncate(absences);
+        sets.gaps.truncate(gaps);
         sets.searches.truncate(searches);
         Ok(found.map(FoundRow::new))
     }

@@ -10,7 +10,7 @@ use polychron_engine::stores::{Batch, Keyed};
 use polychron_engine::{Direction, Scan};
 use polychron_index::AnyIndex;
 
-use super::absences::Part;
+use super::gaps::KeyPartition;
 use super::record::{Record, Seen, search};
 use super::sets::{Read, Target};
 use super::steps::Step;
@@ -78,7 +78,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 _ => (scan.lower, scan.upper),
             };
             let sets = &mut self.state.sets;
-            sets.absences.push(Part::range(store.place(), lower, upper, &store.lengths));
+            sets.gaps.push(KeyPartition::range(store.place(), lower, upper, &store.lengths));
             sets.searches.add_range(store.place(), lower, upper, rows);
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What a running transaction remembers: read set, node set, absences, write set; in memory that is kept from one transaction
+//! What a running transaction remembers: read set, node set, gaps, write set; in memory that is kept from one transaction
 //! to the next.
 //!
 //! The write set is a list that only grows. A write holds the whole row as it will be, in a buffer that is kept for the write's
@@ -18,7 +18,7 @@ use polychron_engine::stores::{NodeSet, Place};
 use polychron_index::Stamp;
 use polychron_schema::RowBuffer;
 
-use super::absences::Part;
+use super::gaps::KeyPartition;
 use super::record::{Record, Version};
 use super::searches::Searches;
 use super::steps::Step;
@@ -482,7 +482,7 @@ fn same<K: EncodedKey>(bytes: &[u8], key: K) -> bool {
 pub(super) struct Sets {
     pub(super) reads: Vec<Read>,
     pub(super) nodes: NodeSet,
-    pub(super) absences: Vec<Part>,
+    pub(super) gaps: Vec<KeyPartition>,
     pub(super) searches: Searches,
     pub(super) writes: WriteSet,
     /// What is given back if the transaction does not commit.
@@ -505,7 +505,7 @@ impl Sets {
     pub(super) fn clear(&mut self) {
         self.reads.clear();
         self.nodes.clear();
-        self.absences.clear();
+        self.gaps.clear();
         self.searches.clear();
         self.writes.clear();
         self.fresh.clear();

@@ -114,15 +114,15 @@ named! {
         ReplaceClosed,
         /// A record that was closed showed no row and shows none.
         TolerateClosed,
-        /// Thinning leaves what an open reader sees.
+        /// Pruning leaves what an open reader sees.
         KeepSeen,
         /// A deleted key does not leave the index under an open reader that sees its row.
         KeepRows,
-        /// Thinning leaves what a transaction may have read before an earlier one changed it.
+        /// Pruning leaves what a transaction may have read before an earlier one changed it.
         KeepSpans,
-        /// Thinning leaves the latest version.
+        /// Pruning leaves the latest version.
         KeepLatest,
-        /// Thinning leaves what is not settled.
+        /// Pruning leaves what is not settled.
         KeepUnsettled,
         /// The horizon is read before the moments that are held.
         HorizonBeforeMoments,

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use polychron_base::Error;
 use polychron_base::key::{EncodedKey, Key16};
 use polychron_engine::Scan;
-use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Place, Records, StoreTable};
+use polychron_engine::stores::{self, DeferredDrops, Keyed, Place, Records, StoreDefinition, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
 use polychron_schema::{IndexKind, TableDefinition};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
-use super::absences::Lengths;
 use super::array::RecordArray;
 use super::displaced::Displaced;
+use super::gaps::PrefixLengths;
 use super::options::Options;
 use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES, Record};
 use super::timestamp::Timestamp;
@@ -43,7 +43,7 @@ pub struct Store {
     pub(super) entries: stores::Store<Heads>,
     pub(super) records: RecordArray,
     pub(super) versioned: Option<Versioned>,
-    pub(super) lengths: Lengths,
+    pub(super) lengths: PrefixLengths,
     /// Deleted records that only old readers see.
     pub(super) displaced: Displaced,
     /// Whether every row fits into its head.
@@ -52,7 +52,7 @@ pub struct Store {
     known_after: AtomicU64,
     /// Snapshots of this moment or a later one find everything here.
     ready_from: AtomicU64,
-    keeper: Arc<Keeper>,
+    deferred_drops: Arc<DeferredDrops>,
 }
 
 impl Keyed for Store {
@@ -95,14 +95,14 @@ impl Keyed for Store {
 impl Store {
     pub(super) fn new(
         definition: &TableDefinition,
-        blueprint: &Blueprint,
+        store_definition: &StoreDefinition,
         options: &Options,
         settled: Timestamp,
         ready: bool,
-        keeper: &Arc<Keeper>,
+        deferred_drops: &Arc<DeferredDrops>,
         guard: &Guard<'_>,
     ) -> Result<Self, Error> {
-        let is_primary = blueprint.place.index == polychron_base::IndexId::PRIMARY;
+        let is_primary = store_definition.place.index == polychron_base::IndexId::PRIMARY;
         let row_bytes = if !options.inlining {
             usize::MAX
         } else if is_primary {
@@ -113,29 +113,30 @@ impl Store {
         };
         let name = if is_primary { None } else { definition.indexes.last().map(|index| &index.name[..]) };
         let is_versioned = options.indexes.is_versioned(&definition.name, name);
-        let unused = Blueprint { kind: IndexKind::Ordered, ..blueprint.clone() };
-        // Made first: a store of entries asks the keeper when it goes, who is busy with the guard here.
+        let unused = StoreDefinition { kind: IndexKind::Ordered, ..store_definition.clone() };
+        // Made first: a store of entries asks the deferred drops when it goes, who is busy with the guard here.
         let versioned =
-            is_versioned.then(|| Versioned::new(blueprint, options.inlining, settled, guard)).transpose()?;
-        let entries = stores::Store::new(if is_versioned { &unused } else { blueprint }, ready, keeper, guard);
+            is_versioned.then(|| Versioned::new(store_definition, options.inlining, settled, guard)).transpose()?;
+        let entries =
+            stores::Store::new(if is_versioned { &unused } else { store_definition }, ready, deferred_drops, guard);
         if let (Err(_), Some(versioned)) = (&entries, &versioned) {
             // SAFETY: nobody knows the index.
             unsafe { versioned.destroy(guard) };
         }
         let entries = entries?;
         // Without memory for it, deleted records stay where they are.
-        let beside = if is_versioned { None } else { stores::Store::new(&unused, true, keeper, guard).ok() };
+        let beside = if is_versioned { None } else { stores::Store::new(&unused, true, deferred_drops, guard).ok() };
         let displaced = Displaced { entries: beside, until: AtomicU64::new(0) };
         Ok(Self {
             displaced,
             entries,
             versioned,
             records: RecordArray::new(row_bytes),
-            lengths: Lengths::default(),
+            lengths: PrefixLengths::default(),
             fits_inline: row_bytes <= LONGEST_INLINE_BYTES,
             known_after: AtomicU64::new(0),
             ready_from: AtomicU64::new(0),
-            keeper: Arc::clone(keeper),
+            deferred_drops: Arc::clone(deferred_drops),
         })
     }
 
@@ -222,9 +223,9 @@ fn inlined_bytes(definition: &TableDefinition) -> Result<usize, Error> {
 impl Drop for Store {
     /// The last user of a dropped table or index gives its memory back; when the whole database goes, its memory goes at once.
     fn drop(&mut self) {
-        if !self.keeper.is_closing() {
+        if !self.deferred_drops.is_closing() {
             // SAFETY: the store goes with its last user, so no transaction that could hold a record of it runs.
-            self.keeper.with_guard(|guard| unsafe {
+            self.deferred_drops.with_guard(|guard| unsafe {
                 self.records.destroy(guard);
                 if let Some(versioned) = &self.versioned {
                     versioned.destroy(guard);

@@ -7,7 +7,7 @@
 //!   snapshot began, so the pages that are listed then hold it.
 //! * A record that is being inserted, was given up, or serves another key by now holds only versions of transactions that
 //!   began after the snapshot. They are later than its moment, and passed over.
-//! * What hangs on a place is kept by the guard like anything else that is found under it; between stretches the guard is
+//! * What hangs on a place is kept by the guard like anything else that is found under it; between runs the guard is
 //!   renewed, and nothing is held then.
 //!
 //! Heads are fetched ahead by software, because the processor's own prefetching ends at small pages and does not follow
@@ -19,7 +19,7 @@ use polychron_base::Stop;
 use polychron_engine::redo::Redo;
 use polychron_schema::RowRef;
 
-use super::array::Stretch;
+use super::array::Run;
 use super::record::{Link, Status, search};
 use super::table::Store;
 use super::transaction::CicadaTransaction;
@@ -38,12 +38,12 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
         debug_assert!(self.snapshot, "what is not there is protected by indexes");
-        for &stretch in &*store.records.stretches() {
-            for first in (0..stretch.len()).step_by(HEADS_AT_ONCE) {
+        for &run in &*store.records.runs() {
+            for first in (0..run.len()).step_by(HEADS_AT_ONCE) {
                 // Renews the guard.
                 self.until_check = 1;
                 self.step()?;
-                if self.scan_heads(stretch, first, visitor).is_break() {
+                if self.scan_heads(run, first, visitor).is_break() {
                     return Ok(());
                 }
             }
@@ -55,21 +55,21 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     #[inline]
     fn scan_heads(
         &self,
-        stretch: Stretch<'_>,
+        run: Run<'_>,
         first: usize,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let lines = stretch.lines();
+        let lines = run.lines();
         let ahead = AHEAD_BYTES.div_ceil(64 * lines);
-        for position in first..stretch.len().min(first + HEADS_AT_ONCE) {
-            if let Some(record) = stretch.get(position + ahead) {
+        for position in first..run.len().min(first + HEADS_AT_ONCE) {
+            if let Some(record) = run.get(position + ahead) {
                 record.prefetch(lines);
             }
-            if let Some(record) = stretch.get(position + ahead / 2) {
+            if let Some(record) = run.get(position + ahead / 2) {
                 // By now the head has come. Its version needs no more lines than the head has.
                 record.prefetch_latest_lines(lines);
             }
-            let Some(record) = stretch.get(position) else { break };
+            let Some(record) = run.get(position) else { break };
             let Link::To(latest) = record.latest().link() else { continue };
             let mut visible = latest;
             if latest.wts().is_after(self.timestamp) || latest.status() != Status::Committed {

@@ -9,7 +9,7 @@ use polychron_base::random::Random;
 use polychron_base::sizes::{scaled, slowed};
 use polychron_engine::redo::{self, ExtendedTimestamp, Redo};
 use polychron_engine::{
-    Commit, Common, Figure, FigureValue, Insertion, Interactive, Mode, Operations, Protocol, Row, RowRef, Stop, Table,
+    Commit, Common, Insertion, Interactive, Metric, MetricValue, Mode, Operations, Protocol, Row, RowRef, Stop, Table,
     Transaction, drive,
 };
 
@@ -315,13 +315,13 @@ fn rows_that_are_read_move_into_their_heads() {
     assert_eq!(promotions(), 1, "it moves once");
 }
 
-fn figure(figures: &[Figure], name: &str) -> FigureValue {
-    figures.iter().find(|figure| figure.name == name).unwrap_or_else(|| panic!("{name} in {figures:?}")).value.clone()
+fn metric(metrics: &[Metric], name: &str) -> MetricValue {
+    metrics.iter().find(|metric| metric.name == name).unwrap_or_else(|| panic!("{name} in {metrics:?}")).value.clone()
 }
 
 /// Conflicts are counted by the step at which they showed, and rows by where they lie.
 #[test]
-fn figures_tell_where_conflicts_showed_and_rows_lie() {
+fn metrics_tell_where_conflicts_showed_and_rows_lie() {
     let still = Duration::from_secs(3600);
     let database = open(|options| (options.check_every, options.collection_interval) = (1, still));
     let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
@@ -353,16 +353,16 @@ fn figures_tell_where_conflicts_showed_and_rows_lie() {
     done(&mut left, |t| Ok(t.get(&accounts, 3)?.is_some()));
     assert!(set(&mut earlier, 3).unwrap_err().is_conflict());
     drop(earlier);
-    let figures = database.statistics().figures;
-    let count = |name| figure(&figures, name);
-    assert_eq!(count("aborts_at_the_early_check"), FigureValue::Count(1), "{figures:?}");
-    assert_eq!(count("aborts_at_the_check"), FigureValue::Count(1), "{figures:?}");
-    assert_eq!(count("aborts_while_running"), FigureValue::Count(2), "{figures:?}");
-    assert_eq!(count("aborts_while_installing"), FigureValue::Count(0), "{figures:?}");
-    assert_eq!(count("clock_boosts"), FigureValue::Count(4));
+    let metrics = database.statistics().metrics;
+    let count = |name| metric(&metrics, name);
+    assert_eq!(count("aborts_at_the_early_check"), MetricValue::Count(1), "{metrics:?}");
+    assert_eq!(count("aborts_at_the_check"), MetricValue::Count(1), "{metrics:?}");
+    assert_eq!(count("aborts_while_running"), MetricValue::Count(2), "{metrics:?}");
+    assert_eq!(count("aborts_while_installing"), MetricValue::Count(0), "{metrics:?}");
+    assert_eq!(count("clock_boosts"), MetricValue::Count(4));
     // Account 0 was written three times while its first version took the head.
-    assert_eq!(figure(&database.inspect(), "inlined_rows_percent"), FigureValue::Level(75.0));
-    let FigureValue::Level(overhead) = figure(&database.inspect(), "space_overhead_percent") else { panic!() };
+    assert_eq!(metric(&database.inspect(), "inlined_rows_percent"), MetricValue::Level(75.0));
+    let MetricValue::Level(overhead) = metric(&database.inspect(), "space_overhead_percent") else { panic!() };
     assert!(overhead > 0.0, "{overhead}");
 }
 
@@ -383,27 +383,27 @@ fn lags_are_measured() {
         done(&mut right, |t| t.update(&accounts, 1, |row| row.set_balance(round)));
     }
     // A worker that was stopped in between may have waited after a conflict.
-    let FigureValue::Count(waits) = figure(&database.statistics().figures, "backoff_waits") else { panic!() };
+    let MetricValue::Count(waits) = metric(&database.statistics().metrics, "backoff_waits") else { panic!() };
     left.back_off(1);
-    let figures = database.statistics().figures;
-    let FigureValue::Level(skew) = figure(&figures, "clock_skew_max_ns") else { panic!() };
-    assert!(skew >= 1_000_000.0, "{figures:?}");
+    let metrics = database.statistics().metrics;
+    let MetricValue::Level(skew) = metric(&metrics, "clock_skew_max_ns") else { panic!() };
+    assert!(skew >= 1_000_000.0, "{metrics:?}");
     // Several updates may go with one item, and the last one may still wait.
-    let FigureValue::Mean(lag, collected) = figure(&figures, "collection_lag_mean_ns") else { panic!() };
-    assert!(lag > 0 && (10..=40).contains(&collected), "{figures:?}");
-    assert_eq!(figure(&figures, "collected_records"), FigureValue::Count(collected));
-    assert_eq!(figure(&figures, "backoff_waits"), FigureValue::Count(waits + 1));
-    let FigureValue::Mean(waited, _) = figure(&figures, "backoff_mean_ns") else { panic!("{figures:?}") };
+    let MetricValue::Mean(lag, collected) = metric(&metrics, "collection_lag_mean_ns") else { panic!() };
+    assert!(lag > 0 && (10..=40).contains(&collected), "{metrics:?}");
+    assert_eq!(metric(&metrics, "collected_records"), MetricValue::Count(collected));
+    assert_eq!(metric(&metrics, "backoff_waits"), MetricValue::Count(waits + 1));
+    let MetricValue::Mean(waited, _) = metric(&metrics, "backoff_mean_ns") else { panic!("{metrics:?}") };
     assert!(waited <= 900);
-    let course = figure(&database.inspect(), "longest_backoff_us_over_time");
-    assert_eq!(course, FigureValue::Course(vec![(0.0, 0.9)]));
+    let course = metric(&database.inspect(), "longest_backoff_us_over_time");
+    assert_eq!(course, MetricValue::Course(vec![(0.0, 0.9)]));
 }
 
 /// A long reader keeps what it sees; what came and went behind it does not pile up.
 #[test]
 fn a_long_reader_holds_back_what_it_can_see() {
     let database = open(|options| {
-        (options.collection_interval, options.thinning_after) = (Duration::ZERO, Duration::ZERO);
+        (options.collection_interval, options.pruning_after) = (Duration::ZERO, Duration::ZERO);
         // The reader renews its guard with every operation.
         options.check_every = 1;
     });
@@ -413,12 +413,12 @@ fn a_long_reader_holds_back_what_it_can_see() {
     database.tick();
     let mut old = reader.begin(Mode::Snapshot).unwrap();
     let mut used = Vec::new();
-    let stretch = scaled(500, 2) as i64;
-    for round in 0..6 * stretch {
+    let run = scaled(500, 2) as i64;
+    for round in 0..6 * run {
         done(&mut writer, |t| {
             (0..10).try_for_each(|id| t.update(&accounts, id, |row| row.set_balance(round)).map(drop))
         });
-        if round % stretch == stretch - 1 {
+        if round % run == run - 1 {
             for _ in 0..4 {
                 database.tick();
                 drop(writer.begin(Mode::ReadWrite));
@@ -428,7 +428,7 @@ fn a_long_reader_holds_back_what_it_can_see() {
             assert_eq!(old.scan(&accounts, ..).map(|row| row.balance()).sum::<i64>().unwrap(), 10);
         }
     }
-    // A version has 64 bytes, and there are 5000 in each of the six stretches, if the tools are quick.
+    // A version has 64 bytes, and there are 5000 in each of the six runs, if the tools are quick.
     assert!(used[5] <= used[1] + 64 * 1024, "{used:?}");
     assert!(old.commit().is_ok());
 }

@@ -12,12 +12,12 @@ use polychron_engine::{Commit, Mode};
 use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowRef};
 
-use super::absences::Part;
 use super::aside::RENEW_EVERY;
 use super::clocks::Span;
 use super::commit::Pending;
 use super::counts::Stage;
 use super::find::Missed;
+use super::gaps::KeyPartition;
 use super::protocol::Shared;
 use super::record::{Link, Record, Seen, Status, Version, search};
 use super::sets::{Kind, Read, Target, Write};
@@ -178,7 +178,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         let mut write = Write::new(target, store.place(), Kind::Put);
         if let Some(Missed { stamp, has_record }) = missed {
             if !left_out(Step::PartsOfInsertions) {
-                self.state.sets.absences.push(Part::key(store.place(), key));
+                self.state.sets.gaps.push(KeyPartition::key(store.place(), key));
             }
             self.state.sets.searches.add_key(store.place(), key);
             (write.stamp, write.has_record) = (Some(stamp), has_record);

@@ -178,7 +178,7 @@ impl<R: Redo> StoreWorker for CicadaWorker<R> {
         self.state.nested.error()
     }
 
-    fn maintain(&mut self) {
+    fn maintain_stores(&mut self) {
         let Self { local, state, shared } = self;
         let guard = local.pin();
         // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
@@ -303,27 +303,27 @@ fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard
     pass(Point::Collecting);
     if let Some(mut reclaimer) = reclaimer {
         reclaimer.step(COLLECTED_AT_ONCE, &site);
-        thin(shared, &mut reclaimer, &mut state.buffers.moments, COLLECTED_AT_ONCE, &site);
+        prune(shared, &mut reclaimer, &mut state.buffers.moments, COLLECTED_AT_ONCE, &site);
         reclaimer.tell(&shared.clocks, state.base.slot);
     }
     drop(held);
     super::renewal::keep_up(shared, state, local);
 }
 
-/// Thins records when the oldest reader has fallen behind. Answers how many were looked at.
-fn thin<R: Redo>(
+/// Prunes records when the oldest reader has fallen behind. Answers how many were looked at.
+fn prune<R: Redo>(
     shared: &Shared<R>,
     reclaimer: &mut Reclaimer,
     moments: &mut Vec<Span>,
     limit: usize,
     site: &Site<'_>,
 ) -> usize {
-    if shared.clocks.readers_lag() <= shared.options.thinning_after.as_nanos() as u64 {
+    if shared.clocks.readers_lag() <= shared.options.pruning_after.as_nanos() as u64 {
         return 0;
     }
     let settled = shared.clocks.held_moments(site.worker, moments);
-    let lasting = shared.clocks.lasting(settled, moments, shared.options.thinning_after.as_nanos() as u64);
-    reclaimer.thin(limit, settled, (moments, lasting), site)
+    let lasting = shared.clocks.lasting(settled, moments, shared.options.pruning_after.as_nanos() as u64);
+    reclaimer.prune(limit, settled, (moments, lasting), site)
 }
 
 /// Works off bins that nobody else is at, as far as readers allow; with `all`, those whose workers have come by, too. Then gives back
@@ -331,7 +331,7 @@ fn thin<R: Redo>(
 pub(super) fn collect_all<R: Redo>(shared: &Shared<R>, all: bool, moments: &mut Vec<Span>, site: &Site<'_>) {
     shared.bins.go_round(all, |reclaimer| {
         reclaimer.drain(site);
-        thin(shared, reclaimer, moments, reclaimer.garbage.len(), site);
+        prune(shared, reclaimer, moments, reclaimer.garbage.len(), site);
         reclaimer.tell(&shared.clocks, site.worker);
         true
     });
@@ -347,7 +347,7 @@ pub(super) fn collect_some<R: Redo>(shared: &Shared<R>, moments: &mut Vec<Span>,
     let mut left = COLLECTED_IN_A_TICK;
     shared.bins.go_round(false, |reclaimer| {
         left = left.saturating_sub(reclaimer.step(left, site));
-        left = left.saturating_sub(thin(shared, reclaimer, moments, left, site));
+        left = left.saturating_sub(prune(shared, reclaimer, moments, left, site));
         reclaimer.tell(&shared.clocks, site.worker);
         left > 0
     });

@@ -109,7 +109,7 @@ pub(super) struct History {
     /// What was committed behind a transaction that may write, before all of those in `recent`, and was thinned: that transaction will compare
     /// what is left.
     pub(super) behind: BTreeMap<(u64, usize), Behind>,
-    /// The same of what a worker is just thinning, for each slot of the clock.
+    /// The same of what a worker is just pruning, for each slot of the clock.
     in_hand: Vec<Vec<Committed>>,
     /// The latest commit that ever came there.
     pub(super) behind_by: u64,

@@ -1,4 +1,4 @@
-//! Column batches of a whole table, in the order in which the rows lie (§2.6 of the paper). Stretches of plain slots are lent where the backend
+//! Column batches of a whole table, in the order in which the rows lie (§2.6 of the paper). Slot ranges of plain slots are lent where the backend
 //! has columns, and copied where it has rows, without a look at any slot; whatever else there is in between is rebuilt, slot by slot.
 
 use std::ops::{Bound, ControlFlow, Range};
@@ -17,13 +17,13 @@ use polychron_sync::{MODELLED, vectors};
 use super::ahead;
 use super::counts::{Counts, add};
 use super::rows::{Record, Word};
+use super::slot_ranges::{Looked, Run, SlotRange, Unit};
 use super::steps::Step;
-use super::stretches::{Looked, Run, Stretch, Unit};
 use super::table::HyperTable;
 use super::transaction::HyperTransaction;
 use super::view::view;
 
-/// Shorter stretches are copied to the rows around them: a batch of their own would cost more.
+/// Shorter slot ranges are copied to the rows around them: a batch of their own would cost more.
 const LEAST_LENT: usize = if MODELLED { 1 } else { 32 };
 
 /// A wanted or restricted column: its place, and which of the wanted words hold its numbers and its NULL bit.
@@ -78,7 +78,7 @@ struct Sheet {
 }
 
 /// Whether a scan goes along the slots: it wants the whole table, and looks at numbers only.
-pub(super) fn comes_in_stretches(scan: &Scan<'_>, layout: &Layout, columns: &[usize]) -> bool {
+pub(super) fn comes_in_slot_ranges(scan: &Scan<'_>, layout: &Layout, columns: &[usize]) -> bool {
     let place = |column: usize| layout.columns().get(column).and_then(|column| NumericColumn::new(column).ok());
     scan.index == IndexId::PRIMARY
         && (scan.lower, scan.upper, scan.limit) == (Bound::Unbounded, Bound::Unbounded, usize::MAX)
@@ -263,8 +263,8 @@ impl ColumnBuffers {
 }
 
 impl<'w, R: Redo> HyperTransaction<'w, R> {
-    /// See [`polychron_engine::Transaction::scan_columns`], of a scan that comes in stretches.
-    pub(super) fn visit_stretches<O>(
+    /// See [`polychron_engine::Transaction::scan_columns`], of a scan that comes in slot ranges.
+    pub(super) fn visit_slot_ranges<O>(
         &mut self,
         table: &'w HyperTable,
         scan: &Scan<'_>,
@@ -337,9 +337,9 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         unit.look(&mut buffers.looked);
         let (mut at, mut has_special) = (0, false);
         while at < len {
-            let (range, is_plain) = match unit.stretch(&buffers.looked, at) {
-                Stretch::Plain(range) => (range, true),
-                Stretch::Special(range) => (range, false),
+            let (range, is_plain) = match unit.slot_range(&buffers.looked, at) {
+                SlotRange::Plain(range) => (range, true),
+                SlotRange::Special(range) => (range, false),
             };
             at = range.end;
             has_special |= !is_plain;
@@ -360,7 +360,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         ControlFlow::Continue(())
     }
 
-    /// Rebuilds the rows of a stretch that are versioned, and copies the others, run by run.
+    /// Rebuilds the rows of a slot range that are versioned, and copies the others, run by run.
     fn show_special<O, F, K>(
         &mut self,
         unit: Unit<'w>,
@@ -405,7 +405,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         }
     }
 
-    /// Lends or copies a stretch of plain slots; `false` where they did not stand still.
+    /// Lends or copies a slot range of plain slots; `false` where they did not stand still.
     #[inline]
     fn show_plain<O, F, K>(
         &mut self,

@@ -12,7 +12,7 @@ use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
 use polychron_engine::{Aggregate, ColumnBatch, LazyFutures, Prefetch, Projection, Queries, Scan, batch};
 use polychron_schema::{Changes, ColumnSet, RowBuffer, RowRef, Value};
 
-use super::columns::comes_in_stretches;
+use super::columns::comes_in_slot_ranges;
 use super::rows::Record;
 use super::steps::Step;
 use super::table::{HyperTable, Relation};
@@ -296,10 +296,10 @@ impl<R: Redo> Queries for HyperTransaction<'_, R> {
     ) -> Result<(), Stop> {
         self.operate(|this| {
             let table = this.table(scan.table)?;
-            if !comes_in_stretches(scan, &table.layout, columns) {
+            if !comes_in_slot_ranges(scan, &table.layout, columns) {
                 return batch::over_rows(this, scan, columns, look, keep);
             }
-            this.visit_stretches(table, scan, columns, look, keep)
+            this.visit_slot_ranges(table, scan, columns, look, keep)
         })
     }
 }

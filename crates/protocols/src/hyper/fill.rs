@@ -9,7 +9,7 @@ use super::protocol::Shared;
 pub(super) fn count_versions<R: Redo>(shared: &Shared<R>) -> Versions {
     let mut versions = Versions::default();
     let (_, tables) = shared.catalog.snapshot();
-    shared.keeper.with_guard(|_| {
+    shared.deferred_drops.with_guard(|_| {
         for table in tables.iter().flatten() {
             table.primary.rows.for_each(|record| {
                 if !record.is_versioned() {

@@ -12,7 +12,6 @@
 //! parameter [`Level`]: columns, records, or nothing, which is snapshot isolation.
 
 mod ahead;
-mod beneath;
 mod chains;
 mod clock;
 mod collect;
@@ -23,6 +22,7 @@ mod displaced;
 mod elsewhere;
 mod entries;
 mod fill;
+mod lazy_host;
 mod level;
 #[cfg(all(test, loom))]
 mod model;
@@ -38,8 +38,8 @@ mod rows;
 mod scan;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod scan_tests;
+mod slot_ranges;
 mod steps;
-mod stretches;
 mod table;
 mod tail;
 #[cfg(all(test, not(any(loom, shuttle))))]

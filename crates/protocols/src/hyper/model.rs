@@ -10,7 +10,7 @@ use polychron_memory::model::beside;
 
 use super::options::{Backend, Options};
 use super::rows::Rows;
-use super::stretches::{Looked, Stretch};
+use super::slot_ranges::{Looked, SlotRange};
 use super::undo::Undo;
 
 /// Words of a row, which are the same in every state that there is.
@@ -26,15 +26,15 @@ fn rows(is_covered: bool, guard: &Guard<'_>, epochs: &Epochs) -> Rows {
     drop(latched);
     if !is_covered {
         correct(&rows);
-        assert_eq!(stretch(&rows, &mut Looked::default()), Stretch::Plain(0..1));
+        assert_eq!(slot_range(&rows, &mut Looked::default()), SlotRange::Plain(0..1));
     }
     rows
 }
 
-fn stretch(rows: &Rows, looked: &mut Looked) -> Stretch {
+fn slot_range(rows: &Rows, looked: &mut Looked) -> SlotRange {
     let unit = rows.unit(0, 1);
     unit.look(looked);
-    unit.stretch(looked, 0)
+    unit.slot_range(looked, 0)
 }
 
 fn correct(rows: &Rows) {
@@ -64,10 +64,10 @@ fn cut(rows: &Rows) {
     unsafe { rows.record(0) }.latch().set_version(None);
 }
 
-/// What a scan finds in the stretch, if it finds one that stands still.
+/// What a scan finds in the slot range, if it finds one that stands still.
 fn scan(rows: &Rows) -> Option<u64> {
     let (mut looked, unit) = (Looked::default(), rows.unit(0, 1));
-    let Stretch::Plain(range) = stretch(rows, &mut looked) else { return None };
+    let SlotRange::Plain(range) = slot_range(rows, &mut looked) else { return None };
     let mut words = Vec::new();
     (0..WORDS).for_each(|word| unit.gather(word, range.clone(), &mut words));
     if !unit.stood_still(&looked, &range) {
@@ -103,7 +103,7 @@ fn play_then(
         after(&rows);
         let (mut looked, unit) = (Looked::default(), rows.unit(0, 1));
         unit.look(&mut looked);
-        if matches!(unit.stretch(&looked, 0), Stretch::Plain(_)) {
+        if matches!(unit.slot_range(&looked, 0), SlotRange::Plain(_)) {
             assert!(unit.record(0).is_plain(), "a versioned slot lies outside of its interval");
         }
     });

@@ -14,7 +14,7 @@ pub struct Options {
     pub synopsis: Option<u32>,
     /// What of a record goes into its before-image when columns change.
     pub images: Images,
-    /// Whether scans by columns time their parts (Figure 9), which costs them two looks at the clock a stretch and two a versioned record.
+    /// Whether scans by columns time their parts (Figure 9), which costs them two looks at the clock a slot range and two a versioned record.
     pub timed_scans: bool,
 }
 

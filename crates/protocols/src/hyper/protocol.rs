@@ -8,8 +8,8 @@ use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Kept;
 use polychron_engine::contested::Favour;
 use polychron_engine::redo::{NoRedo, Redo};
-use polychron_engine::stores::{Base, Blueprint, HasStores};
-use polychron_engine::{Common, Configuration, Figure, Isolation, Protocol, Storage, TableDefinition, Versions, rows};
+use polychron_engine::stores::{Base, HasStores, StoreDefinition};
+use polychron_engine::{Common, Configuration, Isolation, Metric, Protocol, Storage, TableDefinition, Versions, rows};
 use polychron_memory::{Memory, OWN_SLOTS};
 use polychron_sync::CachePadded;
 
@@ -125,8 +125,13 @@ impl<R: Redo> HasStores for Hyper<R> {
         &self.shared.base
     }
 
-    fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Relation, Error> {
-        Relation::new(definition, blueprint, ready, &self.shared.options, &self.shared.keeper)
+    fn make(
+        &self,
+        definition: &TableDefinition,
+        store_definition: &StoreDefinition,
+        ready: bool,
+    ) -> Result<Relation, Error> {
+        Relation::new(definition, store_definition, ready, &self.shared.options, &self.shared.deferred_drops)
     }
 
     fn fill(&self, table: TableId, index: IndexId, store: &Arc<Relation>) -> Result<(), Error> {
@@ -150,8 +155,8 @@ impl<R: Redo> HasStores for Hyper<R> {
         self.shared.base.give_back();
     }
 
-    fn figures(&self) -> Vec<Figure> {
-        Counts::figures(&self.shared.counts, &self.shared.clock)
+    fn metrics(&self) -> Vec<Metric> {
+        Counts::metrics(&self.shared.counts, &self.shared.clock)
     }
 
     fn versions(&self) -> Option<Versions> {

@@ -10,7 +10,7 @@ use polychron_engine::stores::Batch;
 use polychron_engine::{Aggregate, Direction, Projection, Scan, aggregate};
 use polychron_schema::{ColumnSet, ColumnType, RowRef, Value};
 
-use super::columns::comes_in_stretches;
+use super::columns::comes_in_slot_ranges;
 use super::entries::FoundRow;
 use super::predicates::Extremum;
 use super::rows::Record;
@@ -152,8 +152,8 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// and with what takes it away.
     pub(super) fn aggregate_logged(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
         let table = self.state.base.tables.table(scan.table)?;
-        let in_stretches = comes_in_stretches(scan, &table.layout, wanted.column().as_slice());
-        let compute = if in_stretches { aggregate::over_columns } else { aggregate::over_rows };
+        let in_slot_ranges = comes_in_slot_ranges(scan, &table.layout, wanted.column().as_slice());
+        let compute = if in_slot_ranges { aggregate::over_columns } else { aggregate::over_rows };
         if !self.logs() || scan.limit != usize::MAX {
             return compute(self, scan, wanted);
         }

@@ -9,7 +9,7 @@ use polychron_base::sizes::{SHRINK, scaled};
 use polychron_engine::batch;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
-    Aggregate, ColumnBatch, Commit, Common, Figure, FigureValue, Interactive, Mode, Operations, Protocol, Restriction,
+    Aggregate, ColumnBatch, Commit, Common, Interactive, Metric, MetricValue, Mode, Operations, Protocol, Restriction,
     Scan, Table, Worker,
 };
 use polychron_schema::{Row, RowRef, Value};
@@ -89,15 +89,15 @@ impl Lab {
         let mut worker = self.worker();
         for _ in 0..3 {
             self.database.memory().epochs().advance();
-            worker.tidy_up();
+            worker.maintain();
         }
     }
 
-    fn figure(&self, name: &str) -> u64 {
-        let figures = self.database.statistics().figures;
-        let named = |figure: &&Figure| figure.name == name;
-        match figures.iter().find(named).expect("it is counted").value {
-            FigureValue::Count(count) => count,
+    fn metric(&self, name: &str) -> u64 {
+        let metrics = self.database.statistics().metrics;
+        let named = |metric: &&Metric| metric.name == name;
+        match metrics.iter().find(named).expect("it is counted").value {
+            MetricValue::Count(count) => count,
             _ => unreachable!("it is a count"),
         }
     }
@@ -158,8 +158,8 @@ fn compare(t: &mut Tx<'_>, lab: &Lab, random: &mut Random) -> BTreeMap<u64, Vec<
     .unwrap();
     assert_eq!(found, expected, "{restrictions:?}");
     // One column stands for all where each step is interpreted.
-    let of_figures = if SHRINK < 200 { 0..7 } else { 3..4 };
-    for column in of_figures {
+    let of_metrics = if SHRINK < 200 { 0..7 } else { 3..4 };
+    for column in of_metrics {
         let of_column = || expected.values().map(|row| &row[column]).filter(|value| !value.is_null());
         let ask = |t: &mut Tx<'_>, wanted| t.aggregate(&scan, wanted).unwrap();
         assert_eq!(ask(t, Aggregate::Count(column)), Value::Unsigned(of_column().count() as u64));
@@ -254,7 +254,7 @@ fn compare_all(t: &mut Tx<'_>, lab: &Lab) -> Vec<(u64, i64)> {
     rows
 }
 
-/// Stretches without versions are lent whole, and versioned slots alone are rebuilt.
+/// Slot ranges without versions are lent whole, and versioned slots alone are rebuilt.
 #[test]
 fn what_is_plain_is_lent() {
     for options in variants().filter(|options| options.synopsis.is_some_and(|synopsis| synopsis <= 1024)) {
@@ -267,9 +267,9 @@ fn what_is_plain_is_lent() {
         lab.settle();
         let count = |lab: &Lab, snapshot: &mut Tx<'_>| {
             let names = ["records_lent", "records_gathered", "records_rebuilt"];
-            let before = names.map(|name| lab.figure(name));
+            let before = names.map(|name| lab.metric(name));
             assert_eq!(compare_all(snapshot, lab).len() as u64, rows);
-            let after = names.map(|name| lab.figure(name));
+            let after = names.map(|name| lab.metric(name));
             [0, 1, 2].map(|place| after[place] - before[place])
         };
         let mut reader = lab.worker();

@@ -88,7 +88,7 @@ named! {
         CoverVersions,
         /// It stops who is narrowing the interval.
         StopNarrowing,
-        /// What was made of a stretch counts only when the interval is what it was.
+        /// What was made of a slot range counts only when the interval is what it was.
         LookAgain,
         /// An operation that fails on its way is undone.
         UndoOperations,
@@ -104,7 +104,7 @@ named! {
         Starting,
         /// A transaction has looked at the catalog, and has not begun.
         Beginning,
-        /// A scan has looked at the positions of a stretch, and has not read it.
+        /// A scan has looked at the positions of a slot range, and has not read it.
         Lending,
         /// A scan has looked at the slots of an interval, and has not narrowed it.
         Narrowing,

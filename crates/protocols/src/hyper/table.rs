@@ -7,7 +7,7 @@ use std::sync::Arc;
 use polychron_base::Error;
 use polychron_base::IndexId;
 use polychron_base::key::Key16;
-use polychron_engine::stores::{Blueprint, Keeper, Keyed, Place, Records, Store, StoreTable};
+use polychron_engine::stores::{DeferredDrops, Keyed, Place, Records, Store, StoreDefinition, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
 use polychron_schema::{IndexKind, TableDefinition};
@@ -36,7 +36,7 @@ pub struct Relation {
     pub(super) rows: Rows,
     /// Deleted records that only snapshots see.
     pub(super) displaced: Displaced,
-    keeper: Arc<Keeper>,
+    deferred_drops: Arc<DeferredDrops>,
 }
 
 impl Deref for Relation {
@@ -74,24 +74,24 @@ impl Keyed for Relation {
 impl Relation {
     pub(super) fn new(
         definition: &TableDefinition,
-        blueprint: &Blueprint,
+        store_definition: &StoreDefinition,
         ready: bool,
         options: &Options,
-        keeper: &Arc<Keeper>,
+        deferred_drops: &Arc<DeferredDrops>,
     ) -> Result<Self, Error> {
-        let (words, has_tails) = match blueprint.place.index {
+        let (words, has_tails) = match store_definition.place.index {
             IndexId::PRIMARY => {
                 let shape = definition.layout()?.shape();
                 (shape.fixed_bytes as usize / 8, shape.variable_count > 0)
             }
             _ => (1, false),
         };
-        let store = keeper.with_guard(|guard| Store::new(blueprint, ready, keeper, guard))?;
+        let store = deferred_drops.with_guard(|guard| Store::new(store_definition, ready, deferred_drops, guard))?;
         // Ordered, for that is small while it is empty.
-        let beside = Blueprint { kind: IndexKind::Ordered, ..blueprint.clone() };
-        let beside = keeper.with_guard(|guard| Store::new(&beside, true, keeper, guard)).ok();
+        let beside = StoreDefinition { kind: IndexKind::Ordered, ..store_definition.clone() };
+        let beside = deferred_drops.with_guard(|guard| Store::new(&beside, true, deferred_drops, guard)).ok();
         let (rows, displaced) = (Rows::new(words, has_tails, options), Displaced::new(beside));
-        Ok(Self { store, rows, displaced, keeper: Arc::clone(keeper) })
+        Ok(Self { store, rows, displaced, deferred_drops: Arc::clone(deferred_drops) })
     }
 
     /// The record behind a handle of the index.
@@ -114,9 +114,9 @@ impl Relation {
 impl Drop for Relation {
     /// When the whole database goes, its memory goes at once.
     fn drop(&mut self) {
-        if !self.keeper.is_closing() {
+        if !self.deferred_drops.is_closing() {
             // SAFETY: the relation goes with its last user, and running transactions that had it keep their epoch or their list of tables.
-            self.keeper.with_guard(|guard| unsafe { self.rows.retire(guard) });
+            self.deferred_drops.with_guard(|guard| unsafe { self.rows.retire(guard) });
         }
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use polychron_base::sizes::scaled;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
-    Aggregate, Commit, Common, FigureValue, Insertion, Interactive, Mode, Operations, Protocol, Restriction, Scan,
+    Aggregate, Commit, Common, Insertion, Interactive, MetricValue, Mode, Operations, Protocol, Restriction, Scan,
     Stop, Table, Worker,
 };
 use polychron_schema::{ColumnSet, Row, Value};
@@ -102,13 +102,13 @@ impl Bank {
         move |t| t.insert(&accounts, &Account { balance, ..account(id) })
     }
 
-    fn figure(&self, name: &str) -> f64 {
-        let figures = self.database.statistics().figures;
-        match figures.iter().find(|figure| figure.name == name).expect("it is counted").value {
-            FigureValue::Count(count) => count as f64,
-            FigureValue::Mean(sum, of) => sum as f64 / of.max(1) as f64,
-            FigureValue::Level(level) => level,
-            FigureValue::Course(_) => unreachable!("there is none"),
+    fn metric(&self, name: &str) -> f64 {
+        let metrics = self.database.statistics().metrics;
+        match metrics.iter().find(|metric| metric.name == name).expect("it is counted").value {
+            MetricValue::Count(count) => count as f64,
+            MetricValue::Mean(sum, of) => sum as f64 / of.max(1) as f64,
+            MetricValue::Level(level) => level,
+            MetricValue::Course(_) => unreachable!("there is none"),
         }
     }
 }
@@ -314,7 +314,7 @@ fn undo_buffers_go_at_once_or_when_nobody_needs_them() {
             t.commit().unwrap();
         };
         (0..100).for_each(&mut update);
-        assert!(bank.figure("undo_buffers_kept") <= 2.0);
+        assert!(bank.metric("undo_buffers_kept") <= 2.0);
         let mut snapshot = reader.begin(Mode::Snapshot).unwrap();
         let seen = snapshot.get(&accounts, 1).unwrap().map(|row| row.balance());
         (100..100 + UPDATES).for_each(&mut update);
@@ -323,8 +323,8 @@ fn undo_buffers_go_at_once_or_when_nobody_needs_them() {
         assert_eq!(snapshot.get(&accounts, 1).unwrap().map(|row| row.balance()), seen);
         drop(snapshot);
         update(100 + UPDATES);
-        reader.tidy_up();
-        assert!(bank.figure("undo_buffers_kept") <= 2.0);
+        reader.maintain();
+        assert!(bank.metric("undo_buffers_kept") <= 2.0);
     }
 }
 
@@ -349,21 +349,21 @@ fn an_old_snapshot_keeps_one_small_image_of_each_row() {
     let mut snapshot = reader.begin(Mode::Snapshot).unwrap();
     let first = balances(&mut snapshot);
     (0..5).for_each(&mut update);
-    assert!(bank.figure("undo_bytes") <= most(ROWS), "{}", bank.figure("undo_bytes"));
-    assert!(bank.figure("undo_buffers_kept") <= (ROWS + 2) as f64);
+    assert!(bank.metric("undo_bytes") <= most(ROWS), "{}", bank.metric("undo_bytes"));
+    assert!(bank.metric("undo_buffers_kept") <= (ROWS + 2) as f64);
     // Another one has them kept twice, and when it is gone the next change of each row takes them out.
     let mut other = later.begin(Mode::Snapshot).unwrap();
     (5..8).for_each(&mut update);
-    assert!(bank.figure("undo_bytes") <= most(2 * ROWS), "{}", bank.figure("undo_bytes"));
+    assert!(bank.metric("undo_bytes") <= most(2 * ROWS), "{}", bank.metric("undo_bytes"));
     assert_eq!(balances(&mut other), vec![4; ROWS as usize]);
     drop(other);
     (8..10).for_each(&mut update);
-    assert!(bank.figure("undo_bytes") <= most(ROWS + ROWS / 2), "{}", bank.figure("undo_bytes"));
+    assert!(bank.metric("undo_bytes") <= most(ROWS + ROWS / 2), "{}", bank.metric("undo_bytes"));
     assert_eq!(balances(&mut snapshot), first);
     drop(snapshot);
-    later.tidy_up();
-    assert!(bank.figure("undo_buffers_kept") <= 2.0);
-    assert!(bank.figure("undo_bytes_at_most") <= most(2 * ROWS) + 65536.0, "{}", bank.figure("undo_bytes_at_most"));
+    later.maintain();
+    assert!(bank.metric("undo_buffers_kept") <= 2.0);
+    assert!(bank.metric("undo_bytes_at_most") <= most(2 * ROWS) + 65536.0, "{}", bank.metric("undo_bytes_at_most"));
 }
 
 #[test]
@@ -375,19 +375,19 @@ fn a_large_buffer_stays_while_most_of_it_is_needed() {
     let all = |balance: i64| {
         bank.once(|t| (0..ROWS).try_for_each(|id| t.update(&accounts, id, |row| row.set_balance(balance)).map(drop)))
     };
-    writer.tidy_up();
+    writer.maintain();
     let mut snapshot = reader.begin(Mode::Snapshot).unwrap();
     assert!(all(1));
     let other = later.begin(Mode::Snapshot).unwrap();
     assert!(all(2));
     set_balance(&mut writer, &accounts, 0, 3);
     set_balance(&mut writer, &accounts, 0, 4);
-    assert!(bank.figure("undo_buffers_kept") <= 4.0, "both are kept as they are");
-    let both = bank.figure("undo_bytes");
+    assert!(bank.metric("undo_buffers_kept") <= 4.0, "both are kept as they are");
+    let both = bank.metric("undo_bytes");
     drop(other);
     // Of the second one nothing is needed; when half of it has gone the rest is found.
     (0..ROWS * 2 / 3).for_each(|id| set_balance(&mut writer, &accounts, id, 5));
-    assert!(bank.figure("undo_bytes") <= both * 0.6, "{} of {both}", bank.figure("undo_bytes"));
+    assert!(bank.metric("undo_bytes") <= both * 0.6, "{} of {both}", bank.metric("undo_bytes"));
     let balances =
         |t: &mut Tx<'_>| -> Vec<i64> { (0..ROWS).map(|id| t.get(&accounts, id).unwrap().unwrap().balance()).collect() };
     assert_eq!(balances(&mut snapshot), (0..ROWS as i64).map(|id| 100 + id).collect::<Vec<_>>());

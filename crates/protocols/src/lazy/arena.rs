@@ -1,5 +1,5 @@
 //! What a transaction keeps of its futures: the arena, the values that are known already, the future write set and the condition
-//! set. All of it is memory that is used again, and no node is allocated by itself. The nodes lie on the transaction's bench, where
+//! set. All of it is memory that is used again, and no node is allocated by itself. The nodes lie on the transaction's expression arena, where
 //! operators find them, and are here while they are looked at.
 //!
 //! Nodes and writes of one row hang together, so that a row is looked up once however many of its columns are wanted.
@@ -66,7 +66,7 @@ pub(super) struct Told {
 /// The futures of a worker's running transaction.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
-    /// The nodes of the transaction, while they are not on its bench.
+    /// The nodes of the transaction, while they are not on its expression arena.
     pub(super) nodes: Box<Nodes>,
     /// What is open of each row of the program.
     pub(super) rows: Vec<OpenRow>,

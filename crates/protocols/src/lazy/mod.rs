@@ -6,7 +6,7 @@
 //! and of a row that a condition depends on others may change everything but the answer. So transactions that add to one
 //! counter do not conflict.
 //!
-//! This is a layer over a protocol that reads and writes at once ([`polychron_engine::lazy::Beneath`]): over an optimistic one it is
+//! This is a layer over a protocol that reads and writes at once ([`polychron_engine::lazy::LazyHost`]): over an optimistic one it is
 //! `lazy-occ` (Algorithm 1: conditions are looked at again at the commit), over two-phase locking with condition locks `lazy-2pl`
 //! (Algorithm 2). With the option `resolution=eager` the former is `occ`.
 //!

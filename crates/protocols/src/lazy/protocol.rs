@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polychron_base::Error;
-use polychron_engine::lazy::Beneath;
+use polychron_engine::lazy::LazyHost;
 use polychron_engine::{Common, Configuration, Isolation, Protocol, Storage};
 
 use super::options::{Options, Resolution};
@@ -11,19 +11,19 @@ use super::worker::LazyWorker;
 
 /// The protocol. See the module.
 #[derive(Debug)]
-pub struct Lazy<B: Beneath> {
+pub struct Lazy<B: LazyHost> {
     inner: Arc<B>,
     resolution: Resolution,
 }
 
-impl<B: Beneath> Lazy<B> {
+impl<B: LazyHost> Lazy<B> {
     /// The protocol beneath.
     pub fn base(&self) -> &Arc<B> {
         &self.inner
     }
 }
 
-impl<B: Beneath> Protocol for Lazy<B> {
+impl<B: LazyHost> Protocol for Lazy<B> {
     const NAME: &'static str = B::DEFERRED.name;
     const SUMMARY: &'static str = B::DEFERRED.summary;
     const ISOLATION: Isolation = B::ISOLATION;

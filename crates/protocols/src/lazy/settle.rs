@@ -4,7 +4,7 @@
 use polychron_base::error::Stopped;
 use polychron_base::{Error, Reason, Stop, TableId};
 use polychron_engine::futures::{FutureError, Operand, hull};
-use polychron_engine::lazy::{Beneath, Inner, Needed, Node, Nodes, Program, Source};
+use polychron_engine::lazy::{Inner, LazyHost, Needed, Node, Nodes, Program, Source};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{Insertion, Transaction};
 
@@ -13,7 +13,7 @@ use super::steps::Step;
 use super::transaction::LazyTransaction;
 
 /// Reads what is open of a row under the protection of the protocol beneath.
-fn read_row<B: Beneath>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Stop> {
+fn read_row<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Stop> {
     let projection = hull(arena.open_columns_of(row).map(|(_, column)| column));
     let (table, key) = arena.nodes.program.row(row);
     let found = inner.read_row(table, key, &projection)?.ok_or(FutureError::NoRow(table))?;
@@ -26,7 +26,7 @@ fn read_row<B: Beneath>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -
 
 /// Reads what is open of a row and writes what is to be written in one operation, where that follows from the row alone: what most
 /// futures come to. Where it does not, the row is only read.
-fn change_row<B: Beneath>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Stop> {
+fn change_row<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Stop> {
     let Some(nodes) = arena.nodes_around(row) else { return Ok(()) };
     let columns = arena.open_columns_of(row).map(|(_, column)| column);
     let projection = hull(columns.chain(arena.writes_of(row).map(|write| write.column)));
@@ -65,7 +65,7 @@ fn change_row<B: Beneath>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32)
 }
 
 /// Writes what is to be written of a row.
-fn write_row<B: Beneath>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Stop> {
+fn write_row<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Stop> {
     for write in arena.writes_of(row) {
         arena.settled(write.value)?;
     }
@@ -84,7 +84,7 @@ fn write_row<B: Beneath>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) 
 }
 
 /// Inserts or writes a row whose key is known now.
-fn place<B: Beneath>(inner: &mut Inner<'_, B>, arena: &mut Arena, at: usize) -> Result<(), Stop> {
+fn place<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, at: usize) -> Result<(), Stop> {
     let (mut key, mut filled) = (std::mem::take(&mut arena.key), std::mem::take(&mut arena.row));
     let unplaced = &arena.unplaced[at];
     let table = unplaced.table;
@@ -119,7 +119,7 @@ fn place<B: Beneath>(inner: &mut Inner<'_, B>, arena: &mut Arena, at: usize) -> 
     outcome
 }
 
-impl<B: Beneath> LazyTransaction<'_, B> {
+impl<B: LazyHost> LazyTransaction<'_, B> {
     /// What the commit does before that of the protocol beneath.
     #[inline]
     pub(super) fn finish(&mut self) -> Result<(), Stop> {
@@ -140,14 +140,14 @@ impl<B: Beneath> LazyTransaction<'_, B> {
         self.settle()
     }
 
-    /// Does something with the nodes, which lie on the bench otherwise.
+    /// Does something with the nodes, which lie on the expression arena otherwise.
     #[inline]
     pub(super) fn with_nodes<O>(&mut self, work: impl FnOnce(&mut Self) -> O) -> O {
-        let Some(bench) = &self.bench else { return work(self) };
-        bench.exchange(&mut self.arena.nodes);
+        let Some(expressions) = &self.expressions else { return work(self) };
+        expressions.exchange(&mut self.arena.nodes);
         let done = work(self);
-        if let Some(bench) = &self.bench {
-            bench.exchange(&mut self.arena.nodes);
+        if let Some(expressions) = &self.expressions {
+            expressions.exchange(&mut self.arena.nodes);
         }
         done
     }

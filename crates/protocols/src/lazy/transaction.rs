@@ -9,8 +9,8 @@ use std::ops::ControlFlow;
 use polychron_base::error::Stopped;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Stop, TableId};
-use polychron_engine::futures::{Assigned, FutureColumn, OpenKey, Operand, Scalar, Scope, Workbench};
-use polychron_engine::lazy::{Beneath, Inner};
+use polychron_engine::futures::{Assigned, ExpressionArena, FutureColumn, OpenKey, Operand, Scalar, Scope};
+use polychron_engine::lazy::{Inner, LazyHost};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
     Aggregate, ColumnBatch, Commit, Constraints, Insertion, LazyFutures, Prefetch, Projection, Queries, Savepoints,
@@ -22,22 +22,22 @@ use super::arena::{Arena, Told};
 use super::steps::Step;
 
 /// A running transaction.
-pub struct LazyTransaction<'w, B: Beneath> {
+pub struct LazyTransaction<'w, B: LazyHost> {
     pub(super) inner: Inner<'w, B>,
     pub(super) arena: &'w mut Arena,
     /// Where futures are made that stay open: not in snapshots, nor where they are resolved at once.
-    pub(super) bench: Option<Workbench>,
+    pub(super) expressions: Option<ExpressionArena>,
     /// Whether an assumed answer is taken for true: not at a second attempt.
     pub(super) speculates: bool,
 }
 
-impl<B: Beneath> fmt::Debug for LazyTransaction<'_, B> {
+impl<B: LazyHost> fmt::Debug for LazyTransaction<'_, B> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("LazyTransaction").field("arena", &self.arena).finish_non_exhaustive()
     }
 }
 
-impl<B: Beneath> LazyTransaction<'_, B> {
+impl<B: LazyHost> LazyTransaction<'_, B> {
     /// Before a row is read.
     #[inline]
     fn before_read<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Stop> {
@@ -73,7 +73,7 @@ impl<B: Beneath> LazyTransaction<'_, B> {
         row: Option<RowRef<'_>>,
         columns: &Assigned,
     ) -> Result<(), Stop> {
-        if self.bench.is_none() {
+        if self.expressions.is_none() {
             return match row {
                 Some(row) => self.inner.insert_futures(table, key, row, columns),
                 None => self.inner.write_futures_at(table, key, columns),
@@ -99,14 +99,14 @@ impl<B: Beneath> LazyTransaction<'_, B> {
 }
 
 #[cfg(test)]
-impl<B: Beneath> LazyTransaction<'_, B> {
+impl<B: LazyHost> LazyTransaction<'_, B> {
     /// Rows, writes and nodes that were passed.
     pub(crate) fn steps(&self) -> usize {
         self.arena.steps.get()
     }
 }
 
-impl<B: Beneath> Commit for LazyTransaction<'_, B> {
+impl<B: LazyHost> Commit for LazyTransaction<'_, B> {
     fn commit(mut self) -> Result<(), Stop> {
         if let Err(stop) = self.finish() {
             let Stopped::Failed(error) = stop.into_parts() else { return Err(Stop::conflict()) };
@@ -125,7 +125,7 @@ impl<B: Beneath> Commit for LazyTransaction<'_, B> {
     }
 }
 
-impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
+impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
     #[inline]
     fn read_row<K: EncodedKey>(
         &mut self,
@@ -221,7 +221,7 @@ impl<B: Beneath> Transaction for LazyTransaction<'_, B> {
     }
 }
 
-impl<B: Beneath> Queries for LazyTransaction<'_, B> {
+impl<B: LazyHost> Queries for LazyTransaction<'_, B> {
     fn visit_table(
         &mut self,
         table: TableId,
@@ -249,10 +249,10 @@ impl<B: Beneath> Queries for LazyTransaction<'_, B> {
     }
 }
 
-impl<B: Beneath> LazyFutures for LazyTransaction<'_, B> {
+impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
     #[inline]
     fn future_scope(&self) -> Scope {
-        self.bench.as_ref().map_or_else(Scope::of_attempt, Workbench::scope)
+        self.expressions.as_ref().map_or_else(Scope::of_attempt, ExpressionArena::scope)
     }
 
     #[inline]
@@ -263,7 +263,7 @@ impl<B: Beneath> LazyFutures for LazyTransaction<'_, B> {
         columns: &[FutureColumn],
         futures: &mut [Operand],
     ) -> Result<(), Stop> {
-        if self.bench.is_none() {
+        if self.expressions.is_none() {
             return self.inner.read_futures(table, key, columns, futures);
         }
         self.inner.definition(table)?;
@@ -304,7 +304,7 @@ impl<B: Beneath> LazyFutures for LazyTransaction<'_, B> {
 
     #[inline]
     fn write_futures<K: EncodedKey>(&mut self, table: TableId, key: K, columns: &Assigned) -> Result<(), Stop> {
-        if self.bench.is_none() {
+        if self.expressions.is_none() {
             return self.inner.write_futures(table, key, columns);
         }
         self.inner.definition(table)?;
@@ -346,7 +346,7 @@ impl<B: Beneath> LazyFutures for LazyTransaction<'_, B> {
     }
 }
 
-impl<B: Beneath> Prefetch for LazyTransaction<'_, B> {
+impl<B: LazyHost> Prefetch for LazyTransaction<'_, B> {
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         self.inner.prefetch_row(table, key);

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use polychron_base::{Abort, Error};
-use polychron_engine::futures::Workbench;
-use polychron_engine::lazy::Beneath;
+use polychron_engine::futures::ExpressionArena;
+use polychron_engine::lazy::LazyHost;
 use polychron_engine::options::Retry;
 use polychron_engine::{Counters, Interactive, Mode, Procedure, Worker, drive};
 
@@ -13,7 +13,7 @@ use super::options::Resolution;
 use super::transaction::LazyTransaction;
 
 /// One thread's way into the database.
-pub struct LazyWorker<B: Beneath> {
+pub struct LazyWorker<B: LazyHost> {
     inner: B::Worker,
     arena: Arena,
     /// Whether the next transaction is another attempt.
@@ -21,19 +21,19 @@ pub struct LazyWorker<B: Beneath> {
     resolution: Resolution,
 }
 
-impl<B: Beneath> LazyWorker<B> {
+impl<B: LazyHost> LazyWorker<B> {
     pub(super) fn new(inner: B::Worker, resolution: Resolution) -> Self {
         Self { inner, arena: Arena::default(), again: false, resolution }
     }
 }
 
-impl<B: Beneath> fmt::Debug for LazyWorker<B> {
+impl<B: LazyHost> fmt::Debug for LazyWorker<B> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("LazyWorker").field("arena", &self.arena).finish_non_exhaustive()
     }
 }
 
-impl<B: Beneath> Worker for LazyWorker<B> {
+impl<B: LazyHost> Worker for LazyWorker<B> {
     fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
         drive::execute(self, Mode::ReadWrite, procedure)
     }
@@ -46,12 +46,12 @@ impl<B: Beneath> Worker for LazyWorker<B> {
         self.inner.counters()
     }
 
-    fn tidy_up(&mut self) {
-        self.inner.tidy_up();
+    fn maintain(&mut self) {
+        self.inner.maintain();
     }
 }
 
-impl<B: Beneath> Interactive for LazyWorker<B> {
+impl<B: LazyHost> Interactive for LazyWorker<B> {
     type Transaction<'w> = LazyTransaction<'w, B>;
 
     #[inline]
@@ -59,8 +59,8 @@ impl<B: Beneath> Interactive for LazyWorker<B> {
         let speculates = !std::mem::take(&mut self.again) & !std::mem::take(&mut self.arena.was_mistaken);
         self.arena.clear();
         let is_deferred = self.resolution == Resolution::Deferred && mode == Mode::ReadWrite;
-        let bench = is_deferred.then(Workbench::new);
-        Ok(LazyTransaction { inner: self.inner.begin(mode)?, arena: &mut self.arena, bench, speculates })
+        let expressions = is_deferred.then(ExpressionArena::new);
+        Ok(LazyTransaction { inner: self.inner.begin(mode)?, arena: &mut self.arena, expressions, speculates })
     }
 
     fn last_abort(&self) -> Option<Abort> {

@@ -26,7 +26,7 @@ use super::locks::{Answer, LockTable, Request};
 use super::rows::own_wait;
 use super::steps::Step;
 use super::transaction::LockingTransaction;
-use super::wounds::{Patience, Wounds};
+use super::wounds::{SpinBudget, Wounds};
 
 /// A condition of another transaction, copied to be evaluated.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ impl Conditions {
         let request = self.request(position);
         let lock = Lock { name, exclusive: false };
         // SAFETY: the request is behind those that are in lists; it is taken out before it is used again.
-        let mut answer = unsafe { table.ask(request, lock, own.asker(), Patience::Wound) };
+        let mut answer = unsafe { table.ask(request, lock, own.requester(), SpinBudget::Wound) };
         if let Answer::Queued(ahead) = answer {
             // SAFETY: the request is in the table.
             answer = unsafe { table.wait(request, name, own, ahead) };
@@ -218,7 +218,7 @@ impl LockingTransaction<'_> {
     fn respect(&mut self, name: u64) -> Result<(), Stop> {
         let mut met = std::mem::take(&mut self.state.conditions.met);
         let mut count = 0;
-        self.shared.locks.conditions(name, self.state.held.own.asker(), |condition| {
+        self.shared.locks.conditions(name, self.state.held.own.requester(), |condition| {
             if count == met.len() {
                 met.push(Met::default());
             }

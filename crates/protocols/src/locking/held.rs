@@ -7,7 +7,7 @@ use polychron_engine::mutations::pass;
 
 use super::locks::{Answer, LockTable, Request};
 use super::steps::Point;
-use super::wounds::{Patience, Wounds};
+use super::wounds::{SpinBudget, Wounds};
 
 /// Requests that are allocated at a time; they never move.
 pub(super) const CHUNK: usize = 64;
@@ -113,20 +113,20 @@ impl Held {
         self.own.begin(age);
     }
 
-    /// Takes a lock that is not held, or makes a shared one exclusive; waits for it as `patience` says. Who queues asks for locks
+    /// Takes a lock that is not held, or makes a shared one exclusive; waits for it as `spin_budget` says. Who queues asks for locks
     /// that are not held. A wait is done by `around`.
     #[inline]
     pub(super) fn take(
         &mut self,
         table: &LockTable,
         lock: Lock,
-        patience: Patience,
+        spin_budget: SpinBudget,
         around: impl FnOnce(&dyn Fn() -> Answer) -> Answer,
     ) -> Taken {
         let Lock { name, exclusive } = lock;
         if let Some(position) = self.find(name) {
             if exclusive && !self.locks[position].exclusive {
-                let taken = self.upgrade(table, position, patience, around);
+                let taken = self.upgrade(table, position, spin_budget, around);
                 self.locks[position].exclusive = taken == Taken::Held;
                 return taken;
             }
@@ -138,7 +138,7 @@ impl Held {
         }
         let request = self.request(position);
         // SAFETY: the request is above the stack's top, so in no list; it is taken out before it is used again.
-        let answer = unsafe { table.ask(request, lock, self.own.asker(), patience) };
+        let answer = unsafe { table.ask(request, lock, self.own.requester(), spin_budget) };
         let taken = self.await_answer(table, request, name, answer, around);
         if taken != Taken::Held {
             return taken;
@@ -183,12 +183,12 @@ impl Held {
         &self,
         table: &LockTable,
         position: usize,
-        patience: Patience,
+        spin_budget: SpinBudget,
         around: impl FnOnce(&dyn Fn() -> Answer) -> Answer,
     ) -> Taken {
         let (request, name) = (self.request(position), self.locks[position].name);
         // SAFETY: the request is granted, as all that are noted.
-        let answer = unsafe { table.upgrade(request, name, self.own.asker(), patience) };
+        let answer = unsafe { table.upgrade(request, name, self.own.requester(), spin_budget) };
         self.await_answer(table, request, name, answer, around)
     }
 

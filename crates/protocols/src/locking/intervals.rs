@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-use super::wounds::Asker;
+use super::wounds::Requester;
 
 /// The place of a range.
 pub(super) type Id = u32;
@@ -50,7 +50,7 @@ struct Node {
     owner: u64,
     /// Tells the range from all others that were here; 0 while the place is free.
     number: u64,
-    asker: Asker,
+    requester: Requester,
     priority: u64,
     left: Id,
     right: Id,
@@ -90,8 +90,8 @@ impl Intervals {
     }
 
     /// Whose a range is.
-    pub(super) fn asker(&self, id: Id) -> Asker {
-        self.node(id).asker
+    pub(super) fn requester(&self, id: Id) -> Requester {
+        self.node(id).requester
     }
 
     /// Whether a range has a key.
@@ -102,10 +102,16 @@ impl Intervals {
 
     /// Adds a range. One of the same transaction with the same lower end is made larger in its place: then the answer's second part is
     /// true.
-    pub(super) fn add(&mut self, asker: Asker, owner: u64, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> (Id, bool) {
+    pub(super) fn add(
+        &mut self,
+        requester: Requester,
+        owner: u64,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+    ) -> (Id, bool) {
         let id = self.place();
         let node = &mut self.nodes[id as usize];
-        (node.owner, node.asker, node.left, node.right, node.farthest) = (owner, asker, NONE, NONE, id);
+        (node.owner, node.requester, node.left, node.right, node.farthest) = (owner, requester, NONE, NONE, id);
         node.lower.set(lower, 1);
         node.upper.set(upper, -1);
         let same = self.same_lower(id);
@@ -146,11 +152,11 @@ impl Intervals {
     }
 
     /// Calls `visit` with every range that has a key: its place, its number, and whose it is.
-    pub(super) fn each_with(&self, key: &[u8], mut visit: impl FnMut(Id, u64, (Asker, u64))) {
+    pub(super) fn each_with(&self, key: &[u8], mut visit: impl FnMut(Id, u64, (Requester, u64))) {
         self.search(self.root(), key, &mut visit);
     }
 
-    fn search(&self, at: Id, key: &[u8], visit: &mut impl FnMut(Id, u64, (Asker, u64))) {
+    fn search(&self, at: Id, key: &[u8], visit: &mut impl FnMut(Id, u64, (Requester, u64))) {
         if at == NONE || self.node(self.node(at).farthest).upper.compare(key).is_lt() {
             return;
         }
@@ -158,7 +164,7 @@ impl Intervals {
         self.search(node.left, key, visit);
         if node.lower.compare(key).is_le() {
             if node.upper.compare(key).is_ge() {
-                visit(at, node.number, (node.asker, node.owner));
+                visit(at, node.number, (node.requester, node.owner));
             }
             self.search(node.right, key, visit);
         }
@@ -177,9 +183,18 @@ impl Intervals {
     fn place(&mut self) -> Id {
         self.free.pop().unwrap_or_else(|| {
             let id = self.nodes.len() as Id;
-            let (asker, lower, upper) = (Asker::nobody(), End::default(), End::default());
-            let node =
-                Node { lower, upper, owner: 0, number: 0, asker, priority: 0, left: NONE, right: NONE, farthest: id };
+            let (requester, lower, upper) = (Requester::nobody(), End::default(), End::default());
+            let node = Node {
+                lower,
+                upper,
+                owner: 0,
+                number: 0,
+                requester,
+                priority: 0,
+                left: NONE,
+                right: NONE,
+                farthest: id,
+            };
             self.nodes.push(node);
             id
         })
@@ -340,7 +355,7 @@ mod tests {
                     let end = [key[0].saturating_add(random.below(2) as u8), random.below(8) as u8];
                     let (lower, upper) = (bound(&mut random, &key), bound(&mut random, &end));
                     let owner = list.len() as u64 % 3;
-                    let (id, _) = tree.add(Asker::nobody(), owner, lower, upper);
+                    let (id, _) = tree.add(Requester::nobody(), owner, lower, upper);
                     list.retain(|(other, _)| *other != id);
                     let node = tree.node(id);
                     assert_eq!(node.owner, owner);
@@ -388,7 +403,7 @@ mod tests {
         let mut tree = Intervals::default();
         let key = |at: u32| (2 * at).to_be_bytes();
         let ids: Vec<_> = (0..count)
-            .map(|at| tree.add(Asker::nobody(), 0, Bound::Included(&key(at)), Bound::Included(&key(at))).0)
+            .map(|at| tree.add(Requester::nobody(), 0, Bound::Included(&key(at)), Bound::Included(&key(at))).0)
             .collect();
         for at in 0..count {
             tree.each_with(&key(at), |id, _, _| assert_eq!(id, ids[at as usize]));
@@ -404,11 +419,11 @@ mod tests {
     #[test]
     fn a_range_that_is_locked_again_is_one() {
         let mut tree = Intervals::default();
-        let (id, _) = tree.add(Asker::nobody(), 0, Bound::Unbounded, Bound::Excluded(&[5]));
-        assert_eq!(tree.add(Asker::nobody(), 0, Bound::Unbounded, Bound::Included(&[5])), (id, true));
+        let (id, _) = tree.add(Requester::nobody(), 0, Bound::Unbounded, Bound::Excluded(&[5]));
+        assert_eq!(tree.add(Requester::nobody(), 0, Bound::Unbounded, Bound::Included(&[5])), (id, true));
         assert!(tree.covers(id, &[5]));
-        assert_eq!(tree.add(Asker::nobody(), 0, Bound::Unbounded, Bound::Included(&[4])), (id, true));
+        assert_eq!(tree.add(Requester::nobody(), 0, Bound::Unbounded, Bound::Included(&[4])), (id, true));
         assert!(tree.covers(id, &[5]) && tree.len() == 1);
-        assert!(!tree.add(Asker::nobody(), 1, Bound::Unbounded, Bound::Included(&[4])).1, "another transaction's");
+        assert!(!tree.add(Requester::nobody(), 1, Bound::Unbounded, Bound::Included(&[4])).1, "another transaction's");
     }
 }

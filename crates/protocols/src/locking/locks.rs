@@ -25,14 +25,14 @@ use polychron_sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::held::Lock;
 use super::steps::Step;
-use super::wounds::{Asker, Patience, Wounds};
+use super::wounds::{Requester, SpinBudget, Wounds};
 
 /// What a request says, under the latch of its bucket.
 #[derive(Debug)]
 struct Said {
     next: *mut Request,
     name: u64,
-    asker: Asker,
+    requester: Requester,
     exclusive: bool,
     /// It holds the lock shared, and waits until it holds it alone.
     upgrades: bool,
@@ -43,9 +43,9 @@ struct Said {
 }
 
 impl Said {
-    const fn new(lock: Lock, asker: Asker) -> Self {
+    const fn new(lock: Lock, requester: Requester) -> Self {
         let Lock { name, exclusive } = lock;
-        Self { next: null_mut(), name, asker, exclusive, upgrades: false, watches: false, condition: null() }
+        Self { next: null_mut(), name, requester, exclusive, upgrades: false, watches: false, condition: null() }
     }
 
     /// Whether it takes part in the queue.
@@ -56,8 +56,8 @@ impl Said {
 
     /// Whether it is in the way of another request that comes behind it.
     #[inline]
-    fn blocks(&self, asker: Asker, exclusive: bool) -> bool {
-        self.is_lock() && (exclusive || self.exclusive || self.upgrades && !asker.is_older(self.asker))
+    fn blocks(&self, requester: Requester, exclusive: bool) -> bool {
+        self.is_lock() && (exclusive || self.exclusive || self.upgrades && !requester.is_older(self.requester))
     }
 }
 
@@ -76,7 +76,7 @@ unsafe impl Sync for Request {}
 
 impl Default for Request {
     fn default() -> Self {
-        let said = Said::new(Lock { name: 0, exclusive: false }, Asker::nobody());
+        let said = Said::new(Lock { name: 0, exclusive: false }, Requester::nobody());
         Self { said: UnsafeCell::new(said), granted: AtomicBool::new(false) }
     }
 }
@@ -259,35 +259,41 @@ impl LockTable {
     /// # Safety
     /// The request is the caller's and in no list. Until [`LockTable::release`] it stays where it is.
     #[inline]
-    pub(super) unsafe fn ask(&self, request: &Request, lock: Lock, asker: Asker, patience: Patience) -> Answer {
+    pub(super) unsafe fn ask(
+        &self,
+        request: &Request,
+        lock: Lock,
+        requester: Requester,
+        spin_budget: SpinBudget,
+    ) -> Answer {
         let Lock { name, exclusive } = lock;
         let mut bucket = self.latch(name);
         let (mut ahead, mut blocked, mut own) = (0, false, false);
         let before = bucket.each(name, |other| {
             // SAFETY: `each` visits requests of the latched bucket.
             let (waits, other) = unsafe { (other.waits(), other.said()) };
-            if patience == Patience::Wound && waits && asker.is_older(other.asker) {
+            if spin_budget == SpinBudget::Wound && waits && requester.is_older(other.requester) {
                 return false;
             }
             ahead += 1;
-            if other.blocks(asker, exclusive) {
+            if other.blocks(requester, exclusive) {
                 blocked = true;
-                own |= other.asker.thread == asker.thread;
-                if patience == Patience::Wound {
+                own |= other.requester.thread == requester.thread;
+                if spin_budget == SpinBudget::Wound {
                     // SAFETY: the other's request is in the latched bucket.
-                    unsafe { asker.wound(other.asker) };
+                    unsafe { requester.wound(other.requester) };
                 }
             }
-            patience != Patience::Refuse || !blocked
+            spin_budget != SpinBudget::Refuse || !blocked
         });
         if own {
             return Answer::Own;
         }
-        if blocked && patience == Patience::Refuse {
+        if blocked && spin_budget == SpinBudget::Refuse {
             return Answer::Refused;
         }
         // SAFETY: the request is the caller's, and in no list yet.
-        *unsafe { request.said() } = Said::new(lock, asker);
+        *unsafe { request.said() } = Said::new(lock, requester);
         request.granted.store(!blocked, Ordering::Relaxed);
         bucket.insert(before, request);
         if blocked { Answer::Queued(ahead) } else { Answer::Granted }
@@ -321,12 +327,18 @@ impl LockTable {
         if ends { Answer::Refused } else { Answer::Own }
     }
 
-    /// Makes a shared lock exclusive, if nobody else holds it. Where `patience` says so, the younger ones that hold it are wounded, and
+    /// Makes a shared lock exclusive, if nobody else holds it. Where `spin_budget` says so, the younger ones that hold it are wounded, and
     /// the request waits for the others: [`LockTable::wait`] says how that ends.
     ///
     /// # Safety
     /// The request is the caller's, and granted.
-    pub(super) unsafe fn upgrade(&self, request: &Request, name: u64, asker: Asker, patience: Patience) -> Answer {
+    pub(super) unsafe fn upgrade(
+        &self,
+        request: &Request,
+        name: u64,
+        requester: Requester,
+        spin_budget: SpinBudget,
+    ) -> Answer {
         let bucket = self.latch(name);
         let (mut answer, mut others) = (Answer::Granted, 0);
         bucket.each(name, |other| {
@@ -337,11 +349,11 @@ impl LockTable {
             }
             others += 1;
             if answer != Answer::Own {
-                answer = if said.asker.thread == asker.thread { Answer::Own } else { Answer::Refused };
+                answer = if said.requester.thread == requester.thread { Answer::Own } else { Answer::Refused };
             }
-            if patience == Patience::Wound {
+            if spin_budget == SpinBudget::Wound {
                 // SAFETY: the other's request is in the latched bucket.
-                unsafe { asker.wound(said.asker) };
+                unsafe { requester.wound(said.requester) };
             }
             true
         });
@@ -352,7 +364,7 @@ impl LockTable {
         let said = unsafe { request.said() };
         match answer {
             Answer::Granted => said.exclusive = true,
-            Answer::Refused if patience == Patience::Wound => {
+            Answer::Refused if spin_budget == SpinBudget::Wound => {
                 said.upgrades = true;
                 request.granted.store(false, Ordering::Relaxed);
                 answer = Answer::Queued(others);
@@ -391,14 +403,14 @@ impl LockTable {
 
     /// Calls `visit` with the conditions that others hold at a name.
     #[inline]
-    pub(super) fn conditions(&self, name: u64, own: Asker, mut visit: impl FnMut(&Condition)) {
+    pub(super) fn conditions(&self, name: u64, own: Requester, mut visit: impl FnMut(&Condition)) {
         let bucket = self.latch(name);
         bucket.each(name, |other| {
             // SAFETY: `each` visits requests of the latched bucket.
             let other = unsafe { other.said() };
             // SAFETY: a condition in a list stays as it is, as `become_condition` asks for.
             if let Some(condition) = unsafe { other.condition.as_ref() }
-                && !other.asker.is(own)
+                && !other.requester.is(own)
             {
                 visit(condition);
             }
@@ -414,7 +426,7 @@ impl LockTable {
     pub(super) unsafe fn outlast(&self, request: &Request, name: u64, address: usize, own: &Wounds) -> Answer {
         loop {
             // SAFETY: as the caller promises; it is taken out again below.
-            let answer = unsafe { self.watch(request, name, address, own.asker()) };
+            let answer = unsafe { self.watch(request, name, address, own.requester()) };
             if !matches!(answer, Answer::Queued(_)) {
                 return answer;
             }
@@ -431,16 +443,16 @@ impl LockTable {
 
     /// Whether a condition is still held at a name: then its holder is wounded, if it is younger, and the request, which is in no list,
     /// waits for one to be given back there.
-    unsafe fn watch(&self, request: &Request, name: u64, address: usize, own: Asker) -> Answer {
+    unsafe fn watch(&self, request: &Request, name: u64, address: usize, own: Requester) -> Answer {
         let mut bucket = self.latch(name);
         let mut answer = Answer::Granted;
         let last = bucket.each(name, |other| {
             // SAFETY: `each` visits requests of the latched bucket.
             let other = unsafe { other.said() };
             if other.condition.addr() == address {
-                answer = if other.asker.thread == own.thread { Answer::Own } else { Answer::Queued(1) };
+                answer = if other.requester.thread == own.thread { Answer::Own } else { Answer::Queued(1) };
                 // SAFETY: the other's request is in the latched bucket.
-                unsafe { own.wound(other.asker) };
+                unsafe { own.wound(other.requester) };
             }
             true
         });
@@ -464,32 +476,32 @@ impl Latched<'_> {
     fn grant(&self, name: u64) {
         let (mut first, mut holders) = (true, 0);
         // The oldest one that is to become exclusive.
-        let mut upgrading: Option<(NonNull<Request>, Asker)> = None;
+        let mut upgrading: Option<(NonNull<Request>, Requester)> = None;
         self.each(name, |request| {
             // SAFETY: `each` visits requests of the latched bucket.
             let (waits, said) = unsafe { (request.waits(), request.said()) };
             if !said.is_lock() {
                 return true;
             }
-            let passes = upgrading.is_none_or(|(_, other)| said.asker.is_older(other));
+            let passes = upgrading.is_none_or(|(_, other)| said.requester.is_older(other));
             let grantable = first || !said.exclusive && passes;
             if said.upgrades && passes {
-                upgrading = Some((NonNull::from(request), said.asker));
+                upgrading = Some((NonNull::from(request), said.requester));
             }
             if waits && grantable {
-                request.announce(said.asker);
+                request.announce(said.requester);
             }
             holders += usize::from(!waits || grantable);
             first = false;
             !said.exclusive
         });
-        if let Some((request, asker)) = upgrading.filter(|_| holders == 1) {
+        if let Some((request, requester)) = upgrading.filter(|_| holders == 1) {
             // SAFETY: the request is in the list of the latched bucket.
             let request = unsafe { request.as_ref() };
             // SAFETY: as above.
             let said = unsafe { request.said() };
             (said.exclusive, said.upgrades) = (true, false);
-            request.announce(asker);
+            request.announce(requester);
         }
     }
 
@@ -497,9 +509,9 @@ impl Latched<'_> {
     fn call_watchers(&self, name: u64) {
         self.each(name, |request| {
             // SAFETY: `each` visits requests of the latched bucket.
-            let Said { watches, asker, .. } = *unsafe { request.said() };
+            let Said { watches, requester, .. } = *unsafe { request.said() };
             if watches {
-                request.announce(asker);
+                request.announce(requester);
             }
             true
         });
@@ -508,10 +520,10 @@ impl Latched<'_> {
 
 impl Request {
     /// Grants it, and wakes its owner. The caller has latched its bucket.
-    fn announce(&self, asker: Asker) {
+    fn announce(&self, requester: Requester) {
         // Release: pairs with the acquire in `wait`.
         self.granted.store(true, Ordering::Release);
         // SAFETY: the request is in the latched bucket.
-        unsafe { asker.slot() }.wake();
+        unsafe { requester.slot() }.wake();
     }
 }

@@ -16,10 +16,10 @@
 //! **Invariants** are on the page `docs/protocols/locking.md`, and where they are relied on: locks in `locks.rs`, ranges in
 //! `ranges.rs`, what a transaction holds in `held.rs`.
 
-mod beneath;
 mod conditions;
 mod held;
 mod intervals;
+mod lazy_host;
 mod locks;
 #[cfg(all(test, loom))]
 mod model;

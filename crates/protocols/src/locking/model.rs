@@ -14,7 +14,7 @@ use super::conditions::Conditions;
 use super::held::{Held, Lock, Taken};
 use super::locks::{Answer, LockTable, Request};
 use super::ranges::Ranges;
-use super::wounds::{Patience, UNAGED, Wounds};
+use super::wounds::{SpinBudget, UNAGED, Wounds};
 
 /// Two names in one bucket.
 const NAMES: [u64; 2] = [1, 2];
@@ -34,7 +34,7 @@ impl Rows {
         let mut held = Held::default();
         held.begin(UNAGED);
         for &row in rows {
-            let taken = held.take(&self.table, Lock { name: NAMES[row], exclusive }, Patience::Queue, |wait| wait());
+            let taken = held.take(&self.table, Lock { name: NAMES[row], exclusive }, SpinBudget::Queue, |wait| wait());
             assert_eq!(taken, Taken::Held);
         }
         rows.iter().for_each(|&row| self.touch(row, exclusive));
@@ -57,7 +57,7 @@ impl Rows {
         held.begin(UNAGED);
         let name = NAMES[0];
         let mut got = |exclusive| {
-            held.take(&self.table, Lock { name, exclusive }, Patience::Refuse, |wait| wait()) == Taken::Held
+            held.take(&self.table, Lock { name, exclusive }, SpinBudget::Refuse, |wait| wait()) == Taken::Held
         };
         let both = got(false) && {
             self.touch(0, false);
@@ -77,7 +77,7 @@ impl Rows {
             held.begin(age);
             let done = rows.iter().all(|&row| {
                 let lock = Lock { name: NAMES[row], exclusive: true };
-                held.take(&self.table, lock, Patience::Wound, |wait| wait()) == Taken::Held
+                held.take(&self.table, lock, SpinBudget::Wound, |wait| wait()) == Taken::Held
             });
             if done {
                 rows.iter().for_each(|&row| self.touch(row, true));
@@ -164,7 +164,7 @@ fn insert_beside_a_scan(age: u64, gives_back: bool, check: fn(bool, bool)) {
         let scan = thread::spawn(move || {
             let mut own = Wounds::default();
             own.begin(UNAGED);
-            let (range, _) = scanning.0.lock(own.asker(), 2, Unbounded, Unbounded);
+            let (range, _) = scanning.0.lock(own.requester(), 2, Unbounded, Unbounded);
             // Acquire: as an index is read.
             let found = scanning.1.load(Ordering::Acquire);
             // SeqCst: as above.
@@ -200,7 +200,7 @@ fn upgrades_by_age_end() {
             held.begin(age);
             let name = NAMES[0];
             let mut got = |exclusive| {
-                held.take(&rows.table, Lock { name, exclusive }, Patience::Wound, |wait| wait()) == Taken::Held
+                held.take(&rows.table, Lock { name, exclusive }, SpinBudget::Wound, |wait| wait()) == Taken::Held
             };
             let both = got(false) && got(true);
             if both {
@@ -274,7 +274,7 @@ impl Told {
         held.begin(age);
         let mut commits = rows.iter().all(|&row| {
             let lock = Lock { name: NAMES[row], exclusive: true };
-            held.take(&self.rows.table, lock, Patience::Wound, |wait| wait()) == Taken::Held
+            held.take(&self.rows.table, lock, SpinBudget::Wound, |wait| wait()) == Taken::Held
         });
         if commits {
             // SAFETY: loom checks it.
@@ -298,7 +298,7 @@ impl Told {
 
     fn respect(&self, name: u64, is_zero: bool, own: &Wounds) -> bool {
         let mut met = Vec::new();
-        self.rows.table.conditions(name, own.asker(), |condition| {
+        self.rows.table.conditions(name, own.requester(), |condition| {
             met.push((std::ptr::from_ref(condition).addr(), condition.truth));
         });
         let watch = Request::default();
@@ -311,16 +311,16 @@ impl Told {
 fn told(
     preemptions: usize,
     writer: fn(&Told) -> bool,
-    asker: fn(&Told) -> bool,
+    requester: fn(&Told) -> bool,
     after: impl Fn(&Told, bool, bool) + Copy + Send + Sync + 'static,
 ) {
     explore(preemptions, move || {
         let rows = Rows { table: LockTable::new(2), rows: [0, 0].map(UnsafeCell::new) };
         let told = Arc::new(Told { rows, committed: [0, 0].map(UnsafeCell::new), written: AtomicBool::new(false) });
         let (left, right) = (Arc::clone(&told), Arc::clone(&told));
-        let (writer, asker) = (thread::spawn(move || writer(&left)), thread::spawn(move || asker(&right)));
+        let (writer, requester) = (thread::spawn(move || writer(&left)), thread::spawn(move || requester(&right)));
         let wrote = writer.join().expect("it does not panic");
-        after(&told, wrote, asker.join().expect("it does not panic"));
+        after(&told, wrote, requester.join().expect("it does not panic"));
     });
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Kept;
-use polychron_engine::stores::{Base, Blueprint, HasStores, Store};
+use polychron_engine::stores::{Base, HasStores, Store, StoreDefinition};
 use polychron_engine::{Common, Configuration, Protocol, Storage, TableDefinition, rows};
 use polychron_memory::{Memory, OWN_SLOTS};
 use polychron_sync::CachePadded;
@@ -101,9 +101,9 @@ impl HasStores for Locking {
         &self.shared.base
     }
 
-    fn make(&self, _: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Index, Error> {
-        let keeper = &self.shared.keeper;
-        let store = keeper.with_guard(|guard| Store::new(blueprint, ready, keeper, guard))?;
+    fn make(&self, _: &TableDefinition, store_definition: &StoreDefinition, ready: bool) -> Result<Index, Error> {
+        let deferred_drops = &self.shared.deferred_drops;
+        let store = deferred_drops.with_guard(|guard| Store::new(store_definition, ready, deferred_drops, guard))?;
         Ok(Index { store, ranges: Ranges::default() })
     }
 

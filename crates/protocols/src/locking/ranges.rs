@@ -16,7 +16,7 @@ use polychron_sync::{SpinGuard, SpinLatch, publish};
 
 use super::intervals::{Id, Intervals};
 use super::locks::Answer;
-use super::wounds::{Asker, Patience, Wounds};
+use super::wounds::{Requester, SpinBudget, Wounds};
 
 /// A range in the way of an insertion: its place, and its number, which no other range there has.
 pub(super) type InTheWay = (Id, u64);
@@ -24,7 +24,7 @@ pub(super) type InTheWay = (Id, u64);
 /// An insertion that waits.
 #[derive(Debug)]
 struct Waiting {
-    asker: Asker,
+    requester: Requester,
     key: Vec<u8>,
 }
 
@@ -40,7 +40,7 @@ impl Locked {
     fn call(&self, id: Id) {
         for waiting in self.waiting.iter().filter(|waiting| self.ranges.covers(id, &waiting.key)) {
             // SAFETY: it is in the latched list, and is taken out before its transaction ends.
-            unsafe { waiting.asker.slot() }.call();
+            unsafe { waiting.requester.slot() }.call();
         }
     }
 }
@@ -55,9 +55,15 @@ pub(super) struct Ranges {
 
 impl Ranges {
     /// Locks a range. It may be one that is held already, made larger, which the answer's second part says.
-    pub(super) fn lock(&self, asker: Asker, owner: u64, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> (Id, bool) {
+    pub(super) fn lock(
+        &self,
+        requester: Requester,
+        owner: u64,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+    ) -> (Id, bool) {
         let mut locked = self.locked.lock();
-        let locks = locked.ranges.add(asker, owner, lower, upper);
+        let locks = locked.ranges.add(requester, owner, lower, upper);
         // The barrier in it pairs with the one in `admits`.
         publish(&self.count, locked.ranges.len() as u64);
         locks
@@ -90,20 +96,20 @@ impl Ranges {
     /// Whether no range of another transaction has the key, which is in the index: those that have it are wounded and waited for, if the
     /// transaction waits at all.
     pub(super) fn admit(&self, own: &Wounds, owner: u64, in_the_way: &mut Vec<InTheWay>, key: Vec<u8>) -> Answer {
-        let asker = own.asker();
+        let requester = own.requester();
         let mut locked = self.locked.lock();
         in_the_way.clear();
         let mut is_own = false;
         locked.ranges.each_with(&key, |id, number, (other, other_owner)| {
             if other_owner != owner {
                 in_the_way.push((id, number));
-                is_own |= other.thread == asker.thread;
+                is_own |= other.thread == requester.thread;
             }
         });
         if is_own {
             return Answer::Own;
         }
-        if own.patience() != Patience::Wound && !in_the_way.is_empty() {
+        if own.spin_budget() != SpinBudget::Wound && !in_the_way.is_empty() {
             return Answer::Refused;
         }
         if in_the_way.is_empty() {
@@ -111,9 +117,9 @@ impl Ranges {
         }
         for &(id, _) in &*in_the_way {
             // SAFETY: the other's range is in the latched list.
-            unsafe { asker.wound(locked.ranges.asker(id)) };
+            unsafe { requester.wound(locked.ranges.requester(id)) };
         }
-        locked.waiting.push(Waiting { asker, key });
+        locked.waiting.push(Waiting { requester, key });
         self.outlast(own, in_the_way, locked)
     }
 
@@ -122,7 +128,8 @@ impl Ranges {
         let (mut latched, mut ends) = (Some(locked), true);
         loop {
             let mut locked = latched.take().unwrap_or_else(|| self.locked.lock());
-            let at = locked.waiting.iter().position(|it| it.asker.is(own.asker())).expect("it is taken out below");
+            let at =
+                locked.waiting.iter().position(|it| it.requester.is(own.requester())).expect("it is taken out below");
             let key = &locked.waiting[at].key;
             in_the_way.retain(|&(id, number)| locked.ranges.is_there(id, number) && locked.ranges.covers(id, key));
             if in_the_way.is_empty() || own.wounded() || !ends {

@@ -105,7 +105,7 @@ impl LockingTransaction<'_> {
                 }
                 answer
             };
-            match held.take(&self.shared.locks, lock, held.own.patience(), aside) {
+            match held.take(&self.shared.locks, lock, held.own.spin_budget(), aside) {
                 Taken::Held => return Ok(()),
                 Taken::Own => return Err(own_wait(index.store.place, key)),
                 Taken::Refused => {}

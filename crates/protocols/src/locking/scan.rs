@@ -110,7 +110,7 @@ impl<'w> LockingTransaction<'w> {
         if left_out(Step::LockRanges) {
             return None;
         }
-        let (range, held) = index.ranges.lock(self.state.held.own.asker(), self.owner, scan.lower, scan.upper);
+        let (range, held) = index.ranges.lock(self.state.held.own.requester(), self.owner, scan.lower, scan.upper);
         if !held {
             self.state.ranges.push((index.store.place, range));
         }

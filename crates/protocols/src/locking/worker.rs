@@ -18,7 +18,7 @@ use super::protocol::Shared;
 use super::ranges::InTheWay;
 use super::table::{Index, Undone, index_at, name_of};
 use super::transaction::{Buffers, LockingTransaction};
-use super::wounds::{Patience, UNAGED};
+use super::wounds::{SpinBudget, UNAGED};
 
 /// One thread's way into the database.
 #[derive(Debug)]
@@ -91,11 +91,11 @@ impl State {
     /// the procedure is told if it asks for it.
     fn take_wanted(&mut self, locks: &LockTable) -> bool {
         let Self { wanted, held, .. } = self;
-        let patience = match held.own.patience() {
-            Patience::Refuse => Patience::Queue,
-            patience => patience,
+        let spin_budget = match held.own.spin_budget() {
+            SpinBudget::Refuse => SpinBudget::Queue,
+            spin_budget => spin_budget,
         };
-        wanted.in_order().iter().all(|&lock| held.take(locks, lock, patience, |wait| wait()) != Taken::Refused)
+        wanted.in_order().iter().all(|&lock| held.take(locks, lock, spin_budget, |wait| wait()) != Taken::Refused)
     }
 
     /// Gives back all that is locked.
@@ -198,9 +198,9 @@ impl StoreWorker for LockingWorker {
         }
     }
 
-    fn maintain(&mut self) {
+    fn maintain_stores(&mut self) {
         self.local.collect();
-        self.shared.keeper.tidy_up(&self.shared.catalog, self.shared.memory.epochs());
+        self.shared.deferred_drops.maintain(&self.shared.catalog, self.shared.memory.epochs());
     }
 }
 

@@ -21,7 +21,7 @@ use polychron_sync::atomic::{AtomicBool, Ordering};
 
 /// What to do about a lock that somebody else holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
+pub(super) enum SpinBudget {
     /// It cannot be had.
     Refuse,
     /// Queue for it: the caller keeps to the global order.
@@ -71,19 +71,19 @@ impl Slot {
 
 /// A transaction, as its requests show it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asker {
+pub(super) struct Requester {
     pub(super) thread: u64,
     /// The smaller, the older; no two have the same, those aside that have none.
     age: u64,
     slot: NonNull<Slot>,
 }
 
-// SAFETY: the slot consists of atomics and a parker, and is touched as `Asker::wound` and `Asker::slot` say.
-unsafe impl Send for Asker {}
+// SAFETY: the slot consists of atomics and a parker, and is touched as `Requester::wound` and `Requester::slot` say.
+unsafe impl Send for Requester {}
 // SAFETY: as above.
-unsafe impl Sync for Asker {}
+unsafe impl Sync for Requester {}
 
-impl Asker {
+impl Requester {
     /// Of a request that is in no list.
     pub(super) const fn nobody() -> Self {
         Self { thread: 0, age: UNAGED, slot: NonNull::dangling() }
@@ -196,9 +196,9 @@ impl Wounds {
     }
 
     #[inline]
-    pub(super) fn asker(&self) -> Asker {
+    pub(super) fn requester(&self) -> Requester {
         let slot = NonNull::new(Arc::as_ptr(&self.slot).cast_mut()).expect("an `Arc` points somewhere");
-        Asker { thread: self.thread, age: self.age, slot }
+        Requester { thread: self.thread, age: self.age, slot }
     }
 
     /// What others look at.
@@ -218,7 +218,7 @@ impl Wounds {
 
     /// What a running transaction does about locks of others: it waits if its age says who gives way.
     #[inline]
-    pub(super) fn patience(&self) -> Patience {
-        if self.age == UNAGED { Patience::Refuse } else { Patience::Wound }
+    pub(super) fn spin_budget(&self) -> SpinBudget {
+        if self.age == UNAGED { SpinBudget::Refuse } else { SpinBudget::Wound }
     }
 }

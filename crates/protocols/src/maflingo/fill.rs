@@ -11,7 +11,7 @@ use super::record::Record;
 pub(super) fn count_versions<R: Redo>(shared: &Shared<R>) -> Versions {
     let mut versions = Versions::default();
     let (_, tables) = shared.catalog.snapshot();
-    shared.keeper.with_guard(|guard| {
+    shared.deferred_drops.with_guard(|guard| {
         // The snapshot keeps every version that is counted.
         let snapshot = guard.begin_snapshot();
         for table in tables.iter().flatten() {

@@ -17,10 +17,10 @@
 //! GlobalTID (§6.4) is the same protocol with one shared counter in the commit path: the option `counter=shared` ([`Counter`]).
 
 mod aside;
-mod beneath;
 mod commit;
 mod displaced;
 mod fill;
+mod lazy_host;
 #[cfg(all(test, loom))]
 mod model;
 mod nested;

@@ -25,7 +25,7 @@ use super::record::Record;
 use super::transaction::MaflingoTransaction;
 
 /// Conflicts in a row with the thread's own commits that may come from others.
-const PATIENCE: u32 = 64;
+const SPIN_BUDGET: u32 = 64;
 
 thread_local! {
     /// How often the calling thread has written, in any database.
@@ -101,7 +101,7 @@ impl Nested {
         }
         self.all += 1;
         self.own = if own.is_some() { self.own + 1 } else { 0 };
-        self.own >= 2 || self.all >= PATIENCE
+        self.own >= 2 || self.all >= SPIN_BUDGET
     }
 }
 

@@ -8,7 +8,7 @@ use polychron_engine::background::Background;
 use polychron_engine::contested::Favour;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::{NoRedo, Redo};
-use polychron_engine::stores::{Base, Blueprint, HasStores};
+use polychron_engine::stores::{Base, HasStores, StoreDefinition};
 use polychron_engine::{Common, Configuration, Protocol, Storage, TableDefinition, Versions, rows};
 use polychron_memory::{Memory, OWN_SLOTS};
 use polychron_sync::atomic::AtomicU64;
@@ -62,7 +62,7 @@ pub struct Maflingo<R: Redo = NoRedo> {
 impl<R: Redo> Shared<R> {
     /// Gives back the memory of what was dropped.
     fn give_back(&self) {
-        self.keeper.give_back(&self.catalog, self.memory.epochs(), || self.tick());
+        self.deferred_drops.give_back(&self.catalog, self.memory.epochs(), || self.tick());
     }
 
     /// Waits until snapshots that begin see what was committed in an epoch. That takes no longer than the commits that are under
@@ -87,12 +87,12 @@ impl<R: Redo> Shared<R> {
         let (_, tables) = self.catalog.snapshot();
         // Each slice under a guard of its own, so that a backlog does not hold up what it waits for itself.
         for _ in 0..SLICES {
-            if !self.keeper.with_guard(|guard| Reclaimer::default().drain(&self.orphans, &tables, guard)) {
+            if !self.deferred_drops.with_guard(|guard| Reclaimer::default().drain(&self.orphans, &tables, guard)) {
                 break;
             }
         }
-        self.keeper.with_guard(|guard| self.orphans.sweep(&tables, guard));
-        self.keeper.tidy_up(&self.catalog, self.memory.epochs());
+        self.deferred_drops.with_guard(|guard| self.orphans.sweep(&tables, guard));
+        self.deferred_drops.maintain(&self.catalog, self.memory.epochs());
     }
 }
 
@@ -170,8 +170,10 @@ impl<R: Redo> HasStores for Maflingo<R> {
         &self.shared.base
     }
 
-    fn make(&self, _: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Store, Error> {
-        self.shared.keeper.with_guard(|guard| Store::new(blueprint, ready, &self.shared.keeper, guard))
+    fn make(&self, _: &TableDefinition, store_definition: &StoreDefinition, ready: bool) -> Result<Store, Error> {
+        self.shared
+            .deferred_drops
+            .with_guard(|guard| Store::new(store_definition, ready, &self.shared.deferred_drops, guard))
     }
 
     fn fill(&self, table: TableId, index: IndexId, store: &Arc<Store>) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use polychron_base::Error;
-use polychron_engine::stores::{self, Blueprint, Keeper, Keyed, Records, StoreTable};
+use polychron_engine::stores::{self, DeferredDrops, Keyed, Records, StoreDefinition, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
 
@@ -25,14 +25,15 @@ pub struct Store {
 
 impl Store {
     pub(super) fn new(
-        blueprint: &Blueprint,
+        store_definition: &StoreDefinition,
         ready: bool,
-        keeper: &Arc<Keeper>,
+        deferred_drops: &Arc<DeferredDrops>,
         guard: &Guard<'_>,
     ) -> Result<Self, Error> {
-        let entries = stores::Store::new(blueprint, ready, keeper, guard)?;
+        let entries = stores::Store::new(store_definition, ready, deferred_drops, guard)?;
         let is_ordered = matches!(entries.index(), AnyIndex::Ordered(_));
-        let beside = if is_ordered { stores::Store::new(blueprint, true, keeper, guard).ok() } else { None };
+        let beside =
+            if is_ordered { stores::Store::new(store_definition, true, deferred_drops, guard).ok() } else { None };
         Ok(Self { entries, displaced: Displaced::new(beside) })
     }
 }

@@ -125,7 +125,7 @@ fn entries(database: &std::sync::Arc<Maflingo>, pairs: &Table<Pair>) -> usize {
     let (_, tables) = database.shared.catalog.snapshot();
     let mut count = 0;
     let index = polychron_engine::catalog::known(&tables, pairs.id()).unwrap().primary.index();
-    database.shared.keeper.with_guard(|guard| {
+    database.shared.deferred_drops.with_guard(|guard| {
         polychron_engine::stores::for_each(index, guard, &mut |_, _| count += 1);
     });
     count
@@ -187,7 +187,7 @@ fn used_up_ids_leave_no_versions() {
     (0..polychron_base::sizes::scaled(40_000, 200) as u64).for_each(&mut update);
     let epochs = database.shared.memory.epochs().current() - before;
     database.tick();
-    worker.tidy_up();
+    worker.maintain();
     let waits = database.shared.memory.statistics().retired_bytes;
     assert!(waits <= 4 * 96, "{waits} bytes wait after {epochs} epochs");
 }

@@ -149,7 +149,7 @@ impl<R: Redo> StoreWorker for MaflingoWorker<R> {
         self.state.nested.error()
     }
 
-    fn maintain(&mut self) {
+    fn maintain_stores(&mut self) {
         let mut more = true;
         while more {
             let guard = self.local.pin();

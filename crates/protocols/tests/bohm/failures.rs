@@ -1,6 +1,6 @@
 //! What a procedure may not do, what becomes of one that fails, and wrong guesses.
 
-use polychron_engine::FigureValue;
+use polychron_engine::MetricValue;
 
 use super::*;
 use polychron_protocols::bohm::Unknown;
@@ -9,10 +9,10 @@ fn batches(batch_size: usize) -> Options {
     Options { batch_size, ..Options::default() }
 }
 
-pub(super) fn figure(stage: &Stage, name: &str) -> u64 {
-    let figures = stage.database.statistics().figures;
-    match figures.iter().find(|figure| figure.name == name).expect("the figure is there").value {
-        FigureValue::Count(count) => count,
+pub(super) fn metric(stage: &Stage, name: &str) -> u64 {
+    let metrics = stage.database.statistics().metrics;
+    match metrics.iter().find(|metric| metric.name == name).expect("the metric is there").value {
+        MetricValue::Count(count) => count,
         ref other => panic!("{name} is a count, not {other:?}"),
     }
 }
@@ -145,7 +145,7 @@ fn wrong_guesses_are_made_good() {
             let answer = answer.as_ref().unwrap()[0];
             assert!(matches!(script.steps[0], Do::Add(..)) || (1..=30).contains(&answer));
         }
-        let again = figure(&stage, "planned_again");
+        let again = metric(&stage, "planned_again");
         match unknown {
             // All followers were planned again, and some of them twice.
             Unknown::Reconnaissance => assert!(again > 30, "planned again: {again}"),

@@ -297,7 +297,7 @@ impl Stage {
     fn settle(&mut self) -> usize {
         for _ in 0..8 {
             self.database.tick();
-            self.worker.tidy_up();
+            self.worker.maintain();
         }
         self.database.memory().statistics().used_bytes
     }

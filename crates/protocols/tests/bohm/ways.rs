@@ -3,7 +3,7 @@
 use polychron_base::sizes::scaled;
 use polychron_engine::IndexDefinition;
 
-use super::failures::figure;
+use super::failures::metric;
 use super::*;
 
 /// Procedures of several types that come together make one batch of the log.
@@ -24,7 +24,7 @@ fn types_that_come_together_are_one_batch() {
     }
 
     let mut stage = Stage::with_accounts(Options { batch_size: 64, ..Options::default() }, 1);
-    let before = figure(&stage, "batches");
+    let before = metric(&stage, "batches");
     let script = || stage.script(vec![Do::Add(0, 1)]);
     let mut first: Vec<_> = (0..5).map(|_| script()).collect();
     let mut second: Vec<_> = (0..5).map(|_| Other::<2>(script())).collect();
@@ -38,7 +38,7 @@ fn types_that_come_together_are_one_batch() {
         });
     });
     assert_eq!(balances.to_vec(), (1..=15).collect::<Vec<_>>());
-    assert_eq!(figure(&stage, "batches"), before + 1);
+    assert_eq!(metric(&stage, "batches"), before + 1);
     // Also with none of the first type.
     let mut alone = vec![Other::<2>(stage.script(vec![Do::Add(0, 1)]))];
     let mut answered = None;

@@ -25,7 +25,7 @@ fn end_epoch<P: Protocol>(fixture: &Fixture<P>) {
 fn waiting<P: Protocol<Worker: Interactive>>(fixture: &Fixture<P>, worker: &mut P::Worker) -> usize {
     for _ in 0..3 {
         end_epoch(fixture);
-        worker.tidy_up();
+        worker.maintain();
     }
     fixture.database.memory().statistics().retired_bytes
 }

@@ -85,7 +85,7 @@ fn a_worker_that_goes_undoes_what_it_leaked<P: Protocol<Worker: Interactive>>() 
     leak(&fixture, &mut worker);
     drop(worker);
     leak(&fixture, &mut tidy);
-    tidy.tidy_up();
+    tidy.maintain();
     let mut other = fixture.worker();
     assert_untouched(&fixture, &mut other);
     transact(&mut other, |transaction| transaction.insert(&fixture.people, &Person::new(5, 1)));

@@ -10,7 +10,7 @@ use polychron_sync::CachePadded;
 use polychron_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use super::Settings;
-use super::seats::Seat;
+use super::slots::Slot;
 use crate::{Client, Transact};
 
 /// The most kinds of transactions a workload has.
@@ -208,7 +208,7 @@ impl<'r, C: Client> Loop<'r, C> {
     }
 
     /// Executes transactions until the run is over, and returns the latencies of the measured interval by kind.
-    pub(super) fn run(mut self, worker: &mut dyn Seat<C::Procedure>) -> Result<Vec<Histogram<u64>>, Failure> {
+    pub(super) fn run(mut self, worker: &mut dyn Slot<C::Procedure>) -> Result<Vec<Histogram<u64>>, Failure> {
         let mut drawn: Vec<C::Procedure> = (0..self.pregenerate).map(|_| self.client.next()).collect();
         let mut position = 0;
         let mut phase = Phase::WARMUP;
@@ -244,7 +244,7 @@ impl<'r, C: Client> Loop<'r, C> {
     }
 
     #[inline]
-    fn execute(&mut self, worker: &mut dyn Seat<C::Procedure>, procedures: &mut [C::Procedure]) -> Result<(), Failure> {
+    fn execute(&mut self, worker: &mut dyn Slot<C::Procedure>, procedures: &mut [C::Procedure]) -> Result<(), Failure> {
         match procedures {
             [single] => {
                 let begun_ns = if self.timer.is_due(single.kind()) { Some(self.timer.clock.now_ns()) } else { None };
@@ -267,7 +267,7 @@ impl<'r, C: Client> Loop<'r, C> {
     #[inline]
     pub(super) fn execute_single(
         &mut self,
-        worker: &mut dyn Seat<C::Procedure>,
+        worker: &mut dyn Slot<C::Procedure>,
         procedure: &mut C::Procedure,
         begun_ns: Option<u64>,
     ) -> Result<(), Failure> {
@@ -283,7 +283,7 @@ impl<'r, C: Client> Loop<'r, C> {
 
     fn execute_batch(
         &mut self,
-        worker: &mut dyn Seat<C::Procedure>,
+        worker: &mut dyn Slot<C::Procedure>,
         procedures: &mut [C::Procedure],
         begun_ns: u64,
     ) -> Result<(), Failure> {

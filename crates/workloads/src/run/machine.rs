@@ -47,7 +47,7 @@ pub fn available_bytes() -> Option<u64> {
     kilobytes(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
 }
 
-/// The figure of a line like `VmHWM:    1234 kB`, in bytes.
+/// The metric of a line like `VmHWM:    1234 kB`, in bytes.
 fn kilobytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
@@ -56,7 +56,7 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn figures_are_found_by_name() {
+    fn metrics_are_found_by_name() {
         let text = "VmPeak:\t 9 kB\nVmHWM:\t    1234 kB\n";
         assert_eq!(super::kilobytes(text, "VmHWM:"), Some(1234 * 1024));
         assert_eq!(super::kilobytes(text, "VmRSS:"), None);

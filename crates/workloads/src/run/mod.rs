@@ -8,8 +8,8 @@ mod interleaved;
 mod keyed;
 mod machine;
 mod report;
-mod seats;
 mod settle;
+mod slots;
 mod stoppable;
 mod submitting;
 mod totals;
@@ -34,7 +34,7 @@ use client::{Counts, Failure, Loop, MAX_KINDS, Phase, Tally};
 use course::Watch;
 use held::Held;
 use idle::Comings;
-use seats::Seats;
+use slots::Slots;
 use stoppable::Stoppable;
 
 pub use course::{Course, Quarter};
@@ -182,15 +182,15 @@ pub fn run<P: Protocol, W: Workload>(
     stop: &AtomicBool,
     observer: &dyn Observer,
 ) -> Result<Report, RunError> {
-    let take_seats = || seats::seat(database, settings).map(|seats| Box::new(seats) as Box<dyn Seats<W>>);
-    let stage = Stage { database: AnyProtocol::over(database), take_seats: &take_seats, settings, stop, observer };
+    let take_slots = || slots::slot(database, settings).map(|slots| Box::new(slots) as Box<dyn Slots<W>>);
+    let stage = Stage { database: AnyProtocol::over(database), take_slots: &take_slots, settings, stop, observer };
     stage.run(options)
 }
 
 /// Where a workload is run. What is measured is compiled for each protocol, what comes before and after it once.
 struct Stage<'r, W> {
     database: Arc<AnyProtocol>,
-    take_seats: &'r dyn Fn() -> Result<Box<dyn Seats<W> + 'r>, Error>,
+    take_slots: &'r dyn Fn() -> Result<Box<dyn Slots<W> + 'r>, Error>,
     settings: &'r Settings,
     stop: &'r AtomicBool,
     observer: &'r dyn Observer,
@@ -246,7 +246,7 @@ impl<W: Workload> Stage<'_, W> {
             seed: settings.seed,
             completed: counts.total(),
             rolled_back: counts.rolled_back,
-            figures: workload.figures().into_iter().map(|(name, figure)| (name.to_owned(), figure)).collect(),
+            metrics: workload.metrics().into_iter().map(|(name, metric)| (name.to_owned(), metric)).collect(),
             committed_tps: a_second(counts.total()),
             completed_by_kind: by_kind().collect(),
             tps_by_kind: by_kind().map(|(kind, count)| (kind, a_second(count))).collect(),
@@ -260,7 +260,7 @@ impl<W: Workload> Stage<'_, W> {
             memory: MemoryReport::of(&database.statistics()),
             versions: database.versions().map(VersionReport::from),
             staleness_us: Staleness::between(&before, &after),
-            protocol_figures: report::protocol_figures(&before, &after, &database.inspect()),
+            protocol_metrics: report::protocol_metrics(&before, &after, &database.inspect()),
             load,
             checks,
             conditions,
@@ -273,7 +273,7 @@ impl<W: Workload> Stage<'_, W> {
         let Self { database, settings, stop, observer, .. } = self;
         let isolation = database.isolation();
         let threads = settings.threads;
-        let seats = (self.take_seats)().map_err(RunError::Worker)?;
+        let slots = (self.take_slots)().map_err(RunError::Worker)?;
         let mut reader = settings.open_snapshot.then(|| database.worker()).transpose().map_err(RunError::Worker)?;
         let mut comings =
             settings.idle.map(|idle| Comings::new(database, idle)).transpose().map_err(RunError::Worker)?;
@@ -291,7 +291,7 @@ impl<W: Workload> Stage<'_, W> {
             });
             let running: Vec<_> = (0..threads)
                 .map(|thread| {
-                    let (tally, phase, failure, seats) = (&*tallies[thread], &phase, &failure, &*seats);
+                    let (tally, phase, failure, slots) = (&*tallies[thread], &phase, &failure, &*slots);
                     // The name tells profilers the run from the loading and the checks.
                     let named = std::thread::Builder::new().name(format!("client-{thread}"));
                     let spawned = named.spawn_scoped(scope, move || {
@@ -300,7 +300,7 @@ impl<W: Workload> Stage<'_, W> {
                         }
                         let client = workload.client(settings.seed, thread, threads);
                         let client = Loop::new(client, W::KINDS.len(), (tally, phase), settings, isolation);
-                        seats.run(thread, client).map_err(|failed| {
+                        slots.run(thread, client).map_err(|failed| {
                             failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failed);
                         })
                     });

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
-use polychron_engine::{Figure, FigureValue, Statistics, Versions};
+use polychron_engine::{Metric, MetricValue, Statistics, Versions};
 use serde::Serialize;
 
 use super::course::Course;
@@ -41,7 +41,7 @@ pub struct Report {
     /// Completed transactions a second by kind.
     pub tps_by_kind: BTreeMap<String, f64>,
     /// What the workload counted besides.
-    pub figures: BTreeMap<String, u64>,
+    pub metrics: BTreeMap<String, u64>,
     /// Conflicts as a share of all attempts.
     pub abort_rate: f64,
     /// Conflicts by reason.
@@ -65,7 +65,7 @@ pub struct Report {
     pub staleness_us: Option<Staleness>,
     /// What this protocol counts and others do not, each name with its unit: a number, or pairs of seconds since the database
     /// was opened and a number, or nothing where there is nothing to take the average of.
-    pub protocol_figures: BTreeMap<String, serde_json::Value>,
+    pub protocol_metrics: BTreeMap<String, serde_json::Value>,
     /// Rows loaded, and how long that took; roughly so when the load was ended before its time.
     pub load: Load,
     /// `passed`, or the condition that does not hold and its rows, or why nothing was checked.
@@ -208,19 +208,19 @@ impl Staleness {
     }
 }
 
-/// The protocol's own figures: what came between two moments, and what it tells of its tables.
-pub(super) fn protocol_figures(
+/// The protocol's own metrics: what came between two moments, and what it tells of its tables.
+pub(super) fn protocol_metrics(
     before: &Statistics,
     after: &Statistics,
-    inspected: &[Figure],
+    inspected: &[Metric],
 ) -> BTreeMap<String, serde_json::Value> {
-    let earlier = |name| before.figures.iter().find(|figure| figure.name == name).map(|figure| &figure.value);
-    let value = |figure: &Figure| match figure.value.since(earlier(figure.name)) {
-        FigureValue::Count(count) => count.into(),
-        FigureValue::Mean(_, 0) => serde_json::Value::Null,
-        FigureValue::Mean(sum, of) => (sum as f64 / of as f64).into(),
-        FigureValue::Level(level) => level.into(),
-        FigureValue::Course(points) => points.iter().map(|&(seconds, level)| vec![seconds, level]).collect(),
+    let earlier = |name| before.metrics.iter().find(|metric| metric.name == name).map(|metric| &metric.value);
+    let value = |metric: &Metric| match metric.value.since(earlier(metric.name)) {
+        MetricValue::Count(count) => count.into(),
+        MetricValue::Mean(_, 0) => serde_json::Value::Null,
+        MetricValue::Mean(sum, of) => (sum as f64 / of as f64).into(),
+        MetricValue::Level(level) => level.into(),
+        MetricValue::Course(points) => points.iter().map(|&(seconds, level)| vec![seconds, level]).collect(),
     };
-    after.figures.iter().chain(inspected).map(|figure| (figure.name.to_owned(), value(figure))).collect()
+    after.metrics.iter().chain(inspected).map(|metric| (metric.name.to_owned(), value(metric))).collect()
 }

@@ -28,7 +28,7 @@ pub(super) fn settle(database: &Arc<AnyProtocol>) -> Result<(), Error> {
         if matches!(worker.snapshot(&mut Look(table)), Ok(true)) {
             break;
         }
-        worker.tidy_up();
+        worker.maintain();
         std::thread::sleep(TICK);
     }
     database.drop_table(table)

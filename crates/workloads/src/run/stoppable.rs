@@ -31,7 +31,7 @@ impl<W: Worker> Worker for Stoppable<'_, W> {
         self.worker.counters()
     }
 
-    fn tidy_up(&mut self) {
-        self.worker.tidy_up();
+    fn maintain(&mut self) {
+        self.worker.maintain();
     }
 }

@@ -15,7 +15,7 @@ use polychron_sync::Mutex;
 
 use super::Settings;
 use super::client::{Failure, Loop, Phase, count};
-use super::seats::{Seat, Submits};
+use super::slots::{Slot, Submits};
 use crate::{Client, Transact};
 
 /// Starts who executes, if anything is to be submitted.
@@ -69,7 +69,7 @@ impl<C: Client> Loop<'_, C> {
     /// measured interval by kind. Those that want a snapshot are executed in between.
     pub(super) fn submit(
         mut self,
-        worker: &mut dyn Seat<C::Procedure>,
+        worker: &mut dyn Slot<C::Procedure>,
         service: &dyn Submits<C::Procedure>,
     ) -> Result<Vec<Histogram<u64>>, Failure> {
         let mut under_way: VecDeque<UnderWay<C::Procedure>> = VecDeque::with_capacity(self.under_way);

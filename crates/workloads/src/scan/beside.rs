@@ -13,8 +13,8 @@ use super::options::ScanOptions;
 use super::procedure::{ScanProcedure, Shape, Task};
 
 /// For how long nothing may come of what is asked of the thread. One update takes microseconds, one scan of 2^32 rows seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
-const FIRST_PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(60);
+const FIRST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the thread is to do.
 enum Job {
@@ -91,11 +91,11 @@ impl Beside {
     fn ask(&self, job: Job) -> Result<Option<Box<ScanProcedure>>, Stop> {
         let line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         let (jobs, answers) = &*line;
-        let mut patience = if matches!(job, Job::Change) { FIRST_PATIENCE } else { PATIENCE };
+        let mut timeout = if matches!(job, Job::Change) { FIRST_TIMEOUT } else { TIMEOUT };
         jobs.send(job).map_err(|_| Waiting)?;
         loop {
-            match answers.recv_timeout(patience).map_err(|_| Waiting)? {
-                Said::Begun => patience = PATIENCE,
+            match answers.recv_timeout(timeout).map_err(|_| Waiting)? {
+                Said::Begun => timeout = TIMEOUT,
                 Said::Done(outcome) => return Ok(outcome?),
             }
         }

@@ -29,7 +29,7 @@ const NS: usize = 1;
 const OLDER: usize = 2;
 const PLAIN_NS: usize = 3;
 
-/// The figure of how fast scans are.
+/// The metric of how fast scans are.
 pub const ROWS_A_SECOND: &str = "rows scanned a second, one thread";
 /// The same of a plain slice.
 pub const PLAIN_ROWS_A_SECOND: &str = "rows of a plain slice a second";
@@ -122,23 +122,23 @@ impl Workload for Scan {
         }
     }
 
-    fn figures(&self) -> Vec<(&'static str, u64)> {
+    fn metrics(&self) -> Vec<(&'static str, u64)> {
         let rows = (self.totals.get(SCANS) as u64 * self.options.records) as f64;
         let rate = |ns: i64| (rows * 1e9 / ns.max(1) as f64) as u64;
         let (scanned, ns, plain_ns) = (rate(self.totals.get(NS)), self.totals.get(NS), self.totals.get(PLAIN_NS));
-        let mut figures = vec![
+        let mut metrics = vec![
             (ROWS_A_SECOND, scanned),
             ("picoseconds a row", (ns as f64 * 1e3 / rows.max(1.0)) as u64),
             ("bytes of the column a second", 8 * scanned),
         ];
         if self.plain.is_some() {
-            figures.push((PLAIN_ROWS_A_SECOND, rate(plain_ns)));
-            figures.push(("speed in thousandths of a plain slice's", plain_ns as u64 * 1000 / ns.max(1) as u64));
+            metrics.push((PLAIN_ROWS_A_SECOND, rate(plain_ns)));
+            metrics.push(("speed in thousandths of a plain slice's", plain_ns as u64 * 1000 / ns.max(1) as u64));
         }
         if self.beside.is_some() {
-            figures.push((SCANS_OF_THE_PAST, self.totals.get(OLDER) as u64));
+            metrics.push((SCANS_OF_THE_PAST, self.totals.get(OLDER) as u64));
         }
-        figures
+        metrics
     }
 
     fn check<P: Protocol>(&self, database: &Arc<P>) -> Result<Checked, CheckError> {

@@ -79,7 +79,7 @@ impl Loader<'_> {
             if worker.snapshot(&mut Probe { tables: self.tables, order: key })? {
                 break;
             }
-            worker.tidy_up();
+            worker.maintain();
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())

@@ -137,8 +137,8 @@ impl Workload for Tpcc {
         TpccClient::new(self.tables, self.options.clone(), seed, home, terminal)
     }
 
-    fn figures(&self) -> Vec<(&'static str, u64)> {
-        self.queues.figures()
+    fn metrics(&self) -> Vec<(&'static str, u64)> {
+        self.queues.metrics()
     }
 
     fn check<P: Protocol>(&self, database: &Arc<P>) -> Result<Checked, CheckError> {

@@ -152,13 +152,13 @@ impl Queues {
     }
 
     /// For the report: what became of the requests, ramp-up included. Nothing where there were none.
-    pub(super) fn figures(&self) -> Vec<(&'static str, u64)> {
+    pub(super) fn metrics(&self) -> Vec<(&'static str, u64)> {
         let waiting: usize = self.queues.iter().map(|queue| queue.waiting.load(Ordering::Relaxed)).sum();
         let executed = self.counts.executed.load(Ordering::Relaxed);
         if executed == 0 && waiting == 0 {
             return Vec::new();
         }
-        let mut figures = vec![
+        let mut metrics = vec![
             ("deliveries executed, ramp-up included", executed),
             ("deliveries that skipped a district", self.counts.with_skips.load(Ordering::Relaxed)),
             ("districts skipped by deliveries", self.counts.skipped.load(Ordering::Relaxed)),
@@ -169,10 +169,10 @@ impl Queues {
             let flushed = lock(&results.file).flush();
             let lost = results.lost.load(Ordering::Relaxed) + u64::from(flushed.is_err());
             if lost > 0 {
-                figures.push(("lines that the delivery results lack", lost));
+                metrics.push(("lines that the delivery results lack", lost));
             }
         }
-        figures
+        metrics
     }
 }
 

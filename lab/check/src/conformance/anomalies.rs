@@ -6,7 +6,7 @@ use polychron_engine::{Insertion, Interactive, Isolation, Mode, Operations, Prot
 use super::cases::{Case, Step, cases, flag, number, one, values, wrote};
 use super::verdict::{Verdict, judge};
 use crate::Setup;
-use crate::party::Party;
+use crate::client::Client;
 use crate::rows::{Cell, set, value};
 use crate::setup::{begin, create, items, snapshot};
 
@@ -321,14 +321,14 @@ fn read_only<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, mode: Mode) -> 
         deposit.step(|t| t.update(&table, savings, |row| row.set_value(row.value() + 20)));
         let deposited = deposit.commit();
         setup.pass(&database, ticks);
-        let mut reader = Party::begin(reader, mode);
+        let mut reader = Client::begin(reader, mode);
         let read = reader.step(|t| Ok((value(t, &table, checking)?, value(t, &table, savings)?)));
         let read = if reader.commit() { read } else { None };
         withdrawal.step(|t| set(t, &table, checking, -11));
         let withdrew = withdrawal.commit();
         let mut worker = database.worker().unwrap();
         setup.pass(&database, 3);
-        worker.tidy_up();
+        worker.maintain();
         let end = snapshot(&mut worker, |t| value(t, &table, savings));
         assert_eq!(end, Some(if deposited { 20 } else { 0 }), "a later snapshot shows the end");
         let before_the_deposit = seen == Some((Some(0), Some(0)));

@@ -3,7 +3,7 @@
 use polychron_engine::{Insertion, Interactive, Mode, Operations, Protocol, Worker};
 
 use crate::Setup;
-use crate::party::Party;
+use crate::client::Client;
 use crate::rows::{Item, Person, person, set};
 use crate::setup::{all, done, items, persons};
 
@@ -11,7 +11,7 @@ use crate::setup::{all, done, items, persons};
 fn settle<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, database: &std::sync::Arc<P>, workers: &mut [P::Worker]) {
     for _ in 0..4 {
         setup.pass(database, 2);
-        workers.iter_mut().for_each(Worker::tidy_up);
+        workers.iter_mut().for_each(Worker::maintain);
     }
 }
 
@@ -31,15 +31,15 @@ pub fn tombstones_that_were_read<P: Protocol<Worker: Interactive>>(setup: &Setup
         let (database, table, cleaner) = with_tombstone(setup);
         let mut reader = database.worker().unwrap();
         setup.pass(&database, ticks_before);
-        let mut party = Party::begin(&mut reader, Mode::ReadWrite);
-        party.step(|t| {
+        let mut client = Client::begin(&mut reader, Mode::ReadWrite);
+        client.step(|t| {
             assert!(t.get(&table, 2)?.is_none());
             assert_eq!(t.scan(&table, ..).count()?, 2);
             assert_eq!(t.scan(&table, 2..).reverse().count()?, 1);
             set(t, &table, 1, 11)
         });
         settle(setup, &database, &mut [cleaner]);
-        assert!(party.commit(), "background work aborted a transaction after {ticks_before} ticks");
+        assert!(client.commit(), "background work aborted a transaction after {ticks_before} ticks");
     }
 }
 
@@ -47,15 +47,15 @@ pub fn tombstones_that_were_read<P: Protocol<Worker: Interactive>>(setup: &Setup
 pub fn absent_keys_that_were_read<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table, cleaner) = with_tombstone(setup);
     let mut reader = database.worker().unwrap();
-    let mut party = Party::begin(&mut reader, Mode::ReadWrite);
-    party.step(|t| {
+    let mut client = Client::begin(&mut reader, Mode::ReadWrite);
+    client.step(|t| {
         assert!(t.get(&table, 4)?.is_none());
         assert!(t.get(&table, 2)?.is_none());
         assert!(!t.delete(&table, 2)?);
         Ok(())
     });
     settle(setup, &database, &mut [cleaner]);
-    assert!(party.commit());
+    assert!(client.commit());
 }
 
 /// An insertion onto a tombstone that goes between the operation and the commit still commits.
@@ -64,15 +64,15 @@ pub fn insertion_on_a_tombstone<P: Protocol<Worker: Interactive>>(setup: &Setup<
         let (database, table, cleaner) = with_tombstone(setup);
         let mut writer = database.worker().unwrap();
         setup.pass(&database, ticks_before);
-        let mut party = Party::begin(&mut writer, Mode::ReadWrite);
-        party.step(|t| {
+        let mut client = Client::begin(&mut writer, Mode::ReadWrite);
+        client.step(|t| {
             assert_eq!(t.try_insert(&table, &Item { id: 2, value: 22 })?, Insertion::Inserted);
             set(t, &table, 2, 23)
         });
         settle(setup, &database, &mut [cleaner]);
-        let sees_itself = party.step(|t| Ok(t.get(&table, 2)?.map(|row| row.value())));
+        let sees_itself = client.step(|t| Ok(t.get(&table, 2)?.map(|row| row.value())));
         assert_eq!(sees_itself, Some(Some(23)));
-        assert!(party.commit(), "after {ticks_before} ticks");
+        assert!(client.commit(), "after {ticks_before} ticks");
         let rows = all(&mut writer, &table);
         assert_eq!(rows.iter().map(|row| row.value).collect::<Vec<_>>(), [10, 23, 30]);
         settle(setup, &database, &mut [writer]);
@@ -89,11 +89,11 @@ pub fn upsert_on_a_tombstone<P: Protocol<Worker: Interactive>>(setup: &Setup<P>)
         done(&mut cleaner, |t| t.delete(&table, 2));
         let mut writer = database.worker().unwrap();
         setup.pass(&database, ticks_before);
-        let mut party = Party::begin(&mut writer, Mode::ReadWrite);
+        let mut client = Client::begin(&mut writer, Mode::ReadWrite);
         let row = Person { text: "a longer one".repeat(30), ..person(2, 1, 2) };
-        party.step(|t| t.upsert(&table, &row));
+        client.step(|t| t.upsert(&table, &row));
         settle(setup, &database, &mut [cleaner]);
-        assert!(party.commit(), "after {ticks_before} ticks");
+        assert!(client.commit(), "after {ticks_before} ticks");
         assert_eq!(all(&mut writer, &table), [person(1, 1, 1), row]);
         let team = done(&mut writer, |t| t.scan_by(&table, Person::BY_TEAM, 1).count());
         assert_eq!(team, 2);
@@ -108,20 +108,20 @@ pub fn ranges_that_were_read<P: Protocol<Worker: Interactive>>(setup: &Setup<P>)
     done(&mut cleaner, |t| (0..200).filter(|id| id % 4 != 0).try_for_each(|id| t.delete(&table, id).map(drop)));
     setup.pass(&database, 1);
     let mut reader = database.worker().unwrap();
-    let mut party = Party::begin(&mut reader, Mode::ReadWrite);
-    party.step(|t| {
+    let mut client = Client::begin(&mut reader, Mode::ReadWrite);
+    client.step(|t| {
         assert_eq!(t.scan(&table, ..).count()?, 50);
         assert_eq!(t.scan(&table, 20..100).reverse().count()?, 20);
         assert_eq!(t.scan_by(&table, Person::BY_TEAM, 3).count()?, 10);
         t.update(&table, 0, |row| row.set_number(1))
     });
     settle(setup, &database, &mut [cleaner]);
-    party.step(|t| {
+    client.step(|t| {
         assert_eq!(t.scan(&table, ..).count()?, 50);
         t.insert(&table, &person(1, 1, 1))
     });
     settle(setup, &database, &mut []);
-    assert!(party.commit());
+    assert!(client.commit());
     assert_eq!(all(&mut reader, &table).len(), 51);
 }
 
@@ -130,12 +130,12 @@ pub fn own_rows_that_move<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = persons(setup, &[person(1, 1, 1), person(2, 1, 2)]);
     let mut worker = database.worker().unwrap();
     for round in 1..20 {
-        let mut party = Party::begin(&mut worker, Mode::ReadWrite);
-        party.step(|t| {
+        let mut client = Client::begin(&mut worker, Mode::ReadWrite);
+        client.step(|t| {
             assert_eq!(t.scan(&table, ..).count()?, 2);
             t.update(&table, 1, |row| row.set_text(&"w".repeat(round * 100)).unwrap())
         });
         (setup.tick)(&database);
-        assert!(party.commit());
+        assert!(client.commit());
     }
 }

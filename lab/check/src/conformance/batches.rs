@@ -77,7 +77,7 @@ pub fn declared_keys<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             }
             if random.below(3) == 0 {
                 (setup.tick)(&database);
-                worker.tidy_up();
+                worker.maintain();
             }
         }
         assert_eq!(all(&mut worker, &table), model.rows());
@@ -136,7 +136,7 @@ pub fn hashed_keys<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         assert_eq!(seen, expected);
         (at, steps) = (places[length as usize], steps + length as i64);
         (setup.tick)(&database);
-        worker.tidy_up();
+        worker.maintain();
     }
     let rows = done(&mut worker, |t| {
         (0..11).map(|id| Ok(t.get(&table, id)?.map(|row| row.value()))).collect::<Result<Vec<_>, Stop>>()

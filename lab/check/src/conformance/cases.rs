@@ -121,26 +121,26 @@ impl Case {
             let (database, table) = items(setup, self.rows);
             let mut watcher = database.worker().expect("a slot is free");
             let mut workers: Vec<_> = self.transactions.iter().map(|_| database.worker().unwrap()).collect();
-            let mut parties: Vec<_> = workers.iter_mut().map(|worker| Some(begin(worker))).collect();
-            let mut seen: Vec<Seen> = vec![Vec::new(); parties.len()];
-            let mut taken = vec![0; parties.len()];
+            let mut clients: Vec<_> = workers.iter_mut().map(|worker| Some(begin(worker))).collect();
+            let mut seen: Vec<Seen> = vec![Vec::new(); clients.len()];
+            let mut taken = vec![0; clients.len()];
             // Those that committed, and those that rolled back and were told that what they had seen was consistent.
             let mut ended = Vec::new();
             for &turn in self.turns {
                 let Some(step) = self.transactions[turn].get(taken[turn]) else {
-                    let party = parties[turn].take().expect("a transaction ends once");
-                    if if self.roll_backs.contains(&turn) { party.roll_back() } else { party.commit() } {
+                    let client = clients[turn].take().expect("a transaction ends once");
+                    if if self.roll_backs.contains(&turn) { client.roll_back() } else { client.commit() } {
                         ended.push(turn);
                     }
                     continue;
                 };
                 taken[turn] += 1;
-                let party = parties[turn].as_mut().expect("a transaction has its turns before its end");
-                if let Some(answer) = party.step(|t| step(&seen[turn], &mut (t, table))) {
+                let client = clients[turn].as_mut().expect("a transaction has its turns before its end");
+                if let Some(answer) = client.step(|t| step(&seen[turn], &mut (t, table))) {
                     seen[turn].push(answer);
                 }
             }
-            assert!(parties.iter().all(Option::is_none), "every transaction comes to its end");
+            assert!(clients.iter().all(Option::is_none), "every transaction comes to its end");
             let end = done(&mut watcher, |t| (t, table).range(0..u64::MAX));
             !orders(&ended).iter().any(|order| self.explains(order, &seen, &end))
         })

@@ -68,14 +68,14 @@ pub fn tables_under_transactions<P: Protocol<Worker: Interactive>>(setup: &Setup
     }
     let (database, table) = items(setup, &[(1, 10)]);
     let mut worker = database.worker().unwrap();
-    let mut party = begin(&mut worker);
-    party.step(|t| t.insert(&table, &Item { id: 2, value: 20 }));
-    party.step(|t| t.update(&table, 1, |row| row.set_value(11)));
+    let mut client = begin(&mut worker);
+    client.step(|t| t.insert(&table, &Item { id: 2, value: 20 }));
+    client.step(|t| t.update(&table, 1, |row| row.set_value(11)));
     database.drop_table(table.id()).unwrap();
     let again: Table<Item> = create(&database);
     setup.pass(&database, 3);
-    party.step(|t| t.delete(&table, 1));
-    party.commit();
+    client.step(|t| t.delete(&table, 1));
+    client.commit();
     setup.pass(&database, 3);
     done(&mut worker, |t| {
         assert_eq!(t.scan(&again, ..).count()?, 0);

@@ -17,7 +17,7 @@ pub use super::crossed::{
     nested_at_random, nested_beside_a_plain_client, nested_meets_a_busy_row, nested_on_two_threads,
 };
 use crate::Setup;
-use crate::party::Party;
+use crate::client::Client;
 use crate::rows::{Item, value};
 use crate::setup::{Tx, all, begin, done, items, run};
 use crate::watch::{Place, watched};
@@ -97,15 +97,15 @@ pub fn nested_transactions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         for (number, (outer, inner)) in cases.into_iter().enumerate() {
             place.at(format!("{inner:?} inside of {outer:?}"));
             let id = number as u64 * 10;
-            let mut party = begin(&mut first);
-            party.step(|t| outer.act(t, &table, id));
-            let is_open = party.is_running();
+            let mut client = begin(&mut first);
+            client.step(|t| outer.act(t, &table, id));
+            let is_open = client.is_running();
             let outcome = run(&mut second, |t| inner.act(t, &table, id));
             match &outcome {
                 Ok(()) | Err(Error::WaitsForItself { .. } | Error::Unsupported { .. }) => {}
                 Err(error) => panic!("{inner:?} inside of {outer:?}: {error}"),
             }
-            let has_committed = party.commit();
+            let has_committed = client.commit();
             assert!(is_open || !has_committed);
             let end = done(&mut second, |t| value(t, &table, id));
             let both = |first: Option<Deed>, second: Option<Deed>| {
@@ -276,15 +276,15 @@ pub fn new_index_inside_of_a_transaction<P: Protocol<Worker: Interactive>>(setup
             place.at(format!("an index inside of {deed:?}"));
             let (database, table) = rows_for(&setup, &[deed]);
             let mut worker = database.worker().unwrap();
-            let mut party = begin(&mut worker);
-            party.step(|t| deed.act(t, &table, 0));
+            let mut client = begin(&mut worker);
+            client.step(|t| deed.act(t, &table, 0));
             let made = database.create_index(table.id(), IndexDefinition::new("by_value", [1]));
             match &made {
                 Ok(_) | Err(Error::WaitsForItself { .. } | Error::Unsupported { .. }) => {}
                 Err(error) => panic!("an index inside of {deed:?}: {error}"),
             }
             place.at(format!("the end of {deed:?}"));
-            let has_committed = party.commit();
+            let has_committed = client.commit();
             place.at(format!("an index after {deed:?}"));
             if made.is_err() {
                 database.create_index(table.id(), IndexDefinition::new("by_value", [1])).unwrap();
@@ -302,8 +302,8 @@ pub fn new_index_inside_of_a_transaction<P: Protocol<Worker: Interactive>>(setup
 pub fn leaked_transactions(setup: &Setup<AnyProtocol>) {
     leak(setup, |mut worker, database, table| {
         // An empty transaction has nothing to commit.
-        match Party::begin(&mut worker, Mode::ReadWrite) {
-            party if party.is_running() => assert!(party.commit()),
+        match Client::begin(&mut worker, Mode::ReadWrite) {
+            client if client.is_running() => assert!(client.commit()),
             _ => {}
         }
         let mut other = database.worker().unwrap();
@@ -354,12 +354,12 @@ fn leak(
             let (database, table) = items(&setup, &rows);
             setup.pass(&database, 3);
             let mut worker = database.worker().unwrap();
-            let mut party = Party::begin(&mut worker, Mode::ReadWrite);
+            let mut client = Client::begin(&mut worker, Mode::ReadWrite);
             for (number, deed) in DEEDS.iter().enumerate().take(steps) {
                 let id = if *deed == Deed::Insert { 100 } else { number as u64 };
-                party.step(|t| deed.act(t, &table, id));
+                client.step(|t| deed.act(t, &table, id));
             }
-            party.leak();
+            client.leak();
             setup.pass(&database, 3);
             then(worker, &database, &table);
             // Every row can be written, and background work goes on.
@@ -367,7 +367,7 @@ fn leak(
             done(&mut other, |t| (0..LEAK_ROWS).try_for_each(|id| Deed::Update.act(t, &table, id)));
             done(&mut other, |t| (0..LEAK_ROWS).chain([100]).try_for_each(|id| Deed::Delete.act(t, &table, id)));
             setup.pass(&database, 3);
-            other.tidy_up();
+            other.maintain();
             assert_eq!(all(&mut other, &table), []);
         }
     });
@@ -397,16 +397,16 @@ pub fn threads_that_end(setup: &Setup<AnyProtocol>) {
                 let of_thread = Arc::clone(&database);
                 let thread = std::thread::spawn(move || {
                     let mut worker = of_thread.worker().unwrap();
-                    let mut party = begin(&mut worker);
+                    let mut client = begin(&mut worker);
                     for (number, deed) in DEEDS.iter().enumerate().take(steps) {
                         let id = if *deed == Deed::Insert { 100 } else { number as u64 };
-                        party.step(|t| deed.act(t, &table, id));
+                        client.step(|t| deed.act(t, &table, id));
                     }
                     match ending {
                         Ending::Returns => {}
                         // Without the hook that writes about it.
                         Ending::Panics => resume_unwind(Box::new("on purpose")),
-                        Ending::Forgets => party.leak(),
+                        Ending::Forgets => client.leak(),
                     }
                 });
                 assert_eq!(thread.join().is_err(), matches!(ending, Ending::Panics));

@@ -12,7 +12,7 @@ use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::clients::{DEEDS, Deed};
 use crate::Setup;
-use crate::party::Party;
+use crate::client::Client;
 use crate::rows::{Item, value};
 use crate::setup::{Tx, begin, done, items, run};
 use crate::watch::watched;
@@ -121,13 +121,13 @@ pub fn nested_on_two_threads<P: Protocol<Worker: Interactive>>(setup: &Setup<P>)
                     let (met, database, place) = (Arc::clone(&met), &database, place.clone());
                     scope.spawn(move || {
                         let [mut first, mut second] = [(); 2].map(|()| database.worker().unwrap());
-                        let mut party = begin(&mut first);
-                        party.step(|t| outer.act(t, &table, own));
+                        let mut client = begin(&mut first);
+                        client.step(|t| outer.act(t, &table, own));
                         met.wait();
                         let outcome = run(&mut second, |t| inner.act(t, &table, others));
                         let what = format!("{inner:?} inside of {outer:?}, ended on a thread");
                         check_inner(&what, &outcome);
-                        party.commit();
+                        client.commit();
                         place.at(what);
                     });
                 }
@@ -170,13 +170,13 @@ pub fn nested_beside_a_plain_client<P: Protocol<Worker: Interactive>>(setup: &Se
                 });
                 scope.spawn(move || {
                     let [mut outside, mut inside] = [(); 2].map(|()| database.worker().unwrap());
-                    let mut party = begin(&mut outside);
-                    party.step(|t| outer.act(t, table, first));
+                    let mut client = begin(&mut outside);
+                    client.step(|t| outer.act(t, table, first));
                     begun.wait();
                     hears.recv().expect("it tells of its first attempt");
                     let outcome = drive::transact(&mut inside, inner.mode(), &mut |t| inner.act(t, table, second));
                     check_inner(&what, &outcome);
-                    party.commit();
+                    client.commit();
                     of_nesting.at(format!("{what}: the nesting one has ended"));
                 });
             }
@@ -207,13 +207,13 @@ pub fn nested_at_random<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                         break;
                     }
                     place.at(format!("turn {turn}, told {told} times"));
-                    let mut party = begin(&mut first);
+                    let mut client = begin(&mut first);
                     let (outer, inner) = (random.below(ROWS), random.below(ROWS));
-                    party.step(|t| add(t, outer));
+                    client.step(|t| add(t, outer));
                     let outcome = run(&mut second, |t| add(t, inner));
                     check_inner("at random", &outcome);
                     told += u64::from(outer != inner && matches!(outcome, Err(Error::WaitsForItself { .. })));
-                    commits.fetch_add(u64::from(outcome.is_ok()) + u64::from(party.commit()), Ordering::Relaxed);
+                    commits.fetch_add(u64::from(outcome.is_ok()) + u64::from(client.commit()), Ordering::Relaxed);
                 }
                 is_over.store(true, Ordering::Relaxed);
             });
@@ -253,20 +253,20 @@ pub fn nested_meets_a_busy_row<P: Protocol<Worker: Interactive>>(setup: &Setup<P
                     let database = &database;
                     move || {
                         let mut worker = database.worker().unwrap();
-                        let mut party = Party::begin(&mut worker, Mode::ReadWrite);
-                        party.step(|t| Deed::Update.act(t, &table, 100));
+                        let mut client = Client::begin(&mut worker, Mode::ReadWrite);
+                        client.step(|t| Deed::Update.act(t, &table, 100));
                         has.send(()).unwrap();
                         std::thread::sleep(Duration::from_millis(HELD_MS));
-                        party.commit();
+                        client.commit();
                     }
                 });
                 let [mut first, mut second] = [(); 2].map(|()| database.worker().unwrap());
-                let mut party = begin(&mut first);
-                party.step(|t| Deed::Update.act(t, &table, 0));
+                let mut client = begin(&mut first);
+                client.step(|t| Deed::Update.act(t, &table, 0));
                 hears.recv().unwrap();
                 let outcome = run(&mut second, |t| deed.act(t, &table, 100));
                 assert!(matches!(outcome, Ok(()) | Err(Error::Unsupported { .. })), "{deed:?}: {outcome:?}");
-                party.commit();
+                client.commit();
             });
         }
     });

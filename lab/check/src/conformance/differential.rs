@@ -17,8 +17,8 @@ use polychron_engine::{
 use polychron_schema::{Row, Value};
 
 use crate::Setup;
+use crate::client::Client;
 use crate::model::{Answer, Model, Numbers, Operation, Trace, explained, story};
-use crate::party::Party;
 use crate::rows::{Person, person};
 use crate::savepoints::Savepoints;
 use crate::setup::{Tx, all, begin, persons, snapshot};
@@ -245,24 +245,24 @@ pub fn one_by_one<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         let mut worker = database.worker().unwrap();
         let (mut model, mut savepoints) = (Model::default(), Savepoints::default());
         for round in 0..120 {
-            let mut party = begin(&mut worker);
+            let mut client = begin(&mut worker);
             let mut trial = model.clone();
             savepoints.ended();
             for _ in 0..random.range_inclusive(1, 14) {
                 let operation = Operation::draw_of_questions(&mut random, 12);
                 let expected = trial.apply(&operation);
-                let answer = party.step(|t| apply(t, &table, &operation, &mut savepoints));
+                let answer = client.step(|t| apply(t, &table, &operation, &mut savepoints));
                 assert_eq!(answer, Some(expected), "seed {seed}, round {round}: {operation:?}");
             }
             if random.below(4) == 0 {
-                party.roll_back();
+                client.roll_back();
             } else {
-                assert!(party.commit(), "nobody was there to conflict with");
+                assert!(client.commit(), "nobody was there to conflict with");
                 model = trial.committed();
             }
             if random.below(3) == 0 {
                 (setup.tick)(&database);
-                worker.tidy_up();
+                worker.maintain();
             }
             if round % 10 == 0 {
                 assert_eq!(all(&mut worker, &table), model.rows());
@@ -286,24 +286,24 @@ fn interleave<P: Protocol<Worker: Interactive>>(
     let count = workers.len();
     let mut traces: Vec<Trace> = vec![Vec::new(); count];
     let mut committed = vec![false; count];
-    let mut parties: Vec<Option<Party<Tx<'_, P>>>> = workers.iter_mut().map(|worker| Some(begin(worker))).collect();
+    let mut clients: Vec<Option<Client<Tx<'_, P>>>> = workers.iter_mut().map(|worker| Some(begin(worker))).collect();
     let mut savepoints = vec![Savepoints::default(); count];
     let mut left: Vec<u64> = (0..count).map(|_| random.range_inclusive(1, 6)).collect();
-    while parties.iter().any(Option::is_some) {
+    while clients.iter().any(Option::is_some) {
         let turn = random.below(count as u64) as usize;
         if random.below(6) == 0 {
             (setup.tick)(database);
-            watcher.tidy_up();
+            watcher.maintain();
         }
-        let Some(party) = &mut parties[turn] else { continue };
+        let Some(client) = &mut clients[turn] else { continue };
         if left[turn] > 0 {
             left[turn] -= 1;
             let operation = draw(random);
-            if let Some(answer) = party.step(|t| apply(t, table, &operation, &mut savepoints[turn])) {
+            if let Some(answer) = client.step(|t| apply(t, table, &operation, &mut savepoints[turn])) {
                 traces[turn].push((operation, answer));
             }
-        } else if let Some(party) = parties[turn].take() {
-            committed[turn] = party.commit();
+        } else if let Some(client) = clients[turn].take() {
+            committed[turn] = client.commit();
         }
     }
     let end = all(watcher, table);
@@ -371,34 +371,34 @@ pub fn snapshots_are_past_states<P: Protocol<Worker: Interactive>>(setup: &Setup
         let (database, table) = persons(setup, &[]);
         let mut writer = database.worker().unwrap();
         let mut readers: Vec<_> = (0..6).map(|_| database.worker().unwrap()).collect();
-        let mut open: Vec<(Party<Tx<'_, P>>, Vec<Person>)> = Vec::new();
+        let mut open: Vec<(Client<Tx<'_, P>>, Vec<Person>)> = Vec::new();
         let mut idle: Vec<_> = readers.iter_mut().collect();
         let (mut model, mut history) = (Model::default(), vec![Vec::new()]);
         for _ in 0..250 {
             let operations: Vec<_> = (0..4).map(|_| Operation::draw_of_columns(&mut random, 10)).collect();
-            let mut party = begin(&mut writer);
+            let mut client = begin(&mut writer);
             let mut savepoints = Savepoints::default();
             for operation in &operations {
-                party.step(|t| apply(t, &table, operation, &mut savepoints));
+                client.step(|t| apply(t, &table, operation, &mut savepoints));
                 model.apply(operation);
             }
-            assert!(party.commit());
+            assert!(client.commit());
             model = model.committed();
             history.push(model.rows());
             if random.below(2) == 0 {
                 (setup.tick)(&database);
-                writer.tidy_up();
+                writer.maintain();
             }
             if random.below(3) == 0
                 && let Some(reader) = idle.pop()
             {
-                let mut party = Party::begin(reader, Mode::Snapshot);
-                let seen = party.step(|t| t.scan(&table, ..).rows()).expect("a snapshot does not conflict");
+                let mut client = Client::begin(reader, Mode::Snapshot);
+                let seen = client.step(|t| t.scan(&table, ..).rows()).expect("a snapshot does not conflict");
                 assert!(history.contains(&seen), "seed {seed}: this never was: {seen:?}");
-                open.push((party, seen));
+                open.push((client, seen));
             }
-            for (party, first) in &mut open {
-                let now = party.step(|t| {
+            for (client, first) in &mut open {
+                let now = client.step(|t| {
                     let mut by_team = t.scan_range_by::<_, _, u16>(&table, Person::BY_TEAM, ..).rows()?;
                     by_team.sort_by_key(|row| row.id);
                     Ok((t.scan(&table, ..).rows()?, by_team, t.get(&table, 3)?.map(crate::rows::own)))

@@ -10,7 +10,7 @@ use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
 use crate::Setup;
-use crate::party::Party;
+use crate::client::Client;
 use crate::rows::{Guest, Item, Person, person};
 use crate::setup::{begin, create, done, items, persons, run, snapshot};
 
@@ -138,7 +138,7 @@ impl Case {
         let (database, table) = persons(setup, &rows);
         setup.pass(&database, 3);
         let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
-        let mut older = Party::begin(&mut left, mode);
+        let mut older = Client::begin(&mut left, mode);
         let mut answers = Vec::new();
         if asks == Asks::Before {
             answers.extend(older.step(|t| by_index(t, &table, index, question, comes)));
@@ -217,14 +217,14 @@ pub fn read_on_while_memory_is_used_again<P: Protocol<Worker: Interactive>>(setu
             let mut workers = [(); 3].map(|()| database.worker().unwrap());
             let [first, second, third] = &mut workers;
             // What is written now stays for this one, and goes when it has ended.
-            let mut oldest = Party::begin(first, Mode::Snapshot);
+            let mut oldest = Client::begin(first, Mode::Snapshot);
             oldest.step(|t| t.get(&table, 0).map(drop));
             done(third, |t| {
                 (0..100).try_for_each(|id| t.update(&table, id, |row| row.set_team(2)).map(drop))?;
                 (100..150).try_for_each(|id| t.delete(&table, id).map(drop))
             });
             setup.pass(&database, 3);
-            let mut older = Party::begin(second, mode);
+            let mut older = Client::begin(second, mode);
             let by_team = |t: &mut crate::setup::Tx<'_, P>| {
                 t.scan_range_by::<_, _, u16>(&table, Person::BY_TEAM, ..).map(|row| (row.team(), row.id())).collect()
             };
@@ -241,7 +241,7 @@ pub fn read_on_while_memory_is_used_again<P: Protocol<Worker: Interactive>>(setu
                     (0..50).try_for_each(|id| t.upsert(&others, &person(id, round as u16, (100 * id + round) as u32)))
                 });
                 setup.pass(&database, 1);
-                third.tidy_up();
+                third.maintain();
             }
             let after = older.step(|t| Ok((t.scan(&table, ..).rows()?, unless_gone(by_team(t))?)));
             if let (Some(before), Some(after)) = (before, after) {

@@ -234,9 +234,10 @@ pub fn deletion_beside_insertion<P: Protocol<Worker: Interactive>>(setup: &Setup
         let (mut deleting, mut inserting) = (Some(deleting), Some(inserting));
         for turn in [commits_first, !commits_first] {
             if turn {
-                committed[0] = deleting.take().is_some_and(|party| party.commit()) && matches!(deleted, Some(Ok(_)));
+                committed[0] = deleting.take().is_some_and(|client| client.commit()) && matches!(deleted, Some(Ok(_)));
             } else {
-                committed[1] = inserting.take().is_some_and(|party| party.commit()) && matches!(inserted, Some(Ok(_)));
+                committed[1] =
+                    inserting.take().is_some_and(|client| client.commit()) && matches!(inserted, Some(Ok(_)));
             }
         }
         assert_ne!(committed, [true, true], "case {case}");

@@ -13,7 +13,7 @@ use polychron_engine::{
 use polychron_schema::Row;
 
 use crate::Setup;
-use crate::party::Party;
+use crate::client::Client;
 use crate::rows::{Item, value};
 use crate::setup::{Tx, all, create, done, items, run};
 
@@ -106,9 +106,9 @@ pub fn answers_behind_a_row_that_went<P: Protocol<Worker: Interactive>>(setup: &
     }
     let (database, table) = items(setup, &[(1, 4), (2, 5), (3, 0)]);
     let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
-    let mut asker = Party::begin(&mut left, Mode::ReadWrite);
+    let mut requester = Client::begin(&mut left, Mode::ReadWrite);
     for id in [1, 2] {
-        let is_enough = asker.step(|t| {
+        let is_enough = requester.step(|t| {
             let value = t.future(&table, id, Item::VALUE)?;
             t.is_true(value.at_least(10))
         });
@@ -119,9 +119,9 @@ pub fn answers_behind_a_row_that_went<P: Protocol<Worker: Interactive>>(setup: &
         t.update(&table, 2, |row| row.set_value(50))?;
         t.update(&table, 3, |row| row.set_value(1)).map(drop)
     });
-    let sees_it = asker.step(|t| value(t, &table, 3)) == Some(Some(1));
+    let sees_it = requester.step(|t| value(t, &table, 3)) == Some(Some(1));
     assert!(!sees_it || changed.is_ok());
-    assert!(!asker.roll_back() || !sees_it, "row 2 had 5, and row 3 has 1");
+    assert!(!requester.roll_back() || !sees_it, "row 2 had 5, and row 3 has 1");
 }
 
 /// Who is told of a failure by a return to a savepoint is there, and may go on.

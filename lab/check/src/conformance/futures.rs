@@ -30,7 +30,7 @@ pub fn one_by_one<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         let mut worker = database.worker().unwrap();
         let (mut model, mut savepoints) = (Model::of(rows), Savepoints::default());
         for round in 0..scaled(100, 10) {
-            let mut party = begin(&mut worker);
+            let mut client = begin(&mut worker);
             let mut trial = model.clone();
             savepoints.ended();
             for _ in 0..random.range_inclusive(1, 10) {
@@ -40,13 +40,13 @@ pub fn one_by_one<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                     *assumed = None;
                 }
                 let expected = trial.apply(&operation);
-                let answer = party.step(|t| apply(t, &table, &operation, &mut savepoints));
+                let answer = client.step(|t| apply(t, &table, &operation, &mut savepoints));
                 assert_eq!(answer, Some(expected), "seed {seed}, round {round}: {operation:?}");
             }
             if random.below(4) == 0 {
-                party.roll_back();
+                client.roll_back();
             } else {
-                assert!(party.commit(), "nobody was there to conflict with");
+                assert!(client.commit(), "nobody was there to conflict with");
                 model = trial.committed();
             }
             assert_eq!(all(&mut worker, &table), model.rows(), "seed {seed}, round {round}");

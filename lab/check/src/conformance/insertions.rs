@@ -60,25 +60,25 @@ fn beside<P: Protocol<Worker: Interactive>>(
         let ((go_on, going), (answers, answer)) = (channel(), channel());
         scope.spawn(move || {
             let mut worker = database.worker().unwrap();
-            let mut party = begin(&mut worker);
-            let savepoint = party.step(|t| Ok(t.savepoint())).expect("nothing is in its way");
-            let inserted = party.step(|t| t.try_insert(table, inserts));
+            let mut client = begin(&mut worker);
+            let savepoint = client.step(|t| Ok(t.savepoint())).expect("nothing is in its way");
+            let inserted = client.step(|t| t.try_insert(table, inserts));
             assert_eq!(inserted, Some(Insertion::Inserted), "nobody has its key");
             answers.send(true).expect("the others wait");
             let committed = match going.recv() {
-                Ok(End::Commit) => party.commit(),
+                Ok(End::Commit) => client.commit(),
                 Ok(End::GiveUp) => {
-                    party.step(|t| t.roll_back_to(savepoint));
-                    party.commit()
+                    client.step(|t| t.roll_back_to(savepoint));
+                    client.commit()
                 }
                 Ok(End::RollBack) => {
-                    party.roll_back();
+                    client.roll_back();
                     false
                 }
                 // The others have failed.
                 Err(_) => return,
             };
-            worker.tidy_up();
+            worker.maintain();
             // As above.
             let _ = answers.send(committed);
         });
@@ -270,7 +270,7 @@ fn wanted<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, deed: Deed, end: E
             Err(error) => panic!("{deed:?}: {error}"),
         };
         setup.pass(&database, 3);
-        worker.tidy_up();
+        worker.maintain();
         place.at(format!("{deed:?}, the {end:?}"));
         let committed = idle.end(end);
         assert!(!committed || !is_there, "{deed:?}: both have the key");
@@ -294,7 +294,7 @@ fn wanted<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, deed: Deed, end: E
     // What was given up leaves nothing in the way of others.
     for _ in 0..3 {
         setup.pass(&database, 3);
-        worker.tidy_up();
+        worker.maintain();
     }
     for id in [inserts.id, inserts.id + 1] {
         done(&mut worker, |t| t.delete(&table, id));

@@ -487,6 +487,6 @@ fn fill_up<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, small_blocks_are_
 fn settle<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, database: &Arc<P>, worker: &mut P::Worker) {
     for _ in 0..3 {
         setup.pass(database, 2);
-        worker.tidy_up();
+        worker.maintain();
     }
 }

@@ -12,7 +12,7 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 
 pub use super::insertions::{insertions_beside_an_insertion, reads_beside_an_insertion, wanted_beside_an_insertion};
 use crate::Setup;
-use crate::party::Party;
+use crate::client::Client;
 use crate::rows::{Image, Item, value};
 use crate::setup::{Tx, create, done, items, run, snapshot};
 use crate::watch::watched;
@@ -128,7 +128,7 @@ impl<P: Protocol<Worker: Interactive>> Others<'_, P> {
                 (self.setup.tick)(&self.database);
             }
             if self.done.is_multiple_of(16) && self.setup.maintains_by_clock {
-                self.writer.tidy_up();
+                self.writer.maintain();
             }
         }
         let after = self.database.statistics();
@@ -155,8 +155,8 @@ impl<P: Protocol<Worker: Interactive>> Others<'_, P> {
     fn used(&mut self) -> usize {
         for _ in 0..6 {
             self.setup.pass(&self.database, 2);
-            self.writer.tidy_up();
-            self.reader.tidy_up();
+            self.writer.maintain();
+            self.reader.maintain();
         }
         self.database.statistics().memory.map_or(0, |memory| memory.used_bytes)
     }
@@ -183,27 +183,27 @@ fn beside<P: Protocol<Worker: Interactive>>(
         let mut others = Others { setup: &setup, database, table, work, writer, reader, done: 0 };
         place.at("before");
         at(&mut others, Stage::Before);
-        let mut party = match idle {
-            Idle::Snapshot => Some(Party::begin(&mut idler, Mode::Snapshot)),
-            Idle::Writer => Some(Party::begin(&mut idler, Mode::ReadWrite)),
+        let mut client = match idle {
+            Idle::Snapshot => Some(Client::begin(&mut idler, Mode::Snapshot)),
+            Idle::Writer => Some(Client::begin(&mut idler, Mode::ReadWrite)),
             Idle::Session => None,
         };
-        match (&mut party, idle) {
-            (Some(party), Idle::Snapshot) => {
-                party.step(|t: &mut Tx<'_, P>| value(t, &table, 0));
+        match (&mut client, idle) {
+            (Some(client), Idle::Snapshot) => {
+                client.step(|t: &mut Tx<'_, P>| value(t, &table, 0));
             }
-            (Some(party), _) => {
-                party.step(|t| t.update(&marks, 0, |row| row.set_value(1)));
+            (Some(client), _) => {
+                client.step(|t| t.update(&marks, 0, |row| row.set_value(1)));
             }
             (None, _) => {}
         }
         place.at("beside");
         at(&mut others, Stage::Beside);
         place.at("after");
-        let commits = party.map(Party::commit);
+        let commits = client.map(Client::commit);
         assert_ne!(commits, Some(false), "nobody wanted its row");
         at(&mut others, Stage::After);
-        idler.tidy_up();
+        idler.maintain();
         at(&mut others, Stage::End);
     });
 }
@@ -410,7 +410,7 @@ fn fill_beside<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, garbage: u64)
             Err(Error::OutOfMemory { .. }) => {
                 refusals += 1;
                 setup.pass(&database, 2);
-                worker.tidy_up();
+                worker.maintain();
             }
             Err(error) => panic!("{error}"),
         }

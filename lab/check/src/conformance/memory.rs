@@ -7,7 +7,7 @@ use polychron_base::Error;
 use polychron_engine::{Interactive, Mode, Operations, Protocol, Stop, Table, Worker};
 
 use crate::Setup;
-use crate::party::Party;
+use crate::client::Client;
 use crate::rows::Image;
 use crate::setup::{Tx, create, done, run};
 
@@ -39,7 +39,7 @@ impl<P: Protocol<Worker: Interactive>> Filling<P> {
     fn settle(&mut self) {
         for _ in 0..3 {
             self.setup.pass(&self.database, 2);
-            self.worker.tidy_up();
+            self.worker.maintain();
         }
     }
 
@@ -178,13 +178,13 @@ pub fn backlogs<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     };
     write(&mut filling.worker, 0).unwrap();
     let mut reader = filling.database.worker().unwrap();
-    let mut party = Party::begin(&mut reader, Mode::ReadWrite);
-    party.step(|t: &mut Tx<'_, P>| t.get(&table, 99).map(|row| row.is_some())).unwrap();
+    let mut client = Client::begin(&mut reader, Mode::ReadWrite);
+    client.step(|t: &mut Tx<'_, P>| t.get(&table, 99).map(|row| row.is_some())).unwrap();
     let refused = (0..2000).find(|&number| {
         (setup.tick)(&filling.database);
         write(&mut filling.worker, number as u8).is_err()
     });
-    party.commit();
+    client.commit();
     let needed = (0..4).find(|_| {
         setup.pass(&filling.database, 2);
         write(&mut filling.worker, 1).is_ok()

@@ -212,7 +212,7 @@ scenarios! {
         let (database, table) = persons(setup, &[person(10, 1, 1), person(30, 2, 2)]);
         let mut worker = database.worker().unwrap();
         done(&mut worker, |t| t.delete(&table, 10).and(t.delete(&table, 30)));
-        worker.tidy_up();
+        worker.maintain();
         crossing(setup, &database, &table, |t, table, side| t.scan(table, side..side + 10).count(),
             |t, table, side| t.upsert(table, &Person { text: "x".repeat(1000), ..person(side, 3, 3 + side as u32) }))
     };

@@ -146,7 +146,7 @@ pub fn deleted_keys_come_back<P: Protocol<Worker: Interactive>>(setup: &Setup<P>
         });
         assert_eq!(all(&mut worker, &table), []);
         setup.pass(&database, ticks);
-        worker.tidy_up();
+        worker.maintain();
         let second = Person { text: "much longer than the first".repeat(20), ..person(1, 2, 2) };
         done(&mut worker, |transaction| {
             assert!(!transaction.delete(&table, 1)?);

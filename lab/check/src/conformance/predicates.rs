@@ -16,7 +16,7 @@ use polychron_schema::{Key, KeyScratch, Value};
 
 use super::verdict::orders;
 use crate::Setup;
-use crate::party::Party;
+use crate::client::Client;
 use crate::rows::Item;
 use crate::samples::model::{Answer, Model};
 use crate::samples::{KEYS, OWNERS, Operation, Owner, Sample, Tables, Values, apply, column, draw_row};
@@ -166,13 +166,13 @@ impl Pair {
 
 /// Takes these steps, and notes what they are told.
 fn steps<T: polychron_engine::Commit>(
-    party: &mut Party<T>,
+    client: &mut Client<T>,
     tables: &Tables,
     operations: &[Operation],
     told: &mut Told,
 ) {
     for operation in operations {
-        if let Some(answer) = party.step(|t| apply(t, tables, operation)) {
+        if let Some(answer) = client.step(|t| apply(t, tables, operation)) {
             told.push((operation.clone(), answer));
         }
     }
@@ -183,18 +183,18 @@ impl<P: Protocol<Worker: Interactive>> Stage<P> {
     fn play(&mut self, workers: &mut [P::Worker], pair: &Pair, rate: &mut Rate) -> Result<(), String> {
         let [asking, writing, watching] = workers else { unreachable!("three workers") };
         let (mut asked, mut wrote) = (Told::new(), Told::new());
-        let mut early: Option<Party<Tx<'_, P>>> = None;
+        let mut early: Option<Client<Tx<'_, P>>> = None;
         let mut late = Some(writing);
         if pair.writer_first {
             early = late.take().map(begin);
         }
-        let mut asker = begin(asking);
-        steps(&mut asker, &self.tables, &pair.asks[..pair.at], &mut asked);
+        let mut requester = begin(asking);
+        steps(&mut requester, &self.tables, &pair.asks[..pair.at], &mut asked);
         let mut writer = early.or_else(|| late.take().map(begin)).expect("it begins once");
         steps(&mut writer, &self.tables, &pair.writes, &mut wrote);
         let written = writer.commit();
-        steps(&mut asker, &self.tables, &pair.asks[pair.at..], &mut asked);
-        let asked_well = asker.commit();
+        steps(&mut requester, &self.tables, &pair.asks[pair.at..], &mut asked);
+        let asked_well = requester.commit();
         let committed: Vec<Told> =
             [(asked_well, asked), (written, wrote)].into_iter().filter(|it| it.0).map(|it| it.1).collect();
         let end = self.look(watching);
@@ -227,7 +227,7 @@ pub fn find_stale_answer<P: Protocol<Worker: Interactive>>(
         }
         if random.below(8) == 0 {
             (setup.tick)(&stage.database);
-            workers[2].tidy_up();
+            workers[2].maintain();
         }
     }
     (None, rate)
@@ -265,24 +265,24 @@ pub fn one_by_one<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         let mut stage = Stage::open(setup, &mut random);
         let mut worker = stage.database.worker().expect("a slot is free");
         for round in 0..80 {
-            let mut party = Party::begin(&mut worker, Mode::ReadWrite);
+            let mut client = Client::begin(&mut worker, Mode::ReadWrite);
             let mut trial = stage.model.clone();
             for _ in 0..random.range_inclusive(1, 8) {
                 let operation = Operation::draw(&mut random);
                 let expected = trial.apply(&operation);
-                let answer = party.step(|t| apply(t, &stage.tables, &operation)).expect("nobody is beside it");
+                let answer = client.step(|t| apply(t, &stage.tables, &operation)).expect("nobody is beside it");
                 let fits = expected.allows(&answer);
                 assert!(fits, "seed {seed}, round {round}: {operation:?} answers {answer:?}, and not {expected:?}");
             }
             if random.below(4) == 0 {
-                party.roll_back();
+                client.roll_back();
             } else {
-                assert!(party.commit(), "nobody is beside it");
+                assert!(client.commit(), "nobody is beside it");
                 stage.model = trial;
             }
             if random.below(4) == 0 {
                 (setup.tick)(&stage.database);
-                worker.tidy_up();
+                worker.maintain();
             }
             if round % 5 == 0 {
                 assert_eq!(stage.look(&mut worker), stage.model, "seed {seed}, round {round}");
@@ -425,21 +425,21 @@ fn interleave<P: Protocol<Worker: Interactive>>(
     workers: &mut [P::Worker],
 ) -> Result<(), String> {
     let (watcher, workers) = workers.split_first_mut().expect("there is a worker that watches");
-    let mut parties: Vec<Option<Party<Tx<'_, P>>>> = workers.iter_mut().map(|worker| Some(begin(worker))).collect();
-    let count = parties.len();
+    let mut clients: Vec<Option<Client<Tx<'_, P>>>> = workers.iter_mut().map(|worker| Some(begin(worker))).collect();
+    let count = clients.len();
     let mut told: Vec<Told> = vec![Told::new(); count];
     let mut committed = Vec::new();
     let mut left: Vec<u64> = (0..count).map(|_| random.range_inclusive(1, 5)).collect();
-    while parties.iter().any(Option::is_some) {
+    while clients.iter().any(Option::is_some) {
         let turn = random.below(count as u64) as usize;
         if random.below(12) == 0 {
             (setup.tick)(&stage.database);
         }
-        let Some(party) = &mut parties[turn] else { continue };
+        let Some(client) = &mut clients[turn] else { continue };
         if left[turn] > 0 {
             left[turn] -= 1;
-            steps(party, &stage.tables, &[Operation::draw(random)], &mut told[turn]);
-        } else if parties[turn].take().is_some_and(Party::commit) {
+            steps(client, &stage.tables, &[Operation::draw(random)], &mut told[turn]);
+        } else if clients[turn].take().is_some_and(Client::commit) {
             committed.push(std::mem::take(&mut told[turn]));
         }
     }

@@ -8,7 +8,7 @@ use polychron_engine::{
 };
 
 use crate::Setup;
-use crate::party::Party;
+use crate::client::Client;
 use crate::rows::{Item, Person, person};
 use crate::setup::{Tx, create, done, items, persons};
 
@@ -16,7 +16,7 @@ use crate::setup::{Tx, create, done, items, persons};
 fn used<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, database: &Arc<P>, workers: &mut [P::Worker]) -> usize {
     for _ in 0..6 {
         setup.pass(database, 2);
-        workers.iter_mut().for_each(Worker::tidy_up);
+        workers.iter_mut().for_each(Worker::maintain);
     }
     database.statistics().memory.map_or(0, |memory| memory.used_bytes)
 }
@@ -189,7 +189,7 @@ pub fn dropped_tables_of_idle_workers<P: Protocol<Worker: Interactive>>(setup: &
         let by_number = polychron_engine::IndexDefinition::new("by_number", [3]);
         let index = database.create_index(table.id(), by_number).unwrap();
         done(&mut worker, |t| t.scan_by(&table, Person::BY_TEAM, 1).count());
-        worker.tidy_up();
+        worker.maintain();
         idle.push(worker);
         let before = used(setup, &database, &mut []);
         database.drop_index(table.id(), index).unwrap();
@@ -227,9 +227,9 @@ pub fn workers_that_leave<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 const LONG_ROUNDS: u64 = if cfg!(miri) { 40 } else { 4000 };
 
 /// Snapshots see what they saw; and each leaves the epoch of its last look.
-fn look_again<T: polychron_engine::Commit, R: Row + PartialEq>(parties: &mut [(Party<T>, Vec<R>)], table: &Table<R>) {
-    for (party, first) in parties {
-        let again = party.step(|t| t.scan(table, ..).rows()).unwrap();
+fn look_again<T: polychron_engine::Commit, R: Row + PartialEq>(clients: &mut [(Client<T>, Vec<R>)], table: &Table<R>) {
+    for (client, first) in clients {
+        let again = client.step(|t| t.scan(table, ..).rows()).unwrap();
         assert!(again == *first, "a snapshot changed");
     }
 }
@@ -256,46 +256,46 @@ fn stays_behind_snapshots<P: Protocol<Worker: Interactive>, R: Row + PartialEq>(
     // One round of each kind, so that what the first use needs is there.
     (0..40).for_each(|number| run(&mut workers, number));
     let before = used(setup, database, &mut workers);
-    let mut parties: Vec<(Party<_>, Vec<R>)> = Vec::new();
-    let begin = |worker, parties: &mut Vec<(Party<_>, Vec<R>)>| {
+    let mut clients: Vec<(Client<_>, Vec<R>)> = Vec::new();
+    let begin = |worker, clients: &mut Vec<(Client<_>, Vec<R>)>| {
         setup.pass(database, 3);
-        let mut party = Party::begin(worker, Mode::Snapshot);
-        let first = party.step(|t: &mut Tx<'_, P>| t.scan(table, ..).rows()).unwrap();
-        parties.push((party, first));
+        let mut client = Client::begin(worker, Mode::Snapshot);
+        let first = client.step(|t: &mut Tx<'_, P>| t.scan(table, ..).rows()).unwrap();
+        clients.push((client, first));
     };
-    begin(long, &mut parties);
+    begin(long, &mut clients);
     let mut waiting = Some(late);
     let (mut quarter, mut three_quarters) = (0, 0);
     for number in 0..LONG_ROUNDS {
         run(&mut workers, number);
         if number % 16 == 0 && setup.maintains_by_clock {
-            workers[0].tidy_up();
+            workers[0].maintain();
         }
         if number % 16 == 0 {
-            look_again(&mut parties, table);
+            look_again(&mut clients, table);
         }
         if number % 64 == 0 {
             crate::setup::snapshot(short, |t| t.scan(table, ..).count());
         }
         if number == LONG_ROUNDS / 2 {
-            begin(waiting.take().unwrap(), &mut parties);
+            begin(waiting.take().unwrap(), &mut clients);
         }
         // Rows are as long then as before and at the end.
         if number + 1 == LONG_ROUNDS / 4 {
             quarter = used(setup, database, &mut workers);
         }
         if number + 1 == LONG_ROUNDS / 4 * 3 {
-            look_again(&mut parties, table);
+            look_again(&mut clients, table);
             three_quarters = used(setup, database, &mut workers);
         }
     }
     // What waits only until the snapshots look again is not to count at the end.
-    look_again(&mut parties, table);
+    look_again(&mut clients, table);
     let end = used(setup, database, &mut workers);
     holds_no_more(before, [quarter, three_quarters], end, SLACK + setup.kept_places_bytes);
     // The first ends, then the second: each gives back what only it saw.
-    for (party, _) in parties {
-        assert!(party.commit());
+    for (client, _) in clients {
+        assert!(client.commit());
         (LONG_ROUNDS..LONG_ROUNDS + 40).for_each(|number| run(&mut workers, number));
     }
     let after = used(setup, database, &mut workers);

@@ -102,7 +102,7 @@ impl<P: Protocol<Worker: Interactive>> Crowd<P> {
             Ok(()) => true,
             Err(Error::OutOfMemory { .. }) => {
                 self.setup.pass(&self.database, 2);
-                self.workers[session].tidy_up();
+                self.workers[session].maintain();
                 false
             }
             Err(other) => panic!("{}: {other}", self.what),
@@ -176,7 +176,7 @@ impl<P: Protocol<Worker: Interactive>> Crowd<P> {
             self.setup.pass(&self.database, 2);
             self.workers[..if std::env::var_os("ALLT").is_some() { 3 } else { 2 }]
                 .iter_mut()
-                .for_each(P::Worker::tidy_up);
+                .for_each(P::Worker::maintain);
         }
     }
 }

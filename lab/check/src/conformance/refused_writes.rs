@@ -447,18 +447,18 @@ impl<P: Protocol<Worker: Interactive>> Stage<P> {
         let tables = self.tables;
         let mut answers = [const { [const { String::new() }; 2] }; 2];
         let [one, two, _] = &mut self.workers;
-        let mut parties = [Some(begin(one)), Some(begin(two))];
+        let mut clients = [Some(begin(one)), Some(begin(two))];
         let (mut taken, mut commits) = ([0; 2], 0);
         for turn in turns {
             let step = taken[turn];
             taken[turn] += 1;
             if step == 2 {
-                commits += usize::from(parties[turn].take().is_some_and(|party| party.commit()));
-            } else if let Some(party) = &mut parties[turn] {
-                answers[turn][step] = party.step(|t| case.step(t, &tables, (turn, step))).unwrap_or_default();
+                commits += usize::from(clients[turn].take().is_some_and(|client| client.commit()));
+            } else if let Some(client) = &mut clients[turn] {
+                answers[turn][step] = client.step(|t| case.step(t, &tables, (turn, step))).unwrap_or_default();
             }
         }
-        drop(parties);
+        drop(clients);
         (commits == 2).then(|| self.seen(answers))
     }
 }

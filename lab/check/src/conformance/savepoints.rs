@@ -173,24 +173,24 @@ pub fn those_of_earlier_transactions_are_void<P: Protocol<Worker: Interactive>>(
     let mut worker = database.worker().unwrap();
     let mut void = Vec::new();
     for way in 0..4 {
-        let mut party = begin(&mut worker);
+        let mut client = begin(&mut worker);
         for step in 0..3 {
-            void.extend(party.step(|t| {
+            void.extend(client.step(|t| {
                 let savepoint = t.savepoint();
                 t.update(&table, 1, |row| row.set_team(20 + step + way))?;
                 Ok(savepoint)
             }));
         }
         match way {
-            0 => assert!(party.commit()),
-            1 => assert!(party.roll_back()),
-            2 => drop(party),
+            0 => assert!(client.commit()),
+            1 => assert!(client.roll_back()),
+            2 => drop(client),
             _ => {
-                void.extend(party.step(|t| {
+                void.extend(client.step(|t| {
                     t.roll_back_to(void[void.len() - 2])?;
                     Ok(t.savepoint())
                 }));
-                assert!(party.commit());
+                assert!(client.commit());
             }
         }
     }

@@ -238,7 +238,7 @@ pub fn long_keys<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     });
     done(&mut worker, |t| paths.iter().try_for_each(|path| t.delete(&table, path).map(drop)));
     setup.pass(&database, 6);
-    worker.tidy_up();
+    worker.maintain();
     done(&mut worker, |t| {
         assert_eq!(t.scan(&table, ..).count()?, 0);
         paths.iter().try_for_each(|path| t.insert(&table, &page(path)))

@@ -12,7 +12,7 @@ use polychron_engine::{
 };
 
 use crate::Setup;
-use crate::party::Party;
+use crate::client::Client;
 use crate::rows::{Cell, Item, Person, person, set, value};
 use crate::setup::{done, items, persons, run, snapshot};
 
@@ -27,19 +27,19 @@ pub fn see_no_later_change<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
     settle(setup, &database);
     if setup.interleaves && !setup.snapshots_lock {
-        let mut party = Party::begin(&mut left, Mode::Snapshot);
-        assert!(party.is_running());
+        let mut client = Client::begin(&mut left, Mode::Snapshot);
+        assert!(client.is_running());
         for round in 0..5 {
-            let seen = party.step(|t| t.scan(&table, ..).map(|row| (row.id(), row.value())).collect::<Vec<_>>());
+            let seen = client.step(|t| t.scan(&table, ..).map(|row| (row.id(), row.value())).collect::<Vec<_>>());
             assert_eq!(seen, Some(vec![(1, 10), (2, 20)]), "round {round}");
             done(&mut right, |t| {
                 set(t, &table, 1, round)?;
                 t.insert(&table, &Item { id: 3 + round as u64, value: 0 })
             });
             settle(setup, &database);
-            right.tidy_up();
+            right.maintain();
         }
-        assert!(party.commit());
+        assert!(client.commit());
     }
     done(&mut right, |t| t.upsert(&table, &Item { id: 1, value: 99 }));
     settle(setup, &database);
@@ -87,9 +87,9 @@ pub fn keep_deleted_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = persons(setup, &rows);
     let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
     settle(setup, &database);
-    let mut party = Party::begin(&mut left, Mode::Snapshot);
-    let check = |party: &mut Party<_>| {
-        let seen = party.step(|t: &mut crate::setup::Tx<'_, P>| {
+    let mut client = Client::begin(&mut left, Mode::Snapshot);
+    let check = |client: &mut Client<_>| {
+        let seen = client.step(|t: &mut crate::setup::Tx<'_, P>| {
             assert_eq!(t.scan_by(&table, Person::BY_TEAM, 1).count()?, 17);
             assert_eq!(t.scan_by(&table, Person::BY_CODE, Some(7)).first(|row| row.id())?, Some(7));
             assert_eq!(t.get(&table, 7)?.map(|row| row.text().to_owned()).as_deref(), Some("person 7"));
@@ -98,12 +98,12 @@ pub fn keep_deleted_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         });
         assert!(seen.as_ref() == Some(&rows), "the snapshot changed");
     };
-    check(&mut party);
+    check(&mut client);
     for round in 0..4 {
         done(&mut right, |t| (0..50).try_for_each(|id| t.delete(&table, id).map(drop)));
         settle(setup, &database);
-        right.tidy_up();
-        check(&mut party);
+        right.maintain();
+        check(&mut client);
         done(&mut right, |t| {
             (0..50).try_for_each(|id| {
                 let text = "longer".repeat(round * 20);
@@ -111,10 +111,10 @@ pub fn keep_deleted_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             })
         });
         settle(setup, &database);
-        right.tidy_up();
-        check(&mut party);
+        right.maintain();
+        check(&mut client);
     }
-    assert!(party.commit());
+    assert!(client.commit());
 }
 
 /// Snapshots of many ages are open at once, and each keeps seeing its own version of every row.
@@ -125,7 +125,7 @@ pub fn keep_many_versions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = persons(setup, &[person(1, 0, 1)]);
     let mut writer = database.worker().unwrap();
     let mut readers: Vec<_> = (0..12).map(|_| database.worker().unwrap()).collect();
-    let mut parties = Vec::new();
+    let mut clients = Vec::new();
     for (round, reader) in (0..).zip(&mut readers) {
         done(&mut writer, |t| {
             t.update(&table, 1, |row| {
@@ -134,24 +134,24 @@ pub fn keep_many_versions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             })
         });
         settle(setup, &database);
-        writer.tidy_up();
-        let mut party = Party::begin(reader, Mode::Snapshot);
-        let first = party.step(|t| t.scan(&table, ..).rows()).unwrap();
-        parties.push((party, first));
-        for (party, first) in &mut parties {
-            let again = party.step(|t| t.scan(&table, ..).rows()).unwrap();
+        writer.maintain();
+        let mut client = Client::begin(reader, Mode::Snapshot);
+        let first = client.step(|t| t.scan(&table, ..).rows()).unwrap();
+        clients.push((client, first));
+        for (client, first) in &mut clients {
+            let again = client.step(|t| t.scan(&table, ..).rows()).unwrap();
             assert_eq!(again, *first);
         }
     }
     // The newest ends first, then the oldest, so that what lies in the middle must stay.
-    while !parties.is_empty() {
-        let (party, _) = if parties.len() % 2 == 0 { parties.remove(0) } else { parties.pop().unwrap() };
-        assert!(party.commit());
+    while !clients.is_empty() {
+        let (client, _) = if clients.len() % 2 == 0 { clients.remove(0) } else { clients.pop().unwrap() };
+        assert!(client.commit());
         settle(setup, &database);
-        writer.tidy_up();
+        writer.maintain();
         done(&mut writer, |t| t.update(&table, 1, |row| row.set_number(row.number() + 1)));
-        for (party, first) in &mut parties {
-            let again = party.step(|t| t.scan(&table, ..).rows()).unwrap();
+        for (client, first) in &mut clients {
+            let again = client.step(|t| t.scan(&table, ..).rows()).unwrap();
             assert_eq!(again, *first);
         }
     }
@@ -173,7 +173,7 @@ pub fn many_at_once<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                 });
                 if round % 8 == 0 {
                     (setup.tick)(&database);
-                    worker.tidy_up();
+                    worker.maintain();
                 }
             }
         });
@@ -225,7 +225,7 @@ pub fn reads_alone_follow_their_thread<P: Protocol<Worker: Interactive>>(setup: 
     }
     let (database, table) = items(setup, &[(1, 0), (2, 0)]);
     let [mut other, mut writer, mut reader] = [(); 3].map(|()| database.worker().unwrap());
-    let mut earlier = Party::begin(&mut other, Mode::ReadWrite);
+    let mut earlier = Client::begin(&mut other, Mode::ReadWrite);
     earlier.step(|t| value(t, &table, 2));
     let wrote = run(&mut writer, |t| set(t, &table, 2, 1)).is_ok();
     let seen =
@@ -290,9 +290,9 @@ pub fn scan_while_memory_is_used_again<P: Protocol<Worker: Interactive>>(setup: 
         t.scan(&table, ..).for_each(|row| {
             seen.push((row.id(), row.value()));
             setup.pass(&database, 2);
-            writer.tidy_up();
+            writer.maintain();
             setup.pass(&database, 2);
-            writer.tidy_up();
+            writer.maintain();
             // Each update leaves a version behind that is old enough for the snapshot.
             done(&mut writer, |t| (0..60).step_by(2).try_for_each(|id| set(t, &table, id, -1)));
         })?;
@@ -357,7 +357,7 @@ pub fn whole_tables<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                 });
                 if round % 16 == 0 {
                     (setup.tick)(database);
-                    writer.tidy_up();
+                    writer.maintain();
                 }
             }
         });
@@ -388,9 +388,9 @@ pub fn by_secondary_index<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = persons(setup, &rows);
     let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
     settle(setup, &database);
-    let mut party = Party::begin(&mut left, Mode::Snapshot);
+    let mut client = Client::begin(&mut left, Mode::Snapshot);
     for round in 0..6u16 {
-        let teams = party.step(|t| {
+        let teams = client.step(|t| {
             let mut teams = Vec::new();
             for team in 0..6 {
                 teams.push(t.scan_by(&table, Person::BY_TEAM, team).map(|row| row.id()).collect::<Vec<_>>()?);
@@ -406,7 +406,7 @@ pub fn by_secondary_index<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             Ok(())
         });
         settle(setup, &database);
-        right.tidy_up();
+        right.maintain();
     }
-    assert!(party.commit());
+    assert!(client.commit());
 }

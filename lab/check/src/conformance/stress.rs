@@ -5,7 +5,7 @@ use polychron_engine::{Insertion, Interactive, Mode, Operations, Protocol, Stop,
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 
 use crate::Setup;
-use crate::party::Party;
+use crate::client::Client;
 use crate::rows::{Item, Person, person, value};
 use crate::setup::{Tx, done, items, persons, run, snapshot};
 
@@ -100,7 +100,7 @@ pub fn audited_by_long_snapshots<P: Protocol<Worker: Interactive>>(setup: &Setup
                         (setup.tick)(database);
                     }
                     if round % 512 == 0 {
-                        worker.tidy_up();
+                        worker.maintain();
                     }
                 }
             });
@@ -112,8 +112,8 @@ pub fn audited_by_long_snapshots<P: Protocol<Worker: Interactive>>(setup: &Setup
                 let mut worker = database.worker().unwrap();
                 // One snapshot for the whole time, or one after the other, longer and shorter ones.
                 for round in 0..if thread == 0 { 1 } else { snapshots } {
-                    let mut party = Party::begin(&mut worker, Mode::Snapshot);
-                    let mut look = || party.step(|t: &mut Tx<'_, P>| t.scan(table, ..).rows()).unwrap();
+                    let mut client = Client::begin(&mut worker, Mode::Snapshot);
+                    let mut look = || client.step(|t: &mut Tx<'_, P>| t.scan(table, ..).rows()).unwrap();
                     let first: Vec<Item> = look();
                     assert_eq!(first.iter().map(|row| row.value).sum::<i64>(), total, "money was made or lost");
                     let looks = if thread == 0 { looks * snapshots } else { looks * (1 + round * thread % 5) / 3 };
@@ -121,7 +121,7 @@ pub fn audited_by_long_snapshots<P: Protocol<Worker: Interactive>>(setup: &Setup
                         assert_eq!(look(), first, "a snapshot changed");
                         std::thread::yield_now();
                     }
-                    assert!(party.commit());
+                    assert!(client.commit());
                 }
             });
         }
@@ -236,7 +236,7 @@ pub fn secondaries_agree<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                     });
                     if round % 32 == 0 {
                         (setup.tick)(database);
-                        worker.tidy_up();
+                        worker.maintain();
                     }
                 }
             });
@@ -270,7 +270,7 @@ pub fn queue_of_one_key<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                         });
                         if round % 32 == 0 {
                             (setup.tick)(&database);
-                            worker.tidy_up();
+                            worker.maintain();
                         }
                     }
                     balance

@@ -6,7 +6,7 @@ use polychron_engine::{Interactive, Protocol};
 
 use super::{anomalies, phantoms, roll_backs};
 use crate::Setup;
-use crate::party;
+use crate::client;
 
 /// What becomes of an interleaving that would be an anomaly if every transaction committed on what it saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +34,9 @@ impl fmt::Display for Verdict {
 
 /// Plays a scenario that tells whether an anomaly was committed.
 pub(crate) fn judge(scenario: impl FnOnce() -> bool) -> Verdict {
-    party::forget();
+    client::forget();
     let shown = scenario();
-    let met = party::met();
+    let met = client::met();
     match shown {
         true => Verdict::Shown,
         false if met.alone => Verdict::Alone,

@@ -17,7 +17,7 @@ use crate::setup::Tx;
 use crate::{Savepoints, Setup};
 
 /// Transactions that are open at once.
-const PARTIES: usize = 5;
+const CLIENTS: usize = 5;
 /// Waves of transactions whose history is checked as one.
 const WAVES: usize = 12;
 
@@ -91,8 +91,8 @@ fn record<P: Protocol<Worker: Interactive>>(
 ) -> History {
     let tables = create(database).expect("the definitions are sound");
     let clock = Arc::new(Sequence::default());
-    let parties = if setup.interleaves { PARTIES } else { 1 };
-    let mut workers: Vec<(P::Worker, Log)> = (0..parties)
+    let clients = if setup.interleaves { CLIENTS } else { 1 };
+    let mut workers: Vec<(P::Worker, Log)> = (0..clients)
         .map(|number| (database.worker().expect("a slot is free"), Log::new(number as u32, clock.clone())))
         .collect();
     let mut collector = database.worker().expect("a slot is free");
@@ -102,13 +102,13 @@ fn record<P: Protocol<Worker: Interactive>>(
     let mut pauses = Random::stream(15, random.clone().below(u64::MAX));
     wave::<P>(random, &tables, &mut workers[..1], vec![load], leeway, &mut || ());
     for _ in 0..waves {
-        let scripts = (0..parties).map(|_| Script::draw(random, mix)).collect();
+        let scripts = (0..clients).map(|_| Script::draw(random, mix)).collect();
         // In some waves time passes between two steps, and what nobody needs is given back.
         let is_slow = setup.interleaves && pauses.below(4) == 0;
         let mut pause = || {
             if is_slow && pauses.below(3) == 0 {
                 setup.pass(database, 1 + pauses.below(3) as usize);
-                collector.tidy_up();
+                collector.maintain();
             }
         };
         wave::<P>(random, &tables, &mut workers, scripts, leeway, &mut pause);
@@ -116,7 +116,7 @@ fn record<P: Protocol<Worker: Interactive>>(
             (setup.tick)(database);
         }
         if random.below(3) == 0 {
-            workers[0].0.tidy_up();
+            workers[0].0.maintain();
         }
     }
     let mut history = History::default();
@@ -129,7 +129,7 @@ fn record<P: Protocol<Worker: Interactive>>(
 }
 
 /// One of the transactions of a wave.
-enum Party<'w, P: Protocol<Worker: Interactive>> {
+enum Client<'w, P: Protocol<Worker: Interactive>> {
     Waiting(&'w mut P::Worker),
     Running(Tx<'w, P>, usize, Savepoints),
     Done,
@@ -144,28 +144,28 @@ fn wave<P: Protocol<Worker: Interactive>>(
     leeway: Leeway,
     pause: &mut impl FnMut(),
 ) {
-    let (mut parties, mut logs): (Vec<Party<'_, P>>, Vec<&mut Log>) =
-        workers.iter_mut().map(|(worker, log)| (Party::Waiting(worker), log)).unzip();
-    let mut left = parties.len();
+    let (mut clients, mut logs): (Vec<Client<'_, P>>, Vec<&mut Log>) =
+        workers.iter_mut().map(|(worker, log)| (Client::Waiting(worker), log)).unzip();
+    let mut left = clients.len();
     while left > 0 {
         pause();
-        let turn = random.below(parties.len() as u64) as usize;
+        let turn = random.below(clients.len() as u64) as usize;
         let (script, log) = (&scripts[turn], &mut *logs[turn]);
-        let party = std::mem::replace(&mut parties[turn], Party::Done);
-        parties[turn] = match party {
-            Party::Done => continue,
-            Party::Waiting(worker) => {
+        let client = std::mem::replace(&mut clients[turn], Client::Done);
+        clients[turn] = match client {
+            Client::Done => continue,
+            Client::Waiting(worker) => {
                 let snapshot = script.mode == polychron_engine::Mode::Snapshot;
                 log.call(snapshot, u32::from(snapshot && leeway.stale_snapshots));
                 let transaction = worker.begin(script.mode).expect("a transaction can begin");
                 log.begin();
-                Party::Running(transaction, 0, Savepoints::default())
+                Client::Running(transaction, 0, Savepoints::default())
             }
-            Party::Running(transaction, at, savepoints) => {
+            Client::Running(transaction, at, savepoints) => {
                 take_turn::<P>((script, tables, leeway), log, transaction, at, savepoints)
             }
         };
-        left -= usize::from(matches!(parties[turn], Party::Done));
+        left -= usize::from(matches!(clients[turn], Client::Done));
     }
 }
 
@@ -184,7 +184,7 @@ fn take_turn<'w, P: Protocol<Worker: Interactive>>(
     mut transaction: Tx<'w, P>,
     at: usize,
     mut savepoints: Savepoints,
-) -> Party<'w, P> {
+) -> Client<'w, P> {
     let rolled_back = |transaction: Tx<'w, P>| match transaction.roll_back() {
         true => Outcome::RolledBack,
         false => Outcome::Aborted,
@@ -192,7 +192,7 @@ fn take_turn<'w, P: Protocol<Worker: Interactive>>(
     if at < script.steps.len() {
         let mut recorded = Recorded::new(&mut transaction, log);
         match answered(|| script.step(at, &mut recorded, tables, &mut savepoints)) {
-            Ok(()) => return Party::Running(transaction, at + 1, savepoints),
+            Ok(()) => return Client::Running(transaction, at + 1, savepoints),
             Err(stop) if stop.is_conflict() => {
                 drop(transaction);
                 log.close(Outcome::Aborted);
@@ -209,7 +209,7 @@ fn take_turn<'w, P: Protocol<Worker: Interactive>>(
                 log.close(outcome);
             }
         }
-        return Party::Done;
+        return Client::Done;
     }
     let outcome = match script.ending {
         Ending::Commit => match transaction.commit().map_err(Stop::into_parts) {
@@ -228,5 +228,5 @@ fn take_turn<'w, P: Protocol<Worker: Interactive>>(
         }
     };
     log.close(outcome);
-    Party::Done
+    Client::Done
 }

@@ -78,7 +78,7 @@ impl<P: Protocol<Worker: Interactive>> Stage<P> {
     fn settle(&mut self) -> usize {
         for _ in 0..8 {
             (self.setup.tick)(&self.database);
-            self.worker.tidy_up();
+            self.worker.maintain();
         }
         let memory = self.database.memory().statistics();
         assert_eq!(memory.retired_bytes, 0, "something waits for nobody");

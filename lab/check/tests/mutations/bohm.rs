@@ -306,7 +306,7 @@ crate::killers! { Step:
     AwaitPlaceholder: read_of_a_placeholder;
     ReadBefore: read_of_a_later_write;
     AwaitIntents: index_under_an_earlier_write;
-    AwaitFronts: range_under_an_earlier_insertion;
+    AwaitPrefixes: range_under_an_earlier_insertion;
     AwaitEverything: row_under_an_earlier_write_of_anything;
     DistrustAnnotations: declared_read_behind_a_write_of_anything;
     PassOn: row_that_a_failure_named;

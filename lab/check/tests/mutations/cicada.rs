@@ -59,7 +59,7 @@ impl Stage {
             collection_interval: still,
             background_interval: still,
             synchronization_interval: still,
-            thinning_after: Duration::ZERO,
+            pruning_after: Duration::ZERO,
             ..Options::default()
         };
         change(&mut options);
@@ -99,7 +99,7 @@ impl Stage {
     fn settle(&self, worker: &mut CicadaWorker) {
         for _ in 0..4 {
             self.database.tick();
-            worker.tidy_up();
+            worker.maintain();
         }
     }
 
@@ -413,7 +413,7 @@ fn snapshot_of_a_worker_that_joins() -> bool {
     resume.send(()).unwrap();
     leader.join().unwrap();
     for mut cleaner in used {
-        cleaner.tidy_up();
+        cleaner.maintain();
     }
     present(&mut snapshot, &stage.items, 1).unwrap() != Some(10)
 }
@@ -905,7 +905,7 @@ fn row_that_goes_and_comes_back() -> bool {
     missed && sees_the_flag(&stage, later)
 }
 
-// Collection and thinning.
+// Collection and pruning.
 
 /// A key that came back on its tombstone is there when the tombstone would have been due.
 fn key_that_came_back() -> bool {
@@ -1020,7 +1020,7 @@ fn snapshot_that_begins_while_moments_are_counted() -> bool {
             stage.database.tick();
         }
     });
-    cleaner.tidy_up();
+    cleaner.maintain();
     let mut snapshot = open.take().unwrap();
     present(&mut snapshot, &stage.items, 1).unwrap() != Some(11)
 }

@@ -107,7 +107,7 @@ impl Stage {
     fn settle(&self, worker: &mut HekatonWorker) {
         for _ in 0..4 {
             self.database.memory().epochs().advance();
-            worker.tidy_up();
+            worker.maintain();
         }
     }
 

@@ -128,7 +128,7 @@ impl<R: Redo + Default> Stage<R> {
     fn settle(&self, worker: &mut MaflingoWorker<R>) {
         for _ in 0..4 {
             self.tick();
-            worker.tidy_up();
+            worker.maintain();
         }
     }
 
@@ -854,7 +854,7 @@ impl Pruning {
         let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
         change(self);
         self.pass(&mut [&mut snapshot]);
-        self.pruner.tidy_up();
+        self.pruner.maintain();
         present(&mut snapshot, &stage.items, 1).unwrap()
     }
 }
@@ -913,7 +913,7 @@ fn version_for_the_next_snapshot() -> bool {
     }
     // By another worker, so that the pruner has not looked yet.
     assert!(pruning.stage.set(1, 13));
-    pruning.pruner.tidy_up();
+    pruning.pruner.maintain();
     let mut worker = pruning.stage.worker();
     let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
     present(&mut snapshot, &pruning.stage.items, 1).unwrap() != Some(12)
@@ -935,7 +935,7 @@ fn snapshot_that_begins_beside_the_list() -> bool {
             stage.tick();
         }
     });
-    pruning.pruner.tidy_up();
+    pruning.pruner.maintain();
     let mut snapshot = open.take().expect("the pruner has looked");
     present(&mut snapshot, &pruning.stage.items, 1).unwrap() != Some(11)
 }

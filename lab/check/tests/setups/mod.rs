@@ -81,11 +81,11 @@ pub(crate) fn by_epochs<P: Protocol>() -> Setup<P> {
 /// Cicada whose horizons move only when the tests move them.
 pub(crate) fn still_cicada() -> Setup<Cicada> {
     let still = Duration::from_secs(3600);
-    let (thinning_after, overtaking_after) = (Duration::ZERO, Duration::ZERO);
+    let (pruning_after, overtaking_after) = (Duration::ZERO, Duration::ZERO);
     let options = cicada::Options {
         collection_interval: still,
         background_interval: still,
-        thinning_after,
+        pruning_after,
         overtaking_after,
         ..Default::default()
     };

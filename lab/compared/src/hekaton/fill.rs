@@ -11,7 +11,7 @@ use super::version::Record;
 pub(super) fn count_versions<R: Redo>(shared: &Shared<R>) -> Versions {
     let mut versions = Versions::default();
     let (_, tables) = shared.catalog.snapshot();
-    shared.keeper.with_guard(|guard| {
+    shared.deferred_drops.with_guard(|guard| {
         for table in tables.iter().flatten() {
             for_each(table.primary.index(), guard, &mut |_, handle| {
                 // SAFETY: the handle was found under the guard.

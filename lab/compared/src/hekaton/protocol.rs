@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::redo::{NoRedo, Redo};
-use polychron_engine::stores::{Base, Blueprint, HasStores};
+use polychron_engine::stores::{Base, HasStores, StoreDefinition};
 use polychron_engine::{Common, Configuration, Isolation, Protocol, Storage, TableDefinition, Versions, rows};
 use polychron_memory::{Memory, OWN_SLOTS};
 
@@ -106,8 +106,10 @@ impl<R: Redo> HasStores for Hekaton<R> {
         &self.shared.base
     }
 
-    fn make(&self, _: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Store, Error> {
-        self.shared.keeper.with_guard(|guard| Store::new(blueprint, ready, &self.shared.keeper, guard))
+    fn make(&self, _: &TableDefinition, store_definition: &StoreDefinition, ready: bool) -> Result<Store, Error> {
+        self.shared
+            .deferred_drops
+            .with_guard(|guard| Store::new(store_definition, ready, &self.shared.deferred_drops, guard))
     }
 
     fn fill(&self, table: TableId, index: IndexId, store: &Arc<Store>) -> Result<(), Error> {

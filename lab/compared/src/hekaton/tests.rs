@@ -72,7 +72,7 @@ fn leaked_transactions(level: Level) {
         assert!(opened.transact(|it| it.update(&table, 1, |row| row.set_count(0))).unwrap(), "it is locked");
         std::mem::forget(worker.begin(Mode::Snapshot).unwrap());
     }
-    worker.tidy_up();
+    worker.maintain();
     let epochs = opened.database.memory().epochs();
     let readonly = epochs.readonly();
     (0..4).for_each(|_| _ = epochs.advance());
@@ -225,7 +225,7 @@ fn a_long_list_is_gone_through_seldom() {
     change(&mut worker);
     let looked_at = worker.state.collector.looked_at;
     assert!(looked_at < 8 * 4 * count, "{looked_at} versions were looked at for {} items", 4 * count);
-    worker.tidy_up();
-    worker.tidy_up();
+    worker.maintain();
+    worker.maintain();
     assert_eq!(worker.state.collector.len(), 0);
 }

@@ -261,7 +261,7 @@ const BODY_BYTES: usize = size_of::<Body>();
 const COLLECTING: u64 = 1;
 const KEPT: u64 = 2;
 const KEPT_TOMBSTONE: u64 = 4;
-const KEEPER: u64 = 8;
+const DEFERRED_DROPS: u64 = 8;
 
 /// What stands for `latest` when the record serves no key any more.
 fn closed() -> *mut Header {
@@ -289,7 +289,7 @@ impl Record {
     #[inline]
     pub(super) fn new(version: Version, guard: &Guard<'_>) -> Result<Self, OutOfMemory> {
         let memory = guard.allocate(BODY_BYTES)?.cast::<Body>();
-        let body = Body { latest: AtomicPtr::new(version.0.as_ptr()), state: AtomicU64::new(KEEPER) };
+        let body = Body { latest: AtomicPtr::new(version.0.as_ptr()), state: AtomicU64::new(DEFERRED_DROPS) };
         // SAFETY: the memory is large enough, aligned to at least 16, and ours alone.
         unsafe { memory.write(body) };
         Ok(Self(memory))
@@ -320,7 +320,7 @@ impl Record {
 
     #[inline]
     fn body(&self) -> &Body {
-        // SAFETY: a guard or a keeper's share keeps the record alive.
+        // SAFETY: a guard or a deferred drops' share keeps the record alive.
         unsafe { self.0.as_ref() }
     }
 
@@ -400,7 +400,7 @@ impl Record {
     /// One more keeps the record: who asks knows that somebody does already.
     #[inline]
     pub(super) fn share(self) {
-        self.body().state.fetch_add(KEEPER, Ordering::Relaxed);
+        self.body().state.fetch_add(DEFERRED_DROPS, Ordering::Relaxed);
     }
 
     /// One fewer keeps the record; the last one gives its memory back.
@@ -410,7 +410,7 @@ impl Record {
     #[inline]
     pub(super) unsafe fn release(self, guard: &Guard<'_>) {
         // Release: what the others did with the record came before; acquire: and is seen by the last one.
-        if self.body().state.fetch_sub(KEEPER, Ordering::AcqRel) / KEEPER == 1 {
+        if self.body().state.fetch_sub(DEFERRED_DROPS, Ordering::AcqRel) / DEFERRED_DROPS == 1 {
             // SAFETY: the index has given up its share, so nobody finds the record from now on.
             unsafe { guard.retire(self.0.cast(), BODY_BYTES) };
         }

@@ -84,7 +84,7 @@ impl<R: Redo> StoreWorker for HekatonWorker<R> {
     fn start(&mut self, mode: Mode) -> Result<HekatonTransaction<'_, R>, Error> {
         if self.local.was_refused() {
             // Else what the last transaction needed may wait for a commit, and no commit succeed without it.
-            self.maintain();
+            self.maintain_stores();
         }
         let Self { local, state, shared } = self;
         if state.met.is_some() {
@@ -117,7 +117,7 @@ impl<R: Redo> StoreWorker for HekatonWorker<R> {
         self.state.nested.error()
     }
 
-    fn maintain(&mut self) {
+    fn maintain_stores(&mut self) {
         let guard = self.local.pin();
         let State { base: WorkerBase { tables, .. }, collector, .. } = &mut self.state;
         // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.

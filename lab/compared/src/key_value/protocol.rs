@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::stores::{Base, Blueprint, HasStores, Keys, Store, for_each, wait_for};
+use polychron_engine::stores::{Base, HasStores, Keys, Store, StoreDefinition, for_each, wait_for};
 use polychron_engine::{Common, Isolation, Protocol, Stop, Storage, TableDefinition, catalog};
 use polychron_memory::{Guard, Memory};
 
@@ -29,12 +29,12 @@ impl KeyValue {
         mut visit: impl FnMut(&[u8], &Guard<'_>) -> Result<(), Stop>,
     ) -> Result<(), Error> {
         let mut keys = Keys::default();
-        self.base.keeper.with_guard(|guard| for_each(store.index(), guard, &mut |key, _| keys.push(key)));
+        self.base.deferred_drops.with_guard(|guard| for_each(store.index(), guard, &mut |key, _| keys.push(key)));
         for first in (0..keys.len()).step_by(ROWS_AT_ONCE) {
             let mut positions = first..keys.len().min(first + ROWS_AT_ONCE);
             let visited = self
                 .base
-                .keeper
+                .deferred_drops
                 .with_guard(|guard| positions.try_for_each(|position| visit(keys.get(position), guard)));
             if let Err(stop) = visited
                 && let polychron_base::error::Stopped::Failed(error) = stop.into_parts()
@@ -76,8 +76,10 @@ impl HasStores for KeyValue {
         &self.base
     }
 
-    fn make(&self, _: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Entries, Error> {
-        self.base.keeper.with_guard(|guard| Store::new(blueprint, ready, &self.base.keeper, guard))
+    fn make(&self, _: &TableDefinition, store_definition: &StoreDefinition, ready: bool) -> Result<Entries, Error> {
+        self.base
+            .deferred_drops
+            .with_guard(|guard| Store::new(store_definition, ready, &self.base.deferred_drops, guard))
     }
 
     /// See [`rows::fill_entry`] for the races with writers of the same row.

@@ -216,8 +216,8 @@ fn memory_comes_back() {
         for _ in 0..6 {
             run(worker, |_| Ok(())).unwrap();
             database.memory().epochs().advance();
-            worker.tidy_up();
-            database.base.keeper.collect();
+            worker.maintain();
+            database.base.deferred_drops.collect();
         }
         database.memory().statistics().used_bytes
     };

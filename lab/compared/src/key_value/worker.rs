@@ -74,8 +74,8 @@ impl StoreWorker for KeyValueWorker {
     /// Nothing ever conflicts.
     fn wait(&mut self, _attempts: u64) {}
 
-    fn maintain(&mut self) {
+    fn maintain_stores(&mut self) {
         self.local.collect();
-        self.database.base.keeper.tidy_up(&self.database.base.catalog, self.database.base.memory.epochs());
+        self.database.base.deferred_drops.maintain(&self.database.base.catalog, self.database.base.memory.epochs());
     }
 }

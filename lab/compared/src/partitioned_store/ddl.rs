@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::stores::{Base, Blueprint, HasStores, Keyed, Keys, Record, Store, entry_words, for_each};
+use polychron_engine::stores::{Base, HasStores, Keyed, Keys, Record, Store, StoreDefinition, entry_words, for_each};
 use polychron_engine::{TableDefinition, catalog};
 use polychron_index::Inserted;
 use polychron_memory::Guard;
@@ -21,12 +21,17 @@ impl HasStores for PartitionedStore {
         &self.base
     }
 
-    fn make(&self, definition: &TableDefinition, blueprint: &Blueprint, ready: bool) -> Result<Index, Error> {
+    fn make(
+        &self,
+        definition: &TableDefinition,
+        store_definition: &StoreDefinition,
+        ready: bool,
+    ) -> Result<Index, Error> {
         let layout = definition.layout()?;
         let divided = KeyColumn::find(definition, &layout, &definition.key).is_some();
         let count = if divided { self.locks.len() } else { 1 };
         let (mut columns, mut unique_over_all) = (definition.key.clone(), false);
-        if let Some(index) = definition.indexes.last().filter(|_| blueprint.place.index != IndexId::PRIMARY) {
+        if let Some(index) = definition.indexes.last().filter(|_| store_definition.place.index != IndexId::PRIMARY) {
             columns.clone_from(&index.columns);
             unique_over_all =
                 index.unique && count > 1 && definition.partition_column.is_some_and(|at| !columns.contains(&at));
@@ -35,15 +40,18 @@ impl HasStores for PartitionedStore {
             }
         }
         let column = KeyColumn::find(definition, &layout, &columns);
-        let share = Blueprint { expected_rows: blueprint.expected_rows.div_ceil(count), ..blueprint.clone() };
-        let keeper = &self.base.keeper;
-        let make = |_| keeper.with_guard(|guard| Store::new(&share, ready, keeper, guard));
+        let share = StoreDefinition {
+            expected_rows: store_definition.expected_rows.div_ceil(count),
+            ..store_definition.clone()
+        };
+        let deferred_drops = &self.base.deferred_drops;
+        let make = |_| deferred_drops.with_guard(|guard| Store::new(&share, ready, deferred_drops, guard));
         Ok(Index { stores: (0..count).map(make).collect::<Result<_, _>>()?, column, unique_over_all })
     }
 
     fn fill(&self, table: TableId, _: IndexId, index: &Arc<Index>) -> Result<(), Error> {
         let (_, tables) = self.base.catalog.snapshot();
-        self.base.keeper.with_guard(|guard| make_entries(catalog::get(&tables, table)?, index, guard))?;
+        self.base.deferred_drops.with_guard(|guard| make_entries(catalog::get(&tables, table)?, index, guard))?;
         index.stores.iter().for_each(Store::set_ready);
         Ok(())
     }

@@ -204,7 +204,7 @@ fn everything_is_undone() {
     let used = |bank: &mut Bank| {
         for _ in 0..4 {
             database.memory().epochs().advance();
-            bank.worker.tidy_up();
+            bank.worker.maintain();
         }
         database.memory().statistics().used_bytes
     };
@@ -383,8 +383,8 @@ fn memory_comes_back() {
         for _ in 0..6 {
             run(&mut bank.worker, |_| Ok(())).unwrap();
             database.memory().epochs().advance();
-            bank.worker.tidy_up();
-            database.base.keeper.collect();
+            bank.worker.maintain();
+            database.base.deferred_drops.collect();
         }
         database.memory().statistics().used_bytes
     };

@@ -75,7 +75,7 @@ pub(super) fn scans(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended>
             ..ScanOptions::default()
         };
         let report = bench.run::<Scan>(system, &options, 1 + writers)?;
-        Ok([report.figures.values().next().copied().unwrap_or_default() as f64])
+        Ok([report.metrics.values().next().copied().unwrap_or_default() as f64])
     };
     let measured = bench.sweep(figure, ["rows a second, one thread"], &places, &systems, measure);
     "Whole tables of 100-byte rows along the record array, one column, one scanning thread; the paper scans short ranges by an index."
@@ -99,7 +99,7 @@ pub(super) fn space(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended>
             let report = bench.for_at_least(us as f64 * 6e-6, |bench| {
                 bench.run::<Tpcc>(&system, &tpcc::options(bench, None, most), most)
             })?;
-            let figure = |name| report.protocol_figures.get(name).and_then(serde_json::Value::as_f64).unwrap_or(0.0);
+            let figure = |name| report.protocol_metrics.get(name).and_then(serde_json::Value::as_f64).unwrap_or(0.0);
             // So many arrive in a second, and wait for so long; so many are there (Little's law).
             let waiting =
                 figure("collected_records") / report.seconds.max(1e-9) * figure("collection_lag_mean_ns") / 1e9;

@@ -30,7 +30,7 @@ const OF_16: &str = "synopses of 16";
 const OF_65536: &str = "synopses of 65536";
 
 const FEW_CORES: &str = "Other programs share the caches and the memory's bandwidth.";
-const SMALL: &str = "A table that fits into a cache is read faster than the work between two stretches is done.";
+const SMALL: &str = "A table that fits into a cache is read faster than the work between two runs is done.";
 const CHEAP: &str =
     "What a look at a single record costs beside the reading of memory differs from machine to machine.";
 
@@ -59,7 +59,7 @@ const COLUMNS: &[&str] = &["backend=columns"];
 impl Contender {
     /// Runs it on a table of which so many percent of the records are dirty.
     fn run(&self, bench: &Bench<'_>, percent: f64) -> Result<f64, Ended> {
-        Ok(self.report(bench, percent)?.figures.get(self.figure).copied().unwrap_or_default() as f64)
+        Ok(self.report(bench, percent)?.metrics.get(self.figure).copied().unwrap_or_default() as f64)
     }
 
     fn report(&self, bench: &Bench<'_>, percent: f64) -> Result<Report, Ended> {
@@ -178,7 +178,7 @@ pub(super) fn breakdown(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), En
             (bench.tell)(&format!("  {} {value}", figure.x_name));
             let report = contender.report(bench, *percent)?;
             let of =
-                |name: &str| report.protocol_figures.get(name).and_then(serde_json::Value::as_f64).unwrap_or_default();
+                |name: &str| report.protocol_metrics.get(name).and_then(serde_json::Value::as_f64).unwrap_or_default();
             let parts = PARTS.map(|(_, name)| of(name));
             let all = parts.iter().sum::<f64>().max(1.0);
             runs.iter_mut().zip(parts).for_each(|(runs, part)| runs.push(100.0 * part / all));

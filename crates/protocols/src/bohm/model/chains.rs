@@ -10,9 +10,9 @@ use polychron_memory::model::beside;
 use polychron_sync::model::Witness;
 
 use super::super::displaced::Displaced;
-use super::super::moment::Moment;
+use super::super::timestamp::Timestamp;
 use super::super::version::{Head, Version};
-use super::{both, moment};
+use super::{both, timestamp};
 
 /// A chain that threads add to, and what its versions hold.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ impl Row {
     /// A chain with the version of batch 1.
     fn new(guard: &Guard<'_>) -> Self {
         let version = |batch| {
-            let version = Version::allocate(moment(batch), NonNull::dangling(), 1, guard);
+            let version = Version::allocate(timestamp(batch), NonNull::dangling(), 1, guard);
             version.expect("memory is there")
         };
         let row = Self {
@@ -127,7 +127,7 @@ fn readers_find_versions_in_their_order() {
             |row, _| {
                 let batches = row.batches();
                 assert!([&[1][..], &[3, 1], &[3, 2, 1]].contains(&&*batches), "{batches:?}");
-                assert_eq!(row.head.at(moment(1)), Some(row.versions[0]));
+                assert_eq!(row.head.at(timestamp(1)), Some(row.versions[0]));
             },
             |row, _| row.free(),
         );
@@ -198,10 +198,10 @@ fn who_misses_a_displaced_key_finds_it_beside() {
             },
             |(displaced, [index, beside])| {
                 let is_missed = index.load(Ordering::Acquire) == 0;
-                assert!(!displaced.concern(Moment::end_of(2)), "who sees the deletion has nothing to look for");
-                assert!(!is_missed || displaced.concern(Moment::end_of(1)) && beside.load(Ordering::Acquire) == 1);
+                assert!(!displaced.concern(Timestamp::end_of(2)), "who sees the deletion has nothing to look for");
+                assert!(!is_missed || displaced.concern(Timestamp::end_of(1)) && beside.load(Ordering::Acquire) == 1);
             },
-            |(displaced, _)| assert!(displaced.concern(Moment::end_of(1))),
+            |(displaced, _)| assert!(displaced.concern(Timestamp::end_of(1))),
         );
     });
 }

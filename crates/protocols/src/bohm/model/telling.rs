@@ -10,12 +10,12 @@ use polychron_sync::model::{Witness, explore};
 use polychron_sync::thread;
 
 use super::super::execution::LAST;
-use super::super::moment::Moment;
 use super::super::pipeline::Pipeline;
 use super::super::planned::{ClientBatch, ClientBatches, Planned, Progress};
 use super::super::protocol::Acknowledged;
 use super::super::sleeping::{Nap, Sleeper, Sleepers};
 use super::super::telling::{Notices, Opened, Telling, Told};
+use super::super::timestamp::Timestamp;
 use super::super::worker::Job;
 use super::each;
 
@@ -121,8 +121,8 @@ impl Room {
     }
 
     /// As the thread that executes: leaves the answer. Answers whether the transaction is complete, by whomever.
-    fn settle(planned: &Planned, moment: Moment) -> bool {
-        if planned.claim(moment) {
+    fn settle(planned: &Planned, timestamp: Timestamp) -> bool {
+        if planned.claim(timestamp) {
             // SAFETY: it was claimed, and its client waits.
             unsafe {
                 let body = planned.body();
@@ -131,16 +131,16 @@ impl Room {
                 client.executed[position as usize].write();
                 *client.answers[position as usize].get() = Some(Ok(()));
             }
-            planned.complete(moment);
+            planned.complete(timestamp);
         }
-        planned.progress(moment) == Progress::Complete
+        planned.progress(timestamp) == Progress::Complete
     }
 
     /// Executes a chunk, if there is one.
     fn execute(&self) {
         let Some(chunk) = self.log.claim(LAST) else { return };
-        self.log.for_each(chunk, |client_batch, place, moment| {
-            while !Self::settle(client_batch.planned(place), moment) {
+        self.log.for_each(chunk, |client_batch, place, timestamp| {
+            while !Self::settle(client_batch.planned(place), timestamp) {
                 thread::yield_now();
             }
         });
@@ -149,8 +149,8 @@ impl Room {
 
     /// As an idle thread: goes on with what clients have under way.
     fn help(&self) {
-        self.notices.help_by(&self.log, &self.acknowledged, &mut |planned, moment| {
-            planned.progress(moment) == Progress::Unprocessed && Self::settle(planned, moment)
+        self.notices.help_by(&self.log, &self.acknowledged, &mut |planned, timestamp| {
+            planned.progress(timestamp) == Progress::Unprocessed && Self::settle(planned, timestamp)
         });
     }
 

@@ -16,7 +16,7 @@ use super::{Clocks, LocalClock, NONE, Slot};
 use crate::cicada::timestamp::Timestamp;
 
 /// Who waits for the horizon overtakes transactions that have been open for so long.
-const PATIENCE_NS: u64 = if MODELLED { 0 } else { 20_000 };
+const SPIN_BUDGET_NS: u64 = if MODELLED { 0 } else { 20_000 };
 
 /// What leaders know of a slot.
 #[derive(Debug, Default)]
@@ -52,11 +52,11 @@ impl Watch {
 impl Clocks {
     /// Overtakes transactions that have run for longer than that. Only the leader does.
     #[inline]
-    pub(super) fn overtake(&self, slots: &[CachePadded<Slot>], now_ns: u64, patience_ns: u64) {
+    pub(super) fn overtake(&self, slots: &[CachePadded<Slot>], now_ns: u64, spin_budget_ns: u64) {
         let mut found = false;
         for (slot, watch) in slots.iter().zip(&self.watches) {
             let word = slot.active.load(Ordering::Relaxed);
-            if word != NONE && watch.age_ns(word, now_ns) >= patience_ns && watch.passed() != word {
+            if word != NONE && watch.age_ns(word, now_ns) >= spin_budget_ns && watch.passed() != word {
                 // Relaxed: the fence below comes behind it.
                 slot.overtaken.store(word, Ordering::Relaxed);
                 found = true;
@@ -135,7 +135,7 @@ impl Clocks {
     pub(in crate::cicada) fn await_horizon(&self, timestamp: Timestamp) {
         let mut backoff = Backoff::new();
         while !self.min_wts().is_after(timestamp) {
-            self.lead_past(if backoff.is_yielding() { PATIENCE_NS } else { self.overtaking_ns });
+            self.lead_past(if backoff.is_yielding() { SPIN_BUDGET_NS } else { self.overtaking_ns });
             backoff.wait();
         }
     }

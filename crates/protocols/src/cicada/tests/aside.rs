@@ -32,7 +32,7 @@ impl Stage {
     /// A database whose garbage is given back at once.
     fn new(indexes: &Indexes) -> Self {
         let database = open(|options| {
-            (options.collection_interval, options.thinning_after) = (Duration::ZERO, Duration::ZERO);
+            (options.collection_interval, options.pruning_after) = (Duration::ZERO, Duration::ZERO);
             (options.indexes, options.clock_boost) = (indexes.clone(), Duration::ZERO);
         });
         let accounts = Table::from_id(database.create_table(Account::definition()).unwrap());
@@ -53,7 +53,7 @@ impl Stage {
         for _ in 0..4 {
             self.database.tick();
             self.database.shared.memory.epochs().advance();
-            self.others.tidy_up();
+            self.others.maintain();
         }
     }
 
@@ -460,9 +460,9 @@ fn leaving_an_epoch_looks_at_what_came_since() {
 fn what_transactions_see_is_given_back_behind_them() {
     let hour = Duration::from_secs(3600);
     let all = [Mode::Snapshot, Mode::ReadWrite].map(|mode| [(mode, hour), (mode, Duration::ZERO)]);
-    for (mode, thinning_after) in all.into_iter().flatten() {
+    for (mode, pruning_after) in all.into_iter().flatten() {
         let database =
-            open(|options| (options.collection_interval, options.thinning_after) = (Duration::ZERO, thinning_after));
+            open(|options| (options.collection_interval, options.pruning_after) = (Duration::ZERO, pruning_after));
         let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
         let [mut idle, mut short, mut others] = [(); 3].map(|()| database.worker().unwrap());
         let open = idle.begin(mode).unwrap();
@@ -479,17 +479,17 @@ fn what_transactions_see_is_given_back_behind_them() {
             assert!(done(&mut others, |t| t.delete(&accounts, id)));
             (0..2).for_each(|_| {
                 // A long one is overtaken.
-                let passed = if thinning_after == hour { Duration::ZERO } else { Duration::from_millis(2) };
+                let passed = if pruning_after == hour { Duration::ZERO } else { Duration::from_millis(2) };
                 database.shared.clocks.pass_time(passed.as_nanos() as u64);
                 database.tick();
-                others.tidy_up();
+                others.maintain();
             });
             drop(reader);
         }
         // Some of them are looked at in each round.
         for _ in 0..40 {
             database.tick();
-            others.tidy_up();
+            others.maintain();
         }
         let mut waiting = 0;
         database.shared.bins.go_round(true, |reclaimer| {

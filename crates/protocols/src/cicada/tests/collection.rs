@@ -8,7 +8,7 @@ use crate::cicada::protocol::Extent;
 use crate::cicada::reclaim::SLICE;
 
 fn count(database: &Arc<Cicada>, name: &str) -> u64 {
-    let FigureValue::Count(count) = figure(&database.statistics().figures, name) else { panic!("{name}") };
+    let MetricValue::Count(count) = metric(&database.statistics().metrics, name) else { panic!("{name}") };
     count
 }
 
@@ -27,10 +27,10 @@ fn extra_versions(database: &Arc<Cicada>) -> usize {
 #[test]
 fn each_version_is_looked_at_a_few_times() {
     let rounds = scaled(4000, 100) as i64;
-    for thinning_after in [Duration::ZERO, Duration::from_secs(3600)] {
+    for pruning_after in [Duration::ZERO, Duration::from_secs(3600)] {
         for deletes in [false, true] {
             let database = open(|options| {
-                (options.collection_interval, options.thinning_after) = (Duration::ZERO, thinning_after);
+                (options.collection_interval, options.pruning_after) = (Duration::ZERO, pruning_after);
             });
             let mut workers = [database.worker().unwrap(), database.worker().unwrap(), database.worker().unwrap()];
             let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
@@ -47,7 +47,7 @@ fn each_version_is_looked_at_a_few_times() {
                 }
             }
             let early = count(&database, "collected_versions");
-            assert_eq!(early > 2, thinning_after == Duration::ZERO, "{early} versions beside the reader");
+            assert_eq!(early > 2, pruning_after == Duration::ZERO, "{early} versions beside the reader");
             drop(snapshot);
             (0..8).for_each(|_| database.tick());
             let (versions, steps) = (count(&database, "collected_versions"), count(&database, "collection_steps"));
@@ -65,7 +65,7 @@ fn many_versions_of_a_row_are_freed_in_slices() {
     let updates = scaled(5 * SLICE as usize, 100) as i64;
     for what in ["nothing", "deleted", "dropped"] {
         let database = open(|options| {
-            (options.collection_interval, options.thinning_after) = (Duration::ZERO, Duration::from_secs(3600));
+            (options.collection_interval, options.pruning_after) = (Duration::ZERO, Duration::from_secs(3600));
         });
         let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
         let notes: Table<Note> = Table::from_id(database.create_table(Note::definition()).unwrap());
@@ -134,11 +134,11 @@ fn garbage_of_an_idle_worker_is_everybodys() {
 /// Rows of a hundred keys come and go, with and without a reader that looks at an old moment: memory stays where it is.
 #[test]
 fn churn_on_a_few_keys_needs_no_more_memory() {
-    let stretch = scaled(3000, 100) as u64;
+    let run = scaled(3000, 100) as u64;
     for indexes in [Indexes::SingleVersion, Indexes::MultiVersion] {
         for with_reader in [false, true] {
             let database = open(|options| {
-                (options.collection_interval, options.thinning_after) = (Duration::ZERO, Duration::ZERO);
+                (options.collection_interval, options.pruning_after) = (Duration::ZERO, Duration::ZERO);
                 options.indexes = indexes.clone();
             });
             let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
@@ -148,7 +148,7 @@ fn churn_on_a_few_keys_needs_no_more_memory() {
             let mut random = Random::stream(3, 3);
             let mut used = Vec::new();
             let mut snapshot = with_reader.then(|| reader.begin(Mode::Snapshot).unwrap());
-            for round in 0..6 * stretch {
+            for round in 0..6 * run {
                 let id = random.below(100);
                 done(&mut worker, |t| {
                     if t.delete(&accounts, id)? {
@@ -159,7 +159,7 @@ fn churn_on_a_few_keys_needs_no_more_memory() {
                 if round % 64 == 0 {
                     database.shared.tick(Extent::Some);
                 }
-                if round % stretch == stretch - 1 {
+                if round % run == run - 1 {
                     if let Some(snapshot) = &mut snapshot {
                         let sum = snapshot.scan(&accounts, ..).map(|row| row.balance()).sum::<i64>().unwrap();
                         assert_eq!(sum, 100, "what the reader sees stays");
@@ -213,7 +213,7 @@ fn pages_wait_for_garbage_that_names_them() {
     let settle = |worker: &mut CicadaWorker| {
         for _ in 0..8 {
             database.tick();
-            worker.tidy_up();
+            worker.maintain();
         }
     };
     let before = pages(&mut deletes);

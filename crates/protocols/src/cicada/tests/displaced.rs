@@ -11,7 +11,7 @@ use super::*;
 type Snapshot<'w> = <CicadaWorker as Interactive>::Transaction<'w>;
 
 fn eager() -> Arc<Cicada> {
-    open(|options| (options.collection_interval, options.thinning_after) = (Duration::ZERO, Duration::ZERO))
+    open(|options| (options.collection_interval, options.pruning_after) = (Duration::ZERO, Duration::ZERO))
 }
 
 /// Entries of an index, and of the one beside it.
@@ -181,7 +181,7 @@ fn rows_are_displaced_under_a_scan() {
 fn insertions_that_are_given_up_leave_the_index() {
     let rounds = scaled(400, 30) as u64;
     let database = open(|options| {
-        (options.collection_interval, options.thinning_after) = (Duration::ZERO, Duration::ZERO);
+        (options.collection_interval, options.pruning_after) = (Duration::ZERO, Duration::ZERO);
         // Who is overtaken writes at another timestamp, and may commit.
         options.overtaking_after = Duration::from_secs(3600);
     });
@@ -213,8 +213,8 @@ fn insertions_that_are_given_up_leave_the_index() {
         if refused % rounds == 0 {
             for _ in 0..4 {
                 database.tick();
-                Worker::tidy_up(&mut loser);
-                Worker::tidy_up(&mut worker);
+                Worker::maintain(&mut loser);
+                Worker::maintain(&mut worker);
             }
             used.push(database.memory().statistics().used_bytes);
         }

@@ -148,6 +148,6 @@ fn an_index_inside_a_transaction_is_refused() {
         assert!(matches!(refused, Err(Error::WaitsForItself { .. })), "{refused:?}");
         drop(open);
     }
-    worker.tidy_up();
+    worker.maintain();
     database.create_index(accounts.id(), definition()).unwrap();
 }

@@ -43,7 +43,7 @@ fn a_leaked_transaction_never_commits() {
                 let found = worker.read_one(accounts.id(), Key8::new(1, 8), &projection, |row| row.is_some());
                 assert!(found.unwrap());
             },
-            &|worker| worker.tidy_up(),
+            &|worker| worker.maintain(),
             &|worker| std::mem::forget(worker.begin(Mode::Snapshot).unwrap()),
         ];
         for step in next {

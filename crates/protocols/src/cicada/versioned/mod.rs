@@ -28,7 +28,7 @@ use std::ptr::NonNull;
 
 use polychron_base::Error;
 use polychron_base::key::{EncodedKey, HashSeed};
-use polychron_engine::stores::Blueprint;
+use polychron_engine::stores::StoreDefinition;
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::{IndexKind, RowBuffer};
 
@@ -124,22 +124,26 @@ impl Roots {
 impl Versioned {
     /// An empty index; it is empty at every moment from `moment` on.
     pub(super) fn new(
-        blueprint: &Blueprint,
+        store_definition: &StoreDefinition,
         inlining: bool,
         moment: Timestamp,
         guard: &Guard<'_>,
     ) -> Result<Self, Error> {
-        let ordered = blueprint.kind == IndexKind::Ordered;
+        let ordered = store_definition.kind == IndexKind::Ordered;
         let (head_bytes, count) = if ordered {
             (TREE_HEAD_BYTES, 1)
         } else {
-            let wanted = (blueprint.expected_rows / ROWS_PER_BUCKET).clamp(LEAST_BUCKETS, MOST_BUCKETS);
+            let wanted = (store_definition.expected_rows / ROWS_PER_BUCKET).clamp(LEAST_BUCKETS, MOST_BUCKETS);
             (BUCKET_HEAD_BYTES, wanted.next_power_of_two())
         };
         let head_bytes = if inlining { head_bytes } else { 64 };
         let nodes = RecordArray::with_room(head_bytes - HEAD_BYTES);
-        let versioned =
-            Self { ordered, nodes, roots: Roots::new(count, head_bytes, guard)?, hash_seed: blueprint.hash_seed };
+        let versioned = Self {
+            ordered,
+            nodes,
+            roots: Roots::new(count, head_bytes, guard)?,
+            hash_seed: store_definition.hash_seed,
+        };
         if let Err(error) = versioned.fill_roots(moment, guard) {
             // SAFETY: nobody knows the index.
             unsafe { versioned.destroy(guard) };

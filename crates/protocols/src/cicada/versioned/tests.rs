@@ -165,14 +165,14 @@ fn against_a_map(kind: IndexKind, make: MakeKey, seed: u64, change: impl FnOnce(
     let mut worker = database.worker().unwrap();
     let mut random = Random::from_seed(seed);
     let mut model = Model::new();
-    let stretch = scaled(300, 2);
-    for round in 0..5 * stretch {
+    let run = scaled(300, 2);
+    for round in 0..5 * run {
         let mut changed = model.clone();
         let mut t = worker.begin(Mode::ReadWrite).unwrap();
         for _ in 0..random.below(scaled(12, 4) as u64) {
             let mut key = make(&mut random);
-            // In the second of two stretches what is there goes.
-            if round / stretch % 2 == 1 && random.below(4) > 0 {
+            // In the second of two runs what is there goes.
+            if round / run % 2 == 1 && random.below(4) > 0 {
                 key = changed.range(key.clone()..).next().map_or(key, |(key, _)| key.clone());
             }
             operate(&mut t, table, &mut changed, &mut random, &key).unwrap();
@@ -390,7 +390,7 @@ fn threads_that_move_keys_lose_none() {
 fn what_comes_and_goes_behind_a_snapshot_leaves_nothing() {
     let database = open(|options| {
         options.background_interval = Duration::from_secs(3600);
-        (options.collection_interval, options.thinning_after) = (Duration::ZERO, Duration::ZERO);
+        (options.collection_interval, options.pruning_after) = (Duration::ZERO, Duration::ZERO);
     });
     let table = table(&database, IndexKind::Ordered);
     let (mut reader, mut worker) = (database.worker().unwrap(), database.worker().unwrap());
@@ -414,7 +414,7 @@ fn what_comes_and_goes_behind_a_snapshot_leaves_nothing() {
         .unwrap();
         for _ in 0..4 {
             database.tick();
-            worker.tidy_up();
+            worker.maintain();
             assert_eq!(scanned(&mut snapshot, &Scan::all(table)).unwrap(), [5]);
         }
         used.push(database.memory().statistics().used_bytes);

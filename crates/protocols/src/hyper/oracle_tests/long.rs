@@ -120,7 +120,7 @@ fn play_long(level: Level, backend: Backend, seed: u64, cases: usize) -> [usize;
     let lab = Lab::open(level, backend);
     let mut story = Story { lab: &lab, random: Random::from_seed(seed), rows: Rows::new(), number: 0 };
     let outcomes: Vec<_> = (0..cases).map(|_| story.tell()).collect();
-    lab.database.worker().unwrap().tidy_up();
+    lab.database.worker().unwrap().maintain();
     let history = lab.database.shared.clock.history();
     assert!(history.buffers() <= 2, "{} buffers are left", history.buffers());
     [Outcome::Changed, Outcome::Stands, Outcome::Needless]

@@ -11,7 +11,7 @@ const COMMITS: i64 = scaled(4000, 1000) as i64;
 
 /// Steps that some work takes.
 fn steps(bank: &Bank, work: impl FnOnce()) -> f64 {
-    let all = || bank.figure("images_walked") + bank.figure("images_compared") + bank.figure("conditions_tested");
+    let all = || bank.metric("images_walked") + bank.metric("images_compared") + bank.metric("conditions_tested");
     let before = all();
     work();
     all() - before
@@ -30,12 +30,12 @@ fn undo_memory_behind_an_idle_writer_is_what_it_sees() {
     let of_all = steps(&bank, || {
         for balance in 0..COMMITS {
             set_balance(&mut worker, &accounts, balance as u64 % 10, balance);
-            let kept = bank.figure("undo_buffers_kept");
+            let kept = bank.metric("undo_buffers_kept");
             assert!(kept <= 300.0, "{kept} buffers behind {balance} commits");
         }
     });
     assert!(of_all <= 10.0 * COMMITS as f64, "{of_all} steps for {COMMITS} commits");
-    let kept = (bank.figure("undo_buffers_kept"), bank.figure("undo_bytes"));
+    let kept = (bank.metric("undo_buffers_kept"), bank.metric("undo_bytes"));
     assert!(kept.0 <= 14.0 && kept.1 <= 4096.0, "{kept:?} of ten rows");
     let of_commit = steps(&bank, || open.commit().unwrap());
     assert!(of_commit <= 200.0, "{of_commit} steps to compare ten rows");
@@ -43,7 +43,7 @@ fn undo_memory_behind_an_idle_writer_is_what_it_sees() {
         let of_one = steps(&bank, || set_balance(&mut worker, &accounts, number % 10, 0));
         assert!(of_one <= 60.0, "{of_one} steps at one commit afterwards");
     }
-    assert!(bank.figure("undo_buffers_kept") <= 2.0);
+    assert!(bank.metric("undo_buffers_kept") <= 2.0);
 }
 
 /// A thread that loses its processor between announcing a start and choosing it holds everything back. Lists that grew meanwhile are short
@@ -66,9 +66,9 @@ fn the_room_of_a_backlog_is_given_back() {
         large.update(&accounts, 1, |row| row.set_balance(balance)).unwrap();
     }
     large.commit().unwrap();
-    worker.tidy_up();
+    worker.maintain();
     set_balance(&mut worker, &accounts, 1, 0);
-    assert!(bank.figure("undo_buffers_kept") <= 2.0);
+    assert!(bank.metric("undo_buffers_kept") <= 2.0);
     assert!(clock.history().room() <= ROOM, "{} commits", clock.history().room());
     assert!(worker.collector().buffers_room() <= ROOM, "{} buffers", worker.collector().buffers_room());
 }
@@ -124,7 +124,7 @@ fn rows_that_went_behind_an_idle_writer_are_compared() {
         }
         (0..300).for_each(|balance| set_balance(&mut worker, &accounts, 1, balance));
         assert_eq!(open.scan(&accounts, ..).count().unwrap(), 11);
-        assert!(bank.figure("undo_buffers_kept") <= 10.0);
+        assert!(bank.metric("undo_buffers_kept") <= 10.0);
         assert!(open.commit().is_err_and(|stop| stop.is_conflict()), "it has seen that row");
     }
 }

@@ -70,7 +70,7 @@ fn empty(worker: &mut HyperWorker, accounts: &Table<Account>) {
 fn settle(bank: &Bank, worker: &mut HyperWorker) {
     for _ in 0..4 {
         bank.database.memory().epochs().advance();
-        worker.tidy_up();
+        worker.maintain();
     }
 }
 

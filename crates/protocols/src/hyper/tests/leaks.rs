@@ -39,8 +39,8 @@ fn check(bank: &Bank) {
     let epoch = epochs.current();
     (0..3).for_each(|_| _ = epochs.advance());
     assert!(epochs.readonly() > epoch, "no pin was left behind");
-    bank.worker().tidy_up();
-    assert!(bank.figure("undo_buffers_kept") <= 2.0, "no moment was left behind");
+    bank.worker().maintain();
+    assert!(bank.metric("undo_buffers_kept") <= 2.0, "no moment was left behind");
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn what_was_forgotten_never_commits() {
                 1 => set_balance(&mut worker, &accounts, 1, account(1).balance),
                 2 => _ = worker.begin(Mode::ReadWrite).unwrap().roll_back(),
                 3 => drop(worker.begin(Mode::Snapshot).unwrap()),
-                4 => worker.tidy_up(),
+                4 => worker.maintain(),
                 _ => drop(worker),
             }
             check(&bank);

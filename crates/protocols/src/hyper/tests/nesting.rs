@@ -1,7 +1,7 @@
 //! A transaction inside of another one of the same thread, which would wait for it for ever.
 
 use polychron_base::Error;
-use polychron_engine::lazy::Beneath;
+use polychron_engine::lazy::LazyHost;
 use polychron_engine::{IndexDefinition, drive};
 
 use super::*;

@@ -13,7 +13,7 @@ fn bank_with_snapshots() -> Bank {
 
 /// Steps that some work takes.
 fn steps(bank: &Bank, work: impl FnOnce()) -> f64 {
-    let all = || bank.figure("images_walked") + bank.figure("conditions_tested");
+    let all = || bank.metric("images_walked") + bank.metric("conditions_tested");
     let before = all();
     work();
     all() - before
@@ -44,8 +44,8 @@ fn a_long_chain_is_cut_once() {
                 steps(&bank, || (0..commits).for_each(|balance| set_balance(&mut writer, &accounts, 2, balance)));
             assert!(rest <= 10.0 * MANY as f64 + 20_000.0, "{rest} steps for {MANY} images");
         }
-        assert!(bank.figure("undo_buffers_kept") <= 2.0, "the backlog is gone");
-        assert!(bank.figure("undo_bytes") <= 8192.0);
+        assert!(bank.metric("undo_buffers_kept") <= 2.0, "the backlog is gone");
+        assert!(bank.metric("undo_bytes") <= 8192.0);
     }
 }
 
@@ -73,7 +73,7 @@ fn a_long_chain_is_thinned_once() {
     assert_eq!(snapshot.get(&accounts, 1).unwrap().map(|row| row.balance()), seen);
     drop(snapshot);
     drain();
-    assert!(bank.figure("undo_buffers_kept") <= 2.0, "{}", bank.figure("undo_buffers_kept"));
+    assert!(bank.metric("undo_buffers_kept") <= 2.0, "{}", bank.metric("undo_buffers_kept"));
 }
 
 /// One transaction that changed a row many times is compared, and collected, in as many steps.
@@ -168,8 +168,8 @@ fn a_hot_row_keeps_its_chain_short() {
         assert_eq!(t.get(&accounts, 1)?.map(|row| row.balance()), Some(account(1).balance + 2 * UPDATES as i64));
         Ok(())
     }));
-    bank.worker().tidy_up();
-    assert!(bank.figure("undo_buffers_kept") <= 2.0);
+    bank.worker().maintain();
+    assert!(bank.metric("undo_buffers_kept") <= 2.0);
 }
 
 /// The list of what has committed is told in slices of a bounded length, wherever its parts lie.
@@ -236,12 +236,12 @@ fn what_goes_behind_an_idle_transaction_is_found_in_few_steps() {
             }
         });
         assert!(walked <= most * COMMITS as f64, "{walked} steps for {COMMITS} commits beside {mode:?}");
-        let kept = bank.figure("undo_buffers_kept");
+        let kept = bank.metric("undo_buffers_kept");
         assert!(kept <= 3.0 * ROWS as f64 + 20.0, "{kept} buffers for {ROWS} rows beside {mode:?}");
         open.commit().unwrap();
         // What was kept goes in slices, and then a commit looks at what the one before has left, and no more.
         (0..COMMITS).for_each(|balance| set_balance(&mut worker, &accounts, ROWS, balance as i64));
-        let kept = bank.figure("undo_buffers_kept");
+        let kept = bank.metric("undo_buffers_kept");
         assert!(kept <= 2.0, "{kept} buffers are left of {mode:?}");
         let walked = steps(&bank, || (0..100).for_each(|balance| set_balance(&mut worker, &accounts, ROWS, balance)));
         assert!(walked <= 400.0, "{walked} steps for 100 commits after {mode:?}");

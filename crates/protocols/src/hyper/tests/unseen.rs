@@ -54,8 +54,8 @@ fn rows_that_come_and_go_behind_an_idle_transaction_leave_the_indexes() {
             let most = most_entries(&bank, &worker);
             assert!(most < 20, "{most} entries behind an idle {mode:?}");
         }
-        worker.tidy_up();
-        assert!(bank.figure("undo_buffers_kept") <= 2.0);
+        worker.maintain();
+        assert!(bank.metric("undo_buffers_kept") <= 2.0);
     }
 }
 

@@ -53,7 +53,7 @@ impl Stage {
     fn pass(&mut self) {
         for _ in 0..24 {
             self.database.tick();
-            self.worker.tidy_up();
+            self.worker.maintain();
         }
     }
 
@@ -76,7 +76,7 @@ impl Stage {
     fn retired(&mut self, idle: &mut MaflingoWorker) -> usize {
         for _ in 0..4 {
             self.database.tick();
-            idle.tidy_up();
+            idle.maintain();
         }
         self.pass();
         self.database.statistics().memory.unwrap().retired_bytes

@@ -48,7 +48,7 @@ fn change(worker: &mut MaflingoWorker, body: impl FnOnce(&mut Tx<'_>) -> Result<
 fn settle(database: &Arc<Maflingo>, worker: &mut MaflingoWorker) {
     for _ in 0..12 {
         database.tick();
-        worker.tidy_up();
+        worker.maintain();
     }
 }
 
@@ -56,7 +56,7 @@ fn settle(database: &Arc<Maflingo>, worker: &mut MaflingoWorker) {
 fn entries(database: &Arc<Maflingo>, table: &Table<Member>) -> Vec<(usize, usize)> {
     let (_, tables) = database.shared.catalog.snapshot();
     let table = polychron_engine::catalog::known(&tables, table.id()).unwrap();
-    database.shared.keeper.with_guard(|guard| {
+    database.shared.deferred_drops.with_guard(|guard| {
         let count = |index: &polychron_index::AnyIndex| {
             let mut count = 0;
             for_each(index, guard, &mut |_, _| count += 1);

@@ -25,7 +25,7 @@ fn pair(id: u64) -> Pair {
 fn settle(database: &Arc<Maflingo>, worker: &mut MaflingoWorker) {
     for _ in 0..4 {
         database.tick();
-        worker.tidy_up();
+        worker.maintain();
     }
 }
 
@@ -88,7 +88,7 @@ fn only_what_was_given_up_is_taken_out() {
     let clean = || {
         let mut reclaimer = super::super::reclaim::Reclaimer::default();
         reclaimer.push(super::super::reclaim::Tombstone::new(write.place, &key, write.record, Tid::ZERO));
-        database.shared.keeper.with_guard(|guard| reclaimer.step(&tables, 1, guard));
+        database.shared.deferred_drops.with_guard(|guard| reclaimer.step(&tables, 1, guard));
     };
     clean();
     assert_eq!(entries(&database, &pairs), 1);

@@ -10,9 +10,9 @@ fn work(loaded: &mut Loaded, client: &mut TpccClient, transactions: u32) -> u64 
     u64::from(committed[3])
 }
 
-fn figure(loaded: &Loaded, name: &str) -> u64 {
-    let figures = loaded.workload.figures();
-    figures.iter().find(|(known, _)| known.contains(name)).unwrap_or_else(|| panic!("{name} in {figures:?}")).1
+fn metric(loaded: &Loaded, name: &str) -> u64 {
+    let metrics = loaded.workload.metrics();
+    metrics.iter().find(|(known, _)| known.contains(name)).unwrap_or_else(|| panic!("{name} in {metrics:?}")).1
 }
 
 #[test]
@@ -22,14 +22,14 @@ fn the_owner_executes_what_all_terminals_ask_for() {
     let (mut owner, mut other) =
         (loaded.workload.client(3, 0, threads), loaded.workload.client(3, threads - 1, threads));
     assert_eq!(work(&mut loaded, &mut other, 500), 0, "the queue is another worker's");
-    let queued = figure(&loaded, "still queued");
+    let queued = metric(&loaded, "still queued");
     assert!(queued > 5, "{queued} of 500");
     assert_eq!(work(&mut loaded, &mut owner, 3), 3, "what waits comes first");
     let executed = 3 + work(&mut loaded, &mut owner, 2000);
-    assert_eq!(figure(&loaded, "executed"), executed);
+    assert_eq!(metric(&loaded, "executed"), executed);
     // Its own requests are among them; at most one waits for the next drawing.
-    assert!(executed > queued && figure(&loaded, "still queued") <= 1, "{executed}");
-    assert!(figure(&loaded, "longest wait") > 0);
+    assert!(executed > queued && metric(&loaded, "still queued") <= 1, "{executed}");
+    assert!(metric(&loaded, "longest wait") > 0);
     loaded.check();
 }
 
@@ -41,7 +41,7 @@ fn immediate_deliveries_wait_for_nobody() {
     let mut other = loaded.workload.client(3, threads - 1, threads);
     let executed = work(&mut loaded, &mut other, 500);
     assert!(executed > 5, "{executed} of 500");
-    assert_eq!((figure(&loaded, "executed"), figure(&loaded, "still queued")), (executed, 0));
+    assert_eq!((metric(&loaded, "executed"), metric(&loaded, "still queued")), (executed, 0));
     loaded.check();
 }
 
@@ -58,9 +58,9 @@ fn the_result_file_has_a_line_for_each() {
         loaded.execute(&mut delivery);
         client.finished(&TpccProcedure::Delivery(delivery));
     }
-    assert_eq!(figure(&loaded, "executed"), u64::from(options.scale.undelivered) + 1);
-    assert_eq!(figure(&loaded, "skipped a district"), 1);
-    assert_eq!(figure(&loaded, "districts skipped"), u64::from(options.scale.districts));
+    assert_eq!(metric(&loaded, "executed"), u64::from(options.scale.undelivered) + 1);
+    assert_eq!(metric(&loaded, "skipped a district"), 1);
+    assert_eq!(metric(&loaded, "districts skipped"), u64::from(options.scale.districts));
     let text = std::fs::read_to_string(file.path()).expect("the file");
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len() as u32, options.scale.undelivered + 2, "{text}");

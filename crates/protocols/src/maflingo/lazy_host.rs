@@ -1,13 +1,13 @@
-//! Beneath a layer that leaves futures open: rows that will be written are latched before they are read, at the commit, so that no
+//! Below a layer that leaves futures open: rows that will be written are latched before they are read, at the commit, so that no
 //! two transactions spoil each other's reads. Conditions are looked at without protection.
 
 use polychron_base::{Reason, Stop, TableId};
-use polychron_engine::lazy::{Beneath, Inner, Names};
+use polychron_engine::lazy::{Inner, LazyHost, Names};
 use polychron_engine::{Configuration, Isolation};
 
 use super::protocol::Maflingo;
 
-impl Beneath for Maflingo {
+impl LazyHost for Maflingo {
     const DEFERRED: Names = Names {
         name: "lazy-occ",
         summary: "optimistic, futures open until the commit: for hot rows that are added to, above all",

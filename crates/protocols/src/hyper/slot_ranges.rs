@@ -1,4 +1,4 @@
-//! Going along the slots of a table: units of a page, and in each the stretches of plain slots, which may be read without a look at any of
+//! Going along the slots of a table: units of a page, and in each the slot ranges of plain slots, which may be read without a look at any of
 //! them, between those that are versioned or have no row.
 
 use std::ops::Range;
@@ -50,7 +50,7 @@ impl Default for Looked {
 
 /// Slots of a unit, one behind the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Stretch {
+pub(super) enum SlotRange {
     /// All are plain.
     Plain(Range<usize>),
     /// Some may be versioned, or have no row.
@@ -186,22 +186,22 @@ impl<'t> Unit<'t> {
         self.place(group, size, looked.intervals[group - first].range())
     }
 
-    /// The stretch from a position on.
+    /// The slot range from a position on.
     #[inline]
-    pub(super) fn stretch(&self, looked: &Looked, from: usize) -> Stretch {
+    pub(super) fn slot_range(&self, looked: &Looked, from: usize) -> SlotRange {
         let (Some((group, _)), Some(size)) = (self.group(from), self.rows.group()) else {
-            return Stretch::Special(from..self.len);
+            return SlotRange::Special(from..self.len);
         };
         let here = self.special(looked, group, size);
         if here.contains(&from) {
-            return Stretch::Special(from..here.end);
+            return SlotRange::Special(from..here.end);
         }
         if from < here.start && !here.is_empty() {
-            return Stretch::Plain(from..here.start);
+            return SlotRange::Plain(from..here.start);
         }
         let (last, _) = self.group(self.len - 1).unwrap_or_default();
         let ahead = (group + 1..=last).map(|group| self.special(looked, group, size)).find(|range| !range.is_empty());
-        Stretch::Plain(from..ahead.map_or(self.len, |range| range.start))
+        SlotRange::Plain(from..ahead.map_or(self.len, |range| range.start))
     }
 
     /// Whether plain slots have stood still since the look. What was read of them counts only then.

@@ -1,10 +1,10 @@
-//! Beneath a layer that leaves futures open: a write is delayed to the commit. Its row is locked first, whatever was committed there since
+//! Below a layer that leaves futures open: a write is delayed to the commit. Its row is locked first, whatever was committed there since
 //! the start; then the start is moved behind all of that, and the row is read, computed and written at once. Conditions are looked at
 //! without protection.
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{IndexId, Reason, Stop, TableId};
-use polychron_engine::lazy::{Beneath, Inner, Names};
+use polychron_engine::lazy::{Inner, LazyHost, Names};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::Primitives;
@@ -23,7 +23,7 @@ use super::writes::Conflict;
 /// waits for a transaction that a client holds open.
 const LOOKS: usize = 64;
 
-impl<R: Redo + Default> Beneath for Hyper<R> {
+impl<R: Redo + Default> LazyHost for Hyper<R> {
     const DEFERRED: Names = Names {
         name: "lazy-hyper",
         summary: "hyper, futures open until the commit: for hot rows that are added to, beside long readers",

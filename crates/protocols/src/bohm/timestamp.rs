@@ -2,22 +2,22 @@
 
 /// The position of a transaction: its batch, and its place in it. Zero is before all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Moment(u64);
+pub(super) struct Timestamp(u64);
 
-impl Moment {
+impl Timestamp {
     /// Bits for the place in a batch.
     const PLACE_BITS: u32 = 18;
     /// The most transactions of a batch.
     pub(super) const MOST_IN_BATCH: usize = (1 << Self::PLACE_BITS) - 4;
 
-    /// The moment of a transaction.
+    /// The timestamp of a transaction.
     #[inline]
     pub(super) fn new(batch: u64, place: usize) -> Self {
         debug_assert!(place < Self::MOST_IN_BATCH);
         Self(batch << Self::PLACE_BITS | (place as u64 + 1))
     }
 
-    /// The moment behind all transactions of a batch.
+    /// The timestamp behind all transactions of a batch.
     #[inline]
     pub(super) fn end_of(batch: u64) -> Self {
         Self(((batch + 1) << Self::PLACE_BITS) - 1)

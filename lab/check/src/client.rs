@@ -7,12 +7,12 @@ use polychron_base::error::Stopped;
 use polychron_engine::any::AnyTransaction;
 use polychron_engine::{Commit, Interactive, Mode, Stop};
 
-/// What this thread's parties have met.
+/// What this thread's clients have met.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Met {
-    /// A party could not begin beside another one.
+    /// A client could not begin beside another one.
     pub(crate) alone: bool,
-    /// A party has conflicted.
+    /// A client has conflicted.
     pub(crate) conflict: bool,
 }
 
@@ -20,12 +20,12 @@ thread_local! {
     static MET: Cell<Met> = const { Cell::new(Met { alone: false, conflict: false }) };
 }
 
-/// What parties have met since the last [`forget`].
+/// What clients have met since the last [`forget`].
 pub(crate) fn met() -> Met {
     MET.get()
 }
 
-/// Begins anew with what parties meet.
+/// Begins anew with what clients meet.
 pub(crate) fn forget() {
     MET.set(Met::default());
 }
@@ -36,12 +36,12 @@ fn meet_conflict() {
 
 /// One of several transactions that a test interleaves.
 ///
-/// A protocol may find a conflict early or late. From then on the party has lost: its steps do nothing and answer `None`.
-pub(crate) struct Party<T> {
+/// A protocol may find a conflict early or late. From then on the client has lost: its steps do nothing and answer `None`.
+pub(crate) struct Client<T> {
     transaction: Option<T>,
 }
 
-impl Party<AnyTransaction<'_>> {
+impl Client<AnyTransaction<'_>> {
     /// Forgets the transaction, as safe code can; its memory serves for something else.
     pub(crate) fn leak(self) {
         if let Some(transaction) = self.transaction {
@@ -50,8 +50,8 @@ impl Party<AnyTransaction<'_>> {
     }
 }
 
-impl<T: Commit> Party<T> {
-    /// Begins; where the protocol cannot run two transactions in one thread the party has lost already.
+impl<T: Commit> Client<T> {
+    /// Begins; where the protocol cannot run two transactions in one thread the client has lost already.
     pub(crate) fn begin<'w, W: Interactive<Transaction<'w> = T>>(worker: &'w mut W, mode: Mode) -> Self {
         match worker.begin(mode) {
             Ok(transaction) => Self { transaction: Some(transaction) },
@@ -73,7 +73,7 @@ impl<T: Commit> Party<T> {
         match step(self.transaction.as_mut()?) {
             Ok(output) => Some(output),
             Err(stop) => {
-                // All parties are of one thread: where another one is in the way, the wait would be for itself.
+                // All clients are of one thread: where another one is in the way, the wait would be for itself.
                 match stop.into_parts() {
                     Stopped::Conflict | Stopped::Failed(Error::WaitsForItself { .. }) => {}
                     Stopped::Failed(error) => panic!("a step failed: {error:?}"),

@@ -1,5 +1,5 @@
 //! Where expressions are made: operators on futures have no transaction at hand, so each running transaction that leaves futures open
-//! has a bench in its thread, on which its nodes lie, and a future knows its bench by number.
+//! has an expression arena in its thread, on which its nodes lie, and a future knows its expressions by number.
 //!
 //! The memory is used again by the thread's next transaction.
 
@@ -63,40 +63,41 @@ impl Scope {
 
     #[inline]
     fn on_bench<O>(self, work: impl FnOnce(&mut Bench) -> O) -> Option<O> {
-        let find =
-            |benches: &RefCell<Vec<Bench>>| benches.borrow_mut().iter_mut().find(|bench| bench.scope == self).map(work);
+        let find = |benches: &RefCell<Vec<Bench>>| {
+            benches.borrow_mut().iter_mut().find(|expressions| expressions.scope == self).map(work)
+        };
         BENCHES.try_with(find).ok()?
     }
 
     /// Makes something of the operands of this scope. `None`: its transaction has ended, or one of them is not its own.
     #[inline]
     pub(super) fn make(self, expression: Expression) -> Option<Operand> {
-        self.on_bench(|bench| bench.nodes.combine(expression).ok())?
+        self.on_bench(|expressions| expressions.nodes.combine(expression).ok())?
     }
 
     /// What a place has come to.
     pub(super) fn value(self, place: u32) -> Option<Option<Scalar>> {
-        self.on_bench(|bench| bench.nodes.values.get(place as usize).copied())?
+        self.on_bench(|expressions| expressions.nodes.values.get(place as usize).copied())?
     }
 
     /// Why a place has come to nothing.
     #[cold]
     pub(super) fn failure(self, place: u32) -> Option<super::FutureError> {
-        self.on_bench(|bench| bench.nodes.failure(place))
+        self.on_bench(|expressions| expressions.nodes.failure(place))
     }
 }
 
-/// A transaction's bench: what a protocol keeps as long as it leaves futures open, in the thread that runs the transaction. When it is
+/// A transaction's expression arena: what a protocol keeps as long as it leaves futures open, in the thread that runs the transaction. When it is
 /// dropped what lies on it stays to be looked
 /// at until the thread's next one is set up.
 #[derive(Debug)]
-pub struct Workbench {
+pub struct ExpressionArena {
     scope: Scope,
     /// It belongs to the thread.
     thread: PhantomData<*const ()>,
 }
 
-impl Workbench {
+impl ExpressionArena {
     /// Sets one up. In a thread that ends, and whose benches are gone already, there is none: futures are then as those of a
     /// transaction that has ended.
     #[inline]
@@ -104,9 +105,9 @@ impl Workbench {
         let scope = Scope::fresh();
         let _ = BENCHES.try_with(|benches| {
             let mut benches = benches.borrow_mut();
-            if let Some(bench) = benches.iter_mut().find(|bench| !bench.is_open) {
-                (bench.scope, bench.is_open) = (scope, true);
-                bench.nodes.clear();
+            if let Some(expressions) = benches.iter_mut().find(|expressions| !expressions.is_open) {
+                (expressions.scope, expressions.is_open) = (scope, true);
+                expressions.nodes.clear();
             } else {
                 benches.push(Bench { scope, is_open: true, nodes: Box::default() });
             }
@@ -114,10 +115,10 @@ impl Workbench {
         Self { scope, thread: PhantomData }
     }
 
-    /// Lends the bench's nodes, for something else in their place: who uses them exchanges them again before any operator is at work.
+    /// Lends the expression arena's nodes, for something else in their place: who uses them exchanges them again before any operator is at work.
     #[inline]
     pub fn exchange(&self, nodes: &mut Box<Nodes>) {
-        self.scope.on_bench(|bench| std::mem::swap(&mut bench.nodes, nodes));
+        self.scope.on_bench(|expressions| std::mem::swap(&mut expressions.nodes, nodes));
     }
 
     /// The scope of the transaction's futures.
@@ -127,16 +128,16 @@ impl Workbench {
     }
 }
 
-impl Default for Workbench {
+impl Default for ExpressionArena {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Drop for Workbench {
+impl Drop for ExpressionArena {
     #[inline]
     fn drop(&mut self) {
-        self.scope.on_bench(|bench| bench.is_open = false);
+        self.scope.on_bench(|expressions| expressions.is_open = false);
     }
 }
 
@@ -176,10 +177,10 @@ mod tests {
 
     #[test]
     fn scopes_of_transactions_and_threads_differ() {
-        let (one, two) = (Workbench::new(), Workbench::new());
+        let (one, two) = (ExpressionArena::new(), ExpressionArena::new());
         assert_ne!(one.scope(), two.scope());
         let number = one.scope().number;
-        let elsewhere = std::thread::spawn(|| (0..4).map(|_| Workbench::new().scope()).collect::<Vec<_>>());
+        let elsewhere = std::thread::spawn(|| (0..4).map(|_| ExpressionArena::new().scope()).collect::<Vec<_>>());
         let elsewhere = elsewhere.join().expect("no panic");
         assert!(elsewhere.iter().any(|scope| scope.number == number) && !elsewhere.contains(&one.scope()));
         let before = Scope::of_attempt();
@@ -194,11 +195,11 @@ mod tests {
 
     #[test]
     fn a_bench_is_used_again() {
-        let first = Workbench::new();
+        let first = ExpressionArena::new();
         let old = first.scope();
         drop(first);
         assert_eq!(old.value(0), None);
-        let second = Workbench::new();
+        let second = ExpressionArena::new();
         assert!(old.on_bench(|_| ()).is_none() && second.scope().on_bench(|_| ()).is_some());
     }
 }

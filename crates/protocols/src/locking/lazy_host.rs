@@ -1,12 +1,12 @@
-//! Beneath a layer that leaves futures open: at the commit all rows are locked, by age. Conditions are held from the test on.
+//! Below a layer that leaves futures open: at the commit all rows are locked, by age. Conditions are held from the test on.
 
 use polychron_base::{Reason, Stop, TableId};
-use polychron_engine::lazy::{Beneath, Condition, Inner, Names, Values};
+use polychron_engine::lazy::{Condition, Inner, LazyHost, Names, Values};
 
 use super::options::{Options, Policy};
 use super::protocol::Locking;
 
-impl Beneath for Locking {
+impl LazyHost for Locking {
     const HOLDS_CONDITIONS: bool = true;
     const DEFERRED: Names = Names {
         name: "lazy-2pl",

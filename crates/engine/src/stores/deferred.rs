@@ -14,12 +14,12 @@ use crate::catalog::{Catalog, Described};
 
 /// A database's own place in the epochs, which belongs to no worker.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct DeferredDrops {
     local: Mutex<Local>,
     closing: AtomicBool,
 }
 
-impl Keeper {
+impl DeferredDrops {
     /// Claims one of the slots that are not for users.
     ///
     /// # Errors
@@ -49,18 +49,18 @@ impl Keeper {
         self.local.lock().unwrap_or_else(PoisonError::into_inner).collect();
     }
 
-    /// As [`Keeper::collect`], and lets dropped tables go that no guard holds any more, whose memory then waits in turn.
-    pub fn tidy_up<T: Described>(&self, catalog: &Catalog<T>, epochs: &Epochs) {
+    /// As [`DeferredDrops::collect`], and lets dropped tables go that no guard holds any more, whose memory then waits in turn.
+    pub fn maintain<T: Described>(&self, catalog: &Catalog<T>, epochs: &Epochs) {
         self.collect();
         catalog.release(epochs);
     }
 
     /// Gives back the memory of a table or an index that was dropped. Where no transaction runs, all of it goes; otherwise the
-    /// rest goes with [`Keeper::tidy_up`] or the next that is dropped. `tick` ends an epoch.
+    /// rest goes with [`DeferredDrops::maintain`] or the next that is dropped. `tick` ends an epoch.
     pub fn give_back<T: Described>(&self, catalog: &Catalog<T>, epochs: &Epochs, tick: impl Fn()) {
         // The list of tables waits for the guards of one epoch, and the records, which are found then, for those of the next.
         for _ in 0..4 {
-            self.tidy_up(catalog, epochs);
+            self.maintain(catalog, epochs);
             tick();
         }
     }

@@ -16,14 +16,14 @@ use super::submitting::{self, Shared};
 use crate::{Transact, Workload};
 
 /// A worker for each thread, and whom the threads submit to.
-pub(super) trait Seats<W: Workload>: Sync {
+pub(super) trait Slots<W: Workload>: Sync {
     /// Lets a client work on thread `thread`, once for each thread, until the run is over: the latencies of the measured interval by
     /// kind.
     fn run(&self, thread: usize, client: Loop<'_, W::Client>) -> Result<Vec<Histogram<u64>>, Failure>;
 }
 
 /// A worker, as one workload's loop sees it.
-pub(super) trait Seat<P> {
+pub(super) trait Slot<P> {
     /// Executes a procedure as it wants to run.
     fn execute(&mut self, procedure: &mut P) -> Result<(), Error>;
 
@@ -31,7 +31,7 @@ pub(super) trait Seat<P> {
     fn execute_batch(&mut self, procedures: &mut [P], done: &mut dyn FnMut(usize, Result<(), Error>));
 }
 
-impl<W: Worker, P: Transact> Seat<P> for W {
+impl<W: Worker, P: Transact> Slot<P> for W {
     fn execute(&mut self, procedure: &mut P) -> Result<(), Error> {
         let outcome = match procedure.mode() {
             Mode::ReadWrite => Worker::execute(self, procedure),
@@ -69,13 +69,13 @@ pub(super) struct Taken<P: Protocol> {
 }
 
 /// Takes what the threads need.
-pub(super) fn seat<P: Protocol>(database: &Arc<P>, settings: &Settings) -> Result<Taken<P>, Error> {
+pub(super) fn slot<P: Protocol>(database: &Arc<P>, settings: &Settings) -> Result<Taken<P>, Error> {
     let of_a_thread = |_| (0..settings.interleave).map(|_| database.worker()).collect::<Result<_, _>>().map(Mutex::new);
     let workers = (0..settings.threads).map(of_a_thread).collect::<Result<_, _>>()?;
     Ok(Taken { workers, service: submitting::start(database, settings)? })
 }
 
-impl<P: Protocol, W: Workload> Seats<W> for Taken<P> {
+impl<P: Protocol, W: Workload> Slots<W> for Taken<P> {
     fn run(&self, thread: usize, client: Loop<'_, W::Client>) -> Result<Vec<Histogram<u64>>, Failure> {
         let mut workers = take(&mut *self.workers[thread].lock().unwrap_or_else(PoisonError::into_inner));
         match &self.service {

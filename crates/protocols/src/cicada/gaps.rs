@@ -32,17 +32,17 @@ const LONGEST_PREFIX: usize = 31;
 
 /// The table.
 #[derive(Debug)]
-pub(super) struct Absences {
+pub(super) struct GapReadTimestamps {
     words: Box<[AtomicU64]>,
 }
 
 /// A part of the key space of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part(u64);
+pub(super) struct KeyPartition(u64);
 
 /// The lengths of prefixes by which an index was scanned.
 #[derive(Debug, Default)]
-pub(super) struct Lengths(AtomicU32);
+pub(super) struct PrefixLengths(AtomicU32);
 
 fn mix(state: u64, value: u64) -> u64 {
     let product = u128::from(state ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
@@ -55,7 +55,7 @@ fn seed(place: Place, kind: u64) -> u64 {
         ^ kind.wrapping_mul(0xD6E8_FEB8_6659_FD93)
 }
 
-impl Part {
+impl KeyPartition {
     /// A single key.
     // Whoever chooses keys that share a word makes transactions conflict; one key alone does that, too.
     #[inline]
@@ -77,7 +77,7 @@ impl Part {
     }
 
     /// The smallest part that holds the whole range; the index notes that it is scanned so.
-    pub(super) fn range(place: Place, lower: Bound<&[u8]>, upper: Bound<&[u8]>, lengths: &Lengths) -> Self {
+    pub(super) fn range(place: Place, lower: Bound<&[u8]>, upper: Bound<&[u8]>, lengths: &PrefixLengths) -> Self {
         let low = match lower {
             Bound::Included(key) | Bound::Excluded(key) => key,
             Bound::Unbounded => &[],
@@ -113,7 +113,7 @@ fn shared_prefix(low: &[u8], upper: Bound<&[u8]>) -> usize {
     low.iter().enumerate().take_while(|&(index, &byte)| byte_at(index) == Some(byte)).count()
 }
 
-impl Lengths {
+impl PrefixLengths {
     fn add(&self, bytes: usize) {
         if left_out(Step::NoteLengths) {
             return;
@@ -127,7 +127,7 @@ impl Lengths {
     }
 }
 
-impl Absences {
+impl GapReadTimestamps {
     /// Nothing was found empty after `settled`.
     pub(super) fn new(settled: Timestamp) -> Self {
         Self { words: (0..WORDS).map(|_| AtomicU64::new(settled.0)).collect() }
@@ -135,23 +135,30 @@ impl Absences {
 
     /// Notes that nothing more may come into the part before `timestamp`.
     #[inline]
-    pub(super) fn raise(&self, part: Part, timestamp: Timestamp) {
+    pub(super) fn raise(&self, part: KeyPartition, timestamp: Timestamp) {
         raise(&self.words[part.word()], timestamp);
     }
 
     /// Whether a key may come into being at `timestamp`: no part that holds it was found empty later.
     #[inline]
-    pub(super) fn admit<K: EncodedKey>(&self, place: Place, key: K, lengths: &Lengths, timestamp: Timestamp) -> bool {
+    pub(super) fn admit<K: EncodedKey>(
+        &self,
+        place: Place,
+        key: K,
+        lengths: &PrefixLengths,
+        timestamp: Timestamp,
+    ) -> bool {
         // SeqCst: behind the insertion in the one order of all.
-        let admits = |part: Part| !Timestamp(self.words[part.word()].load(Ordering::SeqCst)).is_after(timestamp);
-        if !admits(Part::key(place, key)) && !left_out(Step::AdmitKeys) {
+        let admits =
+            |part: KeyPartition| !Timestamp(self.words[part.word()].load(Ordering::SeqCst)).is_after(timestamp);
+        if !admits(KeyPartition::key(place, key)) && !left_out(Step::AdmitKeys) {
             return false;
         }
         let mut lengths = lengths.0.load(Ordering::SeqCst);
         while lengths != 0 {
             let bytes = lengths.trailing_zeros() as usize;
             lengths &= lengths - 1;
-            if bytes <= key.len() && !admits(Part::prefix(place, key, bytes)) && !left_out(Step::AdmitRanges) {
+            if bytes <= key.len() && !admits(KeyPartition::prefix(place, key, bytes)) && !left_out(Step::AdmitRanges) {
                 return false;
             }
         }
@@ -188,14 +195,14 @@ mod tests {
 
     #[test]
     fn an_early_insertion_into_a_range_that_was_read_later_is_refused() {
-        let (absences, lengths) = (Absences::new(Timestamp(0)), Lengths::default());
-        let part = Part::range(PLACE, Bound::Included(&[5, 1]), Bound::Excluded(&[5, 2][..]), &lengths);
-        absences.raise(part, Timestamp(100));
-        let admit = |key: &[u8], timestamp| absences.admit(PLACE, key, &lengths, Timestamp(timestamp));
+        let (gaps, lengths) = (GapReadTimestamps::new(Timestamp(0)), PrefixLengths::default());
+        let part = KeyPartition::range(PLACE, Bound::Included(&[5, 1]), Bound::Excluded(&[5, 2][..]), &lengths);
+        gaps.raise(part, Timestamp(100));
+        let admit = |key: &[u8], timestamp| gaps.admit(PLACE, key, &lengths, Timestamp(timestamp));
         assert!(!admit(&[5, 1, 7], 99) && !admit(&[5, 1], 1));
         assert!(admit(&[5, 1, 7], 101));
         assert!(admit(&[5, 2, 7], 99) && admit(&[5], 99), "other parts were not read");
-        absences.raise(Part::key(PLACE, &[9u8, 9][..]), Timestamp(200));
+        gaps.raise(KeyPartition::key(PLACE, &[9u8, 9][..]), Timestamp(200));
         assert!(!admit(&[9, 9], 199) && admit(&[9, 8], 199));
     }
 }

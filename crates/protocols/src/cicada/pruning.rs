@@ -2,7 +2,7 @@
 //!
 //! Between the version that a reader sees and the latest one there may be thousands that nobody sees: readers who run look at their own
 //! moments, whoever begins from now on looks at the horizon or later. When the oldest reader has fallen behind, records are
-//! *thinned*: of the versions that are settled, the latest stays, and of those behind it the ones that are visible at a moment that
+//! *pruned*: of the versions that are settled, the latest stays, and of those behind it the ones that are visible at a moment that
 //! somebody holds. The others are taken out. Readers may stand on them, so their memory waits for the epochs.
 
 use polychron_engine::mutations::left_out;
@@ -12,7 +12,7 @@ use polychron_sync::atomic::{Ordering, fence};
 
 use super::clocks::Span;
 use super::marks::Queued;
-use super::reclaim::{Entry, Garbage, Grave, Reclaimer, Site, Waiting};
+use super::reclaim::{DeferredFree, Entry, Garbage, Reclaimer, Site, Waiting};
 use super::record::{Link, Record, Status, Version};
 use super::steps::Step;
 use super::table::Store;
@@ -21,9 +21,9 @@ use super::timestamp::Timestamp;
 /// Items that wait and are looked at again in one go: more than come to wait in the time.
 const LOOKED_AT_AGAIN: usize = 8;
 
-/// What thinning did to a record.
+/// What pruning did to a record.
 #[derive(Clone, Copy, Debug, Default)]
-struct Thinned {
+struct Pruned {
     /// The latest version, if it is not settled yet: the record is to be looked at again when it is.
     unsettled: Option<Timestamp>,
     /// Of the earliest version that is kept for a reader, the one that took over from it: when nobody looks behind that, it is garbage.
@@ -34,7 +34,7 @@ struct Thinned {
     took_out: bool,
 }
 
-impl Thinned {
+impl Pruned {
     fn keep_by(&mut self, moment: Option<Timestamp>) {
         let is_later = |now: Timestamp| moment.is_none_or(|moment| now.is_after(moment));
         self.kept_by = self.kept_by.filter(|now| is_later(*now)).or(moment);
@@ -50,7 +50,7 @@ enum Forgetting {
     Not,
 }
 
-/// The moments that count when records are thinned.
+/// The moments that count when records are pruned.
 #[derive(Clone, Copy)]
 struct Moments<'m> {
     settled: Timestamp,
@@ -87,10 +87,10 @@ impl Moments<'_> {
 }
 
 impl Reclaimer {
-    /// Thins the records of up to `limit` queued items that only long readers hold back. `held` are the moments at which somebody
+    /// Prunes the records of up to `limit` queued items that only long readers hold back. `held` are the moments at which somebody
     /// reads, the first `lasting` of them for long. Answers how many were looked at.
     #[cold]
-    pub(super) fn thin(
+    pub(super) fn prune(
         &mut self,
         limit: usize,
         settled: Timestamp,
@@ -103,18 +103,18 @@ impl Reclaimer {
             let is_settled = |garbage: &mut Garbage| !garbage.wts.is_after(settled);
             let Some(garbage) = self.garbage.pop_front_if(is_settled) else { break };
             done += 1;
-            if let Some(garbage) = self.thin_item(garbage, moments, site) {
+            if let Some(garbage) = self.prune_item(garbage, moments, site) {
                 again.push(garbage);
             }
         }
         self.garbage.extend(again);
         self.look_again(moments, site);
         // The time for which they wait begins.
-        self.see_to_graves(site);
+        self.free_deferred(site);
         done
     }
 
-    /// Looks at some of the items that wait, in turns, and thins those again for which somebody waited who has ended.
+    /// Looks at some of the items that wait, in turns, and prunes those again for which somebody waited who has ended.
     fn look_again(&mut self, moments: Moments<'_>, site: &Site<'_>) {
         // Otherwise they are being looked through already.
         if self.held_left > 0 {
@@ -135,13 +135,13 @@ impl Reclaimer {
             }
             record.marks().clear_waiting(waiting.garbage.entry.kind());
             record.marks().unlatch();
-            let again = self.thin_item(waiting.garbage, moments, site);
+            let again = self.prune_item(waiting.garbage, moments, site);
             self.garbage.extend(again);
         }
     }
 
     /// Answers the item if it is to be queued again.
-    fn thin_item(&mut self, garbage: Garbage, moments: Moments<'_>, site: &Site<'_>) -> Option<Garbage> {
+    fn prune_item(&mut self, garbage: Garbage, moments: Moments<'_>, site: &Site<'_>) -> Option<Garbage> {
         let Some(store) = site.store(garbage.place) else {
             return site.comes_later(garbage.place).then_some(garbage);
         };
@@ -157,15 +157,15 @@ impl Reclaimer {
         // SeqCst: as in `take_marks`.
         fence(Ordering::SeqCst);
         let mut forgotten = self.forget(&garbage, store, moments, site);
-        let mut thinned = Thinned::default();
+        let mut pruned = Pruned::default();
         if matches!(forgotten, Forgetting::Not) {
-            thinned = self.thin_latched(record, store, moments, site);
+            pruned = self.prune_latched(record, store, moments, site);
             // What was aborted may have been in the way.
-            if thinned.took_out && thinned.unsettled.is_none() && kind == Queued::Leaving {
+            if pruned.took_out && pruned.unsettled.is_none() && kind == Queued::Leaving {
                 forgotten = self.forget(&garbage, store, moments, site);
             }
         }
-        let Thinned { unsettled, kept_until, kept_by, .. } = thinned;
+        let Pruned { unsettled, kept_until, kept_by, .. } = pruned;
         let again = match (forgotten, unsettled, kept_until, kind) {
             (Forgetting::Done, ..) | (_, None, None, Queued::Versions) => None,
             (Forgetting::Later, ..) => record.marks().note_queued(kind).then_some(garbage),
@@ -211,7 +211,7 @@ impl Reclaimer {
             }
             (Link::End, Entry::Key(key)) => {
                 take_out(store, key, record, site.guard);
-                self.bury(Grave { place: store.place(), record, whole: true, is_node: false, epoch: None });
+                self.defer(DeferredFree { place: store.place(), record, whole: true, is_node: false, epoch: None });
                 Forgetting::Done
             }
             // A version that was taken out of the head, and may still be looked at, keeps the head for a while.
@@ -225,14 +225,14 @@ impl Reclaimer {
                 if let Entry::Key(key) = entry {
                     take_out(store, key, record, site.guard);
                 }
-                self.bury_record(record, latest, store, is_node, site.guard);
+                self.defer_record(record, latest, store, is_node, site.guard);
                 Forgetting::Done
             }
         }
     }
 
-    fn thin_latched(&mut self, record: Record, store: &Store, moments: Moments<'_>, site: &Site<'_>) -> Thinned {
-        let mut thinned = Thinned::default();
+    fn prune_latched(&mut self, record: Record, store: &Store, moments: Moments<'_>, site: &Site<'_>) -> Pruned {
+        let mut pruned = Pruned::default();
         let mut place = record.latest();
         // The version that takes over from the one that is looked at.
         let mut successor: Option<Timestamp> = None;
@@ -243,7 +243,7 @@ impl Reclaimer {
             let stands = matches!(status, Status::Committed | Status::Deleted);
             let unsettled = wts.is_after(moments.settled) && !(left_out(Step::KeepUnsettled) && stands);
             if unsettled || status == Status::Pending {
-                thinned.unsettled.get_or_insert(wts);
+                pruned.unsettled.get_or_insert(wts);
                 place = version.next();
                 continue;
             }
@@ -254,24 +254,24 @@ impl Reclaimer {
             if stands && !wts.is_after(site.min_rts) {
                 // What is left of many goes on by itself.
                 let _is_all = self.free_below(record, version, store.place(), site);
-                thinned.kept_until = successor.or(thinned.kept_until);
-                thinned.keep_by(successor.map(|_| moments.held.first().map_or(site.min_rts, |span| span.from)));
+                pruned.kept_until = successor.or(pruned.kept_until);
+                pruned.keep_by(successor.map(|_| moments.held.first().map_or(site.min_rts, |span| span.from)));
                 break;
             }
             if is_seen {
-                thinned.kept_until = successor.or(thinned.kept_until);
-                thinned.keep_by(successor.and_then(|successor| moments.sees_for_long(wts, successor)));
+                pruned.kept_until = successor.or(pruned.kept_until);
+                pruned.keep_by(successor.and_then(|successor| moments.sees_for_long(wts, successor)));
                 place = version.next();
             } else if place.take_out(version) {
-                self.bury_version(record, version, store, site);
+                self.defer_version(record, version, store, site);
                 self.collected.versions += 1;
-                thinned.took_out = true;
+                pruned.took_out = true;
             }
             if stands {
                 successor = Some(wts);
             }
         }
-        thinned
+        pruned
     }
 
     /// Whether a record whose latest version this is has been deleted, and is seen as it was before at no moment that is held.

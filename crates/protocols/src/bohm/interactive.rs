@@ -10,10 +10,10 @@ use polychron_engine::stores::{Keys, for_each};
 use polychron_sync::atomic::Ordering;
 
 use super::execution::{LAST, Outcome, take_turn};
-use super::moment::Moment;
 use super::naming::Naming;
 use super::planned::{ClientBatch, Progress, Ran};
-use super::sleeping::Patience;
+use super::sleeping::SpinBudget;
+use super::timestamp::Timestamp;
 use super::transaction::BohmTransaction;
 use super::worker::BohmWorker;
 
@@ -25,34 +25,34 @@ pub(super) enum Driven {
     /// It is the snapshot of this worker.
     Snapshot(usize),
     /// A client, whose client batch this is.
-    ByHand(Arc<ClientBatch>),
+    Interactive(Arc<ClientBatch>),
 }
 
 impl BohmWorker {
     /// Begins a transaction that may write anything, when it is planned.
     pub(super) fn begin_everything(&mut self) -> Result<BohmTransaction<'_>, Error> {
-        let (client_batch, moment) = self.plan_everything();
-        self.driven = Some((Arc::clone(&client_batch), moment));
+        let (client_batch, timestamp) = self.plan_everything();
+        self.driven = Some((Arc::clone(&client_batch), timestamp));
         // SAFETY: client batches are kept while the database is open.
         let planned = unsafe { std::ptr::NonNull::from(client_batch.planned(0)).as_ref() };
         let mut transaction =
-            BohmTransaction::planned(&self.shared, &mut self.hand.state, &self.hand.local, planned, moment);
-        transaction.driven = Driven::ByHand(client_batch);
+            BohmTransaction::planned(&self.shared, &mut self.executor.state, &self.executor.local, planned, timestamp);
+        transaction.driven = Driven::Interactive(client_batch);
         if let Some(refusal) = transaction.refusal() {
             return Err(refusal);
         }
         let begun = transaction.begin();
-        debug_assert!(begun.is_ok(), "who drives by hand waits as long as it takes");
+        debug_assert!(begun.is_ok(), "who drives interactively waits as long as it takes");
         self.shared.driver.store(polychron_sync::this_thread(), Ordering::Relaxed);
         Ok(transaction)
     }
 
-    /// Ends what this worker drove by hand and was leaked: those after it would wait for ever. Nothing can use it any more, for it
+    /// Ends what this worker drove interactively and was leaked: those after it would wait for ever. Nothing can use it any more, for it
     /// borrowed the worker.
     #[inline]
     pub(super) fn end_leaked(&mut self) {
-        let has_snapshot = || self.shared.snapshots.is_open(self.hand.local.worker_id().position());
-        if !self.is_under_way && (self.driven.is_some() || self.hand.local.is_pinned() || has_snapshot()) {
+        let has_snapshot = || self.shared.snapshots.is_open(self.executor.local.worker_id().position());
+        if !self.is_under_way && (self.driven.is_some() || self.executor.local.is_pinned() || has_snapshot()) {
             self.end_leaked_now();
         }
     }
@@ -60,21 +60,21 @@ impl BohmWorker {
     #[cold]
     fn end_leaked_now(&mut self) {
         // The guard of a leaked transaction, and what its snapshot sees.
-        self.hand.local.end_leaked();
-        self.shared.snapshots.close(self.hand.local.worker_id().position());
-        let Some((client_batch, moment)) = self.driven.take() else { return };
+        self.executor.local.end_leaked();
+        self.shared.snapshots.close(self.executor.local.worker_id().position());
+        let Some((client_batch, timestamp)) = self.driven.take() else { return };
         // SAFETY: client batches are kept while the database is open.
         let planned = unsafe { std::ptr::NonNull::from(client_batch.planned(0)).as_ref() };
-        if planned.progress(moment) != Progress::Executing {
+        if planned.progress(timestamp) != Progress::Executing {
             return;
         }
         let mut transaction =
-            BohmTransaction::planned(&self.shared, &mut self.hand.state, &self.hand.local, planned, moment);
-        transaction.driven = Driven::ByHand(client_batch);
-        transaction.end_by_hand(Ran::RollBack);
+            BohmTransaction::planned(&self.shared, &mut self.executor.state, &self.executor.local, planned, timestamp);
+        transaction.driven = Driven::Interactive(client_batch);
+        transaction.end_interactive(Ran::RollBack);
     }
 
-    fn plan_everything(&mut self) -> (Arc<ClientBatch>, Moment) {
+    fn plan_everything(&mut self) -> (Arc<ClientBatch>, Timestamp) {
         let client_batch = self.empty_client_batch();
         self.prepare(&client_batch);
         // SAFETY: the client batch is this worker's, and not under way.
@@ -93,7 +93,7 @@ impl BohmWorker {
             }
             .everything();
             let (content, body) = (client_batch.content_mut(), client_batch.planned(0).body_mut());
-            (content.has_everything, content.by_hand) = (true, true);
+            (content.has_everything, content.interactive) = (true, true);
             content.batch.store(0, Ordering::Relaxed);
             (body.end, body.is_everything) = (1, true);
         }
@@ -105,35 +105,37 @@ impl BohmWorker {
             let batch = content.batch.load(Ordering::Relaxed);
             if batch > 0 && self.shared.pipeline.planned() >= batch {
                 let place = content.first_place.load(Ordering::Relaxed);
-                return (client_batch, Moment::new(batch, place));
+                return (client_batch, Timestamp::new(batch, place));
             }
             // Neither this transaction, nor who waits for it, is to be met here: that would wait for this thread.
             let busy = self.shared.takes_turns()
                 && if batch == 0 {
-                    self.hand.take_turn_up_to(&self.shared, sequenced)
+                    self.executor.take_turn_up_to(&self.shared, sequenced)
                 } else {
-                    self.hand.plan(&self.shared, 0)
+                    self.executor.plan(&self.shared, 0)
                 };
-            self.hand.rest_or_sleep(busy);
+            self.executor.rest_or_sleep(busy);
         }
     }
 }
 
 impl BohmTransaction<'_> {
     /// Ends a transaction that a client drives, and waits until its batch knows.
-    pub(super) fn end_by_hand(&mut self, ran: Ran) {
-        let Driven::ByHand(client_batch) = std::mem::replace(&mut self.driven, Driven::ByThePipeline) else { return };
+    pub(super) fn end_interactive(&mut self, ran: Ran) {
+        let Driven::Interactive(client_batch) = std::mem::replace(&mut self.driven, Driven::ByThePipeline) else {
+            return;
+        };
         self.shared.driver.store(0, Ordering::Relaxed);
         let outcome = self.end(ran);
-        debug_assert_eq!(outcome, Outcome::Complete, "who drives by hand waits as long as it takes");
-        client_batch.planned(0).complete(self.moment);
-        self.shared.acknowledged.raise(self.moment.batch());
-        let mut patience = Patience::default();
+        debug_assert_eq!(outcome, Outcome::Complete, "who drives interactively waits as long as it takes");
+        client_batch.planned(0).complete(self.timestamp);
+        self.shared.acknowledged.raise(self.timestamp.batch());
+        let mut spin_budget = SpinBudget::default();
         // Acquire: pairs with the release of who executed the rest.
         while client_batch.remaining.load(Ordering::Acquire) > 0 {
             if self.shared.takes_turns() && take_turn(self.shared, self.local, self.state, LAST) {
-                patience.reset();
-            } else if !patience.wait_shortly() {
+                spin_budget.reset();
+            } else if !spin_budget.wait_shortly() {
                 // The thread that has its chunk is busy with a long procedure; it tells so later.
                 self.shared.hand_over();
                 return self.shared.client_batches.put_back_later(client_batch);
@@ -164,7 +166,7 @@ impl Drop for BohmTransaction<'_> {
         match self.driven {
             Driven::ByThePipeline => {}
             Driven::Snapshot(worker) => self.shared.snapshots.close(worker),
-            Driven::ByHand(_) => self.end_by_hand(Ran::RollBack),
+            Driven::Interactive(_) => self.end_interactive(Ran::RollBack),
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
@@ -172,13 +174,13 @@ impl Drop for BohmTransaction<'_> {
     }
 }
 
-#[cfg(feature = "by-hand")]
+#[cfg(feature = "interactive")]
 mod tests_only {
     use polychron_base::{Abort, Error, Stop};
     use polychron_engine::options::Retry;
     use polychron_engine::{Commit, Interactive, Mode, Protocol};
 
-    use super::super::execution::Hand;
+    use super::super::execution::Executor;
     use super::super::protocol::Bohm;
     use super::{BohmTransaction, BohmWorker, Ran};
 
@@ -194,10 +196,10 @@ mod tests_only {
                 }
                 return self.begin_everything();
             }
-            let Self { hand: Hand { local, state }, shared, counters, .. } = self;
+            let Self { executor: Executor { local, state }, shared, counters, .. } = self;
             let worker = local.worker_id().position();
             let transaction = BohmTransaction::snapshot(shared, state, local, worker);
-            counters.snapshot(shared.pipeline.age_us(transaction.moment.batch()));
+            counters.snapshot(shared.pipeline.age_us(transaction.timestamp.batch()));
             Ok(transaction)
         }
 
@@ -217,7 +219,7 @@ mod tests_only {
             if self.is_void() {
                 return Err(Stop::conflict());
             }
-            self.end_by_hand(Ran::Commit);
+            self.end_interactive(Ran::Commit);
             Ok(())
         }
 

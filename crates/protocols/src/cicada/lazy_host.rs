@@ -1,16 +1,16 @@
-//! Beneath a layer that leaves futures open: what is settled at the commit is read and written at a timestamp that is drawn then, so
+//! Below a layer that leaves futures open: what is settled at the commit is read and written at a timestamp that is drawn then, so
 //! that increments of one counter meet in the moments between their reads and their validation only. Conditions are looked at without
 //! protection.
 
 use polychron_base::{IndexId, Reason, Stop, TableId};
-use polychron_engine::lazy::{Beneath, Inner, Names};
+use polychron_engine::lazy::{Inner, LazyHost, Names};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
 
 use super::protocol::Cicada;
 use super::transaction::CicadaTransaction;
 
-impl<R: Redo + Default> Beneath for Cicada<R> {
+impl<R: Redo + Default> LazyHost for Cicada<R> {
     const DEFERRED: Names = Names {
         name: "lazy-cicada",
         summary: "cicada, futures open until the commit: for hot rows that are added to, far from the clients",
@@ -37,7 +37,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let sets = &self.state.sets;
         let untouched = sets.reads.is_empty()
             && sets.nodes.is_empty()
-            && sets.absences.is_empty()
+            && sets.gaps.is_empty()
             && sets.writes.is_empty()
             && sets.fresh.is_empty();
         if !untouched || !self.state.base.tables.is_present(&self.shared.catalog) {
