@@ -16,8 +16,8 @@
 //! sleeps for as long as those before it are likely to need.
 //!
 //! Nothing but progress depends on the favour, so nothing is ordered by it: a transaction that does not see it in time costs the favoured one
-//! another conflict. A favour ends with the transaction, and where that conflicts again and again after [`MOST_KEPT`] attempts. It is no lock: a
-//! transaction that is next and has looked [`MOST_LOOKS_AT_ONE`] times during one and the same favour ends that, because the favoured attempt takes
+//! another conflict. A favour ends with the transaction, and where that conflicts again and again after a few attempts. It is no lock: a
+//! transaction that is next and has looked several times during one and the same favour ends that, because the favoured attempt takes
 //! long, or its client does nothing, or it waits for this very thread. It then makes an attempt that no favour holds up. Nor does the order hold
 //! anybody up: whose turn it is and who does not look is passed over.
 
@@ -123,8 +123,10 @@ impl Favour {
 }
 
 /// The rows at which the attempts of a worker's transaction have conflicted, and its standing.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Contested {
+    /// Conflicts in a row before the transaction asks for the favour.
+    unfavoured: u64,
     /// Addresses of records.
     rows: [usize; MOST],
     standing: Standing,
@@ -143,7 +145,19 @@ enum Standing {
     Impatient,
 }
 
+impl Default for Contested {
+    /// Asks after [`CONFLICTS_UNFAVOURED`].
+    fn default() -> Self {
+        Self::asking_after(CONFLICTS_UNFAVOURED)
+    }
+}
+
 impl Contested {
+    /// That of a worker whose transactions ask for the favour after so many conflicts in a row.
+    pub fn asking_after(unfavoured: u64) -> Self {
+        Self { unfavoured, rows: [0; MOST], standing: Standing::default(), kept: 0 }
+    }
+
     /// Whether the transaction must make way at a row for the favoured one, of another worker. Not where that is open in this very thread
     /// (`is_here`, of a worker), and so waits for this one.
     #[inline]
@@ -192,25 +206,25 @@ impl Contested {
         }
     }
 
-    /// Called before the next attempt of a transaction that has conflicted so many times in a row. When it is time, after `unfavoured` conflicts, waits
-    /// until the transaction is favoured, but not without end; before that, sleeps when it is time for that. `false`: it has not waited.
-    pub fn wait(&mut self, favour: &Favour, worker: usize, attempts: u64, unfavoured: u64) -> bool {
+    /// Called before the next attempt of a transaction that has conflicted so many times in a row. When it is time, waits until the transaction
+    /// is favoured, but not without end; before that, sleeps when it is time for that. `false`: it has not waited.
+    pub fn wait(&mut self, favour: &Favour, worker: usize, attempts: u64) -> bool {
         if attempts == 1 {
             // The others are of transactions before.
             self.rows[1..].fill(0);
         }
-        let awake = unfavoured.min(CONFLICTS_AWAKE);
+        let awake = self.unfavoured.min(CONFLICTS_AWAKE);
         if attempts < awake {
             return false;
         }
         if self.keeps(favour) {
             return true;
         }
-        if attempts < unfavoured && !favour.queue.is_long() {
+        if attempts < self.unfavoured && !favour.queue.is_long() {
             nap(1 << (attempts - awake));
             return true;
         }
-        if attempts > unfavoured {
+        if attempts > self.unfavoured {
             // The other side of the conflict most likely waits for a processor. Nobody else has to wait for that sleep.
             nap(1);
         }
@@ -307,7 +321,7 @@ mod tests {
         for attempts in 1..=CONFLICTS_UNFAVOURED {
             contested.note(ROW);
             contested.end(favour);
-            let waited = contested.wait(favour, 0, attempts, CONFLICTS_UNFAVOURED);
+            let waited = contested.wait(favour, 0, attempts);
             assert_eq!(waited, attempts >= CONFLICTS_AWAKE);
             assert_eq!(favour.other(1).is_some(), attempts == CONFLICTS_UNFAVOURED);
         }
@@ -334,12 +348,12 @@ mod tests {
         assert!(favour.queue.is_long());
         let mut contested = Contested::default();
         contested.note(ROW);
-        assert!(contested.wait(&favour, 0, CONFLICTS_AWAKE, CONFLICTS_UNFAVOURED));
+        assert!(contested.wait(&favour, 0, CONFLICTS_AWAKE));
         assert_eq!(favour.other(1), Some(0));
         assert_eq!(favour.queue.first.load(Ordering::Relaxed), absent.len() + 1);
         contested.end_attempt(&favour, true);
         contested.note(OTHER);
-        assert!(!favour.queue.is_long() && contested.wait(&favour, 0, CONFLICTS_AWAKE + 1, CONFLICTS_UNFAVOURED));
+        assert!(!favour.queue.is_long() && contested.wait(&favour, 0, CONFLICTS_AWAKE + 1));
         assert_eq!(favour.bars(OTHER, 1), Some(0));
     }
 
@@ -349,9 +363,9 @@ mod tests {
         let mut contested = favoured(&favour);
         contested.end(&favour);
         contested.note(OTHER);
-        contested.wait(&favour, 0, 1, CONFLICTS_UNFAVOURED);
+        contested.wait(&favour, 0, 1);
         contested.note(OTHER);
-        contested.wait(&favour, 0, CONFLICTS_UNFAVOURED, CONFLICTS_UNFAVOURED);
+        contested.wait(&favour, 0, CONFLICTS_UNFAVOURED);
         assert_eq!((favour.bars(OTHER, 1), favour.bars(ROW, 1)), (Some(0), None));
     }
 
@@ -400,11 +414,11 @@ mod tests {
             attempts += 1;
             assert!(attempts <= CONFLICTS_UNFAVOURED + u64::from(MOST_KEPT) + 1);
             if favour.other(1).is_some() {
-                assert!(contested.wait(&favour, 0, attempts, CONFLICTS_UNFAVOURED));
+                assert!(contested.wait(&favour, 0, attempts));
             }
         }
         assert_eq!(attempts, CONFLICTS_UNFAVOURED + u64::from(MOST_KEPT) + 1);
-        assert!(contested.wait(&favour, 0, attempts, CONFLICTS_UNFAVOURED), "it asks anew");
+        assert!(contested.wait(&favour, 0, attempts), "it asks anew");
         contested.end_attempt(&favour, false);
         assert_eq!(favour.other(1), None);
     }
@@ -416,13 +430,13 @@ mod tests {
         let mut idle = favoured(&favour);
         let (mut second, third) = (Contested::default(), Contested::default());
         second.note(ROW);
-        assert!(second.wait(&favour, 1, CONFLICTS_UNFAVOURED, CONFLICTS_UNFAVOURED));
+        assert!(second.wait(&favour, 1, CONFLICTS_UNFAVOURED));
         assert!(!second.is_barred(&favour, ROW, 1, |_| false) && !third.is_barred(&favour, ROW, 2, |_| false));
         second.end(&favour);
         // The third is favoured, and the idle one's end does not change that.
         let mut third = third;
         third.note(ROW);
-        assert!(third.wait(&favour, 2, CONFLICTS_UNFAVOURED, CONFLICTS_UNFAVOURED));
+        assert!(third.wait(&favour, 2, CONFLICTS_UNFAVOURED));
         idle.end(&favour);
         assert!(second.is_barred(&favour, ROW, 1, |_| false));
         third.end(&favour);

@@ -79,7 +79,7 @@ impl<'l> Guard<'l> {
         &self.worker.memory.shared.epochs
     }
 
-    /// Opens a snapshot, as [`Local::begin_snapshot`] does. It may outlive the guard.
+    /// Opens a snapshot, as [`Local::begin_snapshot`](crate::Local::begin_snapshot) does. It may outlive the guard.
     #[inline]
     pub fn begin_snapshot(&self) -> Snapshot<'l> {
         self.worker.begin_snapshot()

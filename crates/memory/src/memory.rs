@@ -71,7 +71,7 @@ pub enum Pressure {
     Hard,
 }
 
-/// What [`Memory::stats`] reports. The metrics are read one after the other while workers go on.
+/// What [`Memory::statistics`] reports. The metrics are read one after the other while workers go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryStatistics {
     /// The hard mark.

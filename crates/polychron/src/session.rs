@@ -8,7 +8,7 @@ use crate::TransactionOf;
 use crate::list::DefaultProtocol;
 use crate::pool::Slot;
 
-/// A worker of its own for one thread; see [`Database::session`].
+/// A worker of its own for one thread; see [`Database::session`](crate::Database::session).
 ///
 /// ```
 /// # use polychron::{Database, Operations, Options, Row};
@@ -39,7 +39,7 @@ impl<P: Protocol> fmt::Debug for Session<P> {
 }
 
 impl<P: Protocol> Session<P> {
-    /// As [`Database::execute`].
+    /// As [`Database::execute`](crate::Database::execute).
     ///
     /// ```
     /// use polychron::{Database, Error, Operations, Options, Procedure, Row, Stop, Table, Transaction};
@@ -112,7 +112,7 @@ impl<P: Protocol> Session<P> {
 }
 
 impl<P: Protocol<Worker: Interactive>> Session<P> {
-    /// As [`Database::transact`].
+    /// As [`Database::transact`](crate::Database::transact).
     ///
     /// ```
     /// # use polychron::{Database, Operations, Options, Row};
@@ -133,7 +133,7 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
         drive::transact(&mut self.worker, Mode::ReadWrite, &mut body)
     }
 
-    /// As [`Database::snapshot`].
+    /// As [`Database::snapshot`](crate::Database::snapshot).
     ///
     /// ```
     /// # use polychron::{Database, Operations, Options, Row};

@@ -6,7 +6,7 @@
 //! schedule did, some serial order must give every answer, every snapshot and the end, on a model that is right by construction: an
 //! order of what committed, and of what was undone because a future's row was not there.
 //!
-//! Under `--cfg shuttle` the schedules are drawn, random and prioritized ones ([`explore`]); otherwise the machine makes
+//! Under `--cfg shuttle` the schedules are drawn, random and prioritized ones (`explore`); otherwise the machine makes
 //! them ([`run_freely`]).
 
 use std::sync::{Arc, Mutex, PoisonError};

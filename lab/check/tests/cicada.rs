@@ -38,28 +38,28 @@ fn versioned_with(change: impl FnOnce(&mut Options)) -> Setup<Cicada> {
 
 conformance!(multi_version, still_multi_version());
 conformance!(multi_version_by_a_counter, versioned_with(|options| options.central_clock = true));
-conformance!(multi_version_without_inlining, versioned_with(|options| options.inlining = false));
+conformance!(multi_version_without_inlining, versioned_with(|options| options.ablation.inlining = false));
 conformance!(multi_version_watchful, versioned_with(|options| options.check_every = 1));
 conformance!(
     multi_version_without_optimisations,
     versioned_with(|options| {
-        options.wait_for_pending = false;
-        options.write_latest_only = false;
-        options.sort_by_contention = false;
-        options.check_early = false;
+        options.ablation.wait_for_pending = false;
+        options.ablation.write_latest_only = false;
+        options.ablation.sort_by_contention = false;
+        options.ablation.check_early = false;
     })
 );
 
 conformance!(central_clock, still_with(|options| options.central_clock = true));
-conformance!(without_inlining, still_with(|options| options.inlining = false));
+conformance!(without_inlining, still_with(|options| options.ablation.inlining = false));
 conformance!(watchful, still_with(|options| options.check_every = 1));
 conformance!(
     without_optimisations,
     still_with(|options| {
-        options.wait_for_pending = false;
-        options.write_latest_only = false;
-        options.sort_by_contention = false;
-        options.check_early = false;
+        options.ablation.wait_for_pending = false;
+        options.ablation.write_latest_only = false;
+        options.ablation.sort_by_contention = false;
+        options.ablation.check_early = false;
     })
 );
 
@@ -113,7 +113,7 @@ running! {
         (options.collection_interval, options.pruning_after) = (Duration::ZERO, Duration::ZERO);
     };
     collecting_seldom: |options| options.collection_interval = Duration::from_millis(100);
-    without_waiting: |options| options.wait_for_pending = false;
+    without_waiting: |options| options.ablation.wait_for_pending = false;
     with_a_counter: |options| options.central_clock = true;
     with_a_fixed_wait: |options| options.fixed_backoff = Some(Duration::from_micros(5));
     multi_version_running: |options| options.indexes = Indexes::MultiVersion;
@@ -122,7 +122,7 @@ running! {
         (options.collection_interval, options.pruning_after) = (Duration::ZERO, Duration::ZERO);
     };
     multi_version_without_waiting: |options| {
-        (options.indexes, options.wait_for_pending) = (Indexes::MultiVersion, false);
+        (options.indexes, options.ablation.wait_for_pending) = (Indexes::MultiVersion, false);
     };
 }
 
@@ -130,7 +130,7 @@ running! {
 fn is_needed_of_versions(step: Step, seeds: u64) -> bool {
     let mut careless = versioned_with(|options| {
         // These would find most of what the step is for before it comes to it.
-        (options.check_early, options.write_latest_only) = (false, false);
+        (options.ablation.check_early, options.ablation.write_latest_only) = (false, false);
     });
     // One thread reads what is left, and meets nobody.
     careless.common.retry.attempts = 100;

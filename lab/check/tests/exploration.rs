@@ -34,7 +34,8 @@ fn cicada(change: impl FnOnce(&mut cicada::Options)) -> Setup<Cicada> {
 /// Cicada that finds conflicts in its validation only.
 fn without_early_looks() -> Setup<Cicada> {
     cicada(|options| {
-        (options.check_early, options.write_latest_only, options.wait_for_pending) = (false, false, false);
+        (options.ablation.check_early, options.ablation.write_latest_only, options.ablation.wait_for_pending) =
+            (false, false, false);
     })
 }
 

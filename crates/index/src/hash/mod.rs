@@ -3,7 +3,7 @@
 //! Lookups are optimistic and write nothing; writers latch one bucket. Keys of at most 8 bytes lie in the bucket, longer
 //! ones behind a pointer next to their hash. The index grows on line: a table of twice the size is added, and inserting
 //! threads move a few buckets each; whoever meets a moved bucket goes on in the next table. A bucket counts the
-//! insertions into it, and that count is what a [`Stamp`] carries; the buckets that a moved bucket is divided into take
+//! insertions into it, and that count is what a [`Stamp`](crate::Stamp) carries; the buckets that a moved bucket is divided into take
 //! the count over, so that growth breaks no stamp. `docs/hash-index.md` has the protocol and the proofs.
 
 mod bucket;

@@ -80,10 +80,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             self.know_all_indexes()?;
             self.gather();
             if self.state.commits_in_row < self.shared.options.calm_after {
-                if self.shared.options.sort_by_contention {
+                if self.shared.options.parts().sort_by_contention {
                     self.sort_by_contention();
                 }
-                if self.shared.options.check_early {
+                if self.shared.options.parts().check_early {
                     self.enter(Stage::CheckingEarly);
                     self.check_reads(false)?;
                 }
@@ -330,7 +330,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             Kind::Put => self.state.sets.writes.row(self.state.buffers.pending[position].write).as_words(),
             Kind::Delete => &[],
         };
-        let fits = self.shared.options.inlining
+        let fits = self.shared.options.parts().inlining
             && self.store(write.place)?.records_of(write.is_node).inline_words() >= row.len();
         let inline = if fits { record.claim_version() } else { None };
         let version = match inline {
@@ -358,7 +358,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Puts a version into its place in a list, unless it is plain already that it would not pass.
     fn link(&self, record: Record, version: Version, write: &Write) -> Linked {
         let (timestamp, options) = (self.timestamp, &self.shared.options);
-        let latest_only = options.write_latest_only && !write.blind && write.target != Target::Key;
+        let latest_only = options.parts().write_latest_only && !write.blind && write.target != Target::Key;
         loop {
             let mut place = record.latest();
             let below = loop {
@@ -423,7 +423,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             return Ok(());
         }
         let timestamp = self.timestamp;
-        let wait = (wait || self.shared.options.wait_for_pending) && !left_out(Step::AwaitPendingReads);
+        let wait = (wait || self.shared.options.parts().wait_for_pending) && !left_out(Step::AwaitPendingReads);
         let mut at = 0;
         while let Some(passed) = self.state.sets.reads[at..].iter().position(|read| !read.is_latest()) {
             at += passed;

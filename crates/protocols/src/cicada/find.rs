@@ -96,7 +96,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     #[inline]
     pub(super) fn reads_own(&self) -> bool {
-        !self.snapshot && self.shared.options.read_own_writes
+        !self.snapshot
     }
 
     /// Finds the row of a key where nothing is in the way: the latest version is one that this transaction sees, and it has written
@@ -142,7 +142,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
         let State { base, buffers, .. } = &mut *self.state;
         if let Some(first) = base.answer_hints(&self.guard) {
-            let moment = Moment { timestamp: self.timestamp, wait: self.shared.options.wait_for_pending };
+            let moment = Moment { timestamp: self.timestamp, wait: self.shared.options.parts().wait_for_pending };
             buffers.planned.look_up(moment, &base.tables, &mut base.hints, first);
         }
         base.hints.find(table, key)

@@ -54,6 +54,8 @@ mod transaction;
 mod versioned;
 mod worker;
 
+#[cfg(any(test, feature = "ablation"))]
+pub use options::Ablation;
 pub use options::{Consistency, Indexes, Options, Snapshots};
 pub use protocol::Cicada;
 #[doc(hidden)]

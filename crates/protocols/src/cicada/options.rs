@@ -121,6 +121,24 @@ pub struct Options {
     pub clock_boost: Duration,
     /// How often the background thread does what workers do besides their transactions, in case they have none.
     pub background_interval: Duration,
+    /// After how many commits in a row both are left out.
+    pub calm_after: u32,
+    /// The longest wait after a conflict. `None` finds it by climbing the hill of throughput (§3.9).
+    pub fixed_backoff: Option<Duration>,
+    /// After how many operations a running transaction checks that what it read still stands together, so that a loop over
+    /// inconsistent reads ends.
+    pub check_every: u32,
+    /// Which indexes keep versions (§3.6).
+    pub indexes: Indexes,
+    /// What the laboratory takes out to measure what it is worth.
+    #[cfg(any(test, feature = "ablation"))]
+    pub ablation: Ablation,
+}
+
+/// Parts of the design that can be left out, one by one, to measure what each is worth.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(any(test, feature = "ablation")), expect(unreachable_pub, reason = "the laboratory alone reaches it"))]
+pub struct Ablation {
     /// Whether small rows lie in the record's head.
     pub inlining: bool,
     /// Whether rows that are read outside of a free head move there (§3.3).
@@ -133,17 +151,29 @@ pub struct Options {
     pub sort_by_contention: bool,
     /// Whether reads are checked before anything is written (§3.5, Table 2).
     pub check_early: bool,
-    /// After how many commits in a row both are left out.
-    pub calm_after: u32,
-    /// The longest wait after a conflict. `None` finds it by climbing the hill of throughput (§3.9).
-    pub fixed_backoff: Option<Duration>,
-    /// Whether reads look for the transaction's own writes (§3.2). Without it procedures must never read what they wrote.
-    pub read_own_writes: bool,
-    /// After how many operations a running transaction checks that what it read still stands together, so that a loop over
-    /// inconsistent reads ends.
-    pub check_every: u32,
-    /// Which indexes keep versions (§3.6).
-    pub indexes: Indexes,
+}
+
+impl Ablation {
+    /// Nothing is left out.
+    const WHOLE: Self = Self {
+        inlining: true,
+        promotion: true,
+        wait_for_pending: true,
+        write_latest_only: true,
+        sort_by_contention: true,
+        check_early: true,
+    };
+}
+
+impl Options {
+    /// What takes part: everything, where no laboratory has a say.
+    #[inline(always)]
+    pub(super) fn parts(&self) -> Ablation {
+        #[cfg(any(test, feature = "ablation"))]
+        return self.ablation;
+        #[cfg(not(any(test, feature = "ablation")))]
+        Ablation::WHOLE
+    }
 }
 
 impl Default for Options {
@@ -160,17 +190,12 @@ impl Default for Options {
             synchronization_interval: Duration::from_micros(100),
             clock_boost: Duration::from_micros(1),
             background_interval: Duration::from_millis(1),
-            inlining: true,
-            promotion: true,
-            wait_for_pending: true,
-            write_latest_only: true,
-            sort_by_contention: true,
-            check_early: true,
             calm_after: 5,
             fixed_backoff: None,
-            read_own_writes: true,
             check_every: 4096,
             indexes: Indexes::default(),
+            #[cfg(any(test, feature = "ablation"))]
+            ablation: Ablation::WHOLE,
         }
     }
 }

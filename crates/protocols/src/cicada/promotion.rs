@@ -31,8 +31,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     #[inline]
     pub(super) fn note_for_promotion(&mut self, store: &Store, record: Record, version: Version, is_node: bool) {
         let options = &self.shared.options;
-        if options.promotion
-            && options.inlining
+        if options.parts().promotion
+            && options.parts().inlining
             && version.words() <= store.records_of(is_node).inline_words()
             && record.inline_status() == Status::Unused
             && self.state.promotions.len() < MOST

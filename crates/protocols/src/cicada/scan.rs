@@ -88,7 +88,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let mut positions = std::mem::take(&mut self.state.buffers.own_keys);
         positions.clear();
         let backward = scan.direction == Direction::Backward;
-        if !self.snapshot && self.shared.options.read_own_writes && self.state.sets.writes.has_keys() {
+        if !self.snapshot && self.state.sets.writes.has_keys() {
             self.state.sets.writes.own_keys(store.place(), scan.lower, scan.upper, &mut positions);
             if backward {
                 positions.reverse();
@@ -246,7 +246,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             return false;
         }
         let Seen { version, is_row, later, .. } =
-            search(record, self.timestamp, None, self.shared.options.wait_for_pending);
+            search(record, self.timestamp, None, self.shared.options.parts().wait_for_pending);
         let place = store.place();
         self.state.sets.reads.push(Read { record, version, later, place, is_row, is_node: false });
         is_row

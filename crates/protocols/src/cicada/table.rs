@@ -103,7 +103,7 @@ impl Store {
         guard: &Guard<'_>,
     ) -> Result<Self, Error> {
         let is_primary = store_definition.place.index == polychron_base::IndexId::PRIMARY;
-        let row_bytes = if !options.inlining {
+        let row_bytes = if !options.parts().inlining {
             usize::MAX
         } else if is_primary {
             inlined_bytes(definition)?
@@ -115,8 +115,9 @@ impl Store {
         let is_versioned = options.indexes.is_versioned(&definition.name, name);
         let unused = StoreDefinition { kind: IndexKind::Ordered, ..store_definition.clone() };
         // Made first: a store of entries asks the deferred drops when it goes, who is busy with the guard here.
-        let versioned =
-            is_versioned.then(|| Versioned::new(store_definition, options.inlining, settled, guard)).transpose()?;
+        let versioned = is_versioned
+            .then(|| Versioned::new(store_definition, options.parts().inlining, settled, guard))
+            .transpose()?;
         let entries =
             stores::Store::new(if is_versioned { &unused } else { store_definition }, ready, deferred_drops, guard);
         if let (Err(_), Some(versioned)) = (&entries, &versioned) {

@@ -115,7 +115,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             return self.own(position);
         }
         let Seen { version, is_row, later, .. } =
-            search(record, self.timestamp, None, self.shared.options.wait_for_pending);
+            search(record, self.timestamp, None, self.shared.options.parts().wait_for_pending);
         if !self.snapshot {
             self.state.sets.reads.push(Read { record, version, later, place, is_row, is_node: false });
         }
@@ -133,7 +133,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         if version.rts().is_after(self.timestamp) && !self.is_overtaken() {
             return Err(self.conflict_at(record, Some(version.rts()), Reason::ReadLater, (place, Some(version))));
         }
-        if options.write_latest_only
+        if options.parts().write_latest_only
             && let Some(other) = self.superseded_by(record)
         {
             return Err(self.conflict_at(record, Some(other), Reason::WrittenLater, (place, Some(version))));

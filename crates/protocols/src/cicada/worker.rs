@@ -81,7 +81,7 @@ impl<R: Redo> CicadaWorker<R> {
             sets: Sets::default(),
             buffers: Buffers::default(),
             nested: Nested::default(),
-            contested: Contested::default(),
+            contested: Contested::asking_after(CONFLICTS_UNFAVOURED),
             garbage: VecDeque::new(),
             clock: shared.clocks.join(slot),
             promotions: Vec::new(),
@@ -171,7 +171,7 @@ impl<R: Redo> StoreWorker for CicadaWorker<R> {
                 spin_hint();
             }
         }
-        self.state.contested.wait(&self.shared.favour, self.state.base.slot, attempts, CONFLICTS_UNFAVOURED);
+        self.state.contested.wait(&self.shared.favour, self.state.base.slot, attempts);
     }
 
     fn waits_for_itself(&self) -> Option<Error> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::Error;
 use polychron_engine::Mode;
-use polychron_engine::contested::{CONFLICTS_UNFAVOURED, Contested};
+use polychron_engine::contested::Contested;
 use polychron_engine::drive::RandomWait;
 use polychron_engine::mutations::pass;
 use polychron_engine::nested::Nested;
@@ -168,7 +168,7 @@ impl<R: Redo> StoreWorker for HyperWorker<R> {
         let Self { state, shared, .. } = self;
         if let Some(met) = &mut state.met {
             met.again = true;
-        } else if !state.contested.wait(&shared.favour, state.base.slot, attempts, CONFLICTS_UNFAVOURED) {
+        } else if !state.contested.wait(&shared.favour, state.base.slot, attempts) {
             state.back_off.wait(attempts, &shared.common.retry);
         }
     }

@@ -6,8 +6,8 @@
 //! and gives all locks back at its end. Ranges that were scanned are locked, too, so that no key comes into them. An undo log
 //! puts back what a rollback must. The keys that a procedure declares are locked in one global order, waiting, before it
 //! runs. What it touches beyond them is locked without waiting; where that fails it conflicts, and the next attempt takes all
-//! that this one had reached in the global order beforehand. [`NoWait`] does without the order and the waiting; with
-//! [`WoundWait`] older transactions wound younger ones that are in their way, and wait for all others, as any transaction does
+//! that this one had reached in the global order beforehand. [`NoWait`](Policy::NoWait) does without the order and the waiting; with
+//! [`WoundWait`](Policy::WoundWait) older transactions wound younger ones that are in their way, and wait for all others, as any transaction does
 //! that has conflicted several times.
 //!
 //! **Serial order.** That of the ends of transactions: each holds all its locks at some moment, and gives none back before.

@@ -19,8 +19,6 @@ pub struct Options {
     /// snapshot begins an epoch, or waits for the commits of others that are under way, some microseconds. Without it a
     /// snapshot begins at once, one to two epochs in the past.
     pub own_commits: bool,
-    /// Whether reads look for the transaction's own writes (§5). Without it procedures must never read what they wrote.
-    pub read_own_writes: bool,
     /// After how many operations a running transaction checks that what it read still stands together, so that a loop
     /// over inconsistent reads ends (§5, inconsistent reads). The thesis does not check before commit.
     pub check_every: u32,
@@ -54,7 +52,6 @@ impl Default for Options {
             epoch_interval: Duration::from_millis(2),
             snapshots: true,
             own_commits: true,
-            read_own_writes: true,
             check_every: 4096,
             counter: Counter::Own,
         }
@@ -64,7 +61,7 @@ impl Default for Options {
 impl Options {
     /// The values of the thesis's evaluation.
     pub fn paper() -> Self {
-        Self { epoch_interval: Duration::from_secs(1), own_commits: false, read_own_writes: false, ..Self::default() }
+        Self { epoch_interval: Duration::from_secs(1), own_commits: false, ..Self::default() }
     }
 
     /// Sets an option by its name.

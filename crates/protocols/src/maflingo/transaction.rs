@@ -225,9 +225,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
             let epoch = if left_out(Step::CompareEpochs) { u64::MAX } else { epoch };
             return record.read_at(epoch, range, row);
         }
-        if self.shared.options.read_own_writes
-            && let Some(latest) = self.state.sets.writes.latest(record)
-        {
+        if let Some(latest) = self.state.sets.writes.latest(record) {
             return self.read_own(record, latest, range);
         }
         let seen = read_into(row, record, |row| record.read(range, row));

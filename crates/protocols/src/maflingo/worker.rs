@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::Error;
 use polychron_engine::Mode;
-use polychron_engine::contested::{CONFLICTS_UNFAVOURED, Contested};
+use polychron_engine::contested::Contested;
 use polychron_engine::drive::RandomWait;
 use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Base, StoreWorker, WorkerBase};
@@ -140,7 +140,7 @@ impl<R: Redo> StoreWorker for MaflingoWorker<R> {
 
     fn wait(&mut self, attempts: u64) {
         let Self { state, shared, .. } = self;
-        if !state.contested.wait(&shared.favour, state.base.slot, attempts, CONFLICTS_UNFAVOURED) {
+        if !state.contested.wait(&shared.favour, state.base.slot, attempts) {
             state.back_off.wait(attempts, &shared.common.retry);
         }
     }

@@ -19,8 +19,8 @@
 //! | `commit.rs` | [`polychron_engine::Commit`], savepoints, and the log of what is to be undone |
 //!
 //! **Invariants.**
-//! 1. [`table::Tables`] have one owner: the database, a call, or the worker of the running transaction.
-//! 2. Every row has exactly one entry in each secondary index, under the key that its columns give ([`table::SerialTable::replace`]
+//! 1. `table::Tables` have one owner: the database, a call, or the worker of the running transaction.
+//! 2. Every row has exactly one entry in each secondary index, under the key that its columns give (`table::SerialTable::replace`
 //!    is the only way to change a row).
 //! 3. While no transaction runs, the undo log is empty and the tables hold the committed state.
 //!

@@ -1,4 +1,4 @@
-//! Foreign keys: a row's parent exists, whoever deletes it meanwhile. Not part of [`conformance!`](crate::conformance), because the checks
+//! Foreign keys: a row's parent exists, whoever deletes it meanwhile. Not part of [`conformance!`](macro@crate::conformance), because the checks
 //! stand in the engine once: a test of its own runs these for each protocol.
 
 use std::sync::Arc;

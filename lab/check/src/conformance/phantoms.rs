@@ -1,7 +1,7 @@
 //! Phantoms: each of two transactions observes a range (or an absent key) into which the other one writes. Both cannot
 //! commit, for each saw the other's place before it was written.
 //!
-//! The scenarios are public as [`SCENARIOS`]-like functions that tell whether the anomaly was committed, so that a test can
+//! The scenarios are public as functions that tell whether the anomaly was committed, so that a test can
 //! show that they find one when a protocol leaves its check out.
 
 use polychron_base::IndexId;

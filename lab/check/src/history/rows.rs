@@ -24,7 +24,7 @@ pub struct Tracked {
     /// Made of the version, so that a mixture of two states shows; its length makes records move.
     #[column(max = 4000)]
     pub text: String,
-    /// This and the columns below follow from the row's mark: see [`MARKS`].
+    /// This and the columns below follow from the row's mark: see `MARKS`.
     pub signed: Option<i64>,
     /// Up to the largest number.
     pub count: u64,

@@ -440,7 +440,7 @@ fn horizon_that_goes_back() -> bool {
 
 /// A snapshot begins between the validation of a writer and the writing of its statuses. It does not wait.
 fn snapshot_in_the_middle_of_a_commit() -> bool {
-    let stage = Stage::open(&[(1, 10)], |options| options.wait_for_pending = false);
+    let stage = Stage::open(&[(1, 10)], |options| options.ablation.wait_for_pending = false);
     let open = Rc::new(RefCell::new(None));
     interrupt(Point::Validated, {
         let (stage, open) = (stage.clone(), Rc::clone(&open));
@@ -477,7 +477,7 @@ fn write_that_fails(stage: &Stage, meanwhile: impl FnOnce() + 'static) {
 
 /// A transaction reads what is installed and then given up.
 fn read_of_what_is_not_validated() -> bool {
-    let stage = Stage::open(&[(1, 10), (2, 20)], |options| options.wait_for_pending = false);
+    let stage = Stage::open(&[(1, 10), (2, 20)], |options| options.ablation.wait_for_pending = false);
     let dirty = Rc::new(Cell::new(false));
     write_that_fails(&stage, {
         let (stage, dirty) = (stage.clone(), Rc::clone(&dirty));
@@ -1189,7 +1189,7 @@ fn row_that_is_not_written_for_half_a_turn() -> bool {
 fn deletion_that_stays_for_half_a_turn() -> bool {
     let stage = Stage::open(&[(1, 10)], |options| {
         narrow_options(options);
-        options.check_early = false;
+        options.ablation.check_early = false;
     });
     // The second row lies outside of the head, and the first one is collected.
     stage.set(1, 11);

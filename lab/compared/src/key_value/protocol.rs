@@ -82,7 +82,7 @@ impl HasStores for KeyValue {
             .with_guard(|guard| Store::new(store_definition, ready, &self.base.deferred_drops, guard))
     }
 
-    /// See [`rows::fill_entry`] for the races with writers of the same row.
+    /// See `rows::fill_entry` for the races with writers of the same row.
     ///
     /// A procedure that began before the index was known makes no entries in it, and takes none away that others made. When the
     /// last of these has ended, entries that lead to no such row are taken out. One may have been ahead of its row, whose writer

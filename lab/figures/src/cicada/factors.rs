@@ -53,7 +53,7 @@ pub(super) fn inlining(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), End
     let sizes: Vec<_> = sizes.iter().map(|size| (size.to_string(), *size)).collect();
     let systems = [
         ("Cicada", System::cicada(|_| ())),
-        ("Cicada without inlining", System::cicada(|options| options.inlining = false)),
+        ("Cicada without inlining", System::cicada(|options| options.ablation.inlining = false)),
         ("Maflingo (the paper's Silo)", System::Maflingo),
     ];
     let most = bench.settings.threads;
@@ -151,10 +151,10 @@ pub(super) fn waits(bench: &Bench<'_>, figure: &mut Figure, load: Load) -> Resul
 /// Table 2.
 pub(super) fn optimisations(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
     let left_out = [
-        ("waiting", System::cicada(|options| options.wait_for_pending = false), -13.2),
-        ("latest only", System::cicada(|options| options.write_latest_only = false), -4.9),
-        ("sorting", System::cicada(|options| options.sort_by_contention = false), -12.7),
-        ("early check", System::cicada(|options| options.check_early = false), -9.5),
+        ("waiting", System::cicada(|options| options.ablation.wait_for_pending = false), -13.2),
+        ("latest only", System::cicada(|options| options.ablation.write_latest_only = false), -4.9),
+        ("sorting", System::cicada(|options| options.ablation.sort_by_contention = false), -12.7),
+        ("early check", System::cicada(|options| options.ablation.check_early = false), -9.5),
     ];
     let names: Vec<_> = left_out.iter().map(|&(name, ..)| name.to_owned()).collect();
     let paper = |&(_, _, y): &(&str, System, f64)| Some(Point { y, least: y, most: y });

@@ -64,7 +64,7 @@ pub(super) fn scans(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended>
     }
     let systems = [
         ("rows in their heads", System::cicada(|_| ())),
-        ("rows outside", System::cicada(|options| options.inlining = false)),
+        ("rows outside", System::cicada(|options| options.ablation.inlining = false)),
     ];
     let measure = |system: &System, &writers: &usize| {
         let options = ScanOptions {

@@ -178,7 +178,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             Link::To(latest) => latest.wts().is_after(self.timestamp) && latest.status() != Status::Aborted,
             Link::End | Link::Closed => false,
         };
-        if is_superseded && self.shared.options.write_latest_only {
+        if is_superseded && self.shared.options.parts().write_latest_only {
             return Err(self.conflict_at(spot.record, None, Reason::WrittenLater, (place, None)));
         }
         Ok(())

@@ -219,7 +219,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// The transaction's moment, without its own writes.
     #[inline]
     pub(super) fn moment(&self) -> Moment {
-        Moment { timestamp: self.timestamp, wait: self.shared.options.wait_for_pending }
+        Moment { timestamp: self.timestamp, wait: self.shared.options.parts().wait_for_pending }
     }
 
     /// The leaf to which an aim leads; it is not remembered.

@@ -292,8 +292,8 @@ fn hash_indexes_do_what_a_map_does() {
 
 #[test]
 fn nodes_that_lie_outside_of_their_heads_are_as_good() {
-    against_a_map(IndexKind::Ordered, mixed, 9, |options| options.inlining = false);
-    against_a_map(IndexKind::Hash, numbers, 10, |options| options.inlining = false);
+    against_a_map(IndexKind::Ordered, mixed, 9, |options| options.ablation.inlining = false);
+    against_a_map(IndexKind::Hash, numbers, 10, |options| options.ablation.inlining = false);
 }
 
 /// Keys in ascending and in descending order, with a tail that follows: leaves come and go at the ends.
