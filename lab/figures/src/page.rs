@@ -1,13 +1,12 @@
 //! The page: every figure with its plots, the paper's claim beside it, and what was found here.
 
-use std::fmt::Write;
-
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use polychron_workloads::run::Machine;
 use serde::Serialize;
 
-use crate::figure::{Figure, number};
+use crate::figure::{Figure, Finding, number};
 use crate::measure::Settings;
-use crate::{Drawn, Ended, Paper, plot};
+use crate::{Drawn, Ended, Panel, Paper, plot};
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:76rem;margin:2rem auto;padding:0 1rem;color:#222}\
 h1{font-size:1.5rem}h2{font-size:1.15rem;border-top:1px solid #ccc;padding-top:1rem;margin-top:2rem}\
@@ -30,23 +29,7 @@ struct Data<'d> {
 /// The page as HTML, and its data as JSON.
 pub fn page(paper: &Paper, settings: &Settings, drawn: &Drawn) -> (String, String) {
     let machine = Machine::this();
-    let mut html = String::new();
-    let title = format!("The figures of {}, measured again", paper.name);
-    let _ = write!(html, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>");
-    let _ = write!(html, "<style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n<p>{}</p>\n", escaped(paper.citation));
-    let _ = writeln!(html, "<p>{}</p>", escaped(paper.scope));
-    let _ = writeln!(html, "<p>{}</p>", escaped(&circumstances(settings, &machine)));
-    if let Some(load) = drawn.load_before.filter(|load| *load >= 0.5) {
-        let _ = writeln!(html, "<p>Other programs were running: the load was {load} before this one began.</p>");
-    }
-    match &drawn.ended {
-        Some(Ended::Stopped) => html += "<p><strong>Ended early: figures may be missing or incomplete.</strong></p>\n",
-        Some(Ended::Failed(line)) => {
-            let _ = writeln!(html, "<p><strong>Ended by a failure: {}</strong></p>", escaped(line));
-        }
-        None => {}
-    }
-    drawn.figures.iter().for_each(|figure| section(&mut html, figure));
+    let circumstances = circumstances(settings, &machine);
     let data = Data {
         paper: paper.name,
         settings,
@@ -57,10 +40,35 @@ pub fn page(paper: &Paper, settings: &Settings, drawn: &Drawn) -> (String, Strin
     };
     let mut json = serde_json::to_string_pretty(&data).unwrap_or_default();
     json.push('\n');
-    // A text in the data must not end the element that holds it.
-    let held = json.replace('<', "\\u003c");
-    let _ = write!(html, "<script type=\"application/json\" id=\"data\">\n{held}</script>\n</body></html>\n");
-    (html, json)
+    let title = format!("The figures of {}, measured again", paper.name);
+    let html = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { (title) }
+                p { (paper.citation) }
+                p { (paper.scope) }
+                p { (circumstances) }
+                @if let Some(load) = drawn.load_before.filter(|load| *load >= 0.5) {
+                    p { "Other programs were running: the load was " (load) " before this one began." }
+                }
+                @match &drawn.ended {
+                    Some(Ended::Stopped) => p { strong { "Ended early: figures may be missing or incomplete." } },
+                    Some(Ended::Failed(line)) => p { strong { "Ended by a failure: " (line) } },
+                    None => {}
+                }
+                @for figure in &drawn.figures { (section(figure)) }
+                // A text in the data must not end the element that holds it.
+                script type="application/json" id="data" { (PreEscaped(json.replace('<', "\\u003c"))) }
+            }
+        }
+    };
+    (html.into_string(), json)
 }
 
 fn circumstances(settings: &Settings, machine: &Machine) -> String {
@@ -80,50 +88,56 @@ fn circumstances(settings: &Settings, machine: &Machine) -> String {
     )
 }
 
-fn section(html: &mut String, figure: &Figure) {
+fn section(figure: &Figure) -> Markup {
     let Figure { id, title, claim, note, .. } = figure;
-    let _ =
-        writeln!(html, "<section id=\"figure-{}\"><h2>{}: {}</h2>", id.replace(' ', "-"), escaped(id), escaped(title));
-    let _ = write!(html, "<div class=\"figure\"><div class=\"plots\">");
-    figure.panels.iter().for_each(|panel| *html += &plot::svg(figure, panel));
-    let _ = write!(html, "</div><div class=\"words\"><p>The paper:</p><blockquote>{}</blockquote>", escaped(claim));
-    if !note.is_empty() {
-        let _ = write!(html, "<p>{}</p>", escaped(note));
-    }
-    *html += "<ul>";
-    for finding in &figure.findings {
-        let class = serde_json::to_value(finding.verdict).unwrap_or_default();
-        let (class, verdict) = (class.as_str().unwrap_or_default(), finding.verdict.text());
-        let _ = write!(html, "<li>{}: <strong class=\"{class}\">{verdict}</strong>", escaped(&finding.claim));
-        if !finding.numbers.is_empty() {
-            let _ = write!(html, " ({})", escaped(&finding.numbers));
+    html! {
+        section id={ "figure-" (id.replace(' ', "-")) } {
+            h2 { (id) ": " (title) }
+            div class="figure" {
+                div class="plots" {
+                    @for panel in &figure.panels { (PreEscaped(plot::svg(figure, panel))) }
+                }
+                div class="words" {
+                    p { "The paper:" }
+                    blockquote { (claim) }
+                    @if !note.is_empty() { p { (note) } }
+                    ul {
+                        @for finding in &figure.findings { (found(finding)) }
+                    }
+                    @for panel in &figure.panels { (table(figure, panel)) }
+                }
+            }
         }
-        if !finding.why.is_empty() {
-            let _ = write!(html, ". {}", escaped(&finding.why));
-        }
-        *html += "</li>";
     }
-    *html += "</ul>";
-    figure.panels.iter().for_each(|panel| table(html, figure, panel));
-    *html += "</div></div></section>\n";
 }
 
-fn table(html: &mut String, figure: &Figure, panel: &crate::Panel) {
-    let _ =
-        write!(html, "<table><caption>{}</caption><tr><th>{}</th>", escaped(&panel.y_name), escaped(&figure.x_name));
-    figure.x_values.iter().for_each(|value| *html += &format!("<th>{}</th>", escaped(value)));
-    *html += "</tr>";
-    for series in &panel.series {
-        let _ = write!(html, "<tr><td>{}</td>", escaped(&series.name));
-        for point in &series.points {
-            let _ = write!(html, "<td>{}</td>", point.map_or_else(|| "–".to_owned(), |point| number(point.y)));
+fn found(finding: &Finding) -> Markup {
+    let class = serde_json::to_value(finding.verdict).unwrap_or_default();
+    html! {
+        li {
+            (finding.claim) ": " strong class=(class.as_str().unwrap_or_default()) { (finding.verdict.text()) }
+            @if !finding.numbers.is_empty() { " (" (finding.numbers) ")" }
+            @if !finding.why.is_empty() { ". " (finding.why) }
         }
-        *html += "</tr>";
     }
-    *html += "</table>";
 }
 
-/// A text as it may stand in HTML.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+fn table(figure: &Figure, panel: &Panel) -> Markup {
+    html! {
+        table {
+            caption { (panel.y_name) }
+            tr {
+                th { (figure.x_name) }
+                @for value in &figure.x_values { th { (value) } }
+            }
+            @for series in &panel.series {
+                tr {
+                    td { (series.name) }
+                    @for point in &series.points {
+                        td { (point.map_or_else(|| "–".to_owned(), |point| number(point.y))) }
+                    }
+                }
+            }
+        }
+    }
 }
