@@ -86,9 +86,9 @@ fn scans_see_the_moment_that_they_ask_for() {
             let output = run("hyper", &["--moment", moment, "--protocol-option", backend]);
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
-            let figures = &report["figures"];
-            assert!(figures["rows scanned a second, one thread"].as_u64() > Some(0), "{figures}");
-            assert_eq!(figures["scans that saw the state before the changes"].as_u64() > Some(0), is_past, "{figures}");
+            let metrics = &report["metrics"];
+            assert!(metrics["rows scanned a second, one thread"].as_u64() > Some(0), "{metrics}");
+            assert_eq!(metrics["scans that saw the state before the changes"].as_u64() > Some(0), is_past, "{metrics}");
         }
     }
     // Where one transaction waits for another one there is an end to it, and a reason.
