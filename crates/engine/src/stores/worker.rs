@@ -1,5 +1,7 @@
 //! A worker of a protocol with stores: what it keeps from one transaction to the next, and how it executes procedures.
 
+use std::sync::Arc;
+
 use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, TableId};
 use polychron_memory::{Guard, Local};
@@ -24,6 +26,8 @@ pub struct WorkerBase<S> {
     pub slot: usize,
     /// The tables that the running transaction knows. Each transaction renews the list before it looks at it.
     pub tables: Seen<StoreTable<S>>,
+    /// The tables in which the keys of a group were looked up. Nothing else looks at the list.
+    gathered: Seen<StoreTable<S>>,
     /// Where records of keys are.
     pub hints: Hints,
     /// Leaves of indexes that the running transaction was at.
@@ -44,6 +48,7 @@ impl<S: Keyed> WorkerBase<S> {
         Self {
             slot: local.worker_id().position(),
             tables: Seen::default(),
+            gathered: Seen::default(),
             hints: Hints::default(),
             fingers: Fingers::default(),
             rows: rows::Buffers::default(),
@@ -146,9 +151,10 @@ pub trait StoreWorker: Send {
     #[inline]
     fn ask<P: Procedure>(&mut self, _procedure: &P) {}
 
-    /// The keys that a group of procedures declares were looked up, as far as that happens in indexes. They hold as long as the group.
+    /// The keys that a group of procedures declares were looked up in these tables, as far as that happens in indexes. They hold as long as the
+    /// group; asked where [`StoreWorker::HOLDS_GROUPS`].
     #[inline]
-    fn has_gathered(&mut self) {}
+    fn has_gathered(&mut self, _tables: &[Option<Arc<StoreTable<Self::Store>>>]) {}
 
     /// Waits before the next attempt: see [`Interactive::back_off`].
     fn wait(&mut self, attempts: u64);
@@ -252,11 +258,15 @@ impl<'w, W: StoreWorker> Group<'w, W> {
             local.hold();
         }
         let guard = local.pin();
-        // SAFETY: the list is looked at under this guard, and afterwards by transactions alone, which renew it when they begin.
-        unsafe { base.tables.renew(&database.catalog) };
-        base.hints.gather(&base.tables, procedures, &guard);
+        // SAFETY: the list is looked at in this function alone: under this guard, and behind it where the group stays in its epoch.
+        unsafe { base.gathered.renew(&database.catalog) };
+        base.hints.gather(&base.gathered, procedures, &guard);
         drop(guard);
-        group.0.has_gathered();
+        if W::HOLDS_GROUPS {
+            let tables = std::mem::take(&mut base.gathered);
+            group.0.has_gathered(&tables);
+            group.0.parts_mut().1.gathered = tables;
+        }
         group
     }
 }

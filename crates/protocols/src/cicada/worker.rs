@@ -26,7 +26,7 @@ use super::reclaim::{Garbage, Reclaimer, Site};
 use super::record::search;
 use super::sets::Sets;
 use super::steps::{Point, Step};
-use super::table::Store;
+use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
 use super::transaction::{Buffers, CicadaTransaction};
 
@@ -154,9 +154,9 @@ impl<R: Redo> StoreWorker for CicadaWorker<R> {
         drop(CicadaTransaction::taken_over(shared, state, local.pin(), timestamp));
     }
 
-    fn has_gathered(&mut self) {
+    fn has_gathered(&mut self, tables: &[Option<Arc<CicadaTable>>]) {
         let Self { state: State { base, buffers, .. }, shared, .. } = self;
-        buffers.planned.look_up_now(shared, &base.tables, base.slot, &mut base.hints);
+        buffers.planned.look_up_now(shared, tables, base.slot, &mut base.hints);
     }
 
     /// Waits for a random time below the bound that the regulation has found (§3.9). The paper's wait assumes a processor for each thread; with
