@@ -324,6 +324,10 @@ impl<B: Reach> Transaction for Erased<B> {
         self.0.operate().undo_unchecked(position)
     }
 
+    fn undo_operation(&mut self, position: usize) -> Result<(), Stop> {
+        self.0.operate().undo_operation(position)
+    }
+
     fn savepoints(&mut self) -> &mut Savepoints {
         self.0.operate().savepoints()
     }

@@ -351,13 +351,7 @@ fn undo_refused<T: Transaction + ?Sized>(
     if let Err(stop) = &checked
         && !stop.is_conflict()
     {
-        // Why an earlier savepoint could not be set is for a return to that one.
-        let earlier = transaction.savepoints().take_refused();
-        let undone = transaction.undo_unchecked(mark).and_then(|()| transaction.savepoints().take_refused());
-        if let Err(why) = earlier {
-            transaction.savepoints().tell(why);
-        }
-        match undone.map_err(Stop::into_parts) {
+        match transaction.undo_operation(mark).map_err(Stop::into_parts) {
             Ok(()) | Err(Stopped::Failed(Error::Unsupported { .. })) => {}
             Err(Stopped::Conflict) => return Err(Stop::conflict()),
             Err(Stopped::Failed(failed)) => drive::end(failed),

@@ -84,6 +84,12 @@ pub trait Transaction: Queries + LazyFutures + Prefetch {
     #[doc(hidden)]
     fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop>;
 
+    /// As [`Transaction::undo_unchecked`], of the writes of a single operation, at whose begin the mark was set: what is open now was open then.
+    #[doc(hidden)]
+    fn undo_operation(&mut self, position: usize) -> Result<(), Stop> {
+        self.undo_unchecked(position)
+    }
+
     /// The savepoints of this transaction.
     #[doc(hidden)]
     fn savepoints(&mut self) -> &mut Savepoints;

@@ -27,6 +27,7 @@ macro_rules! protocols {
             foreign_keys::of_futures(&setup);
             foreign_keys::deletion_beside_insertion(&setup);
             foreign_keys::refusals_behind_a_void_savepoint(&setup);
+            foreign_keys::refusals_beside_an_open_condition(&setup);
             foreign_keys::on_threads(&setup);
         }
     )*};

@@ -487,6 +487,7 @@ operate! {
     fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop>;
     fn mark(&mut self) -> Result<usize, Stop>;
     fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop>;
+    fn undo_operation(&mut self, position: usize) -> Result<(), Stop>;
     fn savepoints(&mut self) -> &mut Savepoints;
     fn prefetch_row(&mut self, table: TableId, key: &[u8]);
     fn protect_reads(&mut self, protect: bool);

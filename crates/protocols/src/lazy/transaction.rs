@@ -204,6 +204,11 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         Ok(())
     }
 
+    /// The operation has read what it writes, and closed what was open of these rows. Whatever else is open does not depend on it, and stays.
+    fn undo_operation(&mut self, position: usize) -> Result<(), Stop> {
+        self.inner.undo_unchecked(position)
+    }
+
     fn savepoints(&mut self) -> &mut Savepoints {
         self.inner.savepoints()
     }

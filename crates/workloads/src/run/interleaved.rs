@@ -203,6 +203,10 @@ impl<T: Transaction> Transaction for InTurns<'_, '_, T> {
         self.turn().undo_unchecked(position)
     }
 
+    fn undo_operation(&mut self, position: usize) -> Result<(), Stop> {
+        self.turn().undo_operation(position)
+    }
+
     fn savepoints(&mut self) -> &mut Savepoints {
         self.transaction.savepoints()
     }

@@ -273,6 +273,33 @@ pub fn refusals_behind_a_void_savepoint<P: Protocol<Worker: Interactive>>(setup:
     assert_eq!(all(&mut watcher, &books), [book(1, 1)]);
 }
 
+/// The same while a condition is open whose row another transaction has locked since: the refused write is undone without it.
+pub fn refusals_beside_an_open_condition<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, Library { shelves, books }) = library(setup);
+    let (mut one, mut two) = (database.worker().unwrap(), database.worker().unwrap());
+    done(&mut one, |t| t.insert(&books, &book(1, 1)));
+    let (mut adding, mut asking) = (begin(&mut one), begin(&mut two));
+    adding.step(|t| {
+        let held = t.future(&shelves, 2, Shelf::BOOKS)?;
+        t.set_future(&shelves, 2, Shelf::BOOKS, held + 1)
+    });
+    let many = asking.step(|t| {
+        let held = t.future(&shelves, 2, Shelf::BOOKS)?;
+        t.is_true(held.at_least(100))
+    });
+    assert!(matches!(many, None | Some(false)));
+    adding.step(|t| t.get(&shelves, 2).map(drop));
+    let deleted = asking.step(|t| caught(t.delete(&shelves, 1)));
+    assert!(matches!(deleted, None | Some(Err(Error::HasChildren { .. }))), "{deleted:?}");
+    adding.commit();
+    let inserted = asking.step(|t| caught(t.insert(&books, &book(2, 9))));
+    assert!(matches!(inserted, None | Some(Err(Error::NoParent { .. }))), "{inserted:?}");
+    asking.commit();
+    let mut watcher = database.worker().unwrap();
+    assert!(all(&mut watcher, &shelves).iter().any(|shelf| shelf.id == 1));
+    assert_eq!(all(&mut watcher, &books), [book(1, 1)]);
+}
+
 /// Parents that are deleted and children that are inserted on two threads, again and again.
 pub fn on_threads<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     const ROUNDS: u64 = polychron_base::sizes::scaled(400, 40) as u64;
