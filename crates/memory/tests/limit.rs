@@ -213,3 +213,36 @@ fn what_idle_workers_keep_is_there_for_others() {
     }
     assert_eq!(memory.statistics().used_bytes, 0);
 }
+
+/// Short-lived blocks do not separate those that stay from each other: longer ones find room until most of the limit is in use.
+#[test]
+#[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
+fn short_blocks_do_not_scatter_what_is_free() {
+    let never = Some(std::time::Duration::from_secs(3600));
+    for limit in [1 << 20, 4 << 20, 64 << 20] {
+        let options = Options { limit_bytes: Some(limit), epoch_interval: never, ..Options::default() };
+        let memory = Memory::new(options).unwrap();
+        let local = memory.register().unwrap();
+        let mut last_refused = None;
+        for round in 0.. {
+            let guard = local.pin();
+            let bytes = if round % 256 == 0 { limit / 128 } else { 40 + round % 80 };
+            match allocate(&guard, bytes).and_then(|_| allocate(&guard, 256)) {
+                Some(undo) => retire(&guard, undo),
+                None if last_refused.is_some_and(|last| round - last < 512) => break,
+                None => {
+                    // Another transaction may run when what was retired is free.
+                    last_refused = Some(round);
+                    drop(guard);
+                    for _ in 0..3 {
+                        memory.epochs().advance();
+                        local.collect();
+                    }
+                }
+            }
+        }
+        let memory = memory.statistics();
+        let used = memory.used_bytes - memory.retired_bytes;
+        assert!(used * 100 >= limit * 85, "{used} bytes of {limit} are in use");
+    }
+}

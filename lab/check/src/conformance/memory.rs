@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use polychron_base::Error;
 use polychron_engine::{Interactive, Mode, Operations, Protocol, Stop, Table, Worker};
@@ -149,6 +150,24 @@ pub fn sizes_in_little_memory<P: Protocol<Worker: Interactive>>(setup: &Setup<P>
 pub fn many_sizes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     one_after_the_other(setup, 4 << 20, &[&[3000, 400, 3997, 40, 16_000, 1000, 70_000, 3000, 300_000, 40]]);
     one_after_the_other(setup, 16 << 20, &[&[3000, 3997, 16_000, 2000, 3000]]);
+}
+
+/// A new database is refused memory when most of the limit is in use, also where each transaction leaves something behind for a while. An
+/// index that doubles its directory may need a third at once.
+pub fn new_databases<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    const LIMIT: usize = 4 << 20;
+    if !setup.measures_memory {
+        return;
+    }
+    // The memory's own clock gets no processor: the workers move it.
+    let mut setup = setup.clone();
+    setup.common.memory.epoch_interval = Some(Duration::from_secs(3600));
+    for bytes in [8, 40, 400] {
+        let mut filling = Filling::open(&setup, LIMIT);
+        let rows = filling.fill(bytes);
+        let used = filling.database.statistics().memory.expect("it is measured").used_bytes;
+        assert!(used * 100 >= LIMIT * 65, "{used} bytes of {LIMIT} are in use with {rows} rows of {bytes} bytes");
+    }
 }
 
 /// Rows that become longer step by step, after rows of other sizes.
