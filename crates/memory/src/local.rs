@@ -273,6 +273,7 @@ impl Local {
         }
         worker.collect();
         shared.dissolve(&worker.pool);
+        shared.coalescer.look(shared, &worker.pool, shared.epochs.current(), true);
         if !is_pinned {
             shared.epochs.give_up(worker.id.position(), false);
         }
@@ -422,6 +423,9 @@ impl Worker {
             if self.shared().shortage() != self.shortage_seen.get() {
                 self.see_to_shortage();
             }
+            if self.shared().coalescer.is_due(epoch) {
+                self.look_what_is_free(epoch);
+            }
         }
         if self.waiting.get() {
             self.tag(epoch);
@@ -460,6 +464,11 @@ impl Worker {
     fn see_to_shortage(&self) {
         self.shortage_seen.set(self.shared().shortage());
         self.shared().dissolve(&self.pool);
+    }
+
+    #[cold]
+    fn look_what_is_free(&self, epoch: u64) {
+        self.shared().coalescer.look(self.shared(), &self.pool, epoch, false);
     }
 
     /// The lists of what waits, and for whom.
