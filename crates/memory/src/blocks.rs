@@ -85,20 +85,23 @@ impl Shelf {
     }
 }
 
-/// All blocks that lay on a shelf, taken out. Whoever has it owns them.
-pub(crate) struct Gathered(Shelf);
+/// All blocks that lay on a shelf, taken out. Whoever has it owns them. Each block is only read before it is handed out, so it may be given away.
+pub(crate) struct Gathered {
+    batches: *mut Block,
+    list: FreeList,
+}
 
-impl Gathered {
-    /// Hands out every block. Each is only read before it is handed out, so it may be given away.
-    pub(crate) fn for_each(&self, mut with: impl FnMut(NonNull<u8>)) {
-        let Shelf { mut batches, mut loose } = self.0;
-        while let Some(batch) = NonNull::new(batches) {
+impl Iterator for Gathered {
+    type Item = NonNull<u8>;
+
+    fn next(&mut self) -> Option<NonNull<u8>> {
+        self.list.pop().or_else(|| {
+            let batch = NonNull::new(self.batches)?;
             // SAFETY: the batch is owned, and `give_batch` wrote the word; no block of it was handed out yet.
-            batches = unsafe { (&raw const (*batch.as_ptr()).next_batch).read() };
-            let mut list = FreeList { head: batch.as_ptr(), count: u32::MAX };
-            std::iter::from_fn(|| list.pop()).for_each(&mut with);
-        }
-        std::iter::from_fn(|| loose.pop()).for_each(&mut with);
+            self.batches = unsafe { (&raw const (*batch.as_ptr()).next_batch).read() };
+            self.list = FreeList { head: batch.as_ptr(), count: u32::MAX };
+            self.list.pop()
+        })
     }
 }
 
@@ -132,7 +135,8 @@ impl Stash {
 
     /// Takes all blocks of a class.
     pub(crate) fn gather(&self, class: usize) -> Gathered {
-        Gathered(std::mem::take(&mut *self.shelves[class].lock()))
+        let Shelf { batches, loose } = std::mem::take(&mut *self.shelves[class].lock());
+        Gathered { batches, list: loose }
     }
 
     /// Leaves blocks of a class, at most a batch.

@@ -7,19 +7,18 @@
 //!
 //! Each block is looked at twice: when it is put into the list of its page, which runs through the blocks themselves, and
 //! when the pages are gone through in order. That takes no memory but a few words a page.
+//!
+//! The same is done in slices, by workers that see an epoch begin, when more than half of what is reserved was free for long: so a database that
+//! has shrunk returns its memory, and what was scattered by what is deleted by now does not scatter what comes.
 
-use std::ptr::{self, NonNull};
+mod walk;
 
-use polychron_sync::Mutex;
-use polychron_sync::atomic::{AtomicUsize, Ordering};
+use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use polychron_sync::{MODELLED, Mutex};
 
-use crate::arena::Span;
-use crate::blocks::{FreeList, Gathered};
-use crate::classes::{CLASSES, batch_of_class, size_of_class};
 use crate::memory::{Shared, lock};
 use crate::pool::Pool;
-use crate::reserve::{DRAW_BYTES, LEAST_BLOCK};
-use crate::system;
+use walk::Walk;
 
 /// The unit in which blocks are sorted, and what a span has at least that goes back to its arena. Regions are multiples of it.
 pub(crate) const PAGE: usize = 64 << 10;
@@ -30,10 +29,27 @@ const WORTHWHILE: usize = 64;
 /// How many blocks a walk may look at for each refusal: about what a transaction that is refused costs by itself.
 const BLOCKS_A_REFUSAL: usize = 1024;
 
+/// In every so many epochs some worker looks whether much is free.
+const LOOK_EPOCHS: u64 = if MODELLED { u64::MAX } else { 16 };
+
+/// Less free memory than so many of the pieces that workers take is not much.
+const FEW_CHUNKS: usize = 4;
+
+/// After so many looks that all found much free a walk begins.
+const LOOKS: u32 = 8;
+
+/// How many blocks a worker sorts at one pin, and one that is about to be idle.
+const SLICE: usize = 512;
+const IDLE_SLICE: usize = 16 << 10;
+
 /// Decides when a walk is worth while.
 #[derive(Debug, Default)]
 pub(crate) struct Coalescer {
     past: Mutex<Past>,
+    /// The epoch of the last look.
+    looked_in: AtomicU64,
+    /// Whether a walk was begun in slices and is not finished.
+    is_underway: AtomicBool,
     /// Bytes that workers left to all since the last walk: it did not see them, free though they were.
     left_to_all: AtomicUsize,
 }
@@ -48,50 +64,10 @@ struct Past {
     refusals: usize,
     /// Blocks that all walks looked at.
     looked_at: usize,
-}
-
-/// What a walk did.
-struct Walk {
-    /// How many blocks it looked at.
-    blocks: usize,
-    /// Whether any of them were put together.
-    joined: bool,
-}
-
-/// A free block, or the part of one that lies in a page, while the blocks are sorted.
-#[repr(C)]
-struct Piece {
-    next: *mut Self,
-    /// Its size, a multiple of 16, plus one if it is off the budget.
-    bytes: usize,
-}
-
-/// A page's part of what is free.
-#[derive(Clone)]
-struct Page {
-    pieces: *mut Piece,
-    /// Whether all of it is free in one piece, and then whether it is off the budget. Nothing is written to such a page: perhaps
-    /// it has no memory just now.
-    whole: Option<bool>,
-}
-
-/// A region and what is free in each of its pages.
-struct Census {
-    base: NonNull<u8>,
-    arena: usize,
-    /// How much of it was handed out.
-    used: usize,
-    pages: Vec<Page>,
-}
-
-/// Free memory without a gap, at an offset in its region.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    start: usize,
-    bytes: usize,
-    /// The part of it that is off the budget.
-    returned: usize,
-    pieces: usize,
+    /// How many looks in a row found much free.
+    looks: u32,
+    /// The walk that is underway.
+    walk: Option<Walk>,
 }
 
 impl Coalescer {
@@ -107,238 +83,122 @@ impl Coalescer {
             Ok(past) => (past, false),
             Err(_) => (lock(&self.past), true),
         };
+        if past.walk.is_some() {
+            // What it gathered is missed.
+            self.go_on(shared, &mut past, usize::MAX);
+            return true;
+        }
         let free = shared.budget.reserved().saturating_sub(used_bytes);
-        past.scattered = past.scattered.min(free).saturating_sub(self.left_to_all.swap(0, Ordering::Relaxed));
+        past.renew_scattered(free, &self.left_to_all);
         past.refusals += refusals;
         let is_paid = refusals > 0 && past.refusals.saturating_mul(BLOCKS_A_REFUSAL) >= past.blocks;
         if !is_paid && free - past.scattered < shared.budget.limit() / WORTHWHILE {
             return waited;
         }
         pool.dissolve(shared);
-        let walk = coalesce(shared);
-        let free = shared.budget.reserved().saturating_sub(used_bytes);
-        *past = Past { scattered: free, blocks: walk.blocks, refusals: 0, looked_at: past.looked_at + walk.blocks };
+        let mut walk = Walk::begin(shared);
+        walk.finish(shared);
+        past.note(&walk);
+        past.looked_at += walk.blocks;
+        past.scattered = shared.budget.reserved().saturating_sub(used_bytes);
         walk.joined || waited
     }
-}
 
-fn coalesce(shared: &Shared) -> Walk {
-    let gathered: Vec<Gathered> = (0..CLASSES).map(|class| shared.stash.gather(class)).collect();
-    let mut spans: Vec<Span> = shared.arenas.iter().flat_map(|arena| arena.take_remainders()).collect();
-    spans.extend(shared.reserve.take_out());
-    let returned: Vec<Span> = shared.arenas.iter().flat_map(|arena| arena.take_returned()).collect();
-    // The regions are listed after everything was gathered, so the region of every block and span is among them.
-    let mut census = take_census(shared);
-    let mut walk = Walk { blocks: 0, joined: false };
-    let mut sort = |span, is_returned| {
-        walk.blocks += 1;
-        // SAFETY: blocks and spans were taken out of where they lay, above, so they are this function's own.
-        unsafe { sort_in(&mut census, span, is_returned) };
-    };
-    returned.into_iter().for_each(|span| sort(span, true));
-    spans.into_iter().for_each(|span| sort(span, false));
-    for (class, blocks) in gathered.iter().enumerate() {
-        blocks.for_each(|base| sort(Span { base, bytes: size_of_class(class) }, false));
+    /// Whether it is time for [`Coalescer::look`] in an epoch. Two loads of what seldom changes.
+    #[inline]
+    pub(crate) fn is_due(&self, epoch: u64) -> bool {
+        self.is_underway.load(Ordering::Relaxed)
+            || epoch.saturating_sub(self.looked_in.load(Ordering::Relaxed)) >= LOOK_EPOCHS
     }
-    let mut keeper = Keeper { shared, lists: Box::new([FreeList::EMPTY; CLASSES]) };
-    for region in &census {
-        for_each_run(region, |run| {
-            walk.joined |= run.pieces > 1;
-            keeper.keep(region, run);
-        });
-    }
-    keeper.finish();
-    walk
-}
 
-fn take_census(shared: &Shared) -> Vec<Census> {
-    let regions = shared.arenas.iter().enumerate().flat_map(|(arena, of)| {
-        let census = move |span: Span| {
-            let page = Page { pieces: ptr::null_mut(), whole: None };
-            Census { base: span.base, arena, used: span.bytes, pages: vec![page; span.bytes.div_ceil(PAGE)] }
-        };
-        of.regions().into_iter().map(census)
-    });
-    let mut census: Vec<Census> = regions.collect();
-    census.sort_unstable_by_key(|region| region.base.addr());
-    census
-}
-
-/// Puts what is free into the lists of its pages.
-///
-/// # Safety
-/// The span is free and the caller's own; it is aligned to 16 and a multiple of 16 long.
-unsafe fn sort_in(census: &mut [Census], span: Span, is_returned: bool) {
-    let behind = census.partition_point(|region| region.base.addr() <= span.base.addr());
-    let Census { base, pages, .. } = &mut census[behind - 1];
-    let start = span.base.addr().get() - base.addr().get();
-    let mut done = 0;
-    while done < span.bytes {
-        let page = (start + done) / PAGE;
-        let bytes = (span.bytes - done).min((page + 1) * PAGE - (start + done));
-        let page = &mut pages[page];
-        if bytes == PAGE {
-            page.whole = Some(is_returned);
-        } else {
-            // SAFETY: `done` is less than the span's size.
-            let piece = unsafe { span.base.add(done) }.as_ptr().cast::<Piece>();
-            // SAFETY: the piece lies in the span, and is a multiple of 16 long, as pages and spans are, and aligned to 16.
-            unsafe { piece.write(Piece { next: page.pieces, bytes: bytes + usize::from(is_returned) }) };
-            page.pieces = piece;
-        }
-        done += bytes;
-    }
-}
-
-/// Hands out what is free in a region, neighbours as one. What was handed out may be written to.
-fn for_each_run(region: &Census, mut with: impl FnMut(Run)) {
-    let mut last: Option<Run> = None;
-    let mut add = |run: Run| match &mut last {
-        Some(last) if last.start + last.bytes == run.start => {
-            last.bytes += run.bytes;
-            last.returned += run.returned;
-            last.pieces += run.pieces;
-        }
-        _ => last.replace(run).into_iter().for_each(&mut with),
-    };
-    let run =
-        |start, bytes, is_returned| Run { start, bytes, returned: if is_returned { bytes } else { 0 }, pieces: 1 };
-    let mut sorted: Vec<(usize, usize)> = Vec::new();
-    for (number, page) in region.pages.iter().enumerate() {
-        if let Some(is_returned) = page.whole {
-            add(run(number * PAGE, PAGE, is_returned));
-        }
-        let mut next = page.pieces;
-        while let Some(piece) = NonNull::new(next) {
-            // SAFETY: `sort_in` wrote the piece, and no run that it belongs to was handed out.
-            let Piece { next: behind, bytes } = unsafe { piece.read() };
-            next = behind;
-            sorted.push((piece.addr().get() - region.base.addr().get(), bytes));
-        }
-        sorted.sort_unstable();
-        for (start, bytes) in sorted.drain(..) {
-            add(run(start, bytes & !1, bytes & 1 == 1));
-        }
-    }
-    last.into_iter().for_each(with);
-}
-
-/// Where the runs go.
-struct Keeper<'s> {
-    shared: &'s Shared,
-    lists: Box<[FreeList; CLASSES]>,
-}
-
-impl Keeper<'_> {
-    /// Gives a long run back to its arena, and makes free blocks of a short one.
-    fn keep(&mut self, region: &Census, run: Run) {
-        // SAFETY: the run lies within the region, whose pointer is good for all of it.
-        let span = Span { base: unsafe { region.base.add(run.start) }, bytes: run.bytes };
-        let budget = &self.shared.budget;
-        // What was never handed out follows on the last run.
-        let is_short = run.bytes < PAGE && run.start + run.bytes < region.used;
-        if is_short && (run.returned == 0 || budget.reserve(run.returned, self.shared.reserve.lacking())) {
-            // The reserve has what can be cut into blocks of any size, as far as there is such.
-            let rest = if span.bytes < DRAW_BYTES { span } else { self.make_up_for_reserve(span) };
-            self.carve(rest);
+    /// Looks whether more than half of what is reserved has been free for long, and goes on with the walk that this had begun. A worker that `is_idle`
+    /// does more at once. The caller has its pool to itself.
+    pub(crate) fn look(&self, shared: &Shared, pool: &Pool, epoch: u64, is_idle: bool) {
+        if MODELLED {
             return;
         }
-        let Some((before, middle, behind)) = aligned(span) else { return self.carve(span) };
-        let reserved = run.bytes - run.returned - before.bytes - behind.bytes;
-        if reserved > 0 && !is_short {
-            // SAFETY: the span is this run's, of which every byte is free.
-            unsafe { discard(middle) };
-        }
-        self.shared.arenas[region.arena].give_back(middle);
-        budget.release(reserved);
-        // What is off the budget is made of whole lines, so these are not.
-        self.carve(before);
-        self.carve(behind);
-    }
-
-    /// What the reserve lacks and the limit does not have for it.
-    fn unbacked(&self) -> usize {
-        self.shared.reserve.unbacked(self.shared.budget.left())
-    }
-
-    /// Gives the front of a span to the reserve, if that needs it, and answers what is left.
-    fn make_up_for_reserve(&mut self, span: Span) -> Span {
-        let Span { base, bytes } = span;
-        let front = bytes.min(self.unbacked().next_multiple_of(LEAST_BLOCK));
-        if front < LEAST_BLOCK {
-            return span;
-        }
-        self.shared.reserve.put(Span { base, bytes: front });
-        // SAFETY: the front is no longer than the span.
-        Span { base: unsafe { base.add(front) }, bytes: bytes - front }
-    }
-
-    fn carve(&mut self, span: Span) {
-        for (class, block) in span.blocks() {
-            let list = &mut self.lists[class];
-            // SAFETY: the span is the keeper's own, and its blocks do not overlap.
-            unsafe { list.push(block) };
-            if list.count() == batch_of_class(class) {
-                self.shared.stash.give(class, std::mem::replace(list, FreeList::EMPTY));
+        // Another worker looks, or a refused one walks.
+        let Ok(mut past) = self.past.try_lock() else { return };
+        let is_first = self.looked_in.swap(epoch, Ordering::Relaxed) != epoch;
+        if past.walk.is_none() {
+            if !is_first || !past.is_much_free(shared, &self.left_to_all) {
+                return;
             }
+            past.looks += 1;
+            if past.looks < LOOKS {
+                if past.looks + 1 == LOOKS {
+                    // Other workers leave what they keep to the walk.
+                    shared.begin_shortage();
+                    shared.take_from_idle();
+                }
+                return;
+            }
+            pool.dissolve(shared);
+            past.walk = Some(Walk::begin(shared));
+            self.is_underway.store(true, Ordering::Relaxed);
         }
+        self.go_on(shared, &mut past, if is_idle { IDLE_SLICE } else { SLICE });
     }
 
-    /// Leaves what is left in the lists to all, and makes up for what the reserve still lacks: with the largest blocks, where the budget
-    /// does not leave as much.
-    fn finish(mut self) {
-        let stash = &self.shared.stash;
-        for (class, list) in self.lists.iter_mut().enumerate().filter(|(_, list)| list.count() > 0) {
-            stash.give(class, std::mem::replace(list, FreeList::EMPTY));
-        }
-        let (mut class, least) = (CLASSES - 1, self.shared.reserve.least_missing());
-        while self.unbacked() > 0 && size_of_class(class) >= least {
-            let mut list = stash.take(class);
-            let Some(base) = list.pop() else {
-                class -= 1;
-                continue;
-            };
-            stash.give(class, list);
-            let rest = self.make_up_for_reserve(Span { base, bytes: size_of_class(class) });
-            for (class, block) in rest.blocks() {
-                let mut list = FreeList::EMPTY;
-                // SAFETY: the rest is the keeper's own.
-                unsafe { list.push(block) };
-                stash.give(class, list);
-            }
+    /// Goes on with the walk that is underway, for about so many blocks.
+    fn go_on(&self, shared: &Shared, past: &mut Past, most: usize) {
+        let Some(mut walk) = past.walk.take() else { return };
+        let before = walk.blocks;
+        let is_finished = if most == usize::MAX { walk.finish(shared) } else { walk.step(shared, most) };
+        past.looked_at += walk.blocks - before;
+        if is_finished {
+            self.is_underway.store(false, Ordering::Relaxed);
+            past.note(&walk);
+            past.scattered = walk.carved;
+        } else {
+            past.walk = Some(walk);
         }
     }
 }
 
-/// What lies before the first and behind the last boundary of 64 bytes of a span that has them, and what lies between.
-fn aligned(span: Span) -> Option<(Span, Span, Span)> {
-    let address = span.base.addr().get();
-    let before = address.next_multiple_of(64) - address;
-    let behind = (address + span.bytes) % 64;
-    let bytes = span.bytes.checked_sub(before + behind).filter(|bytes| *bytes > 0)?;
-    // SAFETY: both lie within the span.
-    let (base, end) = unsafe { (span.base.add(before), span.base.add(before + bytes)) };
-    Some((Span { base: span.base, bytes: before }, Span { base, bytes }, Span { base: end, bytes: behind }))
-}
+impl Past {
+    /// Of what is free, what is known to be scattered.
+    fn renew_scattered(&mut self, free: usize, left_to_all: &AtomicUsize) {
+        self.scattered = self.scattered.min(free).saturating_sub(left_to_all.swap(0, Ordering::Relaxed));
+    }
 
-/// Gives the memory of a span's whole pages, as the system has them, back to it.
-///
-/// # Safety
-/// The span is free and the caller's own.
-unsafe fn discard(span: Span) {
-    let address = span.base.addr().get();
-    let before = address.next_multiple_of(system::PAGE) - address;
-    let bytes = span.bytes.saturating_sub(before) / system::PAGE * system::PAGE;
-    if bytes > 0 {
-        // SAFETY: the range lies within the span, on page boundaries.
-        unsafe { system::discard(span.base.add(before), bytes) };
+    /// Notes that a walk is finished.
+    fn note(&mut self, walk: &Walk) {
+        (self.blocks, self.refusals, self.looks) = (walk.blocks, 0, 0);
+    }
+
+    /// Whether a walk in slices would pay: more than half of what is reserved is free, more than a few of a worker's pieces; and since the last walk
+    /// an eighth of that was freed, or more than is in use still: then half of what had kept free blocks apart is gone.
+    fn is_much_free(&mut self, shared: &Shared, left_to_all: &AtomicUsize) -> bool {
+        let (reserved, limit) = (shared.budget.reserved(), shared.budget.limit());
+        let few = FEW_CHUNKS * shared.options.chunk_of(limit);
+        if reserved <= few {
+            self.looks = 0;
+            return false;
+        }
+        let used = shared.used_of_regions();
+        let free = reserved.saturating_sub(used);
+        self.renew_scattered(free, left_to_all);
+        let is_much = free > used && free > few && free - self.scattered > used.min(free / 8);
+        if !is_much {
+            self.looks = 0;
+        }
+        is_much
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::ptr::NonNull;
+
     use crate::memory::lock;
-    use crate::{Memory, Options};
+    use crate::{Guard, Memory, Options};
+
+    /// Frees blocks of a size that nobody uses.
+    fn free(guard: &Guard<'_>, blocks: impl Iterator<Item = NonNull<u8>>, bytes: usize) {
+        // SAFETY: the blocks were allocated with this size, and nobody uses them.
+        blocks.for_each(|block| unsafe { guard.free(block, bytes) });
+    }
 
     /// However often memory is refused, walks look at no more blocks than refusals have paid for.
     #[test]
@@ -348,9 +208,7 @@ mod tests {
         let local = memory.register().unwrap();
         let guard = local.pin();
         let blocks: Vec<_> = std::iter::from_fn(|| guard.allocate(32).ok()).collect();
-        let scattered = blocks.iter().step_by(2);
-        // SAFETY: the blocks were allocated with this size, and nobody uses them.
-        scattered.for_each(|block| unsafe { guard.free(*block, 32) });
+        free(&guard, blocks.iter().copied().step_by(2), 32);
         let looked_at = || lock(&memory.shared.coalescer.past).looked_at;
         assert!(guard.allocate(4000).is_err());
         let (first, refusals) = (looked_at(), 500);
@@ -359,5 +217,63 @@ mod tests {
         let later = looked_at() - first;
         assert!(later <= refusals * super::BLOCKS_A_REFUSAL + first, "{later} blocks were looked at");
         assert!(later > 0, "after many refusals it is tried again");
+    }
+
+    /// Frees all but every 8192nd of the blocks of 100 bytes in so many bytes.
+    fn shrunk(guard: &Guard<'_>, bytes: usize) {
+        let blocks: Vec<_> = (0..bytes / 112).map(|_| guard.allocate(100).unwrap()).collect();
+        let freed = blocks.into_iter().enumerate().filter(|(at, _)| at % 8192 != 0);
+        free(guard, freed.map(|(_, block)| block), 100);
+    }
+
+    /// What was free for long goes back though nothing is refused, and no worker sorts many blocks at a time.
+    #[test]
+    #[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
+    fn memory_that_is_free_for_long_goes_back() {
+        const LIMIT: usize = 64 << 20;
+        let memory = Memory::new(Options { limit_bytes: Some(LIMIT), ..Options::tiny() }).unwrap();
+        let (local, idle) = (memory.register().unwrap(), memory.register().unwrap());
+        shrunk(&local.pin(), LIMIT / 4);
+        shrunk(&idle.pin(), LIMIT / 4);
+        let looked_at = || lock(&memory.shared.coalescer.past).looked_at;
+        let before = memory.statistics().reserved_bytes;
+        for epoch in 0..u64::from(super::LOOKS) * super::LOOK_EPOCHS - super::LOOK_EPOCHS {
+            assert!(memory.epochs().advance());
+            drop(local.pin());
+            assert_eq!(looked_at(), 0, "in epoch {epoch}");
+        }
+        for _ in 0..LIMIT / 200 / super::SLICE {
+            let so_far = looked_at();
+            assert!(memory.epochs().advance());
+            drop(local.pin());
+            assert!(looked_at() - so_far <= super::SLICE + 1);
+        }
+        let after = memory.statistics();
+        assert!(after.reserved_bytes < before / 4, "{} of {before} bytes are still reserved", after.reserved_bytes);
+        assert!(lock(&memory.shared.coalescer.past).walk.is_none());
+        // What is left is scattered, and is not gone through again.
+        let so_far = looked_at();
+        for _ in 0..4 * u64::from(super::LOOKS) * super::LOOK_EPOCHS {
+            assert!(memory.epochs().advance());
+            drop(local.pin());
+        }
+        assert_eq!(looked_at(), so_far);
+    }
+
+    /// A worker that is refused memory finishes a walk that is underway.
+    #[test]
+    #[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
+    fn what_a_walk_has_gathered_is_not_missed() {
+        const LIMIT: usize = 16 << 20;
+        let memory = Memory::new(Options { limit_bytes: Some(LIMIT), ..Options::tiny() }).unwrap();
+        let local = memory.register().unwrap();
+        shrunk(&local.pin(), LIMIT / 8 * 7);
+        while lock(&memory.shared.coalescer.past).walk.is_none() {
+            assert!(memory.epochs().advance());
+            drop(local.pin());
+        }
+        let guard = local.pin();
+        let blocks = (0..).map_while(|_| guard.allocate(3000).ok()).count();
+        assert!(blocks * 3072 >= LIMIT / 10 * 9, "{blocks} blocks of 3000 bytes");
     }
 }

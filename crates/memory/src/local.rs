@@ -14,16 +14,11 @@ use crate::guard::{Guard, Snapshot};
 use crate::limbo::{Entry, Limbo, WaitsFor};
 use crate::memory::{Memory, Shared};
 use crate::pool::{Counters, Pool, count};
-use crate::{Finds, OutOfMemory};
+use crate::{Finds, Options, OutOfMemory};
 
 /// How many waiting blocks a worker looks at for each block it retires and at each pin: more than one, so that a backlog
 /// shrinks while new blocks come in.
 const STEP: usize = 4;
-
-/// A worker that retired so much in one epoch does not wait for the clock's thread to begin the next. At the default
-/// intervals a worker has to retire 1 GB/s, or the thread to wait for a processor, for that to happen, and a tick
-/// costs a look at every slot; so the bound is kept in the ordinary case without a shared write, and costs little beyond.
-const OVERDUE_BYTES: usize = 2 << 20;
 
 /// For how many ordinary refusals one counts of work that may draw on the reserve: until it goes on nothing does.
 const REFUSALS_OF_RESERVE: usize = 16;
@@ -70,6 +65,8 @@ pub(crate) struct Worker {
     waiting_bytes: Cell<usize>,
     /// More than this is left to others when the worker leaves its epoch.
     most_waiting: usize,
+    /// When more was retired in one epoch, the worker does not wait for the clock's thread to begin the next.
+    overdue_bytes: usize,
     /// Whether allocations may draw on the reserve.
     pub(crate) may_draw: Cell<bool>,
     /// Bytes retired since the worker saw an epoch begin.
@@ -110,6 +107,7 @@ impl Local {
         let pool = Pool::new(counters, node, largest_chunk);
         let slot = memory.shared.epochs.slot(id.position());
         let most_waiting = memory.shared.most_waiting;
+        let overdue_bytes = Options::overdue_bytes(memory.shared.budget.limit());
         let worker = Worker {
             memory,
             id,
@@ -127,6 +125,7 @@ impl Local {
             waiting: Cell::new(false),
             waiting_bytes: Cell::new(0),
             most_waiting,
+            overdue_bytes,
             may_draw: Cell::new(false),
             fresh: Cell::new(0),
             was_refused: Cell::new(false),
@@ -221,7 +220,7 @@ impl Local {
     /// begin the epoch when they pin.
     #[inline]
     pub fn is_epoch_overdue(&self) -> bool {
-        self.worker().fresh.get() >= OVERDUE_BYTES && {
+        self.worker().fresh.get() >= self.worker().overdue_bytes && {
             self.worker().fresh.set(0);
             true
         }
@@ -274,6 +273,7 @@ impl Local {
         }
         worker.collect();
         shared.dissolve(&worker.pool);
+        shared.coalescer.look(shared, &worker.pool, shared.epochs.current(), true);
         if !is_pinned {
             shared.epochs.give_up(worker.id.position(), false);
         }
@@ -403,7 +403,7 @@ impl Worker {
 
     #[inline]
     pub(crate) fn enter(&self) {
-        if self.fresh.get() >= OVERDUE_BYTES {
+        if self.fresh.get() >= self.overdue_bytes {
             self.begin_overdue_epoch();
         }
         let (epochs, here) = (&self.shared().epochs, polychron_sync::this_thread());
@@ -422,6 +422,9 @@ impl Worker {
             self.fresh.set(0);
             if self.shared().shortage() != self.shortage_seen.get() {
                 self.see_to_shortage();
+            }
+            if self.shared().coalescer.is_due(epoch) {
+                self.look_what_is_free(epoch);
             }
         }
         if self.waiting.get() {
@@ -461,6 +464,11 @@ impl Worker {
     fn see_to_shortage(&self) {
         self.shortage_seen.set(self.shared().shortage());
         self.shared().dissolve(&self.pool);
+    }
+
+    #[cold]
+    fn look_what_is_free(&self, epoch: u64) {
+        self.shared().coalescer.look(self.shared(), &self.pool, epoch, false);
     }
 
     /// The lists of what waits, and for whom.

@@ -249,9 +249,7 @@ impl Memory {
 impl Shared {
     /// Puts free blocks together so that they can serve other sizes. Returns whether to try an allocation again.
     pub(crate) fn coalesce(&self, pool: &Pool, refusals: usize) -> bool {
-        // What is drawn on the reserve was never handed out of regions.
-        let used_bytes = self.used_bytes().saturating_sub(self.reserve.drawn());
-        self.coalescer.run(self, pool, used_bytes, refusals)
+        self.coalescer.run(self, pool, self.used_of_regions(), refusals)
     }
 
     /// Leaves what a worker has free to all.
@@ -287,6 +285,11 @@ impl Shared {
     #[inline]
     pub(crate) fn shortage(&self) -> u64 {
         self.shortage.load(Ordering::Relaxed)
+    }
+
+    /// What is in use of regions and large mappings: what is drawn on the reserve was never handed out of those.
+    pub(crate) fn used_of_regions(&self) -> usize {
+        self.used_bytes().saturating_sub(self.reserve.drawn())
     }
 
     fn used_bytes(&self) -> usize {

@@ -102,6 +102,13 @@ impl Options {
         self.chunk_bytes.min(1 << share.ilog2())
     }
 
+    /// How much a worker retires in one epoch before it begins the next itself. At the default intervals and a large limit it has to retire
+    /// 1 GB/s for that, or the clock's thread to wait for a processor; a tick costs a scan of the slots. Under a small limit less,
+    /// for what waits lies between blocks that stay, so that large pieces are rare when it is freed.
+    pub(crate) fn overdue_bytes(limit: usize) -> usize {
+        (limit / 256).clamp(4 << 10, 2 << 20)
+    }
+
     pub(crate) fn check(&self) -> Result<(), Error> {
         let refuse = |reason| Err(Error::InvalidOptions { reason });
         if self.max_workers == 0 || self.max_workers > MOST_WORKERS {

@@ -213,3 +213,114 @@ fn what_idle_workers_keep_is_there_for_others() {
     }
     assert_eq!(memory.statistics().used_bytes, 0);
 }
+
+/// Short-lived blocks do not separate those that stay from each other: longer ones find room until most of the limit is in use.
+#[test]
+#[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
+fn short_blocks_do_not_scatter_what_is_free() {
+    let never = Some(std::time::Duration::from_secs(3600));
+    for limit in [1 << 20, 4 << 20, 64 << 20] {
+        let options = Options { limit_bytes: Some(limit), epoch_interval: never, ..Options::default() };
+        let memory = Memory::new(options).unwrap();
+        let local = memory.register().unwrap();
+        let mut last_refused = None;
+        for round in 0.. {
+            let guard = local.pin();
+            let bytes = if round % 256 == 0 { limit / 128 } else { 40 + round % 80 };
+            match allocate(&guard, bytes).and_then(|_| allocate(&guard, 256)) {
+                Some(undo) => retire(&guard, undo),
+                None if last_refused.is_some_and(|last| round - last < 512) => break,
+                None => {
+                    // Another transaction may run when what was retired is free.
+                    last_refused = Some(round);
+                    drop(guard);
+                    for _ in 0..3 {
+                        memory.epochs().advance();
+                        local.collect();
+                    }
+                }
+            }
+        }
+        let memory = memory.statistics();
+        let used = memory.used_bytes - memory.retired_bytes;
+        assert!(used * 100 >= limit * 85, "{used} bytes of {limit} are in use");
+    }
+}
+
+/// When all is deleted that had come and gone at the limit, and the workers have nothing to do for a while, memory is as good as new.
+#[test]
+#[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
+fn what_has_come_and_gone_leaves_no_trace() {
+    const SIZES: [u64; 5] = [16, 30, 300, 3000, 30_000];
+    let size = |random: &mut Random| (SIZES[random.below(5) as usize] + random.below(20)) as usize;
+    for seed in 0..4 {
+        let memory = Memory::new(Options { limit_bytes: Some(4 << 20), ..Options::tiny() }).unwrap();
+        let local = memory.register().unwrap();
+        let fill = |blocks: &mut Vec<Block>| {
+            let (mut random, guard) = (Random::stream(7, 7), local.pin());
+            blocks.extend((0..).map_while(|_| allocate(&guard, size(&mut random))));
+            blocks.iter().map(|(_, bytes)| bytes).sum::<usize>()
+        };
+        // SAFETY: the block came from `allocate` with this size, and nobody uses it.
+        let free = |(block, bytes): Block| unsafe { local.pin().free(block, bytes) };
+        let mut blocks = Vec::new();
+        let new = fill(&mut blocks);
+        let mut random = Random::stream(seed, 8);
+        for _ in 0..40_000 {
+            let more = random.chance(0.7).then(|| allocate(&local.pin(), size(&mut random))).flatten();
+            if more.is_none() && !blocks.is_empty() {
+                free(blocks.swap_remove(random.below(blocks.len() as u64) as usize));
+            }
+            blocks.extend(more);
+        }
+        blocks.drain(..).for_each(free);
+        for _ in 0..16 {
+            assert!(memory.epochs().advance());
+            local.collect();
+        }
+        let again = fill(&mut blocks);
+        assert!(again * 10 >= new * 9, "seed {seed}: {again} bytes find room, and {new} do in a new memory");
+    }
+}
+
+/// Workers whose memory grows and shrinks, with walks underway most of the time, do not get the same block twice.
+#[test]
+#[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
+fn walks_and_workers_get_along() {
+    let memory = Memory::new(Options { limit_bytes: Some(4 << 20), ..Options::tiny() }).unwrap();
+    let work = |worker: u64| {
+        let (local, mut random) = (memory.register().unwrap(), Random::stream(1, worker));
+        for round in 0..200 {
+            let mut blocks = Vec::new();
+            let most = if round % 4 == 0 { 4 << 20 } else { 100 << 10 };
+            let mut bytes = 0;
+            while bytes < most
+                && let Some(block) = allocate(&local.pin(), some_size(&mut random, 13))
+            {
+                let mark = (worker << 32 | blocks.len() as u64).to_ne_bytes();
+                // SAFETY: the block has more than eight bytes, and is this worker's.
+                unsafe { block.0.cast().write(mark) };
+                bytes += block.1;
+                blocks.push(block);
+            }
+            for (number, (block, bytes)) in blocks.into_iter().enumerate() {
+                // SAFETY: as above; it was allocated with this size, and nobody uses it.
+                unsafe {
+                    assert_eq!(block.cast::<[u8; 8]>().read(), (worker << 32 | number as u64).to_ne_bytes());
+                    local.pin().free(block, bytes);
+                }
+            }
+            for _ in 0..64 {
+                memory.epochs().advance();
+                drop(local.pin());
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for worker in 0..3 {
+            let work = &work;
+            scope.spawn(move || work(worker));
+        }
+    });
+    assert_eq!(memory.statistics().used_bytes, 0);
+}

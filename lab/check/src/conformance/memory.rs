@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use polychron_base::Error;
+use polychron_base::random::Random;
 use polychron_engine::{Interactive, Mode, Operations, Protocol, Stop, Table, Worker};
 
 use crate::Setup;
@@ -151,6 +153,24 @@ pub fn many_sizes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     one_after_the_other(setup, 16 << 20, &[&[3000, 3997, 16_000, 2000, 3000]]);
 }
 
+/// A new database is refused memory when most of the limit is in use, also where each transaction leaves something behind for a while. An
+/// index that doubles its directory may need a third at once.
+pub fn new_databases<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    const LIMIT: usize = 4 << 20;
+    if !setup.measures_memory {
+        return;
+    }
+    // The memory's own clock gets no processor: the workers move it.
+    let mut setup = setup.clone();
+    setup.common.memory.epoch_interval = Some(Duration::from_secs(3600));
+    for bytes in [8, 40, 400] {
+        let mut filling = Filling::open(&setup, LIMIT);
+        let rows = filling.fill(bytes);
+        let used = filling.database.statistics().memory.expect("it is measured").used_bytes;
+        assert!(used * 100 >= LIMIT * 65, "{used} bytes of {LIMIT} are in use with {rows} rows of {bytes} bytes");
+    }
+}
+
 /// Rows that become longer step by step, after rows of other sizes.
 pub fn sizes_that_grow<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     if !setup.measures_memory {
@@ -164,6 +184,46 @@ pub fn sizes_that_grow<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         about_as_many(filling.grow(3997), fresh, 4 << 20, &format!("after {bytes} bytes"));
         filling.empty();
     }
+}
+
+/// Rows of all sizes come and go at the limit. When all are deleted, and the workers have had nothing to do for a while, as many find room as in a new
+/// database.
+pub fn mixed_sizes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    const LIMIT: usize = 4 << 20;
+    if !setup.measures_memory {
+        return;
+    }
+    let size = |random: &mut Random| [0, 30, 300, 3000, 30_000][random.below(5) as usize] + random.below(20) as usize;
+    let fill = |filling: &mut Filling<P>| {
+        let (mut random, mut bytes) = (Random::from_seed(7), 0);
+        loop {
+            let row = Image { id: filling.rows, bytes: vec![7; size(&mut random)] };
+            if !filling.run(|t, table| t.insert(table, &row)) {
+                return bytes;
+            }
+            filling.rows += 1;
+            bytes += row.bytes.len() as u64 + 40;
+        }
+    };
+    let fresh = fill(&mut Filling::open(setup, LIMIT));
+    let mut filling = Filling::open(setup, LIMIT);
+    let mut random = Random::from_seed(1);
+    filling.rows = 4000;
+    for round in 0..20_000 {
+        let (id, is_kept, bytes) = (random.below(filling.rows), random.chance(0.7), vec![7; size(&mut random)]);
+        let row = Image { id, bytes };
+        let table = &filling.table;
+        // What is refused is left out.
+        let _ = run(&mut filling.worker, |t| {
+            if is_kept { t.upsert(table, &row).map(drop) } else { t.delete(table, id).map(drop) }
+        });
+        if round % 16 == 0 {
+            (filling.setup.tick)(&filling.database);
+        }
+    }
+    filling.empty();
+    (0..6).for_each(|_| filling.settle());
+    about_as_many(fill(&mut filling), fresh, LIMIT, "after rows of all sizes");
 }
 
 /// What piled up behind a transaction up to the limit is collected when that has ended, though nothing can commit before it is.

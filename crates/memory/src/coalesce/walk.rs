@@ -1,0 +1,370 @@
+//! One walk over all free blocks: it gathers them, sorts them by their addresses, and gives each run of neighbours to where it goes. A walk may be
+//! made in slices; until it is finished, what it gathered is nobody's.
+
+use std::ptr::{self, NonNull};
+
+use super::PAGE;
+use crate::arena::Span;
+use crate::blocks::{FreeList, Gathered};
+use crate::classes::{CLASSES, batch_of_class, size_of_class};
+use crate::memory::Shared;
+use crate::reserve::{DRAW_BYTES, LEAST_BLOCK};
+use crate::system;
+
+/// The longest run that a slice puts together, where it has the choice: returning its memory to the system takes a part of a millisecond.
+const LONGEST_RUN: usize = 8 << 20;
+
+/// A walk, as far as it has come. Owns what it gathered.
+pub(super) struct Walk {
+    /// What is not sorted yet: spans, and whether they are off the budget; blocks, with their classes.
+    spans: Vec<(Span, bool)>,
+    gathered: Vec<(usize, Gathered)>,
+    census: Vec<Census>,
+    /// The region and the page that are next.
+    next: (usize, usize),
+    /// The run that ends where the next page begins, or before.
+    last: Option<Run>,
+    /// A longer run is not extended by a whole page.
+    longest: usize,
+    lists: Box<[FreeList; CLASSES]>,
+    /// How many blocks were sorted.
+    pub(super) blocks: usize,
+    /// Whether any of them were put together.
+    pub(super) joined: bool,
+    /// How many bytes became blocks again.
+    pub(super) carved: usize,
+}
+
+// SAFETY: a walk owns the blocks and spans that it gathered.
+unsafe impl Send for Walk {}
+
+impl std::fmt::Debug for Walk {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Walk").field("blocks", &self.blocks).finish_non_exhaustive()
+    }
+}
+
+impl Walk {
+    /// Gathers all that is free and shared.
+    pub(super) fn begin(shared: &Shared) -> Self {
+        let gathered = (0..CLASSES).map(|class| (class, shared.stash.gather(class))).collect();
+        let mut spans: Vec<(Span, bool)> = Vec::new();
+        spans.extend(shared.arenas.iter().flat_map(|arena| arena.take_remainders()).map(|span| (span, false)));
+        spans.extend(shared.reserve.take_out().into_iter().map(|span| (span, false)));
+        spans.extend(shared.arenas.iter().flat_map(|arena| arena.take_returned()).map(|span| (span, true)));
+        Self {
+            spans,
+            gathered,
+            // The regions are listed after everything was gathered, so the region of every block and span is among them.
+            census: take_census(shared),
+            next: (0, 0),
+            last: None,
+            longest: LONGEST_RUN,
+            lists: Box::new([FreeList::EMPTY; CLASSES]),
+            blocks: 0,
+            joined: false,
+            carved: 0,
+        }
+    }
+
+    /// Does all that is left: it is finished then.
+    pub(super) fn finish(&mut self, shared: &Shared) -> bool {
+        self.longest = usize::MAX;
+        self.step(shared, usize::MAX)
+    }
+
+    /// Goes on for about so many blocks and pages. Whether the walk is finished.
+    pub(super) fn step(&mut self, shared: &Shared, most: usize) -> bool {
+        let mut done = 0;
+        while done < most
+            && let Some((span, is_returned)) = self.spans.pop()
+        {
+            self.sort(span, is_returned);
+            done += 1 + span.bytes / PAGE;
+        }
+        while done < most
+            && let Some((class, blocks)) = self.gathered.last_mut()
+        {
+            let bytes = size_of_class(*class);
+            match blocks.next() {
+                Some(base) => self.sort(Span { base, bytes }, false),
+                None => drop(self.gathered.pop()),
+            }
+            done += 1;
+        }
+        let mut sorted = Vec::new();
+        while done < most && self.next.0 < self.census.len() {
+            done += 1 + self.visit_page(shared, &mut sorted);
+        }
+        let is_finished = self.next.0 == self.census.len() && self.spans.is_empty() && self.gathered.is_empty();
+        if is_finished {
+            self.keeper(shared).finish();
+        }
+        is_finished
+    }
+
+    fn sort(&mut self, span: Span, is_returned: bool) {
+        self.blocks += 1;
+        // SAFETY: blocks and spans were taken out of where they lay, so they are the walk's own.
+        unsafe { sort_in(&mut self.census, span, is_returned) };
+    }
+
+    fn keeper<'s>(&'s mut self, shared: &'s Shared) -> Keeper<'s> {
+        Keeper { shared, lists: &mut self.lists, carved: &mut self.carved }
+    }
+
+    /// Adds what is free in the next page to the last run, or begins others. Answers how many pieces there were.
+    fn visit_page(&mut self, shared: &Shared, sorted: &mut Vec<(usize, usize)>) -> usize {
+        let (at, number) = self.next;
+        let region = &self.census[at];
+        let (base, is_last) = (region.base, number + 1 >= region.pages.len());
+        let page = region.pages.get(number).copied().unwrap_or(Page::EMPTY);
+        if let Some(is_returned) = page.whole {
+            self.add(shared, Run::new(number * PAGE, PAGE, is_returned));
+        }
+        let mut next = page.pieces;
+        while let Some(piece) = NonNull::new(next) {
+            // SAFETY: `sort_in` wrote the piece, and no run that it belongs to was handed out.
+            let Piece { next: behind, bytes } = unsafe { piece.read() };
+            next = behind;
+            sorted.push((piece.addr().get() - base.addr().get(), bytes));
+        }
+        sorted.sort_unstable();
+        let pieces = sorted.len();
+        for (start, bytes) in sorted.drain(..) {
+            self.add(shared, Run::new(start, bytes & !1, bytes & 1 == 1));
+        }
+        self.next = if is_last { (at + 1, 0) } else { (at, number + 1) };
+        if is_last && let Some(run) = self.last.take() {
+            self.keep(shared, at, run);
+        }
+        pieces
+    }
+
+    /// Adds free memory behind the last run, all of which lies in the same region: neighbours become one.
+    fn add(&mut self, shared: &Shared, run: Run) {
+        match &mut self.last {
+            Some(last) if last.start + last.bytes == run.start && (last.bytes < self.longest || run.bytes < PAGE) => {
+                last.bytes += run.bytes;
+                last.returned += run.returned;
+                last.pieces += run.pieces;
+            }
+            _ => {
+                if let Some(last) = self.last.replace(run) {
+                    self.keep(shared, self.next.0, last);
+                }
+            }
+        }
+    }
+
+    fn keep(&mut self, shared: &Shared, region: usize, run: Run) {
+        self.joined |= run.pieces > 1;
+        let Self { census, lists, carved, .. } = self;
+        Keeper { shared, lists, carved }.keep(&census[region], run);
+    }
+}
+
+/// A free block, or the part of one that lies in a page, while the blocks are sorted.
+#[repr(C)]
+struct Piece {
+    next: *mut Self,
+    /// Its size, a multiple of 16, plus one if it is off the budget.
+    bytes: usize,
+}
+
+/// A page's part of what is free.
+#[derive(Clone, Copy)]
+struct Page {
+    pieces: *mut Piece,
+    /// Whether all of it is free in one piece, and then whether it is off the budget. Nothing is written to such a page: perhaps
+    /// it has no memory just now.
+    whole: Option<bool>,
+}
+
+/// A region and what is free in each of its pages.
+struct Census {
+    base: NonNull<u8>,
+    arena: usize,
+    /// How much of it was handed out.
+    used: usize,
+    pages: Vec<Page>,
+}
+
+/// Free memory without a gap, at an offset in its region.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    start: usize,
+    bytes: usize,
+    /// The part of it that is off the budget.
+    returned: usize,
+    pieces: usize,
+}
+
+impl Page {
+    const EMPTY: Self = Self { pieces: ptr::null_mut(), whole: None };
+}
+
+impl Run {
+    fn new(start: usize, bytes: usize, is_returned: bool) -> Self {
+        Self { start, bytes, returned: if is_returned { bytes } else { 0 }, pieces: 1 }
+    }
+}
+
+fn take_census(shared: &Shared) -> Vec<Census> {
+    let regions = shared.arenas.iter().enumerate().flat_map(|(arena, of)| {
+        let census = move |span: Span| Census {
+            base: span.base,
+            arena,
+            used: span.bytes,
+            pages: vec![Page::EMPTY; span.bytes.div_ceil(PAGE)],
+        };
+        of.regions().into_iter().map(census)
+    });
+    let mut census: Vec<Census> = regions.collect();
+    census.sort_unstable_by_key(|region| region.base.addr());
+    census
+}
+
+/// Puts what is free into the lists of its pages.
+///
+/// # Safety
+/// The span is free and the caller's own; it is aligned to 16 and a multiple of 16 long.
+unsafe fn sort_in(census: &mut [Census], span: Span, is_returned: bool) {
+    let behind = census.partition_point(|region| region.base.addr() <= span.base.addr());
+    let Census { base, pages, .. } = &mut census[behind - 1];
+    let start = span.base.addr().get() - base.addr().get();
+    let mut done = 0;
+    while done < span.bytes {
+        let page = (start + done) / PAGE;
+        let bytes = (span.bytes - done).min((page + 1) * PAGE - (start + done));
+        let page = &mut pages[page];
+        if bytes == PAGE {
+            page.whole = Some(is_returned);
+        } else {
+            let head = Piece { next: page.pieces, bytes: bytes + usize::from(is_returned) };
+            // SAFETY: `done` is less than the span's size. The piece lies in the span, and is a multiple of 16 long, as pages and spans are, and aligned
+            // to 16.
+            let piece = unsafe {
+                let piece = span.base.add(done).cast::<Piece>();
+                piece.write(head);
+                piece.as_ptr()
+            };
+            page.pieces = piece;
+        }
+        done += bytes;
+    }
+}
+
+/// Where the runs go.
+struct Keeper<'s> {
+    shared: &'s Shared,
+    lists: &'s mut [FreeList; CLASSES],
+    carved: &'s mut usize,
+}
+
+impl Keeper<'_> {
+    /// Gives a long run back to its arena, and makes free blocks of a short one.
+    fn keep(&mut self, region: &Census, run: Run) {
+        // SAFETY: the run lies within the region, whose pointer is good for all of it.
+        let span = Span { base: unsafe { region.base.add(run.start) }, bytes: run.bytes };
+        let budget = &self.shared.budget;
+        // What was never handed out follows on the last run.
+        let is_short = run.bytes < PAGE && run.start + run.bytes < region.used;
+        if is_short && (run.returned == 0 || budget.reserve(run.returned, self.shared.reserve.lacking())) {
+            // The reserve has what can be cut into blocks of any size, as far as there is such.
+            let rest = if span.bytes < DRAW_BYTES { span } else { self.make_up_for_reserve(span) };
+            self.carve(rest);
+            return;
+        }
+        let Some((before, middle, behind)) = aligned(span) else { return self.carve(span) };
+        let reserved = run.bytes - run.returned - before.bytes - behind.bytes;
+        if reserved > 0 && !is_short {
+            // SAFETY: the span is this run's, of which every byte is free.
+            unsafe { discard(middle) };
+        }
+        self.shared.arenas[region.arena].give_back(middle);
+        budget.release(reserved);
+        // What is off the budget is made of whole lines, so these are not.
+        self.carve(before);
+        self.carve(behind);
+    }
+
+    /// What the reserve lacks and the limit does not have for it.
+    fn unbacked(&self) -> usize {
+        self.shared.reserve.unbacked(self.shared.budget.left())
+    }
+
+    /// Gives the front of a span to the reserve, if that needs it, and answers what is left.
+    fn make_up_for_reserve(&mut self, span: Span) -> Span {
+        let Span { base, bytes } = span;
+        let front = bytes.min(self.unbacked().next_multiple_of(LEAST_BLOCK));
+        if front < LEAST_BLOCK {
+            return span;
+        }
+        self.shared.reserve.put(Span { base, bytes: front });
+        // SAFETY: the front is no longer than the span.
+        Span { base: unsafe { base.add(front) }, bytes: bytes - front }
+    }
+
+    fn carve(&mut self, span: Span) {
+        *self.carved += span.bytes;
+        for (class, block) in span.blocks() {
+            let list = &mut self.lists[class];
+            // SAFETY: the span is the keeper's own, and its blocks do not overlap.
+            unsafe { list.push(block) };
+            if list.count() == batch_of_class(class) {
+                self.shared.stash.give(class, std::mem::replace(list, FreeList::EMPTY));
+            }
+        }
+    }
+
+    /// Leaves what is left in the lists to all, and makes up for what the reserve still lacks: with the largest blocks, where the budget
+    /// does not leave as much.
+    fn finish(mut self) {
+        let stash = &self.shared.stash;
+        for (class, list) in self.lists.iter_mut().enumerate().filter(|(_, list)| list.count() > 0) {
+            stash.give(class, std::mem::replace(list, FreeList::EMPTY));
+        }
+        let (mut class, least) = (CLASSES - 1, self.shared.reserve.least_missing());
+        while self.unbacked() > 0 && size_of_class(class) >= least {
+            let mut list = stash.take(class);
+            let Some(base) = list.pop() else {
+                class -= 1;
+                continue;
+            };
+            stash.give(class, list);
+            let rest = self.make_up_for_reserve(Span { base, bytes: size_of_class(class) });
+            for (class, block) in rest.blocks() {
+                let mut list = FreeList::EMPTY;
+                // SAFETY: the rest is the keeper's own.
+                unsafe { list.push(block) };
+                stash.give(class, list);
+            }
+        }
+    }
+}
+
+/// What lies before the first and behind the last boundary of 64 bytes of a span that has them, and what lies between.
+fn aligned(span: Span) -> Option<(Span, Span, Span)> {
+    let address = span.base.addr().get();
+    let before = address.next_multiple_of(64) - address;
+    let behind = (address + span.bytes) % 64;
+    let bytes = span.bytes.checked_sub(before + behind).filter(|bytes| *bytes > 0)?;
+    // SAFETY: both lie within the span.
+    let (base, end) = unsafe { (span.base.add(before), span.base.add(before + bytes)) };
+    Some((Span { base: span.base, bytes: before }, Span { base, bytes }, Span { base: end, bytes: behind }))
+}
+
+/// Gives the memory of a span's whole pages, as the system has them, back to it.
+///
+/// # Safety
+/// The span is free and the caller's own.
+unsafe fn discard(span: Span) {
+    let address = span.base.addr().get();
+    let before = address.next_multiple_of(system::PAGE) - address;
+    let bytes = span.bytes.saturating_sub(before) / system::PAGE * system::PAGE;
+    if bytes > 0 {
+        // SAFETY: the range lies within the span, on page boundaries.
+        unsafe { system::discard(span.base.add(before), bytes) };
+    }
+}
