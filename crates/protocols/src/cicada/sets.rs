@@ -100,6 +100,8 @@ pub(super) struct Write {
     pub(super) is_node: bool,
     /// Whether the transaction has taken the record itself, so that there is nothing to delete.
     pub(super) is_fresh: bool,
+    /// Whether it is part of a deletion, which goes on at the memory limit.
+    pub(super) makes_room: bool,
 }
 
 impl Write {
@@ -118,6 +120,7 @@ impl Write {
             prior: None,
             is_node: false,
             is_fresh: false,
+            makes_room: kind == Kind::Delete,
         }
     }
 
