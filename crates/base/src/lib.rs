@@ -5,6 +5,7 @@ pub mod error;
 pub mod id;
 pub mod key;
 pub mod random;
+pub mod room;
 pub mod sizes;
 
 pub use error::{Abort, Error, Reason, Stop};

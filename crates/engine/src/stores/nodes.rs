@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use polychron_base::room::KeptList;
 use polychron_index::{Change, Changes, Stamp};
 
 use super::Place;
@@ -150,6 +151,7 @@ impl NodeSet {
     #[inline]
     pub fn clear(&mut self) {
         self.nodes.clear();
+        self.nodes.give_back_room();
         self.compared = 0;
         self.is_alone = false;
         if self.is_hashed {

@@ -9,7 +9,7 @@
 //! pages beyond one guard keeps all of them ([`Runs`]).
 
 use std::marker::PhantomData;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 use std::sync::PoisonError;
 
@@ -66,6 +66,24 @@ impl Run<'_> {
     pub(super) fn get(self, position: usize) -> Option<Record> {
         // SAFETY: a head was made there, and pages live as long as the array, which is borrowed.
         (position < self.heads).then(|| unsafe { Record::at(self.memory.add(position * self.head_bytes)) })
+    }
+}
+
+/// Some of the places of several arrays: those behind as many that are skipped.
+#[derive(Debug)]
+pub(super) struct Window {
+    pub(super) skipped: usize,
+    pub(super) left: usize,
+}
+
+impl Window {
+    /// Which of the next `count` places are in it.
+    pub(super) fn of(&mut self, count: usize) -> Range<usize> {
+        let start = self.skipped.min(count);
+        let end = count.min(start + self.left);
+        self.skipped -= start;
+        self.left -= end - start;
+        start..end
     }
 }
 
@@ -245,6 +263,13 @@ impl RecordArray {
         // Relaxed: who gives pages back has the lock.
         self.listed.fetch_add(1, Ordering::Relaxed);
         Runs { array: self, list: pages.iter().map(run).collect() }
+    }
+
+    /// Visits the places in a window, free ones too.
+    pub(super) fn for_some(&self, window: &mut Window, mut visit: impl FnMut(Record)) {
+        for run in self.runs().iter() {
+            window.of(run.len()).filter_map(|at| run.get(at)).for_each(&mut visit);
+        }
     }
 
     /// Visits all places, free ones too.

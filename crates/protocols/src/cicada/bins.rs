@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use polychron_base::room::KeptList;
 use polychron_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use polychron_sync::{CachePadded, SpinGuard, SpinLatch};
 
@@ -39,6 +40,7 @@ impl Bin {
     #[inline]
     pub(super) fn put(&self, garbage: &mut VecDeque<Garbage>) {
         self.fresh.lock().append(garbage);
+        garbage.give_back_room();
         self.note_served();
     }
 
@@ -53,7 +55,9 @@ impl Bin {
     /// What is to be worked off, unless somebody else is at it.
     pub(super) fn open(&self) -> Option<SpinGuard<'_, Reclaimer>> {
         let mut reclaimer = self.reclaimer.try_lock()?;
-        reclaimer.garbage.append(&mut self.fresh.lock());
+        let mut fresh = self.fresh.lock();
+        reclaimer.garbage.append(&mut fresh);
+        fresh.give_back_room();
         Some(reclaimer)
     }
 
@@ -71,6 +75,12 @@ impl Bin {
 }
 
 impl Bins {
+    /// Entries that the list of a bin has room for which has room for most.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        self.bins.iter().map(|bin| bin.fresh.lock().room().max(bin.reclaimer.lock().room())).max().unwrap_or(0)
+    }
+
     /// Empty bins for so many slots.
     pub(super) fn new(slots: usize) -> Self {
         Self { bins: (0..slots).map(|_| CachePadded::default()).collect(), next: AtomicUsize::new(0) }

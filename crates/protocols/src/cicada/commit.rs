@@ -335,8 +335,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let inline = if fits { record.claim_version() } else { None };
         let version = match inline {
             Some(version) => version,
-            // At the memory limit deletions go on.
-            None if write.kind == Kind::Delete => self.guard.with_reserve(|guard| Version::allocate(0, guard))?,
+            // At the memory limit deletions go on, with the nodes of multi-version indexes that they change.
+            None if write.makes_room => self.allocate_for_deletion(row.len())?,
             None => Version::allocate(row.len(), &self.guard)?,
         };
         // SAFETY: the version was claimed or allocated just now, with room for the row.
@@ -552,6 +552,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// What was installed counts for nothing. It is taken out when nobody can stand on it any more.
     #[cold]
     pub(super) fn abort_installed(&mut self) {
+        self.look_after_shortage();
         let wts = self.timestamp;
         for pending in &self.state.buffers.pending {
             let Some((record, version)) = pending.installed else { continue };

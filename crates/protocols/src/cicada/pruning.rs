@@ -111,6 +111,7 @@ impl Reclaimer {
         self.look_again(moments, site);
         // The time for which they wait begins.
         self.free_deferred(site);
+        self.give_back_room();
         done
     }
 

@@ -18,6 +18,7 @@
 use std::collections::VecDeque;
 
 use polychron_base::key::EncodedKey;
+use polychron_base::room::KeptList;
 use polychron_engine::catalog::{self, TableList};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{OwnedKey, Place};
@@ -253,7 +254,24 @@ impl Reclaimer {
         if !self.deferred_frees.is_empty() {
             self.free_deferred(site);
         }
+        self.give_back_room();
         done
+    }
+
+    /// Gives back the room of a backlog that is gone.
+    pub(super) fn give_back_room(&mut self) {
+        let Self { garbage, held, sliced, deferred_frees, .. } = self;
+        garbage.give_back_room();
+        held.give_back_room();
+        sliced.give_back_room();
+        deferred_frees.give_back_room();
+    }
+
+    /// Entries that the list has room for which has room for most.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        let Self { garbage, held, sliced, deferred_frees, .. } = self;
+        garbage.room().max(held.room()).max(sliced.room()).max(deferred_frees.room())
     }
 
     /// Takes away the marks of the next items whose time has come, up to `limit` and a few at a time, behind one barrier for all of them.

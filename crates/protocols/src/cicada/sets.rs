@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use polychron_base::key::{EncodedKey, HashSeed};
+use polychron_base::room::KeptList;
 use polychron_base::{IndexId, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{NodeSet, Place};
@@ -100,6 +101,8 @@ pub(super) struct Write {
     pub(super) is_node: bool,
     /// Whether the transaction has taken the record itself, so that there is nothing to delete.
     pub(super) is_fresh: bool,
+    /// Whether it is part of a deletion, which goes on at the memory limit.
+    pub(super) makes_room: bool,
 }
 
 impl Write {
@@ -118,6 +121,7 @@ impl Write {
             prior: None,
             is_node: false,
             is_fresh: false,
+            makes_room: kind == Kind::Delete,
         }
     }
 
@@ -403,7 +407,9 @@ impl WriteSet {
             }
         }
         self.writes.clear();
+        self.writes.give_back_room();
         self.rows.truncate(1 << 12);
+        self.rows.give_back_room();
         self.keys.clear();
         self.keys.shrink_to(1 << 16);
         (self.floor, self.keyed, self.on_nodes, self.repeats, self.stampless) = (0, 0, 0, false, 0);
@@ -510,6 +516,16 @@ impl Sets {
         self.writes.clear();
         self.fresh.clear();
         self.bare = 0;
+        self.reads.give_back_room();
+        self.gaps.give_back_room();
+        self.fresh.give_back_room();
+    }
+
+    /// Entries that the list has room for which has room for most.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        let of_writes = self.writes.writes.room().max(self.writes.rows.room()).max(self.writes.slots.len());
+        of_writes.max(self.reads.room()).max(self.gaps.room()).max(self.fresh.room())
     }
 
     /// Notes where a repeated search of a read begins.

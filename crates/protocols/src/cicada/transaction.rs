@@ -3,6 +3,7 @@
 //! This file knows records and indexes; `rows.rs` makes rows of them and keeps secondary indexes up; `commit.rs` ends it.
 
 use polychron_base::key::EncodedKey;
+use polychron_base::room::KeptList;
 use polychron_base::{Reason, Stop};
 use polychron_engine::mutations::left_out;
 use polychron_engine::nested;
@@ -225,6 +226,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             self.give_back_fresh();
         }
         self.state.sets.clear();
+        self.state.buffers.pending.give_back_room();
         self.shared.clocks.end(self.state.base.slot);
         self.state.contested.end_attempt(&self.shared.favour, self.doomed);
         if !self.state.garbage.is_empty() {

@@ -1,5 +1,6 @@
 //! A worker: a slot with a clock, pools, and the sets that its transactions use one after the other.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use polychron_sync::spin_hint;
 use super::clocks::{LocalClock, Span};
 use super::counts::Stage;
 use super::options::Snapshots;
-use super::promotion::Candidate;
+use super::promotion::{self, Candidate};
 use super::protocol::Shared;
 use super::reclaim::{Garbage, Reclaimer, Site};
 use super::record::search;
@@ -68,7 +69,11 @@ pub(super) struct State {
     pub(super) last_seen: Option<u64>,
     /// Whether the running transaction has read such a version without protecting that.
     pub(super) saw_unprotected: bool,
-    maintained_ns: u64,
+    pub(super) maintained_ns: u64,
+    /// Whether a deletion was refused memory since the worker maintained.
+    pub(super) is_short: Cell<bool>,
+    /// Nodes that were looked at for it, from the first one on.
+    pub(super) moved_to: usize,
     random: Random,
 }
 
@@ -91,6 +96,8 @@ impl<R: Redo> CicadaWorker<R> {
             last_seen: None,
             saw_unprotected: false,
             maintained_ns: 0,
+            is_short: Cell::new(false),
+            moved_to: 0,
             random: Random::stream(0xC1CADA, slot as u64 + 1),
         };
         Self { local, state, shared: Arc::clone(shared) }
@@ -183,6 +190,7 @@ impl<R: Redo> StoreWorker for CicadaWorker<R> {
         let guard = local.pin();
         // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
         unsafe { state.base.tables.renew(&shared.catalog) };
+        promotion::see_to_shortage(shared, state, local);
         shared.lead(shared.clocks.now_ns());
         let held = shared.hold_for_collection(state.base.slot);
         let site = Site {
@@ -307,6 +315,7 @@ fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard
         reclaimer.tell(&shared.clocks, state.base.slot);
     }
     drop(held);
+    promotion::see_to_shortage(shared, state, local);
     super::renewal::keep_up(shared, state, local);
 }
 

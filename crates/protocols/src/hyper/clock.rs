@@ -9,6 +9,7 @@ mod model;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::PoisonError;
 
+use polychron_base::room::{KeptList, ROOM};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, Mutex, MutexGuard, fence_behind_exchange, publish, this_thread};
@@ -21,9 +22,6 @@ const GENERATION_BITS: u32 = 48;
 
 /// Commits that most transactions live through at most.
 const LATELY: u64 = 256;
-
-/// Entries that a list keeps room for, however few there are.
-pub(super) const ROOM: usize = 1 << 14;
 
 /// A worker's word: the moment that it reads, and what is said of it by these bits. Without any it may read that one or a later one.
 const MOMENT: u32 = 2;
@@ -286,8 +284,8 @@ impl History {
     #[inline]
     pub(super) fn give_back_room(&mut self) {
         let Self { recent, kept, swept, again, .. } = self;
-        [recent, kept, swept].into_iter().for_each(give_back);
-        give_back(again);
+        [recent, kept, swept].into_iter().for_each(KeptList::give_back_room);
+        again.give_back_room();
     }
 
     /// The most entries that a list has room for.
@@ -295,14 +293,6 @@ impl History {
     pub(super) fn room(&self) -> usize {
         let lists = [&self.recent, &self.kept, &self.swept].map(VecDeque::capacity);
         lists.into_iter().fold(self.again.capacity(), usize::max)
-    }
-}
-
-/// Gives back most of what is empty of a list.
-#[inline]
-fn give_back<T>(list: &mut VecDeque<T>) {
-    if list.capacity() > ROOM.max(4 * list.len()) {
-        list.shrink_to(ROOM.max(2 * list.len()));
     }
 }
 

@@ -12,13 +12,14 @@ mod sweeps;
 
 use std::sync::Arc;
 
+use polychron_base::room::ROOM;
 use polychron_engine::catalog::{self, Catalog};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_memory::{Epochs, Guard};
 
 use super::chains::LongChains;
-use super::clock::{Again, Clock, Committed, Held, History, Old, ROOM};
+use super::clock::{Again, Clock, Committed, Held, History, Old};
 use super::counts::{Counts, add};
 use super::elsewhere::Dropped;
 use super::needed::is_needed;

@@ -3,6 +3,7 @@
 //! Requests lie in a stack of the worker: the n-th lock of a transaction is the n-th request. A small table beside it tells
 //! which names are held, so that a lock that is held already costs no look at the shared table.
 
+use polychron_base::room::{KeptList, ROOM};
 use polychron_engine::mutations::pass;
 
 use super::locks::{Answer, LockTable, Request};
@@ -11,6 +12,9 @@ use super::wounds::{SpinBudget, Wounds};
 
 /// Requests that are allocated at a time; they never move.
 pub(super) const CHUNK: usize = 64;
+
+/// Slots of the table of names, at first.
+const FEWEST_SLOTS: usize = 64;
 
 /// A lock by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +56,7 @@ pub(super) struct Held {
 
 impl Default for Held {
     fn default() -> Self {
-        let slots = vec![Slot::default(); 64];
+        let slots = vec![Slot::default(); FEWEST_SLOTS];
         Self { locks: Vec::new(), requests: Vec::new(), slots, era: 1, own: Wounds::default() }
     }
 }
@@ -215,6 +219,23 @@ impl Held {
             self.slots.fill(Slot::default());
             self.era = 1;
         }
+        if self.slots.len() > 2 * ROOM {
+            self.give_back_room();
+        }
+    }
+
+    /// Gives back what a huge transaction has needed. No lock is held.
+    #[cold]
+    fn give_back_room(&mut self) {
+        self.locks.give_back_room();
+        self.requests.truncate(ROOM / CHUNK);
+        self.slots = vec![Slot::default(); FEWEST_SLOTS];
+    }
+
+    /// Locks that there is room for.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(super) fn room(&self) -> usize {
+        self.locks.room().max(CHUNK * self.requests.len()).max(self.slots.len() / 2)
     }
 }
 
@@ -231,7 +252,14 @@ impl Wanted {
     #[inline]
     pub(super) fn clear(&mut self) {
         self.locks.clear();
+        self.locks.give_back_room();
         self.in_force = false;
+    }
+
+    /// Locks that there is room for.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(super) fn room(&self) -> usize {
+        self.locks.room()
     }
 
     /// Adds a lock.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use polychron_base::room::ROOM;
 use polychron_base::sizes::scaled;
 use polychron_base::{Error, Stop, TableId};
 use polychron_engine::{Commit, Common, Interactive, Mode, Operations, Protocol, Table, drive};
@@ -316,4 +317,22 @@ fn who_waits_in_a_scan_holds_nothing_back() {
         });
         Ok(())
     });
+}
+
+/// A huge transaction leaves short lists with little room.
+#[test]
+#[cfg_attr(miri, ignore = "does more than an interpreter can")]
+fn the_room_of_a_huge_transaction_is_given_back() {
+    const ROWS: u64 = 2 * ROOM as u64;
+    let opened = open(Policy::default(), ROWS);
+    let mut worker = opened.worker();
+    let table = opened.table;
+    let mut huge = worker.begin(Mode::ReadWrite).unwrap();
+    (0..ROWS).for_each(|id| assert!(huge.get(&table, id).unwrap().is_some()));
+    huge.state.wanted.remember(&huge.state.held, None);
+    assert!(huge.state.held.room() > ROOM && huge.state.wanted.room() > ROOM);
+    huge.commit().unwrap();
+    drive::transact(&mut worker, Mode::ReadWrite, &mut |t| t.get(&table, 1).map(drop)).unwrap();
+    let rooms = [worker.state.held.room(), worker.state.wanted.room()];
+    assert!(rooms.iter().all(|&room| room <= ROOM), "{rooms:?}");
 }

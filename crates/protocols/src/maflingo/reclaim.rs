@@ -225,6 +225,7 @@ impl Reclaimer {
     pub(super) fn share_surplus(&mut self, orphans: &Orphans, most_bytes: usize) {
         if self.bytes > most_bytes || self.queues.len() > SHARE_ABOVE {
             orphans.adopt(&mut self.queues);
+            self.queues.shrink();
             self.bytes = 0;
         }
     }
@@ -233,6 +234,13 @@ impl Reclaimer {
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.queues.len()
+    }
+
+    /// Tombstones that a queue has room for.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        let Queues { fresh, kept, claimed } = &self.queues;
+        fresh.capacity().max(kept.capacity()).max(claimed.capacity())
     }
 
     /// Whether there are tombstones that were not looked at yet.

@@ -4,6 +4,7 @@
 //! The write set is a list that only grows: every write is an entry of its own, linked to the entry before it for the same
 //! record. So a savepoint is a length, undoing to it is a truncation, and commit applies the entries of a record in order.
 
+use polychron_base::room::KeptList;
 use polychron_engine::stores::{NodeSet, Place};
 
 use super::record::{Record, Tid};
@@ -250,6 +251,7 @@ impl WriteSet {
             return;
         }
         self.writes.clear();
+        self.writes.give_back_room();
         self.repeats = false;
         self.arena.clear();
         self.arena.shrink_to(1 << 20);
@@ -280,5 +282,15 @@ impl Sets {
         self.reads.clear();
         self.nodes.clear();
         self.writes.clear();
+        self.reads.give_back_room();
+        self.latched.give_back_room();
+        self.order.give_back_room();
+    }
+
+    /// Entries that the list has room for which has room for most.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        let of_writes = self.writes.writes.room().max(self.writes.slots.len());
+        of_writes.max(self.reads.room()).max(self.latched.room()).max(self.order.room())
     }
 }

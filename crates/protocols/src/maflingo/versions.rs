@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
+use polychron_base::room::KeptList;
 use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::stores::{OwnedKey, Place};
@@ -217,6 +218,12 @@ impl Pruner {
         self.due |= self.added >= AT_ONCE;
     }
 
+    /// Versions that the queue has room for.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        self.queue.room()
+    }
+
     /// Whether nothing is queued.
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.kept.is_empty()
@@ -280,6 +287,7 @@ impl Pruner {
             *due = !all && (left == 0 || queue.front().is_some_and(|next| next.superseded_at <= view.past));
             then(&view);
         }
+        queue.give_back_room();
         self.open = memory;
     }
 

@@ -8,8 +8,8 @@ use polychron_base::random::Random;
 use polychron_engine::{Interactive, Operations, Protocol, Stop, Table, Worker};
 
 use crate::Setup;
-use crate::rows::Image;
-use crate::setup::{Tx, create, run};
+use crate::rows::{Image, Item};
+use crate::setup::{Tx, create, items, run};
 
 /// How often what was refused is tried again, each time after background work.
 const ATTEMPTS: usize = 3;
@@ -59,6 +59,30 @@ impl Lengths {
             Self::Apart => random.range_inclusive(16, 600),
         };
         length as usize
+    }
+}
+
+/// In which order rows are deleted.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    /// The oldest one first, as from a queue.
+    Ascending,
+    Descending,
+    /// In steps that visit each leaf of an index before any leaf is visited twice.
+    Strided,
+    Random,
+}
+
+impl Order {
+    fn of(self, rows: &[u64], random: &mut Random) -> Vec<u64> {
+        let mut rows = rows.to_vec();
+        match self {
+            Self::Ascending => {}
+            Self::Descending => rows.reverse(),
+            Self::Strided => rows.sort_by_key(|row| row % 40),
+            Self::Random => (1..rows.len()).rev().for_each(|at| rows.swap(at, random.below(at as u64 + 1) as usize)),
+        }
+        rows
     }
 }
 
@@ -152,6 +176,35 @@ impl<P: Protocol<Worker: Interactive>> Crowd<P> {
         (self.setup.tick)(&self.database);
     }
 
+    /// Inserts rows until several are refused, and gives back all the while what that leaves behind, so that no garbage is left to free.
+    fn fill_tightly(&mut self, lengths: Lengths, mut random: Random) {
+        let mut refusals = 0;
+        while refusals < 10 {
+            let inserted = self.insert(0, 1, lengths.next(&mut random));
+            refusals = if inserted { 0 } else { refusals + 1 };
+            if self.rows.len().is_multiple_of(16) {
+                self.settle();
+            }
+        }
+    }
+
+    /// Deletes rows one by one in an order, none of which may be refused for ever.
+    fn delete_in_order(&mut self, order: Order, random: &mut Random) {
+        self.rows = order.of(&self.rows, random);
+        self.rows.reverse();
+        while let Some(id) = self.rows.pop() {
+            let deleted = self.run(0, ATTEMPTS, |t, table| t.delete(table, id).map(drop));
+            assert!(
+                deleted,
+                "{}: the deletion of row {id} is refused, with {} left: {:?}",
+                self.what,
+                self.rows.len(),
+                self.database.statistics().memory
+            );
+            (self.setup.tick)(&self.database);
+        }
+    }
+
     /// Deletes, inserts and changes rows at the limit.
     fn churn(&mut self, lengths: Lengths, random: &mut Random) {
         for _ in 0..100 {
@@ -205,5 +258,73 @@ pub fn are_not_for_ever<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         crowd.settle();
         let again = crowd.fill(lengths, Random::stream(seed, 2));
         assert!(again * 5 >= fresh * 4, "{}: {again} bytes fit where {fresh} did", crowd.what);
+    }
+}
+
+/// Deletions one by one are not refused for ever at the limit, in whichever order they come.
+pub fn are_not_for_ever_in_any_order<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.measures_memory {
+        return;
+    }
+    for (seed, order) in [Order::Ascending, Order::Descending, Order::Strided, Order::Random].into_iter().enumerate() {
+        let mut random = Random::stream(seed as u64, 3);
+        for (limit, lengths) in
+            [(1 << 20, Lengths::Short), (2 << 20, Lengths::Two(16, 16)), (2 << 20, Lengths::Two(200, 200))]
+        {
+            let mut crowd = Crowd::open(setup, limit, format!("{order:?}, {limit} bytes, {lengths:?}"));
+            crowd.fill_tightly(lengths, Random::stream(seed as u64, 4));
+            // What is read again and again may be moved by that.
+            for _ in 0..2 {
+                for id in crowd.rows.clone() {
+                    crowd.run(1, 1, |t, table| t.get(table, id).map(drop));
+                }
+                crowd.setup.pass(&crowd.database, 2);
+                crowd.settle();
+            }
+            crowd.delete_in_order(order, &mut random);
+        }
+    }
+}
+
+/// The same of rows so short that those which were deleted leave no room for anything else: each visit of a leaf takes what was put aside,
+/// so that has to come back.
+pub fn are_not_for_ever_among_short_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if !setup.measures_memory {
+        return;
+    }
+    let mut setup = setup.clone();
+    setup.common.memory.limit_bytes = Some(2 << 20);
+    let (database, table) = items(&setup, &[]);
+    let mut worker = database.worker().unwrap();
+    let settle = |worker: &mut P::Worker| {
+        (0..2).for_each(|_| setup.pass(&database, 2));
+        worker.maintain();
+    };
+    let mut rows = 0;
+    // What is read again and again may be moved by that, and makes room for more rows.
+    for _ in 0..3 {
+        (0..rows).for_each(|id| drop(run(&mut worker, |t| t.get(&table, id).map(drop))));
+        settle(&mut worker);
+        let mut refusals = 0;
+        while refusals < 3 {
+            match run(&mut worker, |t| t.insert(&table, &Item { id: rows, value: 0 })) {
+                Ok(()) => (rows, refusals) = (rows + 1, 0),
+                Err(_) => refusals += 1,
+            }
+            if refusals > 0 || rows % 64 == 0 {
+                settle(&mut worker);
+            }
+            assert!(rows < 1 << 20, "the limit does not bind");
+        }
+    }
+    for id in Order::Strided.of(&(0..rows).collect::<Vec<_>>(), &mut Random::stream(0, 0)) {
+        let is_deleted = (0..ATTEMPTS).any(|_| {
+            let outcome = run(&mut worker, |t| t.delete(&table, id));
+            if outcome.is_err() || id % 16 == 0 {
+                settle(&mut worker);
+            }
+            outcome.is_ok()
+        });
+        assert!(is_deleted, "the deletion of row {id} of {rows} is refused");
     }
 }

@@ -1,5 +1,6 @@
 //! How much is looked at to collect a version: counted, however many there are.
 
+use polychron_base::room::{KeptList, ROOM};
 use polychron_engine::Worker;
 
 use super::*;
@@ -20,6 +21,42 @@ fn set(worker: &mut CicadaWorker, accounts: &Table<Account>, id: u64, balance: i
 fn extra_versions(database: &Arc<Cicada>) -> usize {
     let versions = database.versions().unwrap();
     versions.records.iter().enumerate().map(|(extra, &records)| extra * records as usize).sum()
+}
+
+/// A huge transaction, and garbage that piled up behind a snapshot, leave short lists with little room.
+#[test]
+#[cfg_attr(miri, ignore = "does more than an interpreter can")]
+fn the_room_of_a_backlog_is_given_back() {
+    const ROWS: u64 = 4 * ROOM as u64;
+    let database = open(|options| {
+        (options.collection_interval, options.pruning_after) = (Duration::ZERO, Duration::ZERO);
+    });
+    let [mut writer, mut reader] = [database.worker().unwrap(), database.worker().unwrap()];
+    let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
+    let account = |id, balance| Account { id, group: 0, balance };
+    done(&mut writer, |t| (0..ROWS).try_for_each(|id| t.insert(&accounts, &account(id, 0))));
+    database.tick();
+    let snapshot = reader.begin(Mode::Snapshot).unwrap();
+    let mut huge = writer.begin(Mode::ReadWrite).unwrap();
+    (0..ROWS).for_each(|id| assert!(huge.update(&accounts, id, |row| row.set_balance(1)).unwrap()));
+    assert!(huge.state.sets.room() > 2 * ROOM);
+    huge.commit().unwrap();
+    assert!(database.shared.bins.room() > 2 * ROOM);
+    // What the snapshot sees is put aside.
+    for _ in 0..4 {
+        database.tick();
+        writer.maintain();
+    }
+    drop(snapshot);
+    for _ in 0..4 {
+        set(&mut writer, &accounts, 1, 2);
+        database.tick();
+        writer.maintain();
+    }
+    assert!(extra_versions(&database) <= 1);
+    let state = &writer.state;
+    let rooms = [state.sets.room(), state.garbage.room(), state.buffers.pending.room(), database.shared.bins.room()];
+    assert!(rooms.iter().all(|&room| room <= ROOM), "{rooms:?}");
 }
 
 /// A row is written by two workers while nothing can be collected; then everything is, and each version is looked at a few times. So

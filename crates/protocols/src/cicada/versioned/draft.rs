@@ -109,8 +109,14 @@ impl<'a> Draft<'a> {
 
     /// Writes the node.
     pub(super) fn write(&self, row: &mut RowBuffer) {
-        let width = self.width();
-        let words = row.overwrite_words(self.words());
+        self.write_padded(0, row);
+    }
+
+    /// Writes a node that takes the place of one of `before` words. It has as many, if it has more than half of them: memory of the same size
+    /// comes back for what it takes, which at the limit may be all that fits.
+    pub(super) fn write_padded(&self, before: usize, row: &mut RowBuffer) {
+        let (width, least) = (self.width(), self.words());
+        let words = row.overwrite_words(if least > before / 2 { least.max(before) } else { least });
         let flag = |is_there: bool, bit| if is_there { bit } else { 0 };
         words[0] = self.count as u64
             | (self.level as u64) << 16

@@ -32,7 +32,7 @@ use polychron_engine::stores::StoreDefinition;
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::{IndexKind, RowBuffer};
 
-use super::array::RecordArray;
+use super::array::{RecordArray, Window};
 use super::record::{HEAD_BYTES, Link, Record, Status, Version};
 use super::timestamp::Timestamp;
 pub(super) use change::Changing;
@@ -192,6 +192,12 @@ impl Versioned {
     pub(super) fn for_each(&self, mut visit: impl FnMut(Record)) {
         (0..self.roots.count).for_each(|number| visit(self.roots.get(number)));
         self.nodes.for_each(visit);
+    }
+
+    /// Visits the nodes in a window, and places where none is.
+    pub(super) fn for_some(&self, window: &mut Window, mut visit: impl FnMut(Record)) {
+        window.of(self.roots.count).for_each(|number| visit(self.roots.get(number)));
+        self.nodes.for_some(window, visit);
     }
 
     /// Gives all memory back.

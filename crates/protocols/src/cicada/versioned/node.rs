@@ -86,6 +86,11 @@ impl<'a> Node<'a> {
         Node { words }
     }
 
+    /// How many words it has, empty ones at the end included.
+    pub(super) fn words(&self) -> usize {
+        self.words.len()
+    }
+
     /// How many entries there are.
     #[inline]
     pub(super) fn count(&self) -> usize {

@@ -9,6 +9,7 @@ use polychron_base::Stop;
 use polychron_base::key::EncodedKey;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
+use polychron_schema::RowBuffer;
 
 use super::Versioned;
 use super::change::{Changing, Sought};
@@ -57,8 +58,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         debug_assert!(is_there, "the key was found there");
         draft.remove(position);
         let is_empty = draft.count() == 0;
-        draft.write(&mut changing.left);
-        self.write_node(leaf.record, place, &mut changing.left, false);
+        draft.write_padded(self.words_outside(&node, place), &mut changing.left);
+        self.shrink_node(leaf.record, place, &mut changing.left);
         let write = Write::new(Target::Record(record), place, Kind::Delete);
         self.state.sets.writes.push(write, R::ENABLED.then_some(key), None);
         if is_empty && !changing.path.is_empty() {
@@ -76,8 +77,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let mut draft = Draft::of(node);
         draft.remove(right);
         let is_single = draft.count() == 1;
-        draft.write(&mut changing.left);
-        self.write_node(ancestor.record, place, &mut changing.left, false);
+        draft.write_padded(self.words_outside(&node, place), &mut changing.left);
+        self.shrink_node(ancestor.record, place, &mut changing.left);
         let only = lower;
         while let Some((last, first)) = self.merge_pair(place, lower, upper, changing)? {
             (lower, upper) = (last, first);
@@ -139,10 +140,22 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         for position in usize::from(!is_leaf)..right.count() {
             draft.push(right.key(position), right.value(position));
         }
-        draft.write(&mut changing.left);
-        self.write_node(lower, place, &mut changing.left, false);
+        draft.write_padded(self.words_outside(&left, place), &mut changing.left);
+        self.shrink_node(lower, place, &mut changing.left);
         self.delete_node(upper, place);
         Ok(seam)
+    }
+
+    /// The words of a node that does not lie in its head; none of another one.
+    fn words_outside(&self, node: &Node<'_>, place: Place) -> usize {
+        let inlined = self.store(place).map_or(0, |store| store.records_of(true).inline_words());
+        if node.words() > inlined { node.words() } else { 0 }
+    }
+
+    /// Keeps what a deletion makes of a node.
+    fn shrink_node(&mut self, record: Record, place: Place, row: &mut RowBuffer) {
+        let write = Write { makes_room: true, ..Write::of_node(record, place, Kind::Put) };
+        self.state.sets.writes.push(write, None::<&[u8]>, Some(row));
     }
 
     fn delete_node(&mut self, record: Record, place: Place) {
@@ -164,7 +177,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let Some(node) = self.node(&spot) else { return Err(self.does_not_stand_together(place)) };
             let below = (node.level() > 0 && node.count() == 1).then(|| node.record(0));
             Draft::of(node).write(&mut changing.left);
-            self.write_node(root, place, &mut changing.left, false);
+            self.shrink_node(root, place, &mut changing.left);
             self.delete_node(only, place);
             match below {
                 Some(child) => only = child,

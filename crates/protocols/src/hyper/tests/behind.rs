@@ -1,9 +1,9 @@
 //! What is kept behind a transaction that may write and does nothing: what it sees, and what it will compare.
 
+use polychron_base::room::ROOM;
 use polychron_engine::drive;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::super::clock::ROOM;
 use super::super::options::Images;
 use super::*;
 

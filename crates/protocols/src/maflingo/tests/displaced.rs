@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use polychron_base::Stop;
 use polychron_base::random::Random;
+use polychron_base::room::ROOM;
 use polychron_base::sizes::scaled;
 use polychron_engine::stores::for_each;
 use polychron_engine::{Direction, Scan};
@@ -50,6 +51,35 @@ fn settle(database: &Arc<Maflingo>, worker: &mut MaflingoWorker) {
         database.tick();
         worker.maintain();
     }
+}
+
+/// A huge transaction, deletions, and versions that piled up behind a snapshot, leave short lists with little room.
+#[test]
+#[cfg_attr(miri, ignore = "does more than an interpreter can")]
+fn the_room_of_a_backlog_is_given_back() {
+    const ROWS: u64 = 4 * ROOM as u64;
+    let (database, table) = open();
+    let [mut writer, mut reader] = [database.worker().unwrap(), database.worker().unwrap()];
+    change(&mut writer, |t| (0..ROWS).try_for_each(|id| t.insert(&table, &member(id))));
+    settle(&database, &mut writer);
+    let snapshot = reader.begin(Mode::Snapshot).unwrap();
+    settle(&database, &mut writer);
+    change(&mut writer, |t| t.delete(&table, 0).map(drop));
+    let mut huge = writer.begin(Mode::ReadWrite).unwrap();
+    (1..ROWS).for_each(|id| assert!(huge.update(&table, id, |row| row.set_balance(7)).unwrap()));
+    assert!(huge.state.sets.room() > 2 * ROOM);
+    huge.commit().unwrap();
+    assert!(writer.state.pruner.room() > 2 * ROOM);
+    drop(snapshot);
+    for half in [1..ROWS / 2, ROWS / 2..ROWS] {
+        change(&mut writer, |t| half.clone().try_for_each(|id| t.delete(&table, id).map(drop)));
+        assert!(writer.state.reclaimer.room() <= ROOM);
+    }
+    settle(&database, &mut writer);
+    change(&mut writer, |t| t.insert(&table, &member(0)));
+    let state = &writer.state;
+    let rooms = [state.sets.room(), state.reclaimer.room(), state.pruner.room()];
+    assert!(rooms.iter().all(|&room| room <= ROOM), "{rooms:?}");
 }
 
 /// Entries of each index, and of those beside them.
