@@ -5,11 +5,10 @@
 //! threads than processors, a thread may lose its processor in the middle of a transaction; it gets it back after all others that
 //! can run, and conflicts then.
 //!
-//! So a transaction that has conflicted several times in a row sleeps before its next attempts: whoever it conflicts with most likely waits for
-//! a processor, and is done soon after it has one. If it still conflicts ([`CONFLICTS_UNFAVOURED`]), or many wait for the favour, it waits until it
-//! is *favoured*, one of a database at a time, in the order in which they have asked. Until its attempt ends, other transactions do not commit
-//! what would make it conflict at these rows: they conflict instead, and ask for the favour in their turn. Who waits sleeps: so of many clients
-//! at one row few can run, and one of those that loses its processor has it back soon.
+//! So a transaction that has conflicted several times in a row ([`CONFLICTS_UNFAVOURED`]) waits until it is *favoured*, one of a database at a
+//! time, in the order in which they have asked. Until its attempt ends, other transactions do not commit what would make it conflict at these
+//! rows: they conflict instead, and ask for the favour in their turn. Who waits sleeps: so of many clients at one row few can run, and
+//! one of those that loses its processor has it back soon.
 //!
 //! Between two favours everybody commits as before, for a time that is short beside what one thread runs for, and long beside a
 //! transaction: to hand the row over at each commit would cost a switch of threads each time. Nobody wakes anybody. Who waits
@@ -26,18 +25,10 @@ use polychron_sync::{CachePadded, MODELLED, nap, spin_hint};
 
 use crate::drive::RandomWait;
 
-/// Conflicts in a row before a transaction sleeps: as many as it spins after. It does not yield its processor instead: where threads outnumber
-/// processors, it would wait for that longer than for the favour.
-const CONFLICTS_AWAKE: u64 = RandomWait::SPINS;
-
-/// Conflicts in a row before a transaction asks for the favour, after sleeps of one and two units of [`nap`]. A transaction that loses its
-/// processor with hot rows written makes all others conflict there until it has one again. If all of these asked for the favour, their queue would
-/// go on long after the conflict, and leave processors idle: under YCSB with θ = 0.9 and two threads a processor they slept for twice as
-/// long.
-pub const CONFLICTS_UNFAVOURED: u64 = CONFLICTS_AWAKE + 2;
-
-/// Where so many wait for the favour, a transaction asks for it instead of sleeping: of many clients at one row, few are to run.
-const MANY: usize = 4;
+/// Conflicts in a row before a transaction asks for the favour. After half of them it yields its processor ([`RandomWait::SPINS`]), which most
+/// often goes to the transaction in its way. To ask earlier costs throughput where few transactions conflict so often: a wait for the favour takes a
+/// millisecond, and leaves a processor idle (YCSB, θ = 0.9, two threads a processor: a quarter fewer commits under HyPer).
+pub const CONFLICTS_UNFAVOURED: u64 = 2 * RandomWait::SPINS;
 
 /// Rows that are remembered.
 const MOST: usize = 8;
@@ -84,10 +75,6 @@ impl Queue {
     /// The turn of the first place is over, if it is this one still.
     fn pass(&self, place: usize) {
         let _ = self.first.compare_exchange(place, place.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
-    }
-
-    fn is_long(&self) -> bool {
-        self.places.load(Ordering::Relaxed).wrapping_sub(self.first.load(Ordering::Relaxed)) >= MANY
     }
 }
 
@@ -207,21 +194,16 @@ impl Contested {
     }
 
     /// Called before the next attempt of a transaction that has conflicted so many times in a row. When it is time, waits until the transaction
-    /// is favoured, but not without end; before that, sleeps when it is time for that. `false`: it has not waited.
+    /// is favoured, but not without end. `false`: it is not time yet.
     pub fn wait(&mut self, favour: &Favour, worker: usize, attempts: u64) -> bool {
         if attempts == 1 {
             // The others are of transactions before.
             self.rows[1..].fill(0);
         }
-        let awake = self.unfavoured.min(CONFLICTS_AWAKE);
-        if attempts < awake {
+        if attempts < self.unfavoured {
             return false;
         }
         if self.keeps(favour) {
-            return true;
-        }
-        if attempts < self.unfavoured && !favour.queue.is_long() {
-            nap(1 << (attempts - awake));
             return true;
         }
         if attempts > self.unfavoured {
@@ -321,9 +303,7 @@ mod tests {
         for attempts in 1..=CONFLICTS_UNFAVOURED {
             contested.note(ROW);
             contested.end(favour);
-            let waited = contested.wait(favour, 0, attempts);
-            assert_eq!(waited, attempts >= CONFLICTS_AWAKE);
-            assert_eq!(favour.other(1).is_some(), attempts == CONFLICTS_UNFAVOURED);
+            assert_eq!(contested.wait(favour, 0, attempts), attempts == CONFLICTS_UNFAVOURED);
         }
         contested
     }
@@ -338,23 +318,6 @@ mod tests {
         first.end(&favour);
         assert!(!other.is_barred(&favour, ROW, 1, |_| false));
         assert_eq!(favour.other(1), None);
-    }
-
-    /// Where many wait, a transaction asks as soon as it would sleep, and keeps the favour when it conflicts.
-    #[test]
-    fn who_finds_a_long_queue_does_not_sleep_before_it_asks() {
-        let favour = Favour::default();
-        let absent: Vec<_> = (0..MANY).map(|_| Asking::new(&favour)).collect();
-        assert!(favour.queue.is_long());
-        let mut contested = Contested::default();
-        contested.note(ROW);
-        assert!(contested.wait(&favour, 0, CONFLICTS_AWAKE));
-        assert_eq!(favour.other(1), Some(0));
-        assert_eq!(favour.queue.first.load(Ordering::Relaxed), absent.len() + 1);
-        contested.end_attempt(&favour, true);
-        contested.note(OTHER);
-        assert!(!favour.queue.is_long() && contested.wait(&favour, 0, CONFLICTS_AWAKE + 1));
-        assert_eq!(favour.bars(OTHER, 1), Some(0));
     }
 
     #[test]
