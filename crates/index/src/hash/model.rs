@@ -5,7 +5,7 @@ use super::HashIndex;
 use super::table::Table;
 use crate::model::{NodeSet, beside, handle};
 use crate::{Handle, Inserted, Lookup};
-use polychron_base::key::{EncodedKey, Key8, Key16};
+use polychron_base::key::{EncodedKey, HashSeed, Key8, Key16};
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicPtr, Ordering};
 use polychron_sync::model::explore;
@@ -35,7 +35,7 @@ fn one_bucket(growing: bool, guard: &Guard<'_>) -> HashIndex {
         table.header().growth.claimed.store(true, Ordering::Relaxed);
         table.set_next(Table::allocate_after(table, guard).expect("memory is there"));
     }
-    HashIndex { current: AtomicPtr::new(table.raw().as_ptr()) }
+    HashIndex { current: AtomicPtr::new(table.raw().as_ptr()), seed: HashSeed::FIXED }
 }
 
 /// An index of one bucket that holds the short keys 1 to `keys`, each under its own number.
