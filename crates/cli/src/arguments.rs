@@ -124,11 +124,6 @@ pub struct Common {
     #[arg(long, requires = "submit", default_value_t = Submissions::default().batch_time_us)]
     pub batch_time_us: u64,
 
-    /// Keep so many transactions of a thread open at a time, which take turns at every operation (tpcc under protocols whose operations do
-    /// not wait for other transactions)
-    #[arg(long, default_value_t = 1, conflicts_with_all = ["submit", "batch", "pregenerate"])]
-    pub interleave: usize,
-
     /// Draw so many transactions a thread beforehand, and go through them again and again
     #[arg(long, default_value_t = 0)]
     pub pregenerate: usize,
@@ -142,7 +137,7 @@ pub struct Common {
     pub idle: Option<Idle>,
 
     /// Execute at most so many transactions a second, all threads together; 0 stands for as many as they can
-    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true, conflicts_with_all = ["submit", "interleave"])]
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true, conflicts_with = "submit")]
     pub rate: f64,
 
     /// Fail when the process has over 5 % more memory in the last quarter than in the second, or a client completes nothing for a second

@@ -124,17 +124,10 @@ impl<W: Workload> ProtocolVisitor for Run<'_, W> {
     type Output = Result<Report, Refusal>;
 
     fn visit<P: Protocol>(self, info: &ProtocolInfo) -> Self::Output {
-        let interleave = self.settings.interleave;
-        if interleave > 1 && !(P::INTERLEAVES && W::INTERLEAVES) {
-            let (workload, protocol) = (W::NAME, P::NAME);
-            let text = format!("--interleave is {interleave}, but {workload} under {protocol} cannot be interleaved");
-            return Err(Refusal::Input(text));
-        }
         let options = protocol_options::<P>(info, self.protocol_options).map_err(Refusal::Input)?;
         let database = P::open(options, self.shared).map_err(|error| Refusal::Input(error.to_string()))?;
         // A protocol may have fewer slots than were asked for, so whether there are enough shows only here.
-        let wanted = self.settings.threads.saturating_mul(interleave);
-        let workers: Result<Vec<_>, _> = (0..wanted).map(|_| database.worker()).collect();
+        let workers: Result<Vec<_>, _> = (0..self.settings.threads).map(|_| database.worker()).collect();
         workers.map_err(|error| Refusal::Input(format!("--threads is {}: {error}", self.settings.threads)))?;
         let report = run::run::<P, W>(&database, self.options, self.settings, self.stop, self.observer);
         report.map_err(|error| Refusal::Failure(error.to_string()))
@@ -192,9 +185,6 @@ fn settings(common: &Common) -> Result<Settings, String> {
             return Err(format!("--{option} is {count}; on {threads} threads it is {most} at most"));
         }
     }
-    if common.interleave == 0 {
-        return Err("--interleave is 0; 1 executes one transaction after the other".to_owned());
-    }
     let is_duration = |seconds: f64| seconds.is_finite() && (0.0..=1e6).contains(&seconds);
     if !is_duration(common.seconds) || common.seconds == 0.0 {
         return Err(format!("--seconds is {}; it lies above 0 and up to 1000000", common.seconds));
@@ -213,7 +203,6 @@ fn settings(common: &Common) -> Result<Settings, String> {
         batch: common.batch,
         submit: common.submit,
         batch_time_us: common.batch_time_us,
-        interleave: common.interleave,
         pregenerate: common.pregenerate,
         open_snapshot: common.open_snapshot,
         idle: common.idle,
@@ -230,8 +219,6 @@ fn shared_options(common: &Common, settings: &Settings) -> Result<Shared, String
     let slots = shared.memory.max_workers;
     let (wanted, each) = if settings.submit > 0 {
         (settings.threads.saturating_mul(2), ", two for each")
-    } else if settings.interleave > 1 {
-        (settings.threads.saturating_mul(settings.interleave), ", --interleave for each")
     } else {
         (settings.threads, "")
     };

@@ -84,10 +84,6 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Options that have a name of their own in lists, beside the default ones, which go by [`Protocol::NAME`].
     const CONFIGURATIONS: &'static [Configuration] = &[];
 
-    /// Whether transactions of several workers can be open in one thread, none of whose operations waits for another one to end. Only
-    /// benchmarks ask.
-    const INTERLEAVES: bool = false;
-
     /// The protocol's own knobs.
     type Options: Clone + std::fmt::Debug + Default + Send + Sync + 'static;
     /// What a thread executes procedures with.

@@ -27,9 +27,6 @@ pub trait Workload: Sized + Send + Sync + 'static {
     /// The names of the kinds of transactions, by [`Client::Procedure`]'s kind.
     const KINDS: &'static [&'static str];
 
-    /// Whether its transactions can be interleaved; each workload that can is compiled once more for the protocols that can.
-    const INTERLEAVES: bool = false;
-
     /// Whether its transactions leave more and more rows behind.
     const GROWS: bool = false;
 

@@ -7,6 +7,7 @@ mod bohm;
 mod cicada;
 mod figure;
 mod hyper;
+mod interleaved;
 mod lazy;
 mod measure;
 mod page;

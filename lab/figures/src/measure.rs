@@ -2,6 +2,7 @@
 
 use polychron_engine::{Common, Protocol};
 use polychron_protocols::cicada::{self, Cicada};
+use polychron_protocols::hyper::{self, Hyper, Level};
 use polychron_protocols::maflingo::{self, Maflingo};
 use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_workloads::Workload;
@@ -10,7 +11,11 @@ use polychron_workloads::tpcc::Scale;
 use serde::Serialize;
 
 use crate::figure::{Figure, Point};
+use crate::interleaved::{self, Interleaved};
 use crate::runner::{Runner, Work};
+
+/// Transactions in a batch for each that is open at a time: only at its end are fewer open.
+const TURNS_A_BATCH: usize = 32;
 
 /// How large and how long.
 #[derive(Clone, Debug, Serialize)]
@@ -97,8 +102,8 @@ impl Bench<'_> {
         threads: usize,
     ) -> Result<Report, Ended> {
         match system {
-            System::Cicada(protocol) => self.run_on::<Cicada, W>((**protocol).clone(), options, threads),
-            System::Maflingo => self.run_on::<Maflingo, W>(maflingo::Options::default(), options, threads),
+            System::Cicada(protocol) => self.run_on::<Cicada, W>((**protocol).clone(), options, threads, 1),
+            System::Maflingo => self.run_on::<Maflingo, W>(maflingo::Options::default(), options, threads, 1),
         }
     }
 
@@ -113,8 +118,9 @@ impl Bench<'_> {
         protocol: P::Options,
         options: &W::Options,
         threads: usize,
+        batch: usize,
     ) -> Result<Report, Ended> {
-        self.one(P::NAME, threads, 1, |settings| {
+        self.one(P::NAME, threads, batch, |settings| {
             W::validate(options, threads)?;
             let database = P::open(protocol, Common::default()).map_err(|error| error.to_string())?;
             let report = run::run::<P, W>(&database, options, settings, self.stop, &Unobserved);
@@ -138,18 +144,15 @@ impl Bench<'_> {
         })
     }
 
-    /// As [`Bench::run_listed`], one by one, of so many transactions of each thread that are open at a time and take turns.
-    pub(crate) fn run_interleaved(
+    /// A run on HyPer of one thread, of whose transactions so many are open at a time and take turns.
+    pub(crate) fn run_interleaved<W: Workload>(
         &self,
-        protocol: &str,
-        work: &Work,
-        threads: usize,
-        interleave: usize,
+        level: Level,
+        options: &W::Options,
+        open: usize,
     ) -> Result<Report, Ended> {
-        self.one(protocol, threads, 1, |settings| {
-            let settings = run::Settings { interleave, ..settings.clone() };
-            self.runner.run(protocol, &[], work, &settings, self.stop)
-        })
+        let base = hyper::Options { level, ..Default::default() };
+        self.run_on::<Interleaved<Hyper>, W>(interleaved::Options { base, open }, options, 1, open * TURNS_A_BATCH)
     }
 
     /// One run, unless all is to stop.

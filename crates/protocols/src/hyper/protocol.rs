@@ -88,7 +88,6 @@ impl<R: Redo + Default> Protocol for Hyper<R> {
     const SUMMARY: &'static str =
         "in place with undo buffers, precision locking of the columns read: short writers beside long readers";
     const CONFIGURATIONS: &'static [Configuration] = Level::NAMED;
-    const INTERLEAVES: bool = true;
 
     type Options = Options;
     type Worker = HyperWorker<R>;

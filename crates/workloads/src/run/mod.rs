@@ -4,7 +4,6 @@ mod client;
 mod course;
 mod held;
 mod idle;
-mod interleaved;
 mod keyed;
 mod machine;
 mod report;
@@ -62,8 +61,6 @@ pub struct Settings {
     pub submit: usize,
     /// For how long a batch of what is submitted is kept open while a thread is free, in microseconds.
     pub batch_time_us: u64,
-    /// So many transactions of a thread are open at a time and take turns; 1 executes one after the other.
-    pub interleave: usize,
     /// So many transactions are drawn beforehand by each thread, which then goes through them again and again; 0 draws
     /// each when it is wanted.
     pub pregenerate: usize,
@@ -91,7 +88,6 @@ impl Default for Settings {
             batch: 1,
             submit: 0,
             batch_time_us: Submissions::default().batch_time_us,
-            interleave: 1,
             pregenerate: 0,
             open_snapshot: false,
             idle: None,

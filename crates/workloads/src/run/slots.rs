@@ -2,7 +2,6 @@
 //! calls it through trait objects, once for each transaction or batch, and is compiled once for each workload.
 
 use std::hint::black_box;
-use std::mem::take;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hdrhistogram::Histogram;
@@ -63,26 +62,25 @@ impl<D: Protocol, P: Procedure + 'static> Submits<P> for Service<D> {
 
 /// Those of one protocol.
 pub(super) struct Taken<P: Protocol> {
-    /// Those of each thread: several where its transactions take turns.
-    workers: Vec<Mutex<Vec<P::Worker>>>,
+    /// That of each thread, until it takes it.
+    workers: Vec<Mutex<Option<P::Worker>>>,
     service: Option<Service<P>>,
 }
 
 /// Takes what the threads need.
 pub(super) fn slot<P: Protocol>(database: &Arc<P>, settings: &Settings) -> Result<Taken<P>, Error> {
-    let of_a_thread = |_| (0..settings.interleave).map(|_| database.worker()).collect::<Result<_, _>>().map(Mutex::new);
+    let of_a_thread = |_| database.worker().map(|worker| Mutex::new(Some(worker)));
     let workers = (0..settings.threads).map(of_a_thread).collect::<Result<_, _>>()?;
     Ok(Taken { workers, service: submitting::start(database, settings)? })
 }
 
 impl<P: Protocol, W: Workload> Slots<W> for Taken<P> {
     fn run(&self, thread: usize, client: Loop<'_, W::Client>) -> Result<Vec<Histogram<u64>>, Failure> {
-        let mut workers = take(&mut *self.workers[thread].lock().unwrap_or_else(PoisonError::into_inner));
+        let worker = self.workers[thread].lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut worker = worker.expect("each thread runs once");
         match &self.service {
-            // Of constants, so that only what can be interleaved is compiled for it.
-            None if P::INTERLEAVES && W::INTERLEAVES && workers.len() > 1 => client.interleave(&mut workers),
-            None => client.run(&mut workers[0]),
-            Some(service) => client.submit(&mut workers[0], service),
+            None => client.run(&mut worker),
+            Some(service) => client.submit(&mut worker, service),
         }
     }
 }

@@ -51,7 +51,6 @@ impl Workload for Tpcc {
     const SUMMARY: &'static str =
         "TPC-C: orders, payments and deliveries of a wholesale supplier; all transactions, all checks";
     const KINDS: &'static [&'static str] = procedures::KINDS;
-    const INTERLEAVES: bool = true;
     const GROWS: bool = true;
 
     type Options = TpccOptions;

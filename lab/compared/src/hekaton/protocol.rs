@@ -69,7 +69,6 @@ impl<R: Redo + Default> Protocol for Hekaton<R> {
     const SUMMARY: &'static str =
         "optimistic, multi-version, one counter for all timestamps (Hekaton's MV/O): for comparison";
     const CONFIGURATIONS: &'static [Configuration] = Level::SNAPSHOT;
-    const INTERLEAVES: bool = true;
 
     type Options = Options;
     type Worker = HekatonWorker<R>;

@@ -1,9 +1,10 @@
 //! Transactions: Figures 10 and 11, the rates of section 4.2, the costs of logging predicates of section 4.4.
 
+use polychron_protocols::hyper::Level;
 use polychron_workloads::modify::{ModifyOptions, Operation};
 use polychron_workloads::run::Report;
 use polychron_workloads::tatp::TatpOptions;
-use polychron_workloads::tpcc::{TpccOptions, Transactions};
+use polychron_workloads::tpcc::{Tpcc, TpccOptions, Transactions};
 
 use crate::measure::Bench;
 use crate::runner::Work;
@@ -32,8 +33,12 @@ const FEW_CORES: &str = "Two threads cross each other's partitions too seldom to
 /// Transactions of a thread that are open at a time where they are interleaved; the paper does not say.
 const OPEN: usize = 8;
 
-/// The levels, in the paper's words.
-const LEVELS: [(&str, &str); 3] = [("SI", "hyper-snapshot"), ("SR-AL", "hyper"), ("SR-RL", "hyper-record-level")];
+/// The levels, in the paper's words and in ours.
+const LEVELS: [(&str, (&str, Level)); 3] = [
+    ("SI", ("hyper-snapshot", Level::Snapshot)),
+    ("SR-AL", ("hyper", Level::Columns)),
+    ("SR-RL", ("hyper-record-level", Level::Rows)),
+];
 
 /// Those that the paper's users choose from.
 const TWO_LEVELS: [(&str, &str); 2] = [("SR-AL", "hyper"), ("SI", "hyper-snapshot")];
@@ -66,9 +71,9 @@ pub(super) fn systems(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ende
 /// Figure 10 b.
 pub(super) fn top_customer(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
     let places = [0, 20, 40, 60, 80, 100].map(|percent: u8| (percent.to_string(), percent));
-    let measured = bench.sweep(figure, [RATE], &places, &LEVELS, |protocol, &percent| {
+    let measured = bench.sweep(figure, [RATE], &places, &LEVELS, |&(_, level), &percent| {
         let options = TpccOptions { top_customer_percent: percent, ..tpcc(bench, 5) };
-        Ok([bench.run_interleaved(protocol, &Work::Tpcc(options), 1, OPEN)?.committed_tps])
+        Ok([bench.run_interleaved::<Tpcc>(level, &options, OPEN)?.committed_tps])
     });
     note_interleaving(figure);
     figure.expect_alike("SR-AL is as fast as SI", [figure.point(1, 0), figure.point(0, 0)], CHEAP);
@@ -85,8 +90,8 @@ pub(super) fn top_customer(bench: &Bench<'_>, figure: &mut Figure) -> Result<(),
 /// Figure 10 c.
 pub(super) fn aborts(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
     let places = [1, 5, 10].map(|warehouses: u16| (warehouses.to_string(), warehouses));
-    let measured = bench.sweep(figure, ["aborts, % of attempts"], &places, &LEVELS, |protocol, &warehouses| {
-        let report = bench.run_interleaved(protocol, &Work::Tpcc(tpcc(bench, warehouses)), 1, OPEN)?;
+    let measured = bench.sweep(figure, ["aborts, % of attempts"], &places, &LEVELS, |&(_, level), &warehouses| {
+        let report = bench.run_interleaved::<Tpcc>(level, &tpcc(bench, warehouses), OPEN)?;
         Ok([report.abort_rate * 100.0])
     });
     note_interleaving(figure);
@@ -202,7 +207,7 @@ pub(super) fn logging(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ende
         ("TPC-C".to_owned(), Work::Tpcc(TpccOptions { transactions: Transactions::Full, ..tpcc(bench, 5) })),
         ("TATP".to_owned(), Work::Tatp(subscribers(bench))),
     ];
-    let measured = bench.sweep(figure, [RATE], &places, &LEVELS, |protocol, work| {
+    let measured = bench.sweep(figure, [RATE], &places, &LEVELS, |&(protocol, _), work| {
         let report: Report = bench.run_listed(protocol, &[], work, 1, (1, 0))?;
         Ok([report.committed_tps])
     });

@@ -1,0 +1,323 @@
+//! Transactions of one thread that are open at the same time and take turns at every operation, as if each operation came over a network
+//! in its own time (§4.3–4.4 of the HyPer paper): conflicts between them are what one thread otherwise never has.
+//!
+//! [`Interleaved`] is a protocol around another one: the procedures of a batch are executed by several workers in turn. Each has a stack of its
+//! own; the thread draws whose turn it is. Only for protocols whose operations do not wait for another transaction to end.
+
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use corosensei::stack::DefaultStack;
+use corosensei::{CoroutineResult, ScopedCoroutine, ScopedCoroutineRef, Yielder};
+use polychron_base::key::EncodedKey;
+use polychron_base::random::Random;
+use polychron_engine::{
+    Aggregate, Common, Constraints, Counters, Declare, Error, Insertion, LazyFutures, Prefetch, Procedure, Projection,
+    Protocol, Queries, RowMut, RowRef, Savepoints, Scan, Stop, Storage, TableDefinition, TableId, Transaction, Worker,
+};
+use polychron_schema::Value;
+use send_wrapper::SendWrapper;
+
+/// A protocol whose workers have several transactions of a batch open at a time.
+pub(crate) struct Interleaved<P> {
+    base: Arc<P>,
+    open: usize,
+}
+
+/// How a protocol is interleaved.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options<O> {
+    pub(crate) base: O,
+    /// Transactions of a worker that are open at a time.
+    pub(crate) open: usize,
+}
+
+impl<P: Protocol> Protocol for Interleaved<P> {
+    const NAME: &'static str = P::NAME;
+    const SUMMARY: &'static str = P::SUMMARY;
+
+    type Options = Options<P::Options>;
+    type Worker = InterleavedWorker<P::Worker>;
+
+    fn open(options: Self::Options, common: Common) -> Result<Arc<Self>, Error> {
+        Ok(Arc::new(Self { base: P::open(options.base, common)?, open: options.open.max(1) }))
+    }
+
+    fn name(&self) -> &'static str {
+        self.base.name()
+    }
+
+    fn isolation(&self) -> polychron_engine::Isolation {
+        self.base.isolation()
+    }
+
+    fn storage(&self) -> &dyn Storage {
+        self.base.storage()
+    }
+
+    fn worker(self: &Arc<Self>) -> Result<Self::Worker, Error> {
+        let workers = (0..self.open).map(|_| self.base.worker()).collect::<Result<_, _>>()?;
+        Ok(InterleavedWorker { workers, random: Random::stream(0x7EA, 0) })
+    }
+}
+
+/// Several workers of one thread.
+pub(crate) struct InterleavedWorker<W> {
+    workers: Vec<W>,
+    random: Random,
+}
+
+impl<W: Worker> Worker for InterleavedWorker<W> {
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        self.workers[0].execute(procedure)
+    }
+
+    fn execute_batch<P: Procedure>(
+        &mut self,
+        procedures: &mut [P],
+        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+    ) {
+        let shared = RefCell::new((procedures.iter_mut().enumerate(), done));
+        let sessions: Vec<_> = self.workers.iter_mut().map(|worker| session(&shared, worker)).collect();
+        in_scope(sessions.into_iter(), Vec::new(), &mut |sessions| go_around(&mut self.random, sessions));
+    }
+
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+        self.workers[0].snapshot(procedure)
+    }
+
+    fn counters(&self) -> &Counters {
+        self.workers[0].counters()
+    }
+
+    fn maintain(&mut self) {
+        self.workers.iter_mut().for_each(Worker::maintain);
+    }
+}
+
+/// Where a transaction lets others take their turn.
+type Turns<'y> = SendWrapper<&'y Yielder<(), ()>>;
+
+type Session<'s> = ScopedCoroutine<'s, (), (), ()>;
+type SessionRef<'s> = ScopedCoroutineRef<'s, (), (), (), DefaultStack>;
+
+/// Opens all sessions, the scope of each within that of the one before.
+fn in_scope<'s>(
+    mut closed: std::vec::IntoIter<Session<'_>>,
+    open: Vec<SessionRef<'s>>,
+    then: &mut dyn FnMut(Vec<SessionRef<'_>>),
+) {
+    match closed.next() {
+        None => then(open),
+        Some(next) => next.scope(|next| {
+            let mut open: Vec<SessionRef<'_>> = open;
+            open.push(next);
+            in_scope(closed, open, then);
+        }),
+    }
+}
+
+/// Gives sessions turns until all have ended. Whose turn it is, is drawn: those that go around in a fixed order can refuse each other
+/// again and again at the same operations, for ever.
+fn go_around(random: &mut Random, mut sessions: Vec<SessionRef<'_>>) {
+    while !sessions.is_empty() {
+        let turn = random.below(sessions.len() as u64) as usize;
+        if let CoroutineResult::Return(()) = sessions[turn].as_mut().resume(()) {
+            sessions.swap_remove(turn);
+        }
+    }
+}
+
+/// Executes one procedure of the batch after the other, until none is left.
+fn session<'s, 'p: 's, P, W, I, D>(shared: &'s RefCell<(I, &'s mut D)>, worker: &'s mut W) -> Session<'s>
+where
+    P: Procedure + 'p,
+    W: Worker,
+    I: Iterator<Item = (usize, &'p mut P)>,
+    D: FnMut(usize, Result<P::Output, Error>),
+{
+    ScopedCoroutine::new(move |yielder, ()| {
+        loop {
+            let next = shared.borrow_mut().0.next();
+            let Some((position, procedure)) = next else { return };
+            let mut taking_turns = TakingTurns { procedure, turns: SendWrapper::new(yielder) };
+            let outcome = loop {
+                match worker.execute(&mut taking_turns) {
+                    // Another transaction of the thread is in the way, and goes on when it has its turn.
+                    Err(Error::WaitsForItself { .. }) => yielder.suspend(()),
+                    outcome => break outcome,
+                }
+            };
+            (shared.borrow_mut().1)(position, outcome);
+        }
+    })
+}
+
+/// A procedure that yields before each of its operations.
+struct TakingTurns<'p, 'y, P> {
+    procedure: &'p mut P,
+    turns: Turns<'y>,
+}
+
+impl<P: Procedure> Procedure for TakingTurns<'_, '_, P> {
+    type Output = P::Output;
+
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<P::Output, Stop> {
+        self.procedure.run(&mut InTurns { transaction, turns: &self.turns })
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        self.procedure.declare(declaration);
+    }
+}
+
+/// A transaction that yields before each of its operations.
+struct InTurns<'t, 'y, T> {
+    transaction: &'t mut T,
+    turns: &'t Turns<'y>,
+}
+
+impl<T> InTurns<'_, '_, T> {
+    /// The transaction, after all others had their turn.
+    fn turn(&mut self) -> &mut T {
+        self.turns.suspend(());
+        self.transaction
+    }
+}
+
+impl<T: Transaction> Transaction for InTurns<'_, '_, T> {
+    fn read_row<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        self.turn().read_row(table, key, projection)
+    }
+
+    fn read_row_unvalidated<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+    ) -> Result<Option<RowRef<'_>>, Stop> {
+        self.turn().read_row_unvalidated(table, key, projection)
+    }
+
+    fn update_unchecked<K: EncodedKey>(
+        &mut self,
+        table: TableId,
+        key: K,
+        projection: &Projection,
+        change: impl FnOnce(&mut RowMut<'_>),
+    ) -> Result<bool, Stop> {
+        self.turn().update_unchecked(table, key, projection, change)
+    }
+
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.turn().insert_unchecked(table, key, row)
+    }
+
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        self.turn().put_unchecked(table, key, row)
+    }
+
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+        self.turn().delete_unchecked(table, key)
+    }
+
+    fn scan_unchecked(
+        &mut self,
+        scan: &Scan<'_>,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.turn().scan_unchecked(scan, visitor)
+    }
+
+    fn mark(&mut self) -> Result<usize, Stop> {
+        self.transaction.mark()
+    }
+
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+        self.turn().undo_unchecked(position)
+    }
+
+    fn undo_operation(&mut self, position: usize) -> Result<(), Stop> {
+        self.turn().undo_operation(position)
+    }
+
+    fn savepoints(&mut self) -> &mut Savepoints {
+        self.transaction.savepoints()
+    }
+
+    fn is_reconnaissance(&self) -> bool {
+        self.transaction.is_reconnaissance()
+    }
+
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+        self.transaction.definition(table)
+    }
+
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+        self.transaction.constraints(table)
+    }
+
+    fn protect_reads(&mut self, protect: bool) {
+        self.transaction.protect_reads(protect);
+    }
+}
+
+impl<T: Transaction> Queries for InTurns<'_, '_, T> {
+    fn visit_table(
+        &mut self,
+        table: TableId,
+        projection: &Projection,
+        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        self.turn().visit_table(table, projection, visitor)
+    }
+
+    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
+        self.turn().aggregate_range(scan, wanted)
+    }
+}
+
+impl<T: Transaction> LazyFutures for InTurns<'_, '_, T> {}
+
+impl<T: Transaction> Prefetch for InTurns<'_, '_, T> {
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        self.transaction.prefetch_row(table, key);
+    }
+
+    fn has_prefetched(&self) -> bool {
+        self.transaction.has_prefetched()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polychron_protocols::hyper::{self, Hyper, Level};
+    use polychron_sync::atomic::AtomicBool;
+    use polychron_workloads::run::{self, Settings, Unobserved};
+    use polychron_workloads::tpcc::{Scale, Tpcc, TpccOptions};
+
+    use super::*;
+
+    /// Transactions of one thread take turns, conflict, and leave the database whole.
+    #[test]
+    fn transactions_conflict() {
+        let tpcc = TpccOptions { scale: Scale::tiny(), top_customer_percent: 20, ..TpccOptions::default() };
+        for level in [Level::Columns, Level::Snapshot] {
+            let base = hyper::Options { level, ..Default::default() };
+            let database = Interleaved::<Hyper>::open(Options { base, open: 6 }, Common::default()).unwrap();
+            let settings =
+                Settings { threads: 1, batch: 60, warmup_seconds: 0.02, seconds: 0.2, ..Settings::default() };
+            let stop = AtomicBool::new(false);
+            let report = run::run::<_, Tpcc>(&database, &tpcc, &settings, &stop, &Unobserved).unwrap();
+            assert!(report.completed > 0 && report.passed(), "{report:?}");
+            // The six have three districts, so hardly a dozen of them do not meet.
+            assert!(report.completed < 1000 || !report.aborts.is_empty(), "{report:?}");
+        }
+    }
+}
