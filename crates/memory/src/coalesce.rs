@@ -8,8 +8,8 @@
 //! Each block is looked at twice: when it is put into the list of its page, which runs through the blocks themselves, and
 //! when the pages are gone through in order. That takes no memory but a few words a page.
 //!
-//! The same is done in slices, by workers that see an epoch begin, when more than half of what is reserved was free for long: so a database that
-//! has shrunk returns its memory, and what was scattered by what is deleted by now does not scatter what comes.
+//! Long runs are returned in slices, too, by workers that see an epoch begin, when more than half of what is reserved was free for long: so a database
+//! that has shrunk returns its memory. Short runs then stay the blocks that they were.
 
 mod walk;
 
@@ -66,8 +66,24 @@ struct Past {
     looked_at: usize,
     /// How many looks in a row found much free.
     looks: u32,
+    /// What was in use and reserved when a walk in slices had begun that returned little.
+    in_vain: Option<Extent>,
     /// The walk that is underway.
     walk: Option<Walk>,
+}
+
+/// Bytes in use and bytes reserved.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    used: usize,
+    reserved: usize,
+}
+
+impl Extent {
+    /// Whether a walk that was in vain then may return more now: half of what had kept free blocks apart is gone, or as much came that it has not seen.
+    fn has_changed(self, now: Self) -> bool {
+        now.used <= self.used / 2 || now.reserved >= self.reserved.saturating_mul(2)
+    }
 }
 
 impl Coalescer {
@@ -112,17 +128,17 @@ impl Coalescer {
     }
 
     /// Looks whether more than half of what is reserved has been free for long, and goes on with the walk that this had begun. A worker that `is_idle`
-    /// does more at once. The caller has its pool to itself.
-    pub(crate) fn look(&self, shared: &Shared, pool: &Pool, epoch: u64, is_idle: bool) {
+    /// does more at once. Whether it has something to go on with at its next pin: what a walk has gathered is missed. The caller has its pool to itself.
+    pub(crate) fn look(&self, shared: &Shared, pool: &Pool, epoch: u64, is_idle: bool) -> bool {
         if MODELLED {
-            return;
+            return false;
         }
         // Another worker looks, or a refused one walks.
-        let Ok(mut past) = self.past.try_lock() else { return };
+        let Ok(mut past) = self.past.try_lock() else { return false };
         let is_first = self.looked_in.swap(epoch, Ordering::Relaxed) != epoch;
         if past.walk.is_none() {
             if !is_first || !past.is_much_free(shared, &self.left_to_all) {
-                return;
+                return false;
             }
             past.looks += 1;
             if past.looks < LOOKS {
@@ -131,13 +147,14 @@ impl Coalescer {
                     shared.begin_shortage();
                     shared.take_from_idle();
                 }
-                return;
+                return false;
             }
             pool.dissolve(shared);
             past.walk = Some(Walk::begin(shared));
             self.is_underway.store(true, Ordering::Relaxed);
         }
         self.go_on(shared, &mut past, if is_idle { IDLE_SLICE } else { SLICE });
+        past.walk.is_some()
     }
 
     /// Goes on with the walk that is underway, for about so many blocks.
@@ -150,6 +167,7 @@ impl Coalescer {
             self.is_underway.store(false, Ordering::Relaxed);
             past.note(&walk);
             past.scattered = walk.carved;
+            past.in_vain = (walk.returned < walk.carved).then_some(walk.began);
         } else {
             past.walk = Some(walk);
         }
@@ -179,7 +197,8 @@ impl Past {
         let used = shared.used_of_regions();
         let free = reserved.saturating_sub(used);
         self.renew_scattered(free, left_to_all);
-        let is_much = free > used && free > few && free - self.scattered > used.min(free / 8);
+        let is_worthwhile = self.in_vain.is_none_or(|then| then.has_changed(Extent { used, reserved }));
+        let is_much = is_worthwhile && free > used && free > few && free - self.scattered > used.min(free / 8);
         if !is_much {
             self.looks = 0;
         }
@@ -190,6 +209,8 @@ impl Past {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::ptr::NonNull;
+
+    use polychron_base::random::Random;
 
     use crate::memory::lock;
     use crate::{Guard, Memory, Options};
@@ -275,5 +296,44 @@ mod tests {
         let guard = local.pin();
         let blocks = (0..).map_while(|_| guard.allocate(3000).ok()).count();
         assert!(blocks * 3072 >= LIMIT / 10 * 9, "{blocks} blocks of 3000 bytes");
+    }
+
+    /// Where as much comes as goes, and a lot is retired now and then, walks do not make a database larger.
+    #[test]
+    #[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
+    fn walks_scatter_nothing() {
+        const LIVE: usize = 20_000;
+        const BYTES: usize = 100;
+        let memory = Memory::new(Options {
+            limit_bytes: Some(1 << 30),
+            region_bytes: 64 << 20,
+            chunk_bytes: 256 << 10,
+            ..Options::tiny()
+        })
+        .unwrap();
+        let local = memory.register().unwrap();
+        let mut random = Random::from_seed(1);
+        let guard = local.pin();
+        let mut live: Vec<_> = (0..LIVE).map(|_| guard.allocate(BYTES).unwrap()).collect();
+        drop(guard);
+        let mut largest = Vec::new();
+        for _ in 0..32 {
+            for epoch in 0..64 {
+                let changes = if epoch == 0 { 100_000 } else { 2000 };
+                for _ in 0..changes / 10 {
+                    let guard = local.pin();
+                    for _ in 0..10 {
+                        let block = &mut live[random.below(LIVE as u64) as usize];
+                        let new = guard.allocate(BYTES).unwrap();
+                        // SAFETY: the block was allocated with this size, and nobody finds it any more.
+                        unsafe { guard.retire(std::mem::replace(block, new), BYTES) };
+                    }
+                }
+                assert!(memory.epochs().advance());
+            }
+            largest.push(memory.statistics().reserved_bytes);
+        }
+        assert!(lock(&memory.shared.coalescer.past).looked_at > 0, "much was free for long");
+        assert!(largest.iter().all(|bytes| bytes * 4 <= largest[0] * 5), "{largest:?} bytes were reserved");
     }
 }

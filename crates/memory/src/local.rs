@@ -60,6 +60,8 @@ pub(crate) struct Worker {
     orphans_seen: Cell<u64>,
     /// The shortage that the worker left its free blocks to others for.
     shortage_seen: Cell<u64>,
+    /// Whether it puts free blocks together, some at each pin.
+    walks: Cell<bool>,
     /// Whether anything waits in any limbo, and how many bytes were retired since nothing did, less what was freed.
     waiting: Cell<bool>,
     waiting_bytes: Cell<usize>,
@@ -122,6 +124,7 @@ impl Local {
             snapshot: Cell::new(0),
             orphans_seen: Cell::new(0),
             shortage_seen: Cell::new(0),
+            walks: Cell::new(false),
             waiting: Cell::new(false),
             waiting_bytes: Cell::new(0),
             most_waiting,
@@ -426,6 +429,8 @@ impl Worker {
             if self.shared().coalescer.is_due(epoch) {
                 self.look_what_is_free(epoch);
             }
+        } else if self.walks.get() {
+            self.look_what_is_free(epoch);
         }
         if self.waiting.get() {
             self.tag(epoch);
@@ -468,7 +473,7 @@ impl Worker {
 
     #[cold]
     fn look_what_is_free(&self, epoch: u64) {
-        self.shared().coalescer.look(self.shared(), &self.pool, epoch, false);
+        self.walks.set(self.shared().coalescer.look(self.shared(), &self.pool, epoch, false));
     }
 
     /// The lists of what waits, and for whom.

@@ -84,7 +84,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("polychron", &["base", "sync", "memory", "index", "schema", "schema-derive", "log", "engine", "protocols"]),
     ("workloads", &["base", "sync", "memory", "schema", "engine"]),
     ("lab/compared", &["base", "sync", "memory", "index", "schema", "engine", "polychron"]),
-    ("lab/figures", &["sync", "engine", "protocols", "workloads"]),
+    ("lab/figures", &["base", "sync", "schema", "engine", "protocols", "workloads"]),
     ("lab/check", &["base", "sync", "memory", "schema", "engine", "sim"]),
     ("lab/sim", &["base", "sync", "schema", "engine", "log"]),
     ("lab/fuzz", &["base", "memory", "index", "schema"]),

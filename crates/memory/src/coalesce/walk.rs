@@ -1,10 +1,13 @@
 //! One walk over all free blocks: it gathers them, sorts them by their addresses, and gives each run of neighbours to where it goes. A walk may be
 //! made in slices; until it is finished, what it gathered is nobody's.
+//!
+//! A walk that was begun because memory is refused puts short runs together, too: blocks of other sizes are wanted. One in slices leaves them as the blocks
+//! they were, for those are the sizes that are in use; it only gives long runs back.
 
 use std::ptr::{self, NonNull};
 
-use super::PAGE;
-use crate::arena::Span;
+use super::{Extent, PAGE};
+use crate::arena::{Arena, Span};
 use crate::blocks::{FreeList, Gathered};
 use crate::classes::{CLASSES, batch_of_class, size_of_class};
 use crate::memory::Shared;
@@ -16,8 +19,8 @@ const LONGEST_RUN: usize = 8 << 20;
 
 /// A walk, as far as it has come. Owns what it gathered.
 pub(super) struct Walk {
-    /// What is not sorted yet: spans, and whether they are off the budget; blocks, with their classes.
-    spans: Vec<(Span, bool)>,
+    /// What is not sorted yet: spans, and of which kind; blocks, with their classes.
+    spans: Vec<(Span, Kind)>,
     gathered: Vec<(usize, Gathered)>,
     census: Vec<Census>,
     /// The region and the page that are next.
@@ -26,13 +29,18 @@ pub(super) struct Walk {
     last: Option<Run>,
     /// A longer run is not extended by a whole page.
     longest: usize,
+    /// Whether short runs are put together.
+    merges: bool,
     lists: Box<[FreeList; CLASSES]>,
     /// How many blocks were sorted.
     pub(super) blocks: usize,
     /// Whether any of them were put together.
     pub(super) joined: bool,
-    /// How many bytes became blocks again.
+    /// How many bytes became blocks again, and how many went back to their arenas.
     pub(super) carved: usize,
+    pub(super) returned: usize,
+    /// What there was when it began.
+    pub(super) began: Extent,
 }
 
 // SAFETY: a walk owns the blocks and spans that it gathered.
@@ -48,10 +56,10 @@ impl Walk {
     /// Gathers all that is free and shared.
     pub(super) fn begin(shared: &Shared) -> Self {
         let gathered = (0..CLASSES).map(|class| (class, shared.stash.gather(class))).collect();
-        let mut spans: Vec<(Span, bool)> = Vec::new();
-        spans.extend(shared.arenas.iter().flat_map(|arena| arena.take_remainders()).map(|span| (span, false)));
-        spans.extend(shared.reserve.take_out().into_iter().map(|span| (span, false)));
-        spans.extend(shared.arenas.iter().flat_map(|arena| arena.take_returned()).map(|span| (span, true)));
+        let mut spans: Vec<(Span, Kind)> = Vec::new();
+        spans.extend(shared.arenas.iter().flat_map(Arena::take_remainders).map(|span| (span, Kind::REMAINDER)));
+        spans.extend(shared.reserve.take_out().into_iter().map(|span| (span, Kind::REMAINDER)));
+        spans.extend(shared.arenas.iter().flat_map(Arena::take_returned).map(|span| (span, Kind::RETURNED)));
         Self {
             spans,
             gathered,
@@ -60,16 +68,19 @@ impl Walk {
             next: (0, 0),
             last: None,
             longest: LONGEST_RUN,
+            merges: false,
             lists: Box::new([FreeList::EMPTY; CLASSES]),
             blocks: 0,
             joined: false,
             carved: 0,
+            returned: 0,
+            began: Extent { used: shared.used_of_regions(), reserved: shared.budget.reserved() },
         }
     }
 
-    /// Does all that is left: it is finished then.
+    /// Does all that is left, for a worker that is refused memory: it is finished then.
     pub(super) fn finish(&mut self, shared: &Shared) -> bool {
-        self.longest = usize::MAX;
+        (self.longest, self.merges) = (usize::MAX, true);
         self.step(shared, usize::MAX)
     }
 
@@ -77,9 +88,9 @@ impl Walk {
     pub(super) fn step(&mut self, shared: &Shared, most: usize) -> bool {
         let mut done = 0;
         while done < most
-            && let Some((span, is_returned)) = self.spans.pop()
+            && let Some((span, kind)) = self.spans.pop()
         {
-            self.sort(span, is_returned);
+            self.sort(span, kind);
             done += 1 + span.bytes / PAGE;
         }
         while done < most
@@ -87,7 +98,7 @@ impl Walk {
         {
             let bytes = size_of_class(*class);
             match blocks.next() {
-                Some(base) => self.sort(Span { base, bytes }, false),
+                Some(base) => self.sort(Span { base, bytes }, Kind::BLOCK),
                 None => drop(self.gathered.pop()),
             }
             done += 1;
@@ -103,18 +114,18 @@ impl Walk {
         is_finished
     }
 
-    fn sort(&mut self, span: Span, is_returned: bool) {
+    fn sort(&mut self, span: Span, kind: Kind) {
         self.blocks += 1;
         // SAFETY: blocks and spans were taken out of where they lay, so they are the walk's own.
-        unsafe { sort_in(&mut self.census, span, is_returned) };
+        unsafe { sort_in(&mut self.census, span, kind) };
     }
 
     fn keeper<'s>(&'s mut self, shared: &'s Shared) -> Keeper<'s> {
-        Keeper { shared, lists: &mut self.lists, carved: &mut self.carved }
+        Keeper { shared, lists: &mut self.lists, carved: &mut self.carved, returned: &mut self.returned }
     }
 
     /// Adds what is free in the next page to the last run, or begins others. Answers how many pieces there were.
-    fn visit_page(&mut self, shared: &Shared, sorted: &mut Vec<(usize, usize)>) -> usize {
+    fn visit_page(&mut self, shared: &Shared, sorted: &mut Vec<Run>) -> usize {
         let (at, number) = self.next;
         let region = &self.census[at];
         let (base, is_last) = (region.base, number + 1 >= region.pages.len());
@@ -125,15 +136,13 @@ impl Walk {
         let mut next = page.pieces;
         while let Some(piece) = NonNull::new(next) {
             // SAFETY: `sort_in` wrote the piece, and no run that it belongs to was handed out.
-            let Piece { next: behind, bytes } = unsafe { piece.read() };
+            let Piece { next: behind, bytes, kind } = unsafe { piece.read() };
             next = behind;
-            sorted.push((piece.addr().get() - base.addr().get(), bytes));
+            sorted.push(Run::new(piece.addr().get() - base.addr().get(), bytes as usize, kind.is_returned()));
         }
-        sorted.sort_unstable();
+        sorted.sort_unstable_by_key(|run| run.start);
         let pieces = sorted.len();
-        for (start, bytes) in sorted.drain(..) {
-            self.add(shared, Run::new(start, bytes & !1, bytes & 1 == 1));
-        }
+        sorted.drain(..).for_each(|run| self.add(shared, run));
         self.next = if is_last { (at + 1, 0) } else { (at, number + 1) };
         if is_last && let Some(run) = self.last.take() {
             self.keep(shared, at, run);
@@ -159,8 +168,8 @@ impl Walk {
 
     fn keep(&mut self, shared: &Shared, region: usize, run: Run) {
         self.joined |= run.pieces > 1;
-        let Self { census, lists, carved, .. } = self;
-        Keeper { shared, lists, carved }.keep(&census[region], run);
+        let Self { census, lists, carved, returned, merges, .. } = self;
+        Keeper { shared, lists, carved, returned }.keep(&census[region], run, *merges);
     }
 }
 
@@ -168,8 +177,33 @@ impl Walk {
 #[repr(C)]
 struct Piece {
     next: *mut Self,
-    /// Its size, a multiple of 16, plus one if it is off the budget.
-    bytes: usize,
+    /// Its size, a multiple of 16.
+    bytes: u32,
+    kind: Kind,
+}
+
+const _: () = assert!(size_of::<Piece>() <= 16 && PAGE <= u32::MAX as usize);
+
+/// What a piece is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kind(u32);
+
+impl Kind {
+    const BLOCK: Self = Self(0);
+    /// Off the budget.
+    const RETURNED: Self = Self(1);
+    /// What a worker had not used up.
+    const REMAINDER: Self = Self(2);
+    /// Added to the others where the piece before belongs to the same block or span.
+    const CONTINUED: u32 = 4;
+
+    fn is_returned(self) -> bool {
+        self.whole() == Self::RETURNED
+    }
+
+    fn whole(self) -> Self {
+        Self(self.0 & !Self::CONTINUED)
+    }
 }
 
 /// A page's part of what is free.
@@ -229,7 +263,7 @@ fn take_census(shared: &Shared) -> Vec<Census> {
 ///
 /// # Safety
 /// The span is free and the caller's own; it is aligned to 16 and a multiple of 16 long.
-unsafe fn sort_in(census: &mut [Census], span: Span, is_returned: bool) {
+unsafe fn sort_in(census: &mut [Census], span: Span, kind: Kind) {
     let behind = census.partition_point(|region| region.base.addr() <= span.base.addr());
     let Census { base, pages, .. } = &mut census[behind - 1];
     let start = span.base.addr().get() - base.addr().get();
@@ -239,9 +273,10 @@ unsafe fn sort_in(census: &mut [Census], span: Span, is_returned: bool) {
         let bytes = (span.bytes - done).min((page + 1) * PAGE - (start + done));
         let page = &mut pages[page];
         if bytes == PAGE {
-            page.whole = Some(is_returned);
+            page.whole = Some(kind == Kind::RETURNED);
         } else {
-            let head = Piece { next: page.pieces, bytes: bytes + usize::from(is_returned) };
+            let continued = if done > 0 { Kind::CONTINUED } else { 0 };
+            let head = Piece { next: page.pieces, bytes: bytes as u32, kind: Kind(kind.0 | continued) };
             // SAFETY: `done` is less than the span's size. The piece lies in the span, and is a multiple of 16 long, as pages and spans are, and aligned
             // to 16.
             let piece = unsafe {
@@ -260,16 +295,21 @@ struct Keeper<'s> {
     shared: &'s Shared,
     lists: &'s mut [FreeList; CLASSES],
     carved: &'s mut usize,
+    returned: &'s mut usize,
 }
 
 impl Keeper<'_> {
-    /// Gives a long run back to its arena, and makes free blocks of a short one.
-    fn keep(&mut self, region: &Census, run: Run) {
+    /// Gives a long run back to its arena, and makes free blocks of a short one: larger ones if it `merges`, or those that they were.
+    fn keep(&mut self, region: &Census, run: Run, merges: bool) {
         // SAFETY: the run lies within the region, whose pointer is good for all of it.
         let span = Span { base: unsafe { region.base.add(run.start) }, bytes: run.bytes };
         let budget = &self.shared.budget;
         // What was never handed out follows on the last run.
         let is_short = run.bytes < PAGE && run.start + run.bytes < region.used;
+        if is_short && !merges {
+            self.restore(region, run);
+            return;
+        }
         if is_short && (run.returned == 0 || budget.reserve(run.returned, self.shared.reserve.lacking())) {
             // The reserve has what can be cut into blocks of any size, as far as there is such.
             let rest = if span.bytes < DRAW_BYTES { span } else { self.make_up_for_reserve(span) };
@@ -284,9 +324,41 @@ impl Keeper<'_> {
         }
         self.shared.arenas[region.arena].give_back(middle);
         budget.release(reserved);
+        *self.returned += reserved;
         // What is off the budget is made of whole lines, so these are not.
         self.carve(before);
         self.carve(behind);
+    }
+
+    /// Makes of each piece of a short run what it was.
+    fn restore(&mut self, region: &Census, run: Run) {
+        let (mut start, end) = (run.start, run.start + run.bytes);
+        while start < end {
+            // SAFETY: each piece of a short run was written by `sort_in`, and begins where the one before ends.
+            let read = |at: usize| unsafe { region.base.add(at).cast::<Piece>().read() };
+            let Piece { bytes, kind, .. } = read(start);
+            let mut bytes = bytes as usize;
+            while start + bytes < end
+                && let Piece { bytes: more, kind: Kind(kind), .. } = read(start + bytes)
+                && kind & Kind::CONTINUED != 0
+            {
+                bytes += more as usize;
+            }
+            // SAFETY: the piece lies within the region.
+            let span = Span { base: unsafe { region.base.add(start) }, bytes };
+            start += bytes;
+            match kind.whole() {
+                Kind::RETURNED => self.shared.arenas[region.arena].give_back(span),
+                Kind::REMAINDER if bytes >= DRAW_BYTES => {
+                    let rest = self.make_up_for_reserve(span);
+                    if rest.bytes > 0 {
+                        *self.carved += rest.bytes;
+                        self.shared.arenas[region.arena].give_remainder(rest);
+                    }
+                }
+                _ => self.carve(span),
+            }
+        }
     }
 
     /// What the reserve lacks and the limit does not have for it.
