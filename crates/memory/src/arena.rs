@@ -25,32 +25,41 @@ pub(crate) struct Span {
 unsafe impl Send for Span {}
 
 impl Span {
+    /// The first `at` bytes, and the others.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub(crate) fn split(self, at: usize) -> (Self, Self) {
+        let rest = self.bytes.checked_sub(at).expect("a span is split within its length");
+        let behind = self.base.map_addr(|address| address.checked_add(at).expect("a span lies in the address space"));
+        (Self { base: self.base, bytes: at }, Self { base: behind, bytes: rest })
+    }
+
     /// Cuts a block of `size` bytes off, `size` being a class's: what lies before the block, the block, what lies behind.
     pub(crate) fn cut(self, size: usize) -> Option<(Self, NonNull<u8>, Self)> {
         let address = self.base.addr().get();
         let skip = address.next_multiple_of(align_of_size(size)) - address;
-        let rest = self.bytes.checked_sub(skip + size)?;
-        // SAFETY: the span has at least `skip + size` bytes.
-        let (block, behind) = unsafe { (self.base.add(skip), self.base.add(skip + size)) };
-        Some((Self { base: self.base, bytes: skip }, block, Self { base: behind, bytes: rest }))
+        self.bytes.checked_sub(skip + size)?;
+        let (before, block) = self.split(skip);
+        let (block, behind) = block.split(size);
+        Some((before, block.base, behind))
     }
 
     /// The blocks that a span falls into, with their classes, as large as they can be. The span is aligned to 16 and a
     /// multiple of 16 long.
     pub(crate) fn blocks(self) -> impl Iterator<Item = (usize, NonNull<u8>)> {
-        let Self { mut base, mut bytes } = self;
+        let mut left = self;
         std::iter::from_fn(move || {
+            let Self { base, bytes } = left;
             let address = base.addr().get();
             let skip = address.next_multiple_of(64) - address;
             // One block, where there is a class of just that size that needs no more alignment. If not, up to the next boundary
             // one of less than 64.
             let exact = bytes <= FINE_MAX && !bytes.is_multiple_of(64);
             let fit = if skip > 0 && !exact { skip.min(bytes) } else { bytes.min(MAX_LOCAL) };
-            let (class, block) = (class_within(fit)?, base);
-            // SAFETY: the class's size is at most what the span has left.
-            base = unsafe { base.add(size_of_class(class)) };
-            bytes -= size_of_class(class);
-            Some((class, block))
+            let class = class_within(fit)?;
+            left = left.split(size_of_class(class)).1;
+            Some((class, base))
         })
     }
 }
@@ -141,6 +150,13 @@ struct Region {
     used: usize,
 }
 
+impl Region {
+    /// What was not handed out.
+    fn rest(&self) -> Span {
+        Span { base: self.mapping.base(), bytes: self.mapping.bytes() }.split(self.used).1
+    }
+}
+
 impl Arena {
     pub(crate) fn new(region_bytes: usize, huge_pages: bool) -> Self {
         Self { region_bytes, huge_pages, inner: Mutex::default() }
@@ -155,22 +171,21 @@ impl Arena {
     pub(crate) fn take(&self, bytes: usize) -> Option<Span> {
         debug_assert!(bytes > 0 && bytes.is_multiple_of(64));
         let mut inner = self.inner();
-        if let Some(Span { base, bytes: whole }) = inner.free.take(bytes) {
-            if whole > bytes {
-                // SAFETY: the span is longer than `bytes`.
-                inner.free.give(Span { base: unsafe { base.add(bytes) }, bytes: whole - bytes });
+        if let Some(whole) = inner.free.take(bytes) {
+            let (span, rest) = whole.split(bytes);
+            if rest.bytes > 0 {
+                inner.free.give(rest);
             }
-            return Some(Span { base, bytes });
+            return Some(span);
         }
         let index = match inner.regions.iter().rposition(|region| region.mapping.bytes() - region.used >= bytes) {
             Some(index) => index,
             None => self.map_region(&mut inner, bytes)?,
         };
         let region = &mut inner.regions[index];
-        // SAFETY: the region has `bytes` bytes left behind `used`.
-        let base = unsafe { region.mapping.base().add(region.used) };
+        let (span, _) = region.rest().split(bytes);
         region.used += bytes;
-        Some(Span { base, bytes })
+        Some(span)
     }
 
     fn map_region(&self, inner: &mut Inner, bytes: usize) -> Option<usize> {
@@ -236,9 +251,7 @@ impl Arena {
         // `take` looks at the newest region first.
         for region in inner.regions.iter().rev() {
             let size = left.min(region.mapping.bytes() - region.used);
-            // SAFETY: `size` bytes behind `used` belong to the region.
-            let base = unsafe { region.mapping.base().add(region.used) };
-            touch(Span { base, bytes: size }, threads);
+            touch(region.rest().split(size).0, threads);
             left -= size;
         }
         bytes - left
@@ -250,8 +263,7 @@ fn touch(span: Span, threads: usize) {
     let share = span.bytes.div_ceil(threads.max(1)).next_multiple_of(HUGE_PAGE);
     std::thread::scope(|scope| {
         for start in (0..span.bytes).step_by(share) {
-            // SAFETY: `start` lies within the span.
-            let part = Span { base: unsafe { span.base.add(start) }, bytes: share.min(span.bytes - start) };
+            let (part, _) = span.split(start).1.split(share.min(span.bytes - start));
             scope.spawn(move || {
                 let part = part;
                 for offset in (0..part.bytes).step_by(PAGE) {

@@ -161,10 +161,10 @@ impl Pool {
             return self.cut(shared, size);
         }
         let bytes = size.next_multiple_of(64);
-        let span = self.reserve_span(shared, bytes)?;
-        // SAFETY: the rest behind the block belongs to the span; it is empty or shorter than 64 bytes.
-        unsafe { self.carve(shared, Span { base: span.base.add(size), bytes: bytes - size }) };
-        Some(span.base)
+        let (block, rest) = self.reserve_span(shared, bytes)?.split(size);
+        // SAFETY: the rest behind the block is empty, or shorter than 64 bytes and nobody's.
+        unsafe { self.carve(shared, rest) };
+        Some(block.base)
     }
 
     /// A free block of the class, the worker's own or from the stash.

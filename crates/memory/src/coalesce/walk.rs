@@ -182,7 +182,10 @@ struct Piece {
     kind: Kind,
 }
 
-const _: () = assert!(size_of::<Piece>() <= 16 && PAGE <= u32::MAX as usize);
+/// The least that is free in a piece.
+const PIECE: usize = 16;
+
+const _: () = assert!(size_of::<Piece>() <= PIECE && PAGE <= u32::MAX as usize);
 
 /// What a piece is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,6 +225,13 @@ struct Census {
     /// How much of it was handed out.
     used: usize,
     pages: Vec<Page>,
+}
+
+impl Census {
+    fn span(&self, start: usize, bytes: usize) -> Span {
+        let used = Span { base: self.base, bytes: self.used };
+        used.split(start).1.split(bytes).0
+    }
 }
 
 /// Free memory without a gap, at an offset in its region.
@@ -301,8 +311,7 @@ struct Keeper<'s> {
 impl Keeper<'_> {
     /// Gives a long run back to its arena, and makes free blocks of a short one: larger ones if it `merges`, or those that they were.
     fn keep(&mut self, region: &Census, run: Run, merges: bool) {
-        // SAFETY: the run lies within the region, whose pointer is good for all of it.
-        let span = Span { base: unsafe { region.base.add(run.start) }, bytes: run.bytes };
+        let span = region.span(run.start, run.bytes);
         let budget = &self.shared.budget;
         // What was never handed out follows on the last run.
         let is_short = run.bytes < PAGE && run.start + run.bytes < region.used;
@@ -335,7 +344,7 @@ impl Keeper<'_> {
         let (mut start, end) = (run.start, run.start + run.bytes);
         while start < end {
             // SAFETY: each piece of a short run was written by `sort_in`, and begins where the one before ends.
-            let read = |at: usize| unsafe { region.base.add(at).cast::<Piece>().read() };
+            let read = |at: usize| unsafe { region.span(at, PIECE).base.cast::<Piece>().read() };
             let Piece { bytes, kind, .. } = read(start);
             let mut bytes = bytes as usize;
             while start + bytes < end
@@ -344,8 +353,7 @@ impl Keeper<'_> {
             {
                 bytes += more as usize;
             }
-            // SAFETY: the piece lies within the region.
-            let span = Span { base: unsafe { region.base.add(start) }, bytes };
+            let span = region.span(start, bytes);
             start += bytes;
             match kind.whole() {
                 Kind::RETURNED => self.shared.arenas[region.arena].give_back(span),
@@ -368,14 +376,13 @@ impl Keeper<'_> {
 
     /// Gives the front of a span to the reserve, if that needs it, and answers what is left.
     fn make_up_for_reserve(&mut self, span: Span) -> Span {
-        let Span { base, bytes } = span;
-        let front = bytes.min(self.unbacked().next_multiple_of(LEAST_BLOCK));
+        let front = span.bytes.min(self.unbacked().next_multiple_of(LEAST_BLOCK));
         if front < LEAST_BLOCK {
             return span;
         }
-        self.shared.reserve.put(Span { base, bytes: front });
-        // SAFETY: the front is no longer than the span.
-        Span { base: unsafe { base.add(front) }, bytes: bytes - front }
+        let (front, rest) = span.split(front);
+        self.shared.reserve.put(front);
+        rest
     }
 
     fn carve(&mut self, span: Span) {
@@ -422,9 +429,9 @@ fn aligned(span: Span) -> Option<(Span, Span, Span)> {
     let before = address.next_multiple_of(64) - address;
     let behind = (address + span.bytes) % 64;
     let bytes = span.bytes.checked_sub(before + behind).filter(|bytes| *bytes > 0)?;
-    // SAFETY: both lie within the span.
-    let (base, end) = unsafe { (span.base.add(before), span.base.add(before + bytes)) };
-    Some((Span { base: span.base, bytes: before }, Span { base, bytes }, Span { base: end, bytes: behind }))
+    let (before, rest) = span.split(before);
+    let (middle, behind) = rest.split(bytes);
+    Some((before, middle, behind))
 }
 
 /// Gives the memory of a span's whole pages, as the system has them, back to it.
@@ -437,6 +444,6 @@ unsafe fn discard(span: Span) {
     let bytes = span.bytes.saturating_sub(before) / system::PAGE * system::PAGE;
     if bytes > 0 {
         // SAFETY: the range lies within the span, on page boundaries.
-        unsafe { system::discard(span.base.add(before), bytes) };
+        unsafe { system::discard(span.split(before).1.base, bytes) };
     }
 }
