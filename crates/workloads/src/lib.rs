@@ -18,6 +18,8 @@ use std::sync::Arc;
 use polychron_base::{Error, TableId};
 use polychron_engine::{Mode, Procedure, Protocol};
 
+use run::Share;
+
 /// A workload: tables, their first contents, a mix of procedures, and checks of what is left at the end.
 pub trait Workload: Sized + Send + Sync + 'static {
     /// The name on the command line.
@@ -53,18 +55,11 @@ pub trait Workload: Sized + Send + Sync + 'static {
     /// How many rows [`Workload::load_part`] will insert in all.
     fn rows_to_load(&self) -> u64;
 
-    /// Loads one of `parts` equal parts; parts are loaded by several threads at once.
+    /// Loads a share of the rows; several threads load theirs at once.
     ///
     /// # Errors
     /// What the database refuses.
-    fn load_part<W: polychron_engine::Worker>(
-        &self,
-        worker: &mut W,
-        part: usize,
-        parts: usize,
-        seed: u64,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<(), Error>;
+    fn load_part<W: polychron_engine::Worker>(&self, worker: &mut W, share: &Share<'_>) -> Result<(), Error>;
 
     /// One of its tables: for who looks at the database beside the run.
     fn a_table(&self) -> TableId;

@@ -7,7 +7,7 @@ use polychron_engine::{Commit, Common, Interactive, Metric, MetricValue, Mode, P
 use polychron_protocols::hyper::Hyper;
 use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::modify::{Modify, ModifyOptions, Operation};
-use polychron_workloads::run::{self, Settings, Unobserved};
+use polychron_workloads::run::{self, Settings, Share, Unobserved};
 use polychron_workloads::tpcc::procedures::TopCustomer;
 use polychron_workloads::tpcc::{Scale, Tpcc, TpccOptions, Transactions};
 use polychron_workloads::{Client, Workload};
@@ -44,7 +44,7 @@ fn the_predicate_log_of_top_customer_is_small() {
     let options = TpccOptions { scale, transactions: Transactions::Np, top_customer_percent: 0, ..options() };
     let workload = Tpcc::create(&options, &database).unwrap();
     let (mut asking, mut writing) = (database.worker().unwrap(), database.worker().unwrap());
-    workload.load_part(&mut asking, 0, 1, 1, &|_| ()).unwrap();
+    workload.load_part(&mut asking, &Share { part: 0, parts: 1, seed: 1, progress: &|_| () }).unwrap();
     let before = predicate_logs(&database);
     let mut transaction = asking.begin(Mode::ReadWrite).unwrap();
     let mut top = TopCustomer { tables: *workload.tables(), warehouse: 1, district: 1, top: None };

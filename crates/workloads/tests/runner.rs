@@ -8,7 +8,7 @@ use polychron_protocols::serial::{Options, Serial};
 use polychron_schema::{Projection, RowBuffer};
 use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_workloads::increment::{Increment, IncrementOptions, Integer};
-use polychron_workloads::run::{self, Live, Observer, Report, RunError, Settings, Unobserved};
+use polychron_workloads::run::{self, Live, Observer, Report, RunError, Settings, Share, Unobserved};
 use polychron_workloads::smallbank::{SmallBank, SmallBankOptions};
 use polychron_workloads::tatp::{Tatp, TatpOptions};
 use polychron_workloads::ycsb::{Preset, Ycsb, YcsbArguments, YcsbOptions};
@@ -32,7 +32,7 @@ fn prepared<W: Workload>(options: &W::Options, transactions: usize) -> (Arc<Seri
     let workload = W::create(options, &database).unwrap();
     let mut worker = database.worker().unwrap();
     for part in 0..3 {
-        workload.load_part(&mut worker, part, 3, 1, &|_| ()).unwrap();
+        workload.load_part(&mut worker, &Share { part, parts: 3, seed: 1, progress: &|_| () }).unwrap();
     }
     let mut client = workload.client(1, 0, 1);
     for _ in 0..transactions {

@@ -12,7 +12,7 @@ use polychron_engine::{Protocol, Row, Table, TableId, Worker};
 
 pub use procedure::{ChurnProcedure, Churned};
 
-use crate::run::{Part, Totals};
+use crate::run::{Part, Share, Totals};
 use crate::{CheckError, Checked, Client, Workload};
 use procedure::{Count, KINDS, Load, Task};
 
@@ -108,20 +108,13 @@ impl Workload for Churn {
         self.options.rows()
     }
 
-    fn load_part<W: Worker>(
-        &self,
-        worker: &mut W,
-        part: usize,
-        parts: usize,
-        _seed: u64,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<(), Error> {
+    fn load_part<W: Worker>(&self, worker: &mut W, share: &Share<'_>) -> Result<(), Error> {
         let lanes = u64::from(self.options.lanes());
-        let mine = (0..self.options.rows()).skip(part).step_by(parts);
+        let mine = (0..self.options.rows()).skip(share.part).step_by(share.parts);
         let keys: Vec<(u32, u64)> = mine.map(|row| ((row % lanes) as u32, row / lanes)).collect();
         for rows in keys.chunks(CHUNK) {
             worker.execute(&mut Load { table: self.table, rows: rows.to_vec() })?;
-            progress(rows.len() as u64);
+            (share.progress)(rows.len() as u64);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use polychron_engine::{
 
 use super::{COUNTERS, Counter, CounterMut, Draw, HotOptions, Missing, create_counters};
 use crate::declare::declare_key;
-use crate::run::{Part, Totals, for_each_row, load_rows};
+use crate::run::{Part, Share, Totals, for_each_row, load_rows};
 use crate::{CheckError, Checked, Client, Transact, Workload};
 
 /// Options of the workload.
@@ -74,16 +74,9 @@ impl Workload for Assert {
         COUNTERS
     }
 
-    fn load_part<W: Worker>(
-        &self,
-        worker: &mut W,
-        part: usize,
-        parts: usize,
-        _seed: u64,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<(), Error> {
+    fn load_part<W: Worker>(&self, worker: &mut W, share: &Share<'_>) -> Result<(), Error> {
         let initial = self.options.initial;
-        load_rows(worker, self.table.id(), COUNTERS, (part, parts), progress, |key, row| {
+        load_rows(worker, self.table.id(), COUNTERS, share, |key, row| {
             Counter { key, value: initial }.encode(row).expect("two integers make a row");
         })
     }

@@ -13,7 +13,7 @@ use polychron_engine::{
 
 use crate::declare::declare_key;
 use crate::round_trip::Talk;
-use crate::run::{Part, Totals, for_each_row, load_rows};
+use crate::run::{Part, Share, Totals, for_each_row, load_rows};
 use crate::{CheckError, Checked, Client, Transact, Workload};
 
 pub use assert::{Assert, AssertOptions};
@@ -126,15 +126,8 @@ impl Workload for HotKey {
         COUNTERS
     }
 
-    fn load_part<W: Worker>(
-        &self,
-        worker: &mut W,
-        part: usize,
-        parts: usize,
-        _seed: u64,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<(), Error> {
-        load_rows(worker, self.table.id(), COUNTERS, (part, parts), progress, |key, row| {
+    fn load_part<W: Worker>(&self, worker: &mut W, share: &Share<'_>) -> Result<(), Error> {
+        load_rows(worker, self.table.id(), COUNTERS, share, |key, row| {
             Counter { key, value: 0 }.encode(row).expect("two integers make a row");
         })
     }

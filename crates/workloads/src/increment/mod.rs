@@ -8,7 +8,7 @@ use polychron_base::{Error, TableId};
 use polychron_engine::{Access, Declare, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker};
 
 use crate::declare::declare_key;
-use crate::run::{IndexChoice, Part, Totals, for_each_row, load_rows};
+use crate::run::{IndexChoice, Part, Share, Totals, for_each_row, load_rows};
 use crate::{CheckError, Checked, Client, Transact, Workload};
 
 /// Options of the increment workload.
@@ -96,15 +96,8 @@ impl Workload for Increment {
         self.options.records
     }
 
-    fn load_part<W: Worker>(
-        &self,
-        worker: &mut W,
-        part: usize,
-        parts: usize,
-        _seed: u64,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<(), Error> {
-        load_rows(worker, self.table.id(), self.options.records, (part, parts), progress, |key, row| {
+    fn load_part<W: Worker>(&self, worker: &mut W, share: &Share<'_>) -> Result<(), Error> {
+        load_rows(worker, self.table.id(), self.options.records, share, |key, row| {
             Integer { key, value: 0 }.encode(row).expect("two integers make a row");
         })
     }

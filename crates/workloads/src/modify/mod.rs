@@ -14,7 +14,7 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 
 pub use procedure::{ModifyProcedure, Tuple};
 
-use crate::run::{IndexChoice, Part, Totals, for_each_row, load_rows};
+use crate::run::{IndexChoice, Part, Share, Totals, for_each_row, load_rows};
 use crate::{CheckError, Checked, Client, Workload};
 use procedure::{DELETE_AND_INSERT, INSERT, KINDS, Task, UPDATE};
 
@@ -120,15 +120,8 @@ impl Workload for Modify {
         self.options.records
     }
 
-    fn load_part<W: Worker>(
-        &self,
-        worker: &mut W,
-        part: usize,
-        parts: usize,
-        _seed: u64,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<(), Error> {
-        load_rows(worker, self.table.id(), self.options.records, (part, parts), progress, |key, row| {
+    fn load_part<W: Worker>(&self, worker: &mut W, share: &Share<'_>) -> Result<(), Error> {
+        load_rows(worker, self.table.id(), self.options.records, share, |key, row| {
             Tuple::new(key).encode(row).expect("ten integers make a row");
         })
     }

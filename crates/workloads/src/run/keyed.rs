@@ -1,5 +1,6 @@
 //! What workloads over tables with the keys 0, 1, 2, … share: filling them and looking through them.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -36,10 +37,32 @@ pub fn span(layout: &Layout, column: usize) -> ColumnSpan {
     ColumnSpan { index: column as u16, slot: layout.columns()[column].slot }
 }
 
-/// Part number `part` of `parts` nearly equal parts of `0..count`.
-fn share(count: u64, part: usize, parts: usize) -> Range<u64> {
-    let at = |part: usize| (u128::from(count) * part as u128 / parts as u128) as u64;
-    at(part)..at(part + 1)
+/// One of the equal parts of the rows, which a thread of several loads.
+#[derive(Clone, Copy)]
+pub struct Share<'l> {
+    /// Its number, from 0.
+    pub part: usize,
+    /// How many parts there are.
+    pub parts: usize,
+    /// The seed of all that is drawn.
+    pub seed: u64,
+    /// Told how many rows were inserted, from time to time.
+    pub progress: &'l (dyn Fn(u64) + Sync),
+}
+
+impl Share<'_> {
+    /// The share in `0..count`, which is nearly as long as all others.
+    pub fn of(&self, count: u64) -> Range<u64> {
+        let at = |part: usize| (u128::from(count) * part as u128 / self.parts as u128) as u64;
+        at(self.part)..at(self.part + 1)
+    }
+}
+
+impl fmt::Debug for Share<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { part, parts, seed, .. } = self;
+        write!(formatter, "part {part} of {parts}, seed {seed}")
+    }
 }
 
 /// Inserts one part of the rows with the keys `0..count`, each as `build` makes it.
@@ -50,16 +73,15 @@ pub fn load_rows<W: Worker>(
     worker: &mut W,
     table: TableId,
     count: u64,
-    (part, parts): (usize, usize),
-    progress: &(dyn Fn(u64) + Sync),
+    share: &Share<'_>,
     build: impl FnMut(u64, &mut RowBuffer) + Send,
 ) -> Result<(), Error> {
     let mut chunk = LoadChunk { table, keys: 0..0, buffer: RowBuffer::new(), build };
-    let keys = share(count, part, parts);
+    let keys = share.of(count);
     for start in keys.clone().step_by(CHUNK as usize) {
         chunk.keys = start..keys.end.min(start + CHUNK);
         worker.execute(&mut chunk)?;
-        progress(chunk.keys.end - start);
+        (share.progress)(chunk.keys.end - start);
     }
     Ok(())
 }
@@ -136,12 +158,12 @@ impl<V: FnMut(u64, RowRef<'_>) + Send> Procedure for ReadChunk<V> {
 
 #[cfg(test)]
 mod tests {
-    use super::share;
+    use super::Share;
 
     #[test]
     fn parts_cover_all() {
         for (count, parts) in [(0, 3), (2, 3), (10, 3), (10, 1)] {
-            let all: Vec<u64> = (0..parts).flat_map(|part| share(count, part, parts)).collect();
+            let all: Vec<u64> = (0..parts).flat_map(|part| Share { part, parts, seed: 0, progress: &|_| () }.of(count)).collect();
             assert_eq!(all, (0..count).collect::<Vec<_>>());
         }
     }

@@ -38,7 +38,7 @@ use stoppable::Stoppable;
 
 pub use course::{Course, Quarter};
 pub use idle::Idle;
-pub use keyed::{IndexChoice, for_each_row, load_rows, span};
+pub use keyed::{IndexChoice, Share, for_each_row, load_rows, span};
 pub use machine::{Machine, available_bytes, peak_rss_bytes, rss_bytes};
 pub use report::{Latencies, Load, MemoryReport, Report, Staleness, VersionReport};
 pub use totals::{Part, Totals};
@@ -367,7 +367,7 @@ fn load<W: Workload>(
                     let progress = |rows| {
                         done.fetch_add(rows, Ordering::Relaxed);
                     };
-                    workload.load_part(&mut worker, part, loaders, settings.seed, &progress)
+                    workload.load_part(&mut worker, &Share { part, parts: loaders, seed: settings.seed, progress: &progress })
                 })
             })
             .collect();

@@ -18,7 +18,7 @@ use polychron_schema::{ColumnType, TableDefinition};
 pub use options::{Ask, Moment, ScanOptions};
 pub use procedure::ScanProcedure;
 
-use crate::run::{Part, Totals, for_each_row, load_rows, span};
+use crate::run::{Part, Share, Totals, for_each_row, load_rows, span};
 use crate::{CheckError, Checked, Client, Workload};
 use beside::Beside;
 use procedure::{AMOUNT, Shape, Tally, Task};
@@ -89,16 +89,9 @@ impl Workload for Scan {
         self.options.records
     }
 
-    fn load_part<W: Worker>(
-        &self,
-        worker: &mut W,
-        part: usize,
-        parts: usize,
-        _seed: u64,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<(), Error> {
+    fn load_part<W: Worker>(&self, worker: &mut W, share: &Share<'_>) -> Result<(), Error> {
         let build = |key, row: &mut _| self.shape.build(key, row);
-        load_rows(worker, self.shape.table, self.options.records, (part, parts), progress, build)
+        load_rows(worker, self.shape.table, self.options.records, share, build)
     }
 
     fn a_table(&self) -> TableId {

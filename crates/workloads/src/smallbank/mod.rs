@@ -13,7 +13,7 @@ use polychron_engine::{Protocol, Row, Table, Worker};
 
 pub use procedure::SmallBankProcedure;
 
-use crate::run::{IndexChoice, Part, Totals, for_each_row, load_rows};
+use crate::run::{IndexChoice, Part, Share, Totals, for_each_row, load_rows};
 use crate::{CheckError, Checked, Client, Workload};
 use procedure::{Kind, Tables};
 
@@ -119,23 +119,16 @@ impl Workload for SmallBank {
         3 * self.options.customers
     }
 
-    fn load_part<W: Worker>(
-        &self,
-        worker: &mut W,
-        part: usize,
-        parts: usize,
-        _seed: u64,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<(), Error> {
-        let (tables, share, count) = (&self.tables, (part, parts), self.options.customers);
+    fn load_part<W: Worker>(&self, worker: &mut W, share: &Share<'_>) -> Result<(), Error> {
+        let (tables, count) = (&self.tables, self.options.customers);
         const FITS: &str = "two integers make a row";
-        load_rows(worker, tables.accounts.id(), count, share, progress, |key, row| {
+        load_rows(worker, tables.accounts.id(), count, share, |key, row| {
             Account { name: key, customer: key }.encode(row).expect(FITS);
         })?;
-        load_rows(worker, tables.savings.id(), count, share, progress, |key, row| {
+        load_rows(worker, tables.savings.id(), count, share, |key, row| {
             Savings { customer: key, balance: FIRST_BALANCE }.encode(row).expect(FITS);
         })?;
-        load_rows(worker, tables.checking.id(), count, share, progress, |key, row| {
+        load_rows(worker, tables.checking.id(), count, share, |key, row| {
             Checking { customer: key, balance: FIRST_BALANCE }.encode(row).expect(FITS);
         })
     }

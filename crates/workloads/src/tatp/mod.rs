@@ -9,6 +9,7 @@ mod load;
 mod procedure;
 mod schema;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use polychron_base::random::Random;
@@ -19,7 +20,7 @@ use polychron_schema::FixedString;
 pub use procedure::TatpProcedure;
 pub use schema::{AccessInfo, CallForwarding, SpecialFacility, Subscriber};
 
-use crate::run::{IndexChoice, Part, Totals};
+use crate::run::{IndexChoice, Part, Share, Totals};
 use crate::{CheckError, Checked, Client, Workload};
 use load::{CHUNK, LoadSubscribers};
 use procedure::Kind;
@@ -94,24 +95,17 @@ impl Workload for Tatp {
         self.options.subscribers.into()
     }
 
-    fn load_part<W: Worker>(
-        &self,
-        worker: &mut W,
-        part: usize,
-        parts: usize,
-        seed: u64,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<(), Error> {
+    fn load_part<W: Worker>(&self, worker: &mut W, share: &Share<'_>) -> Result<(), Error> {
         let mut forwardings = self.totals.part();
-        let at = |part: usize| (u64::from(self.options.subscribers) * part as u64 / parts as u64) as u32;
+        let Range { start, end } = share.of(self.options.subscribers.into());
         // Subscribers count from 1.
-        let (mut from, end) = (at(part) + 1, at(part + 1) + 1);
+        let (mut from, end) = (start as u32 + 1, end as u32 + 1);
         while from < end {
             let ids = from..end.min(from + CHUNK);
             from = ids.end;
             let loaded = u64::from(ids.end - ids.start);
-            forwardings.add(0, worker.execute(&mut LoadSubscribers { tables: self.tables, ids, seed })?);
-            progress(loaded);
+            forwardings.add(0, worker.execute(&mut LoadSubscribers { tables: self.tables, ids, seed: share.seed })?);
+            (share.progress)(loaded);
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ use super::schema::{
     Warehouse,
 };
 use crate::declare::{declare_key, declare_prefix};
+use crate::run::Share;
 
 /// Rows of a batch of items, stock or customers; orders bring about a dozen rows each.
 const BATCH: u32 = 250;
@@ -27,8 +28,7 @@ pub(super) struct Loader<'a> {
     pub(super) tables: &'a Tables,
     pub(super) scale: Scale,
     pub(super) warehouses: u16,
-    pub(super) seed: u64,
-    pub(super) progress: &'a (dyn Fn(u64) + Sync),
+    pub(super) share: &'a Share<'a>,
 }
 
 /// What is loaded in one transaction.
@@ -53,28 +53,28 @@ struct Batch<'a> {
 }
 
 impl Loader<'_> {
-    /// Loads the `part`-th of `parts` ranges of districts.
-    pub(super) fn load<W: Worker>(&self, worker: &mut W, part: usize, parts: usize) -> Result<(), Error> {
-        if part == 0 {
+    /// Loads the districts of the share.
+    pub(super) fn load<W: Worker>(&self, worker: &mut W) -> Result<(), Error> {
+        if self.share.part == 0 {
             self.in_batches(worker, Kind::Items, (0, 0), (1, self.scale.items), BATCH)?;
         }
-        let districts = usize::from(self.scale.districts);
-        let units = usize::from(self.warehouses) * districts;
-        for unit in units * part / parts..units * (part + 1) / parts {
-            self.load_district(worker, (unit / districts) as u16 + 1, (unit % districts) as u8 + 1)?;
-        }
-        Ok(())
+        self.districts().try_for_each(|(warehouse, district)| self.load_district(worker, warehouse, district))
+    }
+
+    /// The districts of the share, each with its warehouse.
+    fn districts(&self) -> impl Iterator<Item = (u16, u8)> {
+        let districts = u64::from(self.scale.districts);
+        let units = self.share.of(u64::from(self.warehouses) * districts);
+        units.map(move |unit| ((unit / districts) as u16 + 1, (unit % districts) as u8 + 1))
     }
 
     /// Waits until a snapshot sees the rows of the part: where snapshots lie in the past, transactions that use them would
     /// otherwise begin before there is anything to see.
-    pub(super) fn wait_for_snapshots<W: Worker>(&self, worker: &mut W, part: usize, parts: usize) -> Result<(), Error> {
+    pub(super) fn wait_for_snapshots<W: Worker>(&self, worker: &mut W) -> Result<(), Error> {
         // A database whose snapshots stand still, as some tests want it, must not stop loading for ever.
         const LONGEST_MS: u32 = 5_000;
-        let districts = usize::from(self.scale.districts);
-        let units = usize::from(self.warehouses) * districts;
-        let Some(unit) = (units * part / parts..units * (part + 1) / parts).last() else { return Ok(()) };
-        let key = ((unit / districts) as u16 + 1, (unit % districts) as u8 + 1, self.scale.orders);
+        let Some((warehouse, district)) = self.districts().last() else { return Ok(()) };
+        let key = (warehouse, district, self.scale.orders);
         for _ in 0..LONGEST_MS {
             if worker.snapshot(&mut Probe { tables: self.tables, order: key })? {
                 break;
@@ -96,7 +96,7 @@ impl Loader<'_> {
         let share = |district: u8| (u64::from(items) * u64::from(district) / u64::from(districts)) as u32;
         self.in_batches(worker, Kind::Stock, place, (share(district - 1) + 1, share(district)), BATCH)?;
         self.in_batches(worker, Kind::Customers, place, (1, customers), BATCH)?;
-        let seeds = [self.seed, u64::MAX, u64::from(warehouse), u64::from(district)];
+        let seeds = [self.share.seed, u64::MAX, u64::from(warehouse), u64::from(district)];
         let permutation = Random::new(&seeds).permutation(customers);
         self.in_batches(worker, Kind::Orders(&permutation), place, (1, orders), ORDERS_BATCH)
     }
@@ -113,7 +113,7 @@ impl Loader<'_> {
         while from <= last {
             let to = last.min(from + size - 1);
             let rows = worker.execute(&mut Batch { loader: self, kind, warehouse, district, numbers: (from, to) })?;
-            (self.progress)(rows);
+            (self.share.progress)(rows);
             from = to + 1;
         }
         Ok(())
@@ -152,7 +152,7 @@ impl Procedure for Batch<'_> {
             Kind::Orders(_) => 5,
         };
         let place = (u64::from(self.warehouse) << 8) | u64::from(self.district);
-        let mut random = Random::new(&[self.loader.seed, kind, place, u64::from(first)]);
+        let mut random = Random::new(&[self.loader.share.seed, kind, place, u64::from(first)]);
         let mut rows = 0;
         for number in first..=last {
             rows += match self.kind {

@@ -24,6 +24,7 @@ pub use options::{Indexes, Scale, TpccOptions, Transactions};
 pub use procedures::TpccProcedure;
 pub use queue::DeliveryMode;
 
+use crate::run::Share;
 use crate::{CheckError, Checked, Workload};
 use client::Home;
 use queue::{Queues, Terminal};
@@ -104,18 +105,11 @@ impl Workload for Tpcc {
         self.options.rows().total()
     }
 
-    fn load_part<W: Worker>(
-        &self,
-        worker: &mut W,
-        part: usize,
-        parts: usize,
-        seed: u64,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<(), Error> {
+    fn load_part<W: Worker>(&self, worker: &mut W, share: &Share<'_>) -> Result<(), Error> {
         let Self { options, tables, .. } = self;
-        let loader = load::Loader { tables, scale: options.scale, warehouses: options.warehouses, seed, progress };
-        loader.load(worker, part, parts)?;
-        if options.snapshots { loader.wait_for_snapshots(worker, part, parts) } else { Ok(()) }
+        let loader = load::Loader { tables, scale: options.scale, warehouses: options.warehouses, share };
+        loader.load(worker)?;
+        if options.snapshots { loader.wait_for_snapshots(worker) } else { Ok(()) }
     }
 
     fn a_table(&self) -> TableId {

@@ -18,7 +18,7 @@ pub use client::YcsbClient;
 pub use options::{Preset, YcsbArguments, YcsbOptions};
 pub use procedure::YcsbProcedure;
 
-use crate::run::{Totals, for_each_row, load_rows, span};
+use crate::run::{Share, Totals, for_each_row, load_rows, span};
 use crate::{CheckError, Checked, Workload};
 use procedure::Shape;
 
@@ -69,16 +69,9 @@ impl Workload for Ycsb {
         self.options.records
     }
 
-    fn load_part<W: Worker>(
-        &self,
-        worker: &mut W,
-        part: usize,
-        parts: usize,
-        _seed: u64,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<(), Error> {
+    fn load_part<W: Worker>(&self, worker: &mut W, share: &Share<'_>) -> Result<(), Error> {
         let build = |key, row: &mut _| self.shape.build(key, 0, row);
-        load_rows(worker, self.shape.table, self.options.records, (part, parts), progress, build)
+        load_rows(worker, self.shape.table, self.options.records, share, build)
     }
 
     fn a_table(&self) -> TableId {

@@ -15,7 +15,7 @@ use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::churn::{Churn, ChurnOptions, Pattern};
 use polychron_workloads::increment::{Increment, IncrementOptions};
 use polychron_workloads::modify::{Modify, ModifyOptions};
-use polychron_workloads::run::{self, IndexChoice, Settings, Unobserved};
+use polychron_workloads::run::{self, IndexChoice, Settings, Share, Unobserved};
 use polychron_workloads::scan::{Scan, ScanOptions};
 use polychron_workloads::smallbank::{SmallBank, SmallBankOptions};
 use polychron_workloads::tatp::{Tatp, TatpOptions};
@@ -36,7 +36,7 @@ fn is_honest<W: Workload>(options: &W::Options, transactions: usize, kinds: &[&s
     let workload = W::create(options, &database).unwrap();
     let mut worker = database.worker().unwrap();
     for part in 0..2 {
-        workload.load_part(&mut worker, part, 2, 1, &|_| ()).unwrap();
+        workload.load_part(&mut worker, &Share { part, parts: 2, seed: 1, progress: &|_| () }).unwrap();
     }
     let mut clients: Vec<_> = (0..2).map(|thread| workload.client(1, thread, 2)).collect();
     let mut committed = vec![0; W::KINDS.len()];

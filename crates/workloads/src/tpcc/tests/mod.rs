@@ -16,6 +16,7 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 use super::check::Checker;
 use super::{Indexes, Scale, Tpcc, TpccOptions, Transactions};
 use crate::round_trip::Talk;
+use crate::run::Share;
 use crate::{Client, Transact, Workload};
 
 type Transaction<'w> = <SerialWorker as Interactive>::Transaction<'w>;
@@ -41,7 +42,7 @@ fn load(options: &TpccOptions, parts: usize) -> Loaded {
     let workload = Tpcc::create(options, &database).expect("tables");
     let mut worker = database.worker().expect("a worker");
     for part in 0..parts {
-        workload.load_part(&mut worker, part, parts, 7, &|_| ()).expect("rows");
+        workload.load_part(&mut worker, &Share { part, parts, seed: 7, progress: &|_| () }).expect("rows");
     }
     Loaded { database, workload, worker }
 }
@@ -103,11 +104,10 @@ fn progress_counts_the_rows() {
     let workload = Tpcc::create(&options, &database).expect("tables");
     let mut worker = database.worker().expect("a worker");
     let rows = AtomicU64::new(0);
-    workload
-        .load_part(&mut worker, 0, 1, 7, &|count| {
-            rows.fetch_add(count, Ordering::Relaxed);
-        })
-        .expect("rows");
+    let progress = |count| {
+        rows.fetch_add(count, Ordering::Relaxed);
+    };
+    workload.load_part(&mut worker, &Share { part: 0, parts: 1, seed: 7, progress: &progress }).expect("rows");
     let (rows, expected) = (rows.into_inner() as f64, workload.rows_to_load() as f64);
     // Lines are counted at their mean.
     assert!((rows / expected - 1.0).abs() < 0.1, "{rows} rows, {expected} announced");
@@ -166,7 +166,7 @@ fn concurrent_clients_keep_every_condition<P: Protocol>(database: &Arc<P>, futur
             }
         });
     };
-    in_threads(&|part, worker| workload.load_part(worker, part, 3, 7, &|_| ()).expect("rows"));
+    in_threads(&|part, worker| workload.load_part(worker, &Share { part, parts: 3, seed: 7, progress: &|_| () }).expect("rows"));
     in_threads(&|thread, worker| {
         let mut client = workload.client(5, thread, 3);
         for _ in 0..400 {
