@@ -103,8 +103,7 @@ impl From<Error> for polychron_base::Error {
 }
 
 /// Pins the calling thread to one core, the worker's turn in the list of cores the process may use. Returns whether that
-/// worked. An option for benchmarks and dedicated machines, never done by itself.
+/// worked: it does on Linux. An option for benchmarks and dedicated machines, never done by itself.
 pub fn pin_thread(worker_index: usize) -> bool {
-    let cores = core_affinity::get_core_ids().unwrap_or_default();
-    !cores.is_empty() && core_affinity::set_for_current(cores[worker_index % cores.len()])
+    system::pin_thread(worker_index)
 }

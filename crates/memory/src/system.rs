@@ -191,6 +191,20 @@ pub(crate) fn current_node(nodes: &[Vec<usize>]) -> usize {
     0
 }
 
+/// Pins the calling thread to one of the processors that it may run on, the `number`-th in a circular list. Whether that worked.
+pub(crate) fn pin_thread(number: usize) -> bool {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    if let Ok(allowed) = rustix::thread::sched_getaffinity(None) {
+        use rustix::thread::CpuSet;
+        let processors: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&processor| allowed.is_set(processor)).collect();
+        let mut one = CpuSet::new();
+        one.set(processors[number % processors.len()]);
+        return rustix::thread::sched_setaffinity(None, &one).is_ok();
+    }
+    let _ = number;
+    false
+}
+
 /// Reads the system's notation for sets of numbers: `0-3,8`.
 fn parse_list(text: &str) -> Vec<usize> {
     let range = |part: &str| {

@@ -1,6 +1,6 @@
 //! Whole transactions under schedules, and under the machine's own: every protocol, one line each.
 //!
-//! `RUSTFLAGS="--cfg shuttle" cargo test -p polychron-check --test exploration`; `POLYCHRON_EXPLORE_FIRST`,
+//! `RUSTFLAGS="--cfg shuttle" cargo test --features polychron-sync/shuttle -p polychron-check --test exploration`; `POLYCHRON_EXPLORE_FIRST`,
 //! `POLYCHRON_EXPLORE_SEEDS` and `POLYCHRON_EXPLORE_SCHEDULES` say from which seed, how many, and how often each.
 
 mod setups;

@@ -157,8 +157,13 @@ fn loom(share: &Share) -> Outcome {
     // How many models there are, roughly; two run at a time.
     const MODELS: u64 = 20;
     let mut command = cargo(&["--cfg", "loom"]);
-    command.arg("test").args(packages(CONCURRENT)).args(["--lib", "--no-fail-fast", "--target-dir"]);
-    command.arg(share.folder.join("loom")).args(["model::", "--", "--nocapture"]);
+    command.arg("test").args(packages(CONCURRENT)).args([
+        "--features",
+        "polychron-sync/loom",
+        "--lib",
+        "--no-fail-fast",
+    ]);
+    command.arg("--target-dir").arg(share.folder.join("loom")).args(["model::", "--", "--nocapture"]);
     command.env("LOOM_MAX_PREEMPTIONS", "3");
     command.env("LOOM_MAX_DURATION", (share.seconds / MODELS).max(5).to_string());
     outcome(run(&mut command, &log), log, |log| format!("{} executions", sum(log, "explored", " executions")))
@@ -169,8 +174,12 @@ fn shuttle(share: &Share) -> Outcome {
     let log = fresh_log(&share.folder, "shuttle");
     let passed = go_on(share, |round| {
         let mut command = cargo(&["--cfg", "shuttle"]);
-        command.args(["test", "-p", "polychron-check", "--test", "exploration", "--target-dir"]);
-        command.arg(share.folder.join("shuttle")).args(["has_a_serial_order", "--", "--nocapture"]);
+        command.args(["test", "-p", "polychron-check", "--features", "polychron-sync/shuttle"]);
+        command.args(["--test", "exploration", "--target-dir"]).arg(share.folder.join("shuttle")).args([
+            "has_a_serial_order",
+            "--",
+            "--nocapture",
+        ]);
         command.env("POLYCHRON_EXPLORE_FIRST", (share.seed * 1_000_000 + round * PLANS).to_string());
         command.env("POLYCHRON_EXPLORE_SEEDS", PLANS.to_string());
         command.env("POLYCHRON_EXPLORE_SCHEDULES", "200");

@@ -163,7 +163,8 @@ mod tests {
     #[test]
     fn parts_cover_all() {
         for (count, parts) in [(0, 3), (2, 3), (10, 3), (10, 1)] {
-            let all: Vec<u64> = (0..parts).flat_map(|part| Share { part, parts, seed: 0, progress: &|_| () }.of(count)).collect();
+            let all: Vec<u64> =
+                (0..parts).flat_map(|part| Share { part, parts, seed: 0, progress: &|_| () }.of(count)).collect();
             assert_eq!(all, (0..count).collect::<Vec<_>>());
         }
     }

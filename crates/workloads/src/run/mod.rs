@@ -367,7 +367,10 @@ fn load<W: Workload>(
                     let progress = |rows| {
                         done.fetch_add(rows, Ordering::Relaxed);
                     };
-                    workload.load_part(&mut worker, &Share { part, parts: loaders, seed: settings.seed, progress: &progress })
+                    workload.load_part(
+                        &mut worker,
+                        &Share { part, parts: loaders, seed: settings.seed, progress: &progress },
+                    )
                 })
             })
             .collect();

@@ -166,7 +166,9 @@ fn concurrent_clients_keep_every_condition<P: Protocol>(database: &Arc<P>, futur
             }
         });
     };
-    in_threads(&|part, worker| workload.load_part(worker, &Share { part, parts: 3, seed: 7, progress: &|_| () }).expect("rows"));
+    in_threads(&|part, worker| {
+        workload.load_part(worker, &Share { part, parts: 3, seed: 7, progress: &|_| () }).expect("rows")
+    });
     in_threads(&|thread, worker| {
         let mut client = workload.client(5, thread, 3);
         for _ in 0..400 {
