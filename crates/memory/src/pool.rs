@@ -13,6 +13,9 @@ use crate::memory::Shared;
 use crate::options::{FIRST_CHUNK, LEAST_CHUNK};
 use crate::reserve::DRAW_BYTES;
 
+/// A worker's chunk is about this part of what is reserved already, or less.
+const SHARE_OF_RESERVED: usize = 16;
+
 /// Less than this of a leaving worker's chunk is not worth a place in the list of remainders.
 const LEAST_REMAINDER: usize = 1024;
 
@@ -203,7 +206,11 @@ impl Pool {
             unsafe { self.adopt(shared, span) };
             return Some(());
         }
-        let mut bytes = self.next_chunk_bytes.get();
+        // A small database grows in small steps.
+        let share = (shared.budget.reserved() / SHARE_OF_RESERVED).max(8 * size).next_power_of_two();
+        let wanted = self.next_chunk_bytes.get();
+        let most = wanted.min(share.max(FIRST_CHUNK));
+        let mut bytes = most;
         let span = loop {
             if let Some(span) = self.reserve_span(shared, bytes) {
                 break span;
@@ -213,7 +220,8 @@ impl Pool {
                 return None;
             }
         };
-        self.next_chunk_bytes.set((bytes * 2).min(self.largest_chunk));
+        let next = 2 * if bytes < most { bytes } else { wanted };
+        self.next_chunk_bytes.set(next.min(self.largest_chunk));
         // SAFETY: as above.
         unsafe { self.adopt(shared, span) };
         Some(())
