@@ -160,6 +160,12 @@ impl Record {
             polychron_sync::prefetch_read(self.0.as_ptr().cast::<u8>().wrapping_add(64 * line));
         }
     }
+
+    /// As [`Record::prefetch`], of the record behind a handle, which is not looked at.
+    #[inline]
+    pub fn prefetch_behind(handle: Handle, lines: usize) {
+        Self(pointer_of(handle)).prefetch(lines);
+    }
 }
 
 /// How stores give records back.

@@ -1,6 +1,8 @@
 //! Fetching versions ahead of a scan. To rebuild one slot takes a chain of misses: its state, its newest image, the stamp of that, the next older one. The
 //! chains of many slots to come are followed side by side, step by step, so that their misses overlap.
 
+use polychron_memory::Guard;
+
 use super::rows::{Record, Rows};
 use super::undo::Undo;
 
@@ -11,8 +13,8 @@ const DEPTH: usize = 16;
 /// Units that are looked through at once.
 pub(super) const UNITS: usize = 64;
 
-/// Fetches what readers of a moment undo in the units from a slot on. The caller's guard keeps the images that are found.
-pub(super) fn fetch(rows: &Rows, first: u64, end: u64, is_visible: impl Fn(u64) -> bool) {
+/// Fetches what readers of a moment undo in the units from a slot on. The guard keeps the images that are found.
+pub(super) fn fetch(rows: &Rows, first: u64, end: u64, guard: &Guard<'_>, is_visible: impl Fn(u64) -> bool) {
     let mut records: [Option<Record<'_>>; SLOTS] = [None; SLOTS];
     let mut found = 0;
     let mut next = first;
@@ -32,7 +34,7 @@ pub(super) fn fetch(rows: &Rows, first: u64, end: u64, is_visible: impl Fn(u64) 
     }
     let mut images = [None; SLOTS];
     for (image, record) in images.iter_mut().zip(&records[..found]) {
-        *image = record.and_then(Record::version);
+        *image = record.and_then(|record| record.version(guard));
         image.iter().copied().for_each(Undo::prefetch);
     }
     for _ in 0..DEPTH {

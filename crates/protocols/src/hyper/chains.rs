@@ -25,7 +25,7 @@ impl LongChains {
     /// Images above what is collected, of a chain that is worth it.
     pub(super) const LEAST: u64 = 16;
 
-    fn place(image: Undo) -> (usize, Place) {
+    fn place(image: Undo<'_>) -> (usize, Place) {
         let place = image.place();
         let (table, index, row) = (place.table.position() as u32, u32::from(place.index.0), image.row());
         let mixed = (row ^ u64::from(table) << 40 ^ u64::from(index) << 56).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -34,12 +34,12 @@ impl LongChains {
 
     /// Whether an image's row is known to be done up to the image.
     #[inline]
-    pub(super) fn has(&self, image: Undo) -> bool {
+    pub(super) fn has(&self, image: Undo<'_>) -> bool {
         !self.places.is_empty() && self.has_place(image)
     }
 
     #[cold]
-    fn has_place(&self, image: Undo) -> bool {
+    fn has_place(&self, image: Undo<'_>) -> bool {
         let (number, wanted) = Self::place(image);
         let Place { table, index, row, by } = self.places[number];
         (table, index, row) == (wanted.table, wanted.index, wanted.row) && image.stamp() <= by
@@ -47,7 +47,7 @@ impl LongChains {
 
     /// An image's row is done up to a moment.
     #[cold]
-    pub(super) fn note(&mut self, image: Undo, by: u64) {
+    pub(super) fn note(&mut self, image: Undo<'_>, by: u64) {
         if self.places.is_empty() {
             self.places = vec![Place::default(); PLACES].into();
         }

@@ -15,7 +15,7 @@ use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, Mutex, MutexGuard, fence_behind_exchange, publish, this_thread};
 
 use super::steps::{Point, Step};
-use super::undo::{Buffer, FIRST_ID, Undo, Writing};
+use super::undo::{Buffer, FIRST_ID, Kept, Undo, Writing};
 
 /// Bits of a transaction's id that count the worker's transactions; above them stands its slot.
 const GENERATION_BITS: u32 = 48;
@@ -65,12 +65,12 @@ pub(super) struct Behind {
 pub(super) struct Old {
     pub(super) buffer: Buffer,
     /// The next of them.
-    pub(super) next: Option<Undo>,
+    pub(super) next: Option<Kept>,
 }
 
 impl Old {
     pub(super) fn new(buffer: Buffer) -> Self {
-        Self { buffer, next: buffer.images().next() }
+        Self { buffer, next: buffer.images().next().map(Undo::kept) }
     }
 }
 
@@ -547,7 +547,7 @@ impl Clock {
             at,
             buffer,
             bytes: writing.bytes(),
-            images: writing.images().len(),
+            images: writing.len(),
             has_deleted: writing.has_deleted(),
         });
         // Release: pairs with the acquire in `latest`, so that who reads the time sees the stamp. SeqCst: see `held`.

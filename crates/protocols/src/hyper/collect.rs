@@ -232,11 +232,13 @@ impl Collector {
         let (mut room, mut old) = (self.room, std::mem::take(&mut self.old));
         for Old { buffer, mut next } in old.drain(..) {
             let by = oldest.max(buffer.stamp());
-            while let Some(image) = next
+            while let Some(kept) = next
                 && room > 0
             {
+                // SAFETY: the buffer is in this worker's hands, who gives it back below.
+                let image = unsafe { kept.under(site.guard) };
                 site.visit(image, |store, record| self.cut(store, record, image, by, site));
-                next = image.sibling();
+                next = image.sibling().map(Undo::kept);
                 room -= 1;
             }
             if next.is_some() {
@@ -254,13 +256,13 @@ impl Collector {
     /// Takes all images that were committed by a moment, of which `image` is one, out of their chain, for nobody undoes them any more. The
     /// chain is cut once: whoever comes with another one of them finds it short.
     #[inline]
-    fn cut(&mut self, store: &Relation, record: Record<'_>, image: Undo, by: u64, site: &Site<'_>) {
+    fn cut(&mut self, store: &Relation, record: Record<'_>, image: Undo<'_>, by: u64, site: &Site<'_>) {
         self.walked += 1;
         if self.cut.has(image) {
             return;
         }
         let mut latched = record.latch();
-        let (mut newer, mut next, mut steps): (Option<Undo>, _, _) = (None, latched.version(), 0);
+        let (mut newer, mut next, mut steps): (Option<Undo<'_>>, _, _) = (None, latched.version(site.guard), 0);
         while let Some(present) = next.filter(|present| present.stamp() > by) {
             newer = next;
             next = present.older();
@@ -355,7 +357,7 @@ impl Collector {
     }
 
     /// An image has left its chain while a buffer was thinned.
-    fn note_left(&mut self, image: Undo, thinned: Buffer) {
+    fn note_left(&mut self, image: Undo<'_>, thinned: Buffer) {
         let buffer = image.buffer();
         if buffer == thinned {
             return;
@@ -376,7 +378,7 @@ impl Collector {
             for image in buffer.linked() {
                 let copied = site.visit(image, |_, record| {
                     let copy = copies.copy(image)?;
-                    let is_replaced = replace(record, image, copy);
+                    let is_replaced = replace(record, image, copy, site.guard);
                     if !is_replaced {
                         copy.leave();
                     }
@@ -410,14 +412,14 @@ impl Collector {
         &mut self,
         store: &Relation,
         record: Record<'_>,
-        image: Undo,
+        image: Undo<'_>,
         moment: Option<u64>,
         held: &Held,
         site: &Site<'_>,
     ) {
         self.walked += 1;
         let mut latched = record.latch();
-        if moment.is_some_and(|moment| is_known_to_go(&latched, image, moment)) {
+        if moment.is_some_and(|moment| is_known_to_go(&latched, image, moment, site)) {
             debug_assert!(!is_needed_now(image, site), "what is known of a slot is true");
             let older = image.older();
             latched.set_version(older);
@@ -441,8 +443,8 @@ impl Collector {
     }
 
     /// Looks at a chain, of which `image` was found: past those that were committed too late, and at so many behind them.
-    fn thin_chain(&mut self, latched: &mut Latched<'_>, image: Undo, held: &Held, site: &Site<'_>) {
-        let (mut newer, mut next): (Option<Undo>, _) = (None, latched.version());
+    fn thin_chain(&mut self, latched: &mut Latched<'_>, image: Undo<'_>, held: &Held, site: &Site<'_>) {
+        let (mut newer, mut next): (Option<Undo<'_>>, _) = (None, latched.version(site.guard));
         let (mut late, mut looked_at) = (0, 0);
         while let Some(present) = next
             && looked_at < late.max(THINNED_AT_ONCE)
@@ -470,7 +472,7 @@ impl Collector {
         if late > LongChains::LEAST && next.is_none() {
             self.thinned.note(image, held.from);
         }
-        if latched.version().is_some_and(|image| image.stamp() <= held.from || left_out(Step::AwaitWriters)) {
+        if latched.version(site.guard).is_some_and(|image| image.stamp() <= held.from || left_out(Step::AwaitWriters)) {
             latched.settle();
         }
     }
@@ -479,7 +481,7 @@ impl Collector {
 impl Site<'_> {
     /// Visits the slot of an image, if anybody has its table.
     #[inline]
-    fn visit<O>(&self, image: Undo, visit: impl FnOnce(&Relation, Record<'_>) -> O) -> Option<O> {
+    fn visit<O>(&self, image: Undo<'_>, visit: impl FnOnce(&Relation, Record<'_>) -> O) -> Option<O> {
         let place = image.place();
         let known = catalog::known(self.tables, place.table);
         let kept;
@@ -490,8 +492,8 @@ impl Site<'_> {
                 &kept
             }
         };
-        // SAFETY: the image is of a slot of these rows.
-        Some(visit(store, unsafe { store.rows.record(image.row()) }))
+        // The image is of a slot of these rows.
+        Some(visit(store, store.rows.record(image.row())))
     }
 
     /// Takes the key of a closed record out of the index that it is in. Its latch is not held any more.
@@ -504,7 +506,7 @@ impl Site<'_> {
 }
 
 /// Whether an image is needed by a snapshot of now: `Held` is older, and others may have taken out since what nobody needs any more.
-fn is_needed_now(image: Undo, site: &Site<'_>) -> bool {
+fn is_needed_now(image: Undo<'_>, site: &Site<'_>) -> bool {
     let mut held = Held::default();
     site.clock.held(&mut held);
     let is_looked_at = image.stamp() <= held.from && held.latest_before(image.stamp()).is_some();
@@ -513,15 +515,15 @@ fn is_needed_now(image: Undo, site: &Site<'_>) -> bool {
 
 /// Whether the newest image is not needed, as can be told without a look at older ones.
 #[inline]
-fn is_known_to_go(latched: &Latched<'_>, image: Undo, moment: u64) -> bool {
-    latched.version() == Some(image) && image.is_over_settled() && latched.restored().has(image, moment)
+fn is_known_to_go(latched: &Latched<'_>, image: Undo<'_>, moment: u64, site: &Site<'_>) -> bool {
+    latched.version(site.guard) == Some(image) && image.is_over_settled() && latched.restored().has(image, moment)
 }
 
 /// Puts a copy in the place of an image that is needed. `false`: somebody else has taken it out of its chain.
-pub(super) fn replace(record: Record<'_>, image: Undo, copy: Undo) -> bool {
+pub(super) fn replace(record: Record<'_>, image: Undo<'_>, copy: Undo<'_>, guard: &Guard<'_>) -> bool {
     let mut latched = record.latch();
     let settled = latched.is_settled();
-    let (mut newer, mut next) = (None, latched.version());
+    let (mut newer, mut next) = (None, latched.version(guard));
     while let Some(present) = next.filter(|present| *present != image) {
         newer = next;
         next = present.older();
@@ -550,17 +552,17 @@ pub(super) fn replace(record: Record<'_>, image: Undo, copy: Undo) -> bool {
 
 /// A record that came and went where nobody looks shows nothing before and nothing after: it is closed. One that only older transactions
 /// see is displaced. The image that left its chain when it was closed; its memory stays under the guard.
-fn close_or_displace(
+fn close_or_displace<'s>(
     store: &Relation,
     record: Record<'_>,
     mut latched: Latched<'_>,
     held: &Held,
-    site: &Site<'_>,
-) -> Option<Undo> {
+    site: &Site<'s>,
+) -> Option<Undo<'s>> {
     if latched.is_present() || latched.is_closed() {
         return None;
     }
-    let image = latched.version()?;
+    let image = latched.version(site.guard)?;
     let is_last = image.kind() == Kind::Insert && image.older().is_none() && image.stamp() <= held.upto;
     if !is_last {
         let at = image.stamp();
@@ -579,12 +581,12 @@ fn close_or_displace(
 }
 
 /// An image has left its chain, under the latch of its slot.
-fn leave(image: Undo, guard: &Guard<'_>) {
+fn leave(image: Undo<'_>, guard: &Guard<'_>) {
     if image.own_tail(false)
         && let Some(Some(tail)) = image.tail()
     {
         // SAFETY: the image owned it, and is not found from now on.
-        unsafe { tail.retire(guard) };
+        unsafe { tail.address().retire(guard) };
     }
     image.leave();
 }

@@ -303,7 +303,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             }
             self.step()?;
             if number.is_multiple_of(ahead::UNITS) {
-                ahead::fetch(rows, first, end, |stamp| stamp <= self.start || stamp == self.id);
+                ahead::fetch(rows, first, end, &self.guard, |stamp| stamp <= self.start || stamp == self.id);
                 self.lap(buffers, |counts| &counts.version_ns);
             }
             let unit = rows.unit(first, end);
@@ -462,7 +462,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             }
             rows.iter_mut().for_each(|rows| _ = rows.pop());
         }
-        if view(record, hull.clone(), row, self.start, self.id).present {
+        if view(record, hull.clone(), row, (self.start, self.id), &self.guard).present {
             for (&word, rows) in question.words.iter().zip(rows) {
                 rows.push(Word::new(row[word]));
             }

@@ -77,6 +77,22 @@ const LISTED_AT_ONCE: usize = 256;
 /// So few that they are compared under the lock.
 const FEW: u64 = 16;
 
+/// What a transaction has met of another one's: an image, of which this is told.
+#[derive(Debug)]
+struct Met {
+    place: Place,
+    row: u64,
+    kind: Kind,
+    key: Vec<u8>,
+}
+
+impl Met {
+    #[cold]
+    fn of(image: Undo<'_>) -> Self {
+        Self { place: image.place(), row: image.row(), kind: image.kind(), key: image.key().to_vec() }
+    }
+}
+
 impl Validation {
     /// Nothing is compared any more. Whether anything was.
     pub(super) fn end(&mut self) -> bool {
@@ -116,7 +132,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
             moment = at;
             self.log_changes(at);
         });
-        let made = self.state.writing.images().len();
+        let made = self.state.writing.len();
         self.state.writing.leave();
         let State { collector, held, .. } = &mut *self.state;
         collector.take_ready(held, &mut history, &shared.clock, made);
@@ -131,7 +147,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
         if left_out(Step::KnowAllIndexes) {
             return Ok(());
         }
-        let written = || self.state.writing.images().iter().map(|image| image.place());
+        let written = || self.state.writing.images().map(Undo::place);
         let outdated = self.state.base.tables.outdated(&self.shared.catalog, written);
         outdated.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
@@ -221,33 +237,32 @@ impl<R: Redo> HyperTransaction<'_, R> {
         if !validation.built {
             self.build_trees(&mut validation);
         }
-        let mut outcome = Ok(());
-        for other in 0..validation.others.len() {
-            let Committed { at, buffer, .. } = validation.others[other];
-            if let Some(image) = buffer.images().find_map(|image| self.meets(&mut validation, image, at, (since, by))) {
-                outcome = Err((image, at));
+        let (mut outcome, others) = (None, std::mem::take(&mut validation.others));
+        for Committed { at, buffer, .. } in &others {
+            if let Some(image) = buffer.images().find_map(|image| self.meets(&mut validation, image, *at, (since, by)))
+            {
+                outcome = Some((image, *at));
                 break;
             }
         }
         let tested = validation.trees.iter().map(Tree::take_tested).sum();
         add(&self.shared.counts[self.state.base.slot].tested, tested);
-        self.state.validation = validation;
-        outcome.map_err(|(image, at)| {
-            self.state.nested.is_behind(at);
-            self.note_row(image);
-            let reason = if image.kind() == Kind::Insert { Reason::Phantom } else { Reason::StaleRead };
-            self.conflict(reason, image.place(), Some(image.key()))
-        })
+        let met = outcome.map(|(image, at)| (Met::of(image), at));
+        self.state.validation = Validation { others, ..validation };
+        met.map_or(Ok(()), |(met, at)| Err(self.is_behind(&met, at)))
     }
 
-    /// Notes the row that another transaction has changed under this one's reads.
+    /// Another transaction has changed a row under this one's reads.
     #[cold]
-    fn note_row(&mut self, image: Undo) {
-        let Place { table, index } = image.place();
-        if let Ok(store) = self.state.base.tables.table(table).and_then(|table| table.store(index)) {
-            // SAFETY: the image is of a slot of these rows.
-            self.state.contested.note(unsafe { store.rows.record(image.row()) });
+    fn is_behind(&mut self, met: &Met, at: u64) -> Stop {
+        let Met { place, row, kind, .. } = *met;
+        self.state.nested.is_behind(at);
+        if let Ok(store) = self.state.base.tables.table(place.table).and_then(|table| table.store(place.index)) {
+            // The image is of a slot of these rows.
+            self.state.contested.note(store.rows.record(row));
         }
+        let reason = if kind == Kind::Insert { Reason::Phantom } else { Reason::StaleRead };
+        self.conflict(reason, place, Some(&met.key))
     }
 
     #[cold]
@@ -270,7 +285,13 @@ impl<R: Redo> HyperTransaction<'_, R> {
 
     /// A change that meets a predicate: one that another transaction has committed at a moment, or another one of the same row, of those
     /// that were committed after a moment and by another one.
-    fn meets(&self, validation: &mut Validation, image: Undo, at: u64, (since, listed): (u64, u64)) -> Option<Undo> {
+    fn meets<'g>(
+        &'g self,
+        validation: &mut Validation,
+        image: Undo<'g>,
+        at: u64,
+        (since, listed): (u64, u64),
+    ) -> Option<Undo<'g>> {
         let Place { table: id, index } = image.place();
         let log = &self.state.log;
         let position = log.position(id)?;
@@ -304,20 +325,20 @@ impl<R: Redo> HyperTransaction<'_, R> {
 
     /// Goes along the chain of an image's row, once for all its images since a moment, which were listed up to another one. Later ones are
     /// listed later, even if they were here already: what comes after them may leave the chain, and they stand for it.
-    fn row_meets(
-        &self,
+    fn row_meets<'g>(
+        &'g self,
         validation: &mut Validation,
         (position, relation, table): (usize, &RelationLog, &HyperTable),
-        image: Undo,
+        image: Undo<'g>,
         (since, listed): (u64, u64),
-    ) -> Option<Undo> {
+    ) -> Option<Undo<'g>> {
         let Validation { trees, rows, words, after, before, .. } = validation;
         let tree = &trees[position];
         *rows.by(table.id, image.row()) = listed;
         words.resize(table.primary.rows.words(), 0);
-        // SAFETY: the image is of a slot of these rows.
-        let record = unsafe { table.primary.rows.record(image.row()) };
-        let mut seen = Seen::in_place(record.read(0..words.len(), words));
+        // The image is of a slot of these rows.
+        let record = table.primary.rows.record(image.row());
+        let mut seen = Seen::in_place(record.read(0..words.len(), words, &self.guard));
         let (mut next, mut walked) = (seen.version, 0);
         while let Some(present) = next.filter(|present| present.stamp() > since) {
             walked += 1;
@@ -359,16 +380,16 @@ impl<R: Redo> HyperTransaction<'_, R> {
         }
         let (redo, worker) = (&self.shared.redo, self.state.base.slot);
         let mut row = RowBuffer::new();
-        for &image in self.state.writing.images() {
+        for image in self.state.writing.images() {
             let Place { table: id, index } = image.place();
             let Ok(table) = self.state.base.tables.table(id) else { continue };
             if index != IndexId::PRIMARY {
                 continue;
             }
             let words = table.primary.rows.words();
-            // SAFETY: the image is of a slot of these rows.
-            let record = unsafe { table.primary.rows.record(image.row()) };
-            let in_place = record.read(0..words, row.overwrite_words(words));
+            // The image is of a slot of these rows.
+            let record = table.primary.rows.record(image.row());
+            let in_place = record.read(0..words, row.overwrite_words(words), &self.guard);
             if in_place.version != Some(image) {
                 // A later change of the same transaction comes yet.
                 continue;
@@ -386,7 +407,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
 }
 
 /// Puts a row together from its fixed part and what is behind it.
-fn whole_row(row: &mut RowBuffer, words: &[u64], seen: Seen) {
+fn whole_row(row: &mut RowBuffer, words: &[u64], seen: Seen<'_>) {
     let tail = seen.tail.map_or(&[][..], |tail| tail.words());
     let whole = row.overwrite_words(words.len() + tail.len());
     whole[..words.len()].copy_from_slice(words);

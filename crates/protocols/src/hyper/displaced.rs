@@ -36,7 +36,7 @@ use super::rows::{Latched, Record};
 use super::steps::Step;
 use super::table::{Relation, RowNumbers};
 use super::transaction::HyperTransaction;
-use super::view::{Seen, view};
+use super::view::{Shown, view};
 
 /// The index beside, and the latest deletion of what went there.
 #[derive(Debug)]
@@ -101,8 +101,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     #[cold]
     fn find_beside<K: EncodedKey>(&self, store: &'w Relation, key: K) -> Option<Record<'w>> {
         let handle = store.displaced.index()?.find(key, &self.guard)?;
-        // SAFETY: the handle was found under this transaction's guard, and is of a record of these rows.
-        Some(unsafe { store.record(handle) })
+        Some(store.record(handle))
     }
 
     /// The record of a key that shows a row, and what it shows of some columns, in the row buffer. No observation is logged.
@@ -112,7 +111,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         store: &'w Relation,
         key: K,
         projection: &Projection,
-    ) -> Option<(Record<'w>, Seen)> {
+    ) -> Option<(Record<'w>, Shown)> {
         let found = self.lookup(store, key).map(|record| (record, self.see(record, projection)));
         if let Some(found) = found.filter(|(_, seen)| seen.present) {
             return Some(found);
@@ -137,7 +136,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
 
     #[inline]
     fn shows(&self, record: Record<'w>, words: &mut [u64]) -> bool {
-        view(record, 0..words.len(), words, self.start, self.id).present
+        view(record, 0..words.len(), words, (self.start, self.id), &self.guard).present
     }
 
     /// Whether the transaction sees a row of a key beside an index, which has just taken the same key from it.
@@ -174,8 +173,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             self.step()?;
             let more = both.fill((store.index(), beside), scan, &self.guard);
             while let Some(handle) = both.next(scan.direction) {
-                // SAFETY: the handle was found under this transaction's guard.
-                let record = unsafe { store.record(handle) };
+                let record = store.record(handle);
                 if self.visit_record(record, visit)?.is_break() {
                     self.log_range(visit.table, store, scan, both.key());
                     return Ok(());

@@ -1,7 +1,7 @@
 //! Records as the row layer of the engine wants them. An entry of a secondary index has the number of its row; one whose key changes is
 //! deleted and inserted anew (§2.5 of the paper).
 
-use std::ops::{Bound, ControlFlow, Range};
+use std::ops::{ControlFlow, Range};
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{IndexId, Reason, Stop, TableId};
@@ -85,7 +85,9 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
             self.log_point(at.store.place().table, at.key, ColumnSet::EMPTY);
             return Ok(None);
         };
-        match self.check_version(seen.version, seen.settled) {
+        // SAFETY: the image was found just above, under the guard.
+        let newest = seen.version.map(|image| unsafe { image.under(&self.guard) });
+        match self.check_version(newest, seen.settled) {
             Ok(()) => Ok(Some(FoundRow(record))),
             Err(conflict) => {
                 self.state.contested.note(record);
@@ -237,11 +239,11 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         projection: &Projection,
     ) -> Result<Option<FoundRow<'w>>, Stop> {
         let mut leads_to = [0];
-        if !view(entry, 0..1, &mut leads_to, self.start, self.id).present {
+        if !view(entry, 0..1, &mut leads_to, (self.start, self.id), &self.guard).present {
             return Ok(None);
         }
-        // SAFETY: an entry that is visible has the number of a row of the primary index that is.
-        let row = unsafe { table.primary.rows.record(leads_to[0]) };
+        // An entry that is visible has the number of a row of the primary index that is.
+        let row = table.primary.rows.record(leads_to[0]);
         let is_present = self.see(row, projection).present;
         debug_assert!(is_present, "an entry leads to a row");
         Ok(is_present.then_some(FoundRow(row)))
@@ -255,7 +257,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     }
 
     fn set_mark(&mut self) -> usize {
-        self.state.writing.images().len()
+        self.state.writing.len()
     }
 
     fn undo_to(&mut self, mark: usize) -> Result<(), Stop> {
@@ -327,8 +329,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// Logs that a key of an index was seen to lead to a row, or to none.
     pub(super) fn log_key(&mut self, table: &HyperTable, index: IndexId, key: &[u8]) {
         if self.logs() {
-            let bounds = (Bound::Included(key), Bound::Included(key));
-            self.state.log.path(table.id, index, bounds, &[], ColumnSet::EMPTY, None);
+            self.state.log.key(table.id, index, key);
         }
     }
 }

@@ -9,7 +9,7 @@ use super::protocol::Shared;
 pub(super) fn count_versions<R: Redo>(shared: &Shared<R>) -> Versions {
     let mut versions = Versions::default();
     let (_, tables) = shared.catalog.snapshot();
-    shared.deferred_drops.with_guard(|_| {
+    shared.deferred_drops.with_guard(|guard| {
         for table in tables.iter().flatten() {
             table.primary.rows.for_each(|record| {
                 if !record.is_versioned() {
@@ -22,7 +22,7 @@ pub(super) fn count_versions<R: Redo>(shared: &Shared<R>) -> Versions {
                 // Under the latch nothing leaves the chain.
                 let latched = record.latch();
                 if !latched.is_closed() {
-                    versions.count(std::iter::successors(latched.version(), |image| image.older()).count());
+                    versions.count(std::iter::successors(latched.version(guard), |image| image.older()).count());
                 }
             });
         }

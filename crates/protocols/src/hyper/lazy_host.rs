@@ -3,7 +3,7 @@
 //! without protection.
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{IndexId, Reason, Stop, TableId};
+use polychron_base::{Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::lazy::{Inner, LazyHost, Names};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
@@ -59,11 +59,11 @@ impl<R: Redo> HyperTransaction<'_, R> {
             piece_words: 0,
             has_tail: false,
         };
-        let image = self.draft(draft, key, None)?;
+        let image = self.state.writing.draft(self.id, draft, key, &self.guard).map_err(Error::from)?;
         let (mut backoff, mut stamp) = (Backoff::new(), 0);
         for _ in 0..LOOKS {
             let latched = record.latch();
-            stamp = latched.version().map_or(0, |newest| newest.stamp());
+            stamp = latched.version(&self.guard).map_or(0, |newest| newest.stamp());
             if latched.is_closed() || stamp == self.id {
                 return Ok(());
             }
@@ -74,7 +74,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
                 }
                 // An image of a change says that there is a row below it.
                 if latched.is_present() || left_out(Step::PassOverDeleted) {
-                    self.push(latched, image);
+                    self.state.push(latched, image, &self.guard);
                 }
                 return Ok(());
             }

@@ -45,23 +45,22 @@ fn correct(rows: &Rows) {
 }
 
 /// Something that stands for an image; nobody looks behind it.
-fn image() -> Option<Undo> {
-    Undo::at(64)
+fn image<'g>(guard: &'g Guard<'_>) -> Option<Undo<'g>> {
+    // SAFETY: nobody looks behind it.
+    unsafe { Undo::at(64, guard) }
 }
 
 /// Changes the row as a transaction does.
-fn write(rows: &Rows) {
-    // SAFETY: the slot was allocated.
-    let mut latched = unsafe { rows.record(0) }.latch();
+fn write(rows: &Rows, guard: &Guard<'_>) {
+    let mut latched = rows.record(0).latch();
     let next = latched.load(0) + 1;
     latched.store(0, &[next; WORDS]);
-    latched.set_version(image());
+    latched.set_version(image(guard));
 }
 
 /// Takes its image away, as collection does.
 fn cut(rows: &Rows) {
-    // SAFETY: as above.
-    unsafe { rows.record(0) }.latch().set_version(None);
+    rows.record(0).latch().set_version(None);
 }
 
 /// What a scan finds in the slot range, if it finds one that stands still.
@@ -81,8 +80,8 @@ fn scan(rows: &Rows) -> Option<u64> {
 /// Runs both beside each other on such rows.
 fn play(
     is_covered: bool,
-    other: impl Fn(&Rows) + Copy + Send + Sync + 'static,
-    own: impl Fn(&Rows) + Copy + Send + Sync + 'static,
+    other: impl Fn(&Rows, &Guard<'_>) + Copy + Send + Sync + 'static,
+    own: impl Fn(&Rows, &Guard<'_>) + Copy + Send + Sync + 'static,
 ) {
     play_then(is_covered, other, own, |_| ());
 }
@@ -90,8 +89,8 @@ fn play(
 /// As [`play`], and then `after`.
 fn play_then(
     is_covered: bool,
-    other: impl Fn(&Rows) + Copy + Send + Sync + 'static,
-    own: impl Fn(&Rows) + Copy + Send + Sync + 'static,
+    other: impl Fn(&Rows, &Guard<'_>) + Copy + Send + Sync + 'static,
+    own: impl Fn(&Rows, &Guard<'_>) + Copy + Send + Sync + 'static,
     after: impl Fn(&Rows) + Copy + Send + Sync + 'static,
 ) {
     explore(3, move || {
@@ -99,7 +98,7 @@ fn play_then(
         let place = memory.register().expect("a slot is free");
         let rows = Arc::new(rows(is_covered, &place.pin(), memory.epochs()));
         let (by_other, by_own) = (Arc::clone(&rows), Arc::clone(&rows));
-        beside(|_| (), move |(), _| other(&by_other), move |(), _| own(&by_own), |(), _| ());
+        beside(|_| (), move |(), guard| other(&by_other, guard), move |(), guard| own(&by_own, guard), |(), _| ());
         after(&rows);
         let (mut looked, unit) = (Looked::default(), rows.unit(0, 1));
         unit.look(&mut looked);
@@ -112,13 +111,13 @@ fn play_then(
 /// A row that is written while it is read does not count.
 #[test]
 fn what_is_written_does_not_count() {
-    play(false, write, |rows| assert!(matches!(scan(rows), None | Some(1))));
+    play(false, write, |rows, _| assert!(matches!(scan(rows), None | Some(1))));
 }
 
 /// An interval that is narrowed while a slot in it is written goes on covering it, and who scans by it reads no change.
 #[test]
 fn who_narrows_and_who_writes_meet() {
-    play(true, write, |rows| {
+    play(true, write, |rows, _| {
         correct(rows);
         assert!(matches!(scan(rows), None | Some(1)));
     });
@@ -129,11 +128,11 @@ fn who_narrows_and_who_writes_meet() {
 fn what_was_written_is_seen_behind_the_interval() {
     play(
         true,
-        |rows| {
-            write(rows);
+        |rows, guard| {
+            write(rows, guard);
             cut(rows);
         },
-        |rows| {
+        |rows, _| {
             correct(rows);
             _ = scan(rows);
         },
@@ -145,12 +144,12 @@ fn what_was_written_is_seen_behind_the_interval() {
 fn who_finds_an_interval_narrowed_sees_what_was_written() {
     play(
         true,
-        |rows| {
-            write(rows);
+        |rows, guard| {
+            write(rows, guard);
             cut(rows);
             correct(rows);
         },
-        |rows| assert!(matches!(scan(rows), None | Some(2))),
+        |rows, _| assert!(matches!(scan(rows), None | Some(2))),
     );
 }
 
@@ -159,12 +158,12 @@ fn who_finds_an_interval_narrowed_sees_what_was_written() {
 fn an_interval_that_comes_back_is_another_one() {
     play(
         false,
-        |rows| {
-            write(rows);
+        |rows, guard| {
+            write(rows, guard);
             cut(rows);
             correct(rows);
         },
-        |rows| _ = scan(rows),
+        |rows, _| _ = scan(rows),
     );
 }
 
@@ -173,15 +172,14 @@ fn an_interval_that_comes_back_is_another_one() {
 fn rows_are_read_whole() {
     play(
         true,
-        |rows| {
-            write(rows);
-            write(rows);
+        |rows, guard| {
+            write(rows, guard);
+            write(rows, guard);
         },
-        |rows| {
+        |rows, guard| {
             let mut words = [0; WORDS];
             for _ in 0..2 {
-                // SAFETY: the slot was allocated.
-                unsafe { rows.record(0) }.read(0..WORDS, &mut words);
+                rows.record(0).read(0..WORDS, &mut words, guard);
                 assert_eq!(words[0], words[1], "a torn row");
             }
         },
@@ -202,14 +200,13 @@ fn rows_that_come_are_read_whole() {
                 let slot = by_other.allocate(guard.epochs(), guard).expect("memory is there");
                 let mut latched = slot.latch();
                 latched.store(0, &[2; WORDS]);
-                latched.set_version(image());
+                latched.set_version(image(guard));
                 latched.set_present(true);
             },
-            move |(), _| {
+            move |(), guard| {
                 let mut words = [0; WORDS];
                 for _ in 0..2 {
-                    // SAFETY: the slot is in the page of the first one, which was allocated.
-                    let at = unsafe { rows.record(1) }.read(0..WORDS, &mut words);
+                    let at = rows.record(1).read(0..WORDS, &mut words, guard);
                     let expected = if at.present { 2 } else { 0 };
                     assert_eq!((words, at.version.is_some()), ([expected; WORDS], at.present));
                 }
@@ -223,7 +220,6 @@ fn rows_that_come_are_read_whole() {
 #[test]
 fn latches_hand_rows_on() {
     play_then(true, write, write, |rows| {
-        // SAFETY: the slot was allocated.
-        assert_eq!(unsafe { rows.record(0) }.latch().load(0), 3, "one has not seen what the other one wrote");
+        assert_eq!(rows.record(0).latch().load(0), 3, "one has not seen what the other one wrote");
     });
 }

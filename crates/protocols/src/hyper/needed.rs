@@ -7,7 +7,7 @@ use super::steps::Step;
 use super::undo::{FIRST_ID, Kind, Undo};
 
 /// Whether any moment that is read needs an image.
-pub(super) fn is_needed(image: Undo, held: &Held) -> bool {
+pub(super) fn is_needed(image: Undo<'_>, held: &Held) -> bool {
     let stamp = image.stamp();
     if stamp >= FIRST_ID || stamp > held.upto {
         return true;
@@ -20,15 +20,15 @@ pub(super) fn is_needed(image: Undo, held: &Held) -> bool {
 }
 
 /// Whether an image is only a lock.
-fn is_blank(image: Undo) -> bool {
+fn is_blank(image: Undo<'_>) -> bool {
     image.kind() == Kind::Update && image.pieces().next().is_none() && image.tail().is_none()
 }
 
 /// Whether images from `older` on that are undone at `moment` put back all that `image` does.
-fn is_covered(image: Undo, older: Undo, moment: u64) -> bool {
+fn is_covered(image: Undo<'_>, older: Undo<'_>, moment: u64) -> bool {
     let undone = || std::iter::successors(Some(older), |undo| undo.older()).take_while(|undo| undo.stamp() > moment);
-    let has_tail = |undo: Undo| undo.kind() == Kind::Insert || undo.tail().is_some();
-    let has_word = |undo: Undo, word: usize| {
+    let has_tail = |undo: Undo<'_>| undo.kind() == Kind::Insert || undo.tail().is_some();
+    let has_word = |undo: Undo<'_>, word: usize| {
         undo.kind() == Kind::Insert || undo.pieces().any(|(first, piece)| (first..first + piece.len()).contains(&word))
     };
     let mut words = image.pieces().flat_map(|(first, piece)| first..first + piece.len());

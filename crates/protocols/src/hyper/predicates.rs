@@ -462,6 +462,12 @@ impl PredicateLog {
         }
     }
 
+    /// A key of an index was looked up.
+    pub(super) fn key(&mut self, table: TableId, index: IndexId, key: &[u8]) {
+        let bounds = (Bound::Included(key), Bound::Included(key));
+        self.path(table, index, bounds, &[], ColumnSet::EMPTY, None);
+    }
+
     /// A range was visited, or asked for its smallest or largest value.
     pub(super) fn path(
         &mut self,

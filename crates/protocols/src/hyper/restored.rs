@@ -43,14 +43,14 @@ impl Restored {
 
     /// Whether that is known of all words that an image puts back, at a moment.
     #[inline]
-    pub(super) fn has(self, image: Undo, moment: u64) -> bool {
+    pub(super) fn has(self, image: Undo<'_>, moment: u64) -> bool {
         (moment == self.at || left_out(Step::RestoredMoments))
             && (wanted(image) & !self.words == 0 || left_out(Step::RestoredWords))
     }
 
     /// What is known at a moment, once an image that was committed later is in the chain of a row of so many words.
     #[inline]
-    pub(super) fn with(self, image: Undo, moment: u64, row_words: usize) -> Self {
+    pub(super) fn with(self, image: Undo<'_>, moment: u64, row_words: usize) -> Self {
         let known = if moment == self.at { self.words } else { 0 };
         Self { at: moment, words: known | given(image, row_words) }
     }
@@ -58,20 +58,20 @@ impl Restored {
 
 /// The words that an image puts back, those behind the last bit as one.
 #[inline]
-fn wanted(image: Undo) -> u16 {
-    pieces(&image).fold(0, |words, piece| words | bits(piece))
+fn wanted(image: Undo<'_>) -> u16 {
+    pieces(image).fold(0, |words, piece| words | bits(piece))
 }
 
 /// The words that it puts back for certain: who undoes an insertion needs none.
 #[inline]
-fn given(image: Undo, row_words: usize) -> u16 {
+fn given(image: Undo<'_>, row_words: usize) -> u16 {
     if image.kind() == Kind::Insert {
         return u16::MAX;
     }
-    pieces(&image).fold(0, |words, piece| words | certain_bits(piece, row_words))
+    pieces(image).fold(0, |words, piece| words | certain_bits(piece, row_words))
 }
 
-fn pieces(image: &Undo) -> impl Iterator<Item = Range<usize>> {
+fn pieces(image: Undo<'_>) -> impl Iterator<Item = Range<usize>> {
     image.pieces().map(|(first, piece)| first..first + piece.len())
 }
 

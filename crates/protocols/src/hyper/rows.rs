@@ -29,7 +29,7 @@ use polychron_sync::{Backoff, MODELLED, Mutex, load_words};
 use super::options::{Backend, Options};
 use super::positions::{self, Positions};
 use super::restored::Restored;
-use super::tail::Tail;
+use super::tail::{Tail, TailAddress};
 use super::undo::Undo;
 
 pub(super) use latched::{Fresh, Latched};
@@ -162,26 +162,13 @@ impl Rows {
         (piece, page + FIRST - (FIRST << piece))
     }
 
-    /// The record of an id.
+    /// The record of an id, which came from [`Rows::allocate`] of these rows.
     ///
-    /// # Safety
-    /// The id came from [`Rows::allocate`] of these rows.
+    /// # Panics
+    /// When no page has such a slot.
     #[inline]
-    pub(super) unsafe fn record(&self, id: u64) -> Record<'_> {
-        // SAFETY: the caller promises that the id has a slot, so its page is there.
-        unsafe { self.record_in(self.page(self.page_of(id)), id) }
-    }
-
-    /// The record of an id whose page is known.
-    ///
-    /// # Safety
-    /// The page is there, and has the slot.
-    #[inline]
-    pub(super) unsafe fn record_in(&self, page: NonNull<Word>, id: u64) -> Record<'_> {
-        let slot = id as usize & (self.slots() - 1);
-        // SAFETY: the page is long enough.
-        let first = unsafe { page.add(slot * self.slot_stride) };
-        Record { first, id, rows: self }
+    pub(super) fn record(&self, id: u64) -> Record<'_> {
+        self.page(self.page_of(id)).record(id)
     }
 
     /// The page of a slot.
@@ -202,42 +189,35 @@ impl Rows {
         (self.slot_stride == 1).then_some(self.word_stride)
     }
 
-    /// The words of a page.
+    /// A page.
     ///
-    /// # Safety
-    /// The page is there.
+    /// # Panics
+    /// When it is not there.
     #[inline]
-    pub(super) unsafe fn page(&self, page: usize) -> NonNull<Word> {
+    pub(super) fn page(&self, page: usize) -> Page<'_> {
         let (piece, at) = Self::piece_of(page);
-        let page = self.directory[piece].get().map_or(std::ptr::null_mut(), |piece| {
-            // Acquire: pairs with the release in `add_page`, so that the page's words are made.
-            piece.pages[at].load(Ordering::Acquire)
-        });
-        debug_assert!(!page.is_null(), "an id has a page");
-        // SAFETY: as the caller promises.
-        unsafe { NonNull::new_unchecked(page) }
+        let piece = self.directory[piece].get().expect("an id has a page");
+        // Acquire: pairs with the release in `add_page`, so that the page's words are made.
+        let first = NonNull::new(piece.pages[at].load(Ordering::Acquire)).expect("an id has a page");
+        Page { first, rows: self }
     }
 
     /// The intervals of a page's slots; none where there are no synopses.
-    ///
-    /// # Safety
-    /// The page is there.
     #[inline]
-    pub(super) unsafe fn positions(&self, page: usize) -> &[Positions] {
+    pub(super) fn positions(&self, page: usize) -> &[Positions] {
         let Some(group) = self.group else { return &[] };
         let (piece, at) = Self::piece_of(page);
         let groups = self.slots() >> group;
         self.directory[piece].get().map_or(&[], |piece| &piece.positions[at * groups..][..groups])
     }
 
-    /// The record behind an index's handle.
+    /// The record behind a handle of an index, which came from [`Record::handle`] of these rows.
     ///
-    /// # Safety
-    /// The handle came from [`Record::handle`] of these rows, through an index, under a guard that lives as long as the record is used.
+    /// # Panics
+    /// As [`Rows::record`].
     #[inline]
-    pub(super) unsafe fn behind(&self, handle: Handle) -> Record<'_> {
-        // SAFETY: a handle is an id plus one.
-        unsafe { self.record(handle.get() - 1) }
+    pub(super) fn behind(&self, handle: Handle) -> Record<'_> {
+        self.record(handle.get() - 1)
     }
 
     /// A slot that nobody else has: absent, without versions.
@@ -247,8 +227,7 @@ impl Rows {
         let ready = places.waiting.pop_front_if(|(epoch, _)| *epoch <= epochs.readonly());
         if let Some((_, id)) = ready {
             drop(places);
-            // SAFETY: the id was in use before.
-            return Ok(Fresh { record: unsafe { self.record(id) }, is_reused: true });
+            return Ok(Fresh { record: self.record(id), is_reused: true });
         }
         let id = places.next;
         if id.is_multiple_of(self.slots() as u64) {
@@ -256,8 +235,7 @@ impl Rows {
         }
         places.next += 1;
         drop(places);
-        // SAFETY: the page is there.
-        let record = unsafe { self.record(id) };
+        let record = self.record(id);
         // Rows often come several at a time. Behind the page's end nothing is read: it is a hint.
         polychron_sync::prefetch_read(record.first.as_ptr().wrapping_add(FETCHED_AHEAD * self.slot_stride));
         Ok(Fresh { record, is_reused: false })
@@ -314,8 +292,7 @@ impl Rows {
     /// Visits every slot that was ever used.
     pub(super) fn for_each(&self, mut visit: impl FnMut(Record<'_>)) {
         for id in 0..self.len() {
-            // SAFETY: slots below `next` have pages.
-            visit(unsafe { self.record(id) });
+            visit(self.record(id));
         }
     }
 
@@ -343,6 +320,33 @@ impl Rows {
     }
 }
 
+/// A page of rows: it stays, with the same slots, as long as the rows are lent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page<'t> {
+    first: NonNull<Word>,
+    rows: &'t Rows,
+}
+
+impl<'t> Page<'t> {
+    /// The record that has an id's slot.
+    #[inline]
+    pub(super) fn record(self, id: u64) -> Record<'t> {
+        let slot = id as usize & (self.rows.slots() - 1);
+        // SAFETY: the page has that many slots.
+        let first = unsafe { self.first.add(slot * self.rows.slot_stride) };
+        Record { first, id, rows: self.rows }
+    }
+
+    /// A word of some of its rows, where they lie so that the words are adjacent.
+    #[inline]
+    pub(super) fn column(self, word: usize, slots: Range<usize>) -> Option<&'t [Word]> {
+        assert!(word < self.rows.words && slots.end <= self.rows.slots(), "a page has so many words and slots");
+        let column = (HEADER + word) * self.rows.adjacent_words()?;
+        // SAFETY: the page has that word of all its slots, and stays as long as the rows are lent.
+        Some(unsafe { std::slice::from_raw_parts(self.first.add(column + slots.start).as_ptr(), slots.len()) })
+    }
+}
+
 /// A slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record<'t> {
@@ -353,17 +357,17 @@ pub(super) struct Record<'t> {
 
 /// What stood in a slot at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct InPlace {
+pub(super) struct InPlace<'g> {
     /// Whether there is a row.
     pub(super) present: bool,
     /// Whether the slot serves no key any more.
     pub(super) closed: bool,
     /// The newest before-image.
-    pub(super) version: Option<Undo>,
+    pub(super) version: Option<Undo<'g>>,
     /// Whether only snapshots may have to undo it: every transaction that may write began after its commit.
     pub(super) settled: bool,
     /// What is behind the fixed part.
-    pub(super) tail: Option<Tail>,
+    pub(super) tail: Option<Tail<'g>>,
 }
 
 impl From<Record<'_>> for RowAddress {
@@ -392,21 +396,31 @@ impl<'t> Record<'t> {
         self.rows
     }
 
+    /// A word before the row's.
     #[inline]
-    fn word(self, word: usize) -> &'t Word {
+    fn word<const WORD: usize>(self) -> &'t Word {
+        const { assert!(WORD < HEADER) };
         // SAFETY: the slot has so many words, and its page stays as long as the rows are lent.
-        unsafe { self.first.add(word * self.rows.word_stride).as_ref() }
+        unsafe { self.first.add(WORD * self.rows.word_stride).as_ref() }
+    }
+
+    /// A word of the row.
+    #[inline]
+    fn of_row(self, word: usize) -> &'t Word {
+        assert!(word < self.rows.words, "a row has so many words");
+        // SAFETY: as above.
+        unsafe { self.first.add((HEADER + word) * self.rows.word_stride).as_ref() }
     }
 
     #[inline]
-    fn tail(self, order: Ordering) -> Option<Tail> {
-        if self.rows.has_tails { Tail::at(self.word(TAIL).load(order)) } else { None }
+    fn tail(self, order: Ordering) -> Option<TailAddress> {
+        if self.rows.has_tails { TailAddress::at(self.word::<TAIL>().load(order)) } else { None }
     }
 
     /// The row's words when they lie one behind the other.
     #[inline]
     fn adjacent(self, range: Range<usize>) -> &'t [Word] {
-        debug_assert!(self.rows.word_stride == 1 && range.end <= self.rows.words);
+        assert!(self.rows.word_stride == 1 && range.end <= self.rows.words, "a row has so many words");
         // SAFETY: as in `word`.
         unsafe { std::slice::from_raw_parts(self.first.add(HEADER + range.start).as_ptr(), range.len()) }
     }
@@ -423,34 +437,33 @@ impl<'t> Record<'t> {
 
     /// Copies words of the row out, with the rest of what stands there at the same moment.
     #[inline(always)]
-    pub(super) fn read(self, range: Range<usize>, out: &mut [u64]) -> InPlace {
-        let (stride, first) = (self.rows.word_stride, self.first);
-        // SAFETY: as in `Record::word`.
-        let word = |word: usize| unsafe { first.add(word * stride).as_ref() };
+    pub(super) fn read<'g>(self, range: Range<usize>, out: &mut [u64], guard: &'g Guard<'_>) -> InPlace<'g> {
         let mut backoff = Backoff::new();
         loop {
             // Acquire: pairs with the release in `unlatch`.
-            let before = word(STATE).load(Ordering::Acquire);
+            let before = self.word::<STATE>().load(Ordering::Acquire);
             if before & LATCHED == 0 {
                 // Acquire, like the words': pairs with the releases of `Latched`, so that a later value makes the second look see it.
                 let is_versioned = before & VERSIONED != 0;
-                let version = if is_versioned { word(VERSION).load(Ordering::Acquire) } else { 0 };
+                let version = if is_versioned { self.word::<VERSION>().load(Ordering::Acquire) } else { 0 };
                 let tail = self.tail(Ordering::Acquire);
-                if stride == 1 {
+                if self.rows.word_stride == 1 {
                     load_words(self.adjacent(range.clone()), &mut out[range.clone()]);
                 } else {
                     for place in range.clone() {
                         // As above.
-                        out[place] = word(HEADER + place).load(Ordering::Acquire);
+                        out[place] = self.of_row(place).load(Ordering::Acquire);
                     }
                 }
-                if word(STATE).load(Ordering::Relaxed) == before {
+                if self.word::<STATE>().load(Ordering::Relaxed) == before {
                     return InPlace {
                         present: before & ABSENT == 0,
                         closed: before & CLOSED != 0,
-                        version: Undo::at(version),
+                        // SAFETY: the slot had the image just now; what leaves it from now on stays until the guard ends.
+                        version: unsafe { Undo::at(version, guard) },
                         settled: before & SETTLED != 0,
-                        tail,
+                        // SAFETY: as above.
+                        tail: tail.map(|tail| unsafe { tail.under() }),
                     };
                 }
             }
@@ -461,7 +474,7 @@ impl<'t> Record<'t> {
     /// Takes the latch.
     #[inline]
     pub(super) fn latch(self) -> Latched<'t> {
-        let state = self.word(STATE).load(Ordering::Relaxed);
+        let state = self.word::<STATE>().load(Ordering::Relaxed);
         let state = if state & LATCHED == 0 && self.try_latch(state) { state } else { self.await_latch() };
         if state & SPECIAL == 0 {
             self.cover();
@@ -472,14 +485,14 @@ impl<'t> Record<'t> {
     #[inline]
     fn try_latch(self, state: u64) -> bool {
         // Acquire: pairs with the release of the one before. The stores that follow are releases, so none is seen before it.
-        self.word(STATE).compare_exchange(state, state | LATCHED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.word::<STATE>().compare_exchange(state, state | LATCHED, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     #[cold]
     fn await_latch(self) -> u64 {
         let mut backoff = Backoff::new();
         loop {
-            let state = self.word(STATE).load(Ordering::Relaxed);
+            let state = self.word::<STATE>().load(Ordering::Relaxed);
             if state & LATCHED == 0 && self.try_latch(state) {
                 return state;
             }
@@ -490,15 +503,14 @@ impl<'t> Record<'t> {
     /// A word of the row, by a relaxed load: who asks finds out whether the row stood still.
     #[inline]
     pub(super) fn row_word(self, word: usize) -> u64 {
-        self.word(HEADER + word).load(Ordering::Relaxed)
+        self.of_row(word).load(Ordering::Relaxed)
     }
 
     /// Widens the interval of the slot's group over it.
     fn cover(self) {
         if let Some(group) = self.rows.group {
             let slot = self.id as usize & (self.rows.slots() - 1);
-            // SAFETY: the record lies in this page.
-            let positions = unsafe { self.rows.positions(self.rows.page_of(self.id)) };
+            let positions = self.rows.positions(self.rows.page_of(self.id));
             positions[slot >> group].cover(slot & ((1 << group) - 1));
         }
     }
@@ -513,21 +525,27 @@ impl<'t> Record<'t> {
     #[inline]
     pub(super) fn prefetch_version(self) {
         self.prefetch();
-        polychron_sync::prefetch_read(self.word(VERSION));
+        polychron_sync::prefetch_read(self.word::<VERSION>());
     }
 
-    /// The newest before-image, which the caller's guard keeps.
+    /// The newest before-image, which the guard keeps.
     #[inline]
-    pub(super) fn version(self) -> Option<Undo> {
+    pub(super) fn version<'g>(self, guard: &'g Guard<'_>) -> Option<Undo<'g>> {
         // Acquire: pairs with the release in `set_version`, so that the image is made.
-        Undo::at(self.word(VERSION).load(Ordering::Acquire))
+        self.version_of(Ordering::Acquire, guard)
+    }
+
+    #[inline]
+    fn version_of<'g>(self, order: Ordering, guard: &'g Guard<'_>) -> Option<Undo<'g>> {
+        // SAFETY: the slot has the image just now; what leaves it from now on stays until the guard ends.
+        unsafe { Undo::at(self.word::<VERSION>().load(order), guard) }
     }
 
     /// The state of the slot, which differs whenever something in it does.
     #[inline]
     pub(super) fn state(self) -> u64 {
         // Acquire: pairs with the release in `unlatch`.
-        self.word(STATE).load(Ordering::Acquire)
+        self.word::<STATE>().load(Ordering::Acquire)
     }
 
     /// Whether the slot serves a key, whose present and future lie here: it is not closed, and not displaced.
@@ -557,7 +575,7 @@ impl<'t> Record<'t> {
     /// Whether the state is what it was; the caller has put an acquiring fence between its reads and this.
     #[inline]
     pub(super) fn state_is(self, state: u64) -> bool {
-        self.word(STATE).load(Ordering::Relaxed) == state
+        self.word::<STATE>().load(Ordering::Relaxed) == state
     }
 
     /// Makes a slot that was given back new, and keeps its latch.

@@ -92,8 +92,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             for position in 0..batch.len() {
                 fetch(store, batch, position + Batch::AHEAD);
                 let Some(handle) = batch.get(position) else { break };
-                // SAFETY: the handle was found under this transaction's guard.
-                let record = unsafe { store.record(handle) };
+                let record = store.record(handle);
                 if self.visit_record(record, visit)?.is_break() {
                     if self.logs() {
                         self.log_range(visit.table, store, visit.scan, Some(batch.key(position)));
@@ -139,8 +138,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         }
         for number in 0..table.primary.rows.len() {
             self.step()?;
-            // SAFETY: slots below the length have pages.
-            let record = unsafe { table.primary.rows.record(number) };
+            let record = table.primary.rows.record(number);
             if self.see(record, projection).present && visitor(self.state.buffers.row.as_row()).is_break() {
                 break;
             }
@@ -203,7 +201,6 @@ impl<R: Redo> Drop for Silent<'_, '_, R> {
 #[inline]
 fn fetch(store: &Relation, batch: &Batch, position: usize) {
     if let Some(handle) = batch.get(position) {
-        // SAFETY: the handle was found under the transaction's guard.
-        unsafe { store.record(handle) }.prefetch();
+        store.record(handle).prefetch();
     }
 }

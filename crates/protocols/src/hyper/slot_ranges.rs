@@ -2,14 +2,13 @@
 //! them, between those that are versioned or have no row.
 
 use std::ops::Range;
-use std::ptr::NonNull;
 
 use polychron_engine::batch::ROWS;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_sync::atomic::{Ordering, fence};
 
 use super::positions::{Interval, Positions};
-use super::rows::{HEADER, Record, Rows, Word};
+use super::rows::{Page, Record, Rows, Word};
 use super::steps::{Point, Step};
 
 /// Intervals of a unit at most: those of the smallest synopses.
@@ -27,7 +26,7 @@ const RUN: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unit<'t> {
     rows: &'t Rows,
-    page: NonNull<Word>,
+    page: Page<'t>,
     /// The number of the first slot.
     first: u64,
     /// How many there are.
@@ -73,8 +72,7 @@ impl Rows {
         let slot = first as usize & (self.slots() - 1);
         let len = (end - first).min(ROWS as u64).min((self.slots() - slot) as u64) as usize;
         let page = self.page_of(first);
-        // SAFETY: the slot was used, so its page is there.
-        let (page, positions) = unsafe { (self.page(page), self.positions(page)) };
+        let (page, positions) = (self.page(page), self.positions(page));
         Unit { rows: self, page, first, len, positions }
     }
 }
@@ -100,20 +98,14 @@ impl<'t> Unit<'t> {
     #[inline]
     pub(super) fn record(&self, position: usize) -> Record<'t> {
         debug_assert!(position < self.len);
-        // SAFETY: the page has the slot.
-        unsafe { self.rows.record_in(self.page, self.first + position as u64) }
+        self.page.record(self.first + position as u64)
     }
 
     /// A word of rows that lie so that the words are adjacent.
     #[inline]
     pub(super) fn lend(&self, word: usize, range: Range<usize>) -> Option<&'t [Word]> {
-        debug_assert!(word < self.rows.words() && range.end <= self.len);
-        let first = self.rows.adjacent_words()?;
-        // SAFETY: the page has that word of all its slots, and stays as long as the rows are lent.
-        unsafe {
-            let start = self.page.add((HEADER + word) * first + self.start() + range.start);
-            Some(std::slice::from_raw_parts(start.as_ptr(), range.len()))
-        }
+        debug_assert!(range.end <= self.len);
+        self.page.column(word, self.start() + range.start..self.start() + range.end)
     }
 
     /// Copies a word of each row behind what is there.
@@ -251,10 +243,7 @@ impl<'t> Unit<'t> {
             let range = seen.range();
             // Slots of the page that were never used are no rows, whose records may be looked at like others.
             let page_first = self.first - self.start() as u64;
-            // SAFETY: the page has all slots of its groups.
-            let record = |position: usize| unsafe {
-                self.rows.record_in(self.page, page_first + ((group << size) + position) as u64)
-            };
+            let record = |position: usize| self.page.record(page_first + ((group << size) + position) as u64);
             if range.is_empty() || !record(range.start).is_plain() && !record(range.end - 1).is_plain() {
                 continue;
             }

@@ -66,8 +66,7 @@ impl Keyed for Relation {
 
     #[inline]
     fn fetch_more(table: &HyperTable, handle: Handle) {
-        // SAFETY: the index gave the handle under the guard of whoever gathers.
-        unsafe { table.primary.record(handle) }.prefetch();
+        table.primary.record(handle).prefetch();
     }
 }
 
@@ -94,14 +93,10 @@ impl Relation {
         Ok(Self { store, rows, displaced, deferred_drops: Arc::clone(deferred_drops) })
     }
 
-    /// The record behind a handle of the index.
-    ///
-    /// # Safety
-    /// The index gave it under a guard that lives as long as the record is used.
+    /// The record behind a handle of the index. It serves its key for as long as the guard under which the index gave the handle.
     #[inline]
-    pub(super) unsafe fn record(&self, handle: Handle) -> Record<'_> {
-        // SAFETY: the caller promises the same; all handles of the index are numbers of these rows.
-        unsafe { self.rows.behind(handle) }
+    pub(super) fn record(&self, handle: Handle) -> Record<'_> {
+        self.rows.behind(handle)
     }
 
     /// Where it stands.

@@ -5,18 +5,39 @@
 //!  tail   length in words │ word 0 │ word 1 │ …
 //! ```
 
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use polychron_memory::{Guard, OutOfMemory};
 
-/// A tail.
+/// A tail that a guard or the transaction's moment keeps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tail<'g>(TailAddress, PhantomData<&'g [u64]>);
+
+impl<'g> Tail<'g> {
+    /// Its words.
+    #[inline]
+    pub(super) fn words(self) -> &'g [u64] {
+        let first = self.0.0;
+        // SAFETY: the first word says how many follow; none of them changes, and the guard keeps the tail.
+        unsafe { std::slice::from_raw_parts(first.add(1).as_ptr(), first.read() as usize) }
+    }
+
+    /// Where it is.
+    #[inline]
+    pub(super) fn address(self) -> TailAddress {
+        self.0
+    }
+}
+
+/// Where a tail is. Whether it is still there is for its owner to know: a slot, an image, or who has made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tail(NonNull<u64>);
+pub(super) struct TailAddress(NonNull<u64>);
 
-// SAFETY: a tail is an address whose words do not change; who gives it back promises that nobody reads it any more.
-unsafe impl Send for Tail {}
+// SAFETY: an address is a number until `TailAddress::under`.
+unsafe impl Send for TailAddress {}
 
-impl Tail {
+impl TailAddress {
     /// A tail of these words; none of none.
     #[inline]
     pub(super) fn new(words: &[u64], guard: &Guard<'_>) -> Result<Option<Self>, OutOfMemory> {
@@ -38,17 +59,19 @@ impl Tail {
         NonNull::new(std::ptr::with_exposed_provenance_mut(address as usize)).map(Self)
     }
 
-    /// Where it is.
+    /// The tail that lies here.
+    ///
+    /// # Safety
+    /// It is kept for `'g`: by a guard under which it was found, or by the moment of a transaction.
     #[inline]
-    pub(super) fn address(self) -> u64 {
-        self.0.as_ptr().expose_provenance() as u64
+    pub(super) unsafe fn under<'g>(self) -> Tail<'g> {
+        Tail(self, PhantomData)
     }
 
-    /// Its words, for as long as the caller's guard or moment keeps them.
+    /// The number that it is.
     #[inline]
-    pub(super) fn words<'r>(self) -> &'r [u64] {
-        // SAFETY: the first word says how many follow; none of them changes, and the caller keeps the tail alive.
-        unsafe { std::slice::from_raw_parts(self.0.add(1).as_ptr(), self.0.read() as usize) }
+    pub(super) fn to_word(self) -> u64 {
+        self.0.as_ptr().expose_provenance() as u64
     }
 
     /// Gives the memory back once all guards that exist now are gone.
@@ -57,6 +80,6 @@ impl Tail {
     /// Who pins from now on does not find the tail; it is given back once.
     pub(super) unsafe fn retire(self, guard: &Guard<'_>) {
         // SAFETY: the caller promises the same.
-        unsafe { guard.retire(self.0.cast(), 8 + size_of_val(self.words())) };
+        unsafe { guard.retire(self.0.cast(), 8 + size_of_val(self.under().words())) };
     }
 }

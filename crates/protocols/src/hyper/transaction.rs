@@ -18,7 +18,7 @@ use super::rows::Record;
 use super::steps::Step;
 use super::table::Relation;
 use super::undo::{FIRST_ID, Kind};
-use super::view::{SNAPSHOT, Seen, view};
+use super::view::{SNAPSHOT, Shown, view};
 use super::worker::{Met, State};
 use super::writes::Conflict;
 
@@ -66,7 +66,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         start: u64,
         snapshot: bool,
     ) -> Self {
-        debug_assert!(state.writing.images().is_empty(), "the transaction before left something behind");
+        debug_assert!(state.writing.len() == 0, "the transaction before left something behind");
         if snapshot {
             state.base.counters.snapshot(0);
         }
@@ -179,8 +179,8 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             if place.index == polychron_base::IndexId::PRIMARY
                 && let Some(handle) = self.state.base.hints.find(place.table, key)
             {
-                // SAFETY: the handle was found under this transaction's guard, or under that of its batch.
-                let record = unsafe { store.record(handle) };
+                // The handle was found under this transaction's guard, or under that of its batch.
+                let record = store.record(handle);
                 // One that has left the index since may have been followed by another one.
                 if record.is_in_index() || left_out(Step::PassOverDisplaced) {
                     return Some(record);
@@ -189,18 +189,17 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         }
         // SAFETY: fingers are cleared when the transaction begins and when its guard is renewed.
         let handle = unsafe { self.state.base.fingers.find(store, key, &self.guard) }?;
-        // SAFETY: the handle was found under this transaction's guard.
-        Some(unsafe { store.record(handle) })
+        Some(store.record(handle))
     }
 
     /// Brings what a record shows of some columns into the row buffer.
     #[inline]
-    pub(super) fn see(&mut self, record: Record<'_>, projection: &Projection) -> Seen {
+    pub(super) fn see(&mut self, record: Record<'_>, projection: &Projection) -> Shown {
         let words = record.rows().words();
         let wanted = words_of(projection);
         let range = wanted.start.min(words)..wanted.end.min(words);
         let row = &mut self.state.buffers.row;
-        let seen = view(record, range, row.overwrite_words(words), self.start, self.id);
+        let seen = view(record, range, row.overwrite_words(words), (self.start, self.id), &self.guard);
         if wanted.end > words
             && let Some(tail) = seen.tail
         {
@@ -208,7 +207,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             let tail = tail.words();
             row.overwrite_words(words + tail.len())[words..].copy_from_slice(tail);
         }
-        seen
+        seen.shown()
     }
 
     /// A row's newest image is another transaction's. If that is open on this very thread, it cannot end before the procedure that conflicts:
@@ -261,7 +260,7 @@ impl<R: Redo> Commit for HyperTransaction<'_, R> {
         if self.doomed {
             return Err(Stop::conflict());
         }
-        if self.state.writing.images().is_empty() {
+        if self.state.writing.len() == 0 {
             // It has read one moment, at which it stands.
             return Ok(());
         }
@@ -304,9 +303,10 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     ) -> Result<Option<Record<'w>>, Stop> {
         let Some((record, seen)) = self.find_seen(store, key, projection) else { return Ok(None) };
         if self.protects
-            && let Some(image) = seen.version
+            // SAFETY: the image was found in this operation, under the guard.
+            && let Some(image) = seen.version.map(|image| unsafe { image.under(&self.guard) })
             && image.kind() == Kind::Delete
-            && let Err(conflict) = self.check_version(seen.version, seen.settled)
+            && let Err(conflict) = self.check_version(Some(image), seen.settled)
         {
             // Another transaction is about to delete the parent of a row, and will hardly be undone (§2.5 of the paper).
             self.state.contested.note(record);

@@ -172,7 +172,7 @@ impl Tree {
     }
 
     /// Whether a key that was looked up meets a change.
-    pub(super) fn meets_point(&self, log: &RelationLog, undo: Undo, by_columns: bool) -> bool {
+    pub(super) fn meets_point(&self, log: &RelationLog, undo: Undo<'_>, by_columns: bool) -> bool {
         if left_out(Step::ComparePoints) {
             return false;
         }
@@ -193,7 +193,7 @@ impl Tree {
     }
 
     /// Whether any path may meet a change, as far as columns tell.
-    pub(super) fn may_meet(&self, undo: Undo, by_columns: bool) -> bool {
+    pub(super) fn may_meet(&self, undo: Undo<'_>, by_columns: bool) -> bool {
         let relevant = !by_columns || undo.comes_or_goes() || self.columns.intersects(undo.columns());
         !self.leaves.is_empty() && relevant && !left_out(Step::ComparePaths)
     }

@@ -14,7 +14,9 @@
 //!   number.
 
 mod copies;
+mod marks;
 
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use polychron_base::key::EncodedKey;
@@ -23,7 +25,7 @@ use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::ColumnSet;
 use polychron_sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
-use super::tail::Tail;
+use super::tail::{Tail, TailAddress};
 
 pub(super) use copies::Copies;
 
@@ -131,28 +133,59 @@ pub(super) struct Draft {
     pub(super) has_tail: bool,
 }
 
-/// An image in a buffer, which a guard or the list of transactions keeps alive.
+/// Where an image is, for what is kept beyond a guard. Whether it is still there is for the owner of its buffer to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Undo(NonNull<Header>);
+pub(super) struct Kept(NonNull<Header>);
 
-// SAFETY: an image is an address; what changes behind it is atomic.
-unsafe impl Send for Undo {}
+// SAFETY: an address is a number until `Kept::under`.
+unsafe impl Send for Kept {}
 
-impl Undo {
-    /// The image at an address, which may be none.
+impl Kept {
+    /// The image that lies here.
+    ///
+    /// # Safety
+    /// Its buffer was not given back before the guard was taken.
     #[inline]
-    pub(super) fn at(address: u64) -> Option<Self> {
-        NonNull::new(std::ptr::with_exposed_provenance_mut(address as usize)).map(Self)
+    pub(super) unsafe fn under<'g>(self, _guard: &'g Guard<'_>) -> Undo<'g> {
+        Undo(self.0, PhantomData)
+    }
+}
+
+/// An image in a buffer, which a guard, or who has the buffer, keeps alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Undo<'g>(NonNull<Header>, PhantomData<&'g ()>);
+
+impl<'g> Undo<'g> {
+    /// The image at an address that a slot has, which may be none.
+    ///
+    /// # Safety
+    /// The slot had it when its state was looked at under this guard, or under the slot's latch.
+    #[inline]
+    pub(super) unsafe fn at(address: u64, _guard: &'g Guard<'_>) -> Option<Self> {
+        Self::behind(std::ptr::with_exposed_provenance_mut(address as usize), PhantomData)
     }
 
+    /// What a link of a live image leads to.
+    #[inline]
+    fn behind(link: *mut Header, live: PhantomData<&'g ()>) -> Option<Self> {
+        NonNull::new(link).map(|header| Self(header, live))
+    }
+
+    /// The number that stands for it in its slot.
     #[inline]
     pub(super) fn address(self) -> u64 {
         self.0.as_ptr().expose_provenance() as u64
     }
 
+    /// Where it is.
     #[inline]
-    fn header(&self) -> &Header {
-        // SAFETY: whoever has an image keeps its buffer alive.
+    pub(super) fn kept(self) -> Kept {
+        Kept(self.0)
+    }
+
+    #[inline]
+    fn header(self) -> &'g Header {
+        // SAFETY: its buffer is kept alive, as who made this has promised.
         unsafe { self.0.as_ref() }
     }
 
@@ -179,12 +212,12 @@ impl Undo {
     /// The next older image of the row. Acquire: pairs with the release of `set_older`.
     #[inline]
     pub(super) fn older(self) -> Option<Self> {
-        NonNull::new(self.header().older.load(Ordering::Acquire)).map(Self)
+        Self::behind(self.header().older.load(Ordering::Acquire), self.1)
     }
 
     /// Under the latch of the slot, or before the image is in a chain.
     #[inline]
-    pub(super) fn set_older(self, older: Option<Self>) {
+    pub(super) fn set_older(self, older: Option<Undo<'_>>) {
         let address = older.map_or(std::ptr::null_mut(), |older| older.0.as_ptr());
         // Pairs with the acquire in `older`.
         self.header().older.store(address, Ordering::Release);
@@ -193,7 +226,7 @@ impl Undo {
     /// The image that the same transaction made before.
     #[inline]
     pub(super) fn sibling(self) -> Option<Self> {
-        NonNull::new(self.header().sibling).map(Self)
+        Self::behind(self.header().sibling, self.1)
     }
 
     #[inline]
@@ -217,70 +250,12 @@ impl Undo {
         self.header().summary
     }
 
-    /// The columns that changed, in newer changes too for which it stands.
-    #[inline]
-    pub(super) fn columns(self) -> ColumnSet {
-        // Relaxed: whoever does not find the image that was taken over has come by a link that was changed behind this word.
-        ColumnSet::from_bits(self.header().columns.load(Ordering::Relaxed))
-    }
-
-    /// Whether the row came or went, in a newer change perhaps for which it stands.
-    #[inline]
-    pub(super) fn comes_or_goes(self) -> bool {
-        self.kind() != Kind::Update || self.header().marks.load(Ordering::Relaxed) & CAME_OR_WENT != 0
-    }
-
-    /// From now on it stands for the next newer image, too, which is about to leave the chain: whoever asks what has changed in the row since
-    /// a moment before both finds it here. Under the latch of the slot.
-    pub(super) fn take_over(self, newer: Self) {
-        let Header { columns, marks, .. } = self.header();
-        columns.store(columns.load(Ordering::Relaxed) | newer.columns().bits(), Ordering::Relaxed);
-        if newer.comes_or_goes() {
-            marks.store(marks.load(Ordering::Relaxed) | CAME_OR_WENT, Ordering::Relaxed);
-        }
-    }
-
     /// What was behind the fixed part, if that changed.
     #[inline]
-    pub(super) fn tail(self) -> Option<Option<Tail>> {
+    pub(super) fn tail(self) -> Option<Option<Tail<'g>>> {
         let has_tail = self.header().marks.load(Ordering::Relaxed) & HAS_TAIL != 0;
-        has_tail.then(|| Tail::at(self.header().tail))
-    }
-
-    /// Says that the tail goes with the image, or that it does not; answers what was so.
-    #[inline]
-    pub(super) fn own_tail(self, owns: bool) -> bool {
-        let marks = &self.header().marks;
-        let before = marks.load(Ordering::Relaxed);
-        marks.store(if owns { before | OWNS_TAIL } else { before & !OWNS_TAIL }, Ordering::Relaxed);
-        before & OWNS_TAIL != 0 && self.header().tail != 0
-    }
-
-    /// It is put in front of a settled one, and the slot does not count what it puts back yet; under the latch of the slot.
-    #[inline]
-    pub(super) fn set_over_settled(self, is_over_settled: bool) {
-        let marks = &self.header().marks;
-        let before = marks.load(Ordering::Relaxed);
-        marks.store(if is_over_settled { before | OVER_SETTLED } else { before & !OVER_SETTLED }, Ordering::Relaxed);
-    }
-
-    /// See [`Undo::set_over_settled`]: what is older is looked at by nobody who may write.
-    #[inline]
-    pub(super) fn is_over_settled(self) -> bool {
-        self.header().marks.load(Ordering::Relaxed) & OVER_SETTLED != 0
-    }
-
-    /// The image has left its chain, under the latch of the slot, before its buffer was old.
-    #[inline]
-    pub(super) fn leave(self) {
-        let marks = &self.header().marks;
-        marks.store(marks.load(Ordering::Relaxed) | LEFT, Ordering::Relaxed);
-    }
-
-    /// Whether [`Undo::leave`] was called.
-    #[inline]
-    pub(super) fn has_left(self) -> bool {
-        self.header().marks.load(Ordering::Relaxed) & LEFT != 0
+        // SAFETY: who finds the image finds the tail, which goes no sooner.
+        has_tail.then(|| TailAddress::at(self.header().tail).map(|tail| unsafe { tail.under() }))
     }
 
     /// Bytes that it takes in its chunk.
@@ -291,14 +266,14 @@ impl Undo {
     }
 
     #[inline]
-    fn payload(&self) -> *mut u64 {
+    fn payload(self) -> *mut u64 {
         // SAFETY: the payload lies right behind the header, in the same chunk.
         unsafe { self.0.as_ptr().add(1).cast() }
     }
 
     /// The pieces: the first word of each, and what was there.
     #[inline]
-    pub(super) fn pieces(&self) -> Pieces<'_> {
+    pub(super) fn pieces(self) -> Pieces<'g> {
         // SAFETY: so many words were written before the image was put into a chain, and do not change.
         Pieces(unsafe { std::slice::from_raw_parts(self.payload(), self.header().piece_words as usize) })
     }
@@ -308,14 +283,14 @@ impl Undo {
     /// # Safety
     /// Nobody else has the image yet.
     #[inline]
-    pub(super) unsafe fn pieces_mut<'a>(self) -> &'a mut [u64] {
+    pub(super) unsafe fn pieces_mut(self) -> &'g mut [u64] {
         // SAFETY: so many words lie behind the header, and the caller is alone with them.
         unsafe { std::slice::from_raw_parts_mut(self.payload(), self.header().piece_words as usize) }
     }
 
     /// The key.
     #[inline]
-    pub(super) fn key(&self) -> &[u8] {
+    pub(super) fn key(self) -> &'g [u8] {
         let header = self.header();
         // SAFETY: the key's bytes lie behind the pieces, and do not change.
         unsafe {
@@ -388,15 +363,15 @@ impl Buffer {
 
     /// Its images, newest first.
     #[inline]
-    pub(super) fn images(self) -> impl Iterator<Item = Undo> {
+    pub(super) fn images(&self) -> impl Iterator<Item = Undo<'_>> {
         // Who asks has the buffer from its own transaction, or through the lock of the list.
-        let newest = NonNull::new(self.body().newest.load(Ordering::Relaxed)).map(Undo);
+        let newest = Undo::behind(self.body().newest.load(Ordering::Relaxed), PhantomData);
         std::iter::successors(newest, |undo| undo.sibling())
     }
 
     /// Its images that are still in chains.
     #[inline]
-    pub(super) fn linked(self) -> impl Iterator<Item = Undo> {
+    pub(super) fn linked(&self) -> impl Iterator<Item = Undo<'_>> {
         self.images().filter(|image| !image.has_left())
     }
 
@@ -410,7 +385,7 @@ impl Buffer {
                 && let Some(Some(tail)) = image.tail()
             {
                 // SAFETY: the image owned it, and nobody finds it from now on.
-                unsafe { tail.retire(guard) };
+                unsafe { tail.address().retire(guard) };
             }
         }
         let mut chunk = Some(self.0.cast::<Chunk>());
@@ -436,7 +411,7 @@ pub(super) struct Writing {
     /// Bytes of all chunks.
     bytes: usize,
     /// All images that stand, oldest first.
-    images: Vec<Undo>,
+    images: Vec<Kept>,
     /// Whether there was a deletion among them.
     has_deleted: bool,
 }
@@ -444,8 +419,15 @@ pub(super) struct Writing {
 impl Writing {
     /// Images that stand, oldest first.
     #[inline]
-    pub(super) fn images(&self) -> &[Undo] {
-        &self.images
+    pub(super) fn images(&self) -> impl Iterator<Item = Undo<'_>> {
+        // The buffer is here until it is left to others.
+        self.images.iter().map(|image| Undo(image.0, PhantomData))
+    }
+
+    /// How many there are.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.images.len()
     }
 
     #[inline]
@@ -480,13 +462,13 @@ impl Writing {
 
     /// Room for an image, and its header. It is not in a chain yet, and counts when it is kept ([`Writing::keep`]).
     #[inline]
-    pub(super) fn draft<K: EncodedKey>(
+    pub(super) fn draft<'g, K: EncodedKey>(
         &mut self,
         id: u64,
         draft: Draft,
         key: K,
-        guard: &Guard<'_>,
-    ) -> Result<Undo, OutOfMemory> {
+        guard: &'g Guard<'_>,
+    ) -> Result<Undo<'g>, OutOfMemory> {
         let key_bytes = key.len();
         let bytes = image_bytes(draft.piece_words, key_bytes);
         self.has_deleted |= draft.kind == Kind::Delete;
@@ -517,7 +499,7 @@ impl Writing {
                 marks: AtomicU8::new(if draft.has_tail { HAS_TAIL } else { 0 }),
             });
         }
-        let undo = Undo(header);
+        let undo = Undo(header, PhantomData);
         // SAFETY: there is room for the key behind the pieces, in whole words.
         unsafe {
             let words = undo.payload().add(draft.piece_words);
@@ -531,22 +513,22 @@ impl Writing {
     /// # Safety
     /// Nobody else has the image yet.
     #[inline]
-    pub(super) unsafe fn set_tail(undo: Undo, tail: Option<Tail>) {
+    pub(super) unsafe fn set_tail(undo: Undo<'_>, tail: Option<TailAddress>) {
         // SAFETY: as the caller promises.
-        unsafe { (*undo.0.as_ptr()).tail = tail.map_or(0, Tail::address) };
+        unsafe { (*undo.0.as_ptr()).tail = tail.map_or(0, TailAddress::to_word) };
         undo.own_tail(true);
     }
 
     /// The latest draft is an image from now on.
     #[inline]
-    pub(super) fn keep(&mut self, undo: Undo) {
+    pub(super) fn keep(&mut self, undo: Undo<'_>) {
         self.waste(undo);
-        self.images.push(undo);
+        self.images.push(undo.kept());
     }
 
     /// The latest draft keeps its place, for others may have found it.
     #[inline]
-    pub(super) fn waste(&mut self, undo: Undo) {
+    pub(super) fn waste(&mut self, undo: Undo<'_>) {
         let bytes = undo.bytes();
         self.free += bytes;
         self.left -= bytes;
@@ -554,7 +536,7 @@ impl Writing {
 
     /// Takes the newest image out, if there are more than `len`.
     #[inline]
-    pub(super) fn pop(&mut self, len: usize) -> Option<Undo> {
+    pub(super) fn pop(&mut self, len: usize) -> Option<Kept> {
         if self.images.len() > len { self.images.pop() } else { None }
     }
 

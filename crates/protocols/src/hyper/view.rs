@@ -3,29 +3,44 @@
 use std::ops::Range;
 
 use polychron_engine::mutations::left_out;
+use polychron_memory::Guard;
 
 use super::rows::{InPlace, Record};
 use super::steps::Step;
 use super::tail::Tail;
-use super::undo::{FIRST_ID, Kind, Undo};
+use super::undo::{FIRST_ID, Kept, Kind, Undo};
 
 /// What a slot shows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct Seen<'g> {
     /// Whether there is a row.
     pub(super) present: bool,
     /// What is behind its fixed part.
-    pub(super) tail: Option<Tail>,
+    pub(super) tail: Option<Tail<'g>>,
     /// The newest image that the slot had.
-    pub(super) version: Option<Undo>,
+    pub(super) version: Option<Undo<'g>>,
     /// See `InPlace::settled`.
     pub(super) settled: bool,
     /// Whether the slot serves no key any more.
     pub(super) closed: bool,
 }
 
-impl Seen {
-    pub(super) fn in_place(at: InPlace) -> Self {
+/// The same, without what only a guard keeps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    pub(super) present: bool,
+    pub(super) version: Option<Kept>,
+    pub(super) settled: bool,
+}
+
+impl<'g> Seen<'g> {
+    /// See [`Shown`].
+    #[inline]
+    pub(super) fn shown(self) -> Shown {
+        Shown { present: self.present, version: self.version.map(Undo::kept), settled: self.settled }
+    }
+
+    pub(super) fn in_place(at: InPlace<'g>) -> Self {
         let InPlace { present, closed, version, settled, tail } = at;
         Self { present, tail, version, settled, closed }
     }
@@ -37,8 +52,14 @@ pub(super) const SNAPSHOT: u64 = 0;
 /// Copies the words in place, and undoes whatever is newer than `moment` and not the reader's own, newest first, up to the first image that
 /// is neither: the paper's rule. Images that are settled need no look, unless the reader is a [`SNAPSHOT`].
 #[inline(always)]
-pub(super) fn view(record: Record<'_>, range: Range<usize>, out: &mut [u64], moment: u64, own: u64) -> Seen {
-    let at = record.read(range, out);
+pub(super) fn view<'g>(
+    record: Record<'_>,
+    range: Range<usize>,
+    out: &mut [u64],
+    (moment, own): (u64, u64),
+    guard: &'g Guard<'_>,
+) -> Seen<'g> {
+    let at = record.read(range, out, guard);
     let mut seen = Seen::in_place(at);
     let mut next = at.version.filter(|_| !at.settled || own == SNAPSHOT);
     while let Some(image) = next {
@@ -62,7 +83,7 @@ fn is_visible(stamp: u64, moment: u64, own: u64) -> bool {
 
 /// Undoes one change. Who wants to know only whether there is a row brings no room for its words.
 #[inline]
-pub(super) fn apply(image: Undo, out: &mut [u64], seen: &mut Seen) {
+pub(super) fn apply<'g>(image: Undo<'g>, out: &mut [u64], seen: &mut Seen<'g>) {
     seen.present = image.kind() != Kind::Insert;
     for (first, words) in image.pieces() {
         if let Some(place) = out.get_mut(first..first + words.len()) {

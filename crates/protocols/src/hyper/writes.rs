@@ -7,6 +7,7 @@ use polychron_base::{Error, IndexId, Reason, Stop};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_index::Inserted;
+use polychron_memory::Guard;
 use polychron_schema::ColumnSet;
 
 use super::options::Images;
@@ -14,10 +15,11 @@ use super::predicates::summary_of;
 use super::rows::{Latched, Record};
 use super::steps::Step;
 use super::table::Relation;
-use super::tail::Tail;
+use super::tail::{Tail, TailAddress};
 use super::transaction::HyperTransaction;
 use super::undo::{Draft, FIRST_ID, Kind, Undo, Writing, piece_head};
 use super::view::view;
+use super::worker::State;
 
 /// What a row is to be.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +51,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// Whether the newest image lets this transaction write: there is none, or it is its own, or was committed before the start. What
     /// stands in place is then what the transaction sees. Of a settled one that is known.
     #[inline]
-    pub(super) fn check_version(&self, version: Option<Undo>, settled: bool) -> Result<(), Conflict> {
+    pub(super) fn check_version(&self, version: Option<Undo<'_>>, settled: bool) -> Result<(), Conflict> {
         let Some(image) = version.filter(|_| !settled) else { return Ok(()) };
         let stamp = image.stamp();
         if stamp <= self.start || stamp == self.id {
@@ -71,9 +73,9 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     fn latch(&self, record: Record<'w>) -> Result<Latched<'w>, Refusal> {
         let latched = record.latch();
         if !latched.is_in_index() && !left_out(Step::PassOverDisplaced) {
-            return Err(Refusal::Closed(latched.version().map_or(0, Undo::stamp)));
+            return Err(Refusal::Closed(latched.version(&self.guard).map_or(0, Undo::stamp)));
         }
-        let newest = latched.version();
+        let newest = latched.version(&self.guard);
         self.check_version(newest, latched.is_settled()).map_err(Refusal::Conflict)?;
         if self.is_barred(record) && newest.is_none_or(|image| image.stamp() != self.id) {
             return Err(Refusal::Conflict(Conflict { reason: Reason::BeingWritten, stamp: 0 }));
@@ -116,7 +118,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         NewRow { words: row, columns, whole }: NewRow<'_>,
         pieces: impl Iterator<Item = Range<usize>> + Clone,
     ) -> Result<(), Stop> {
-        let tail = if whole { Tail::new(&row[store.rows.words()..], &self.guard) } else { Ok(None) };
+        let tail = if whole { TailAddress::new(&row[store.rows.words()..], &self.guard) } else { Ok(None) };
         let tail = tail.map_err(|error| self.lacks_memory(store, key, Error::from(error).into()))?;
         let keeps_record = self.shared.options.images == Images::Records && !columns.is_empty();
         let draft = Draft {
@@ -131,7 +133,13 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             },
             has_tail: whole && store.rows.has_tails(),
         };
-        let image = self.draft(draft, key, tail).map_err(|stop| self.lacks_memory(store, key, stop))?;
+        let image = match self.state.writing.draft(self.id, draft, key, &self.guard) {
+            Ok(image) => image,
+            Err(refused) => {
+                self.discard(tail);
+                return Err(self.lacks_memory(store, key, Error::from(refused).into()));
+            }
+        };
         let mut latched = match self.latch(record) {
             Ok(latched) => latched,
             Err(refusal) => {
@@ -155,7 +163,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             unsafe { Writing::set_tail(image, latched.tail()) };
             latched.set_tail(tail);
         }
-        self.push(latched, image);
+        self.state.push(latched, image, &self.guard);
         Ok(())
     }
 
@@ -172,8 +180,10 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             has_tail: store.rows.has_tails(),
         };
         let (writing, id) = (&mut self.state.writing, self.id);
-        let image = self.guard.with_reserve(|guard| writing.draft(id, draft, key, guard));
+        let image = self.guard.with_reserve(|guard| writing.draft(id, draft, key, guard).map(Undo::kept));
         let image = image.map_err(|error| self.lacks_memory(store, key, Error::from(error).into()))?;
+        // SAFETY: the image was made just now, in the transaction's buffer.
+        let image = unsafe { image.under(&self.guard) };
         let mut latched = match self.latch(record) {
             Ok(latched) => latched,
             Err(refusal) => return Err(self.refused(refusal, store, (record, key))),
@@ -187,7 +197,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         }
         latched.set_tail(None);
         latched.set_present(false);
-        self.push(latched, image);
+        self.state.push(latched, image, &self.guard);
         Ok(())
     }
 
@@ -200,7 +210,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         row: &[u64],
     ) -> Result<Option<Record<'w>>, Stop> {
         let (fixed, rest) = row.split_at(store.rows.words());
-        let tail = Tail::new(rest, &self.guard).map_err(Error::from)?;
+        let tail = TailAddress::new(rest, &self.guard).map_err(Error::from)?;
         let outcome = self.insert_with(store, key, fixed, tail);
         if !matches!(outcome, Ok(Some(_))) {
             self.discard(tail);
@@ -213,17 +223,18 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         store: &'w Relation,
         key: K,
         fixed: &[u64],
-        tail: Option<Tail>,
+        tail: Option<TailAddress>,
     ) -> Result<Option<Record<'w>>, Stop> {
         loop {
             let epochs = self.shared.memory.epochs();
             let slot = store.rows.allocate(epochs, &self.guard).map_err(Error::from)?;
             let fresh = slot.record;
-            let image = match self.draft(insertion(store, fresh, key), key, None) {
+            let draft = insertion(store, fresh, key);
+            let image = match self.state.writing.draft(self.id, draft, key, &self.guard) {
                 Ok(image) => image,
-                Err(stop) => {
+                Err(refused) => {
                     store.rows.give_back_unseen(fresh);
-                    return Err(stop);
+                    return Err(Error::from(refused).into());
                 }
             };
             fill(&mut slot.latch(), fixed, tail, image);
@@ -243,9 +254,8 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             store.rows.give_back_unseen(fresh);
             let Inserted::Existing(existing) = inserted.map_err(Error::from)? else { continue };
             let Some(handle) = existing.handle else { continue };
-            // SAFETY: the handle was found under this transaction's guard.
-            let record = unsafe { store.record(handle) };
-            let seen = view(record, 0..0, &mut [], self.start, self.id);
+            let record = store.record(handle);
+            let seen = view(record, 0..0, &mut [], (self.start, self.id), &self.guard);
             if seen.closed {
                 // Who closed it is about to take it out; either may come first.
                 store.index().remove(key, handle, &self.guard);
@@ -261,9 +271,10 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     #[cold]
     fn take_back_insertion(&mut self, store: &Relation, record: Record<'w>) {
         record.latch().set_tail(None);
-        let newest = self.state.writing.images().len() - 1;
+        let newest = self.state.writing.len() - 1;
         if let Some(image) = self.state.writing.pop(newest) {
-            self.undo(store, record, image);
+            // SAFETY: the image is the transaction's own.
+            self.undo(store, record, unsafe { image.under(&self.guard) });
         }
     }
 
@@ -274,9 +285,10 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         record: Record<'w>,
         key: K,
         fixed: &[u64],
-        tail: Option<Tail>,
+        tail: Option<TailAddress>,
     ) -> Result<bool, Stop> {
-        let image = self.draft(insertion(store, record, key), key, None)?;
+        let draft = insertion(store, record, key);
+        let image = self.state.writing.draft(self.id, draft, key, &self.guard).map_err(Error::from)?;
         let mut latched = match self.latch(record) {
             Ok(latched) => latched,
             Err(Refusal::Closed(_)) => return Ok(false),
@@ -286,42 +298,15 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
                 return Err(self.refuse(Conflict { reason: Reason::InsertedFirst, stamp }, store, key));
             }
         };
-        image.set_older(latched.version());
+        image.set_older(latched.version(&self.guard));
         fill(&mut latched, fixed, tail, image);
         drop(latched);
         self.state.writing.keep(image);
         Ok(true)
     }
 
-    /// Room for an image; when there is none, the new tail is given back.
-    #[inline]
-    pub(super) fn draft<K: EncodedKey>(&mut self, draft: Draft, key: K, tail: Option<Tail>) -> Result<Undo, Stop> {
-        let image = self.state.writing.draft(self.id, draft, key, &self.guard);
-        image.map_err(|error| {
-            self.discard(tail);
-            Error::from(error).into()
-        })
-    }
-
-    /// Puts an image in front of a slot's chain.
-    #[inline]
-    pub(super) fn push(&mut self, mut latched: Latched<'_>, image: Undo) {
-        let older = latched.version();
-        if latched.is_settled() {
-            image.set_over_settled(true);
-            if latched.restored().is_unknown() {
-                // Nobody looks at it before collection does, after the commit.
-                older.into_iter().for_each(Undo::prefetch);
-            }
-        }
-        image.set_older(older);
-        latched.set_version(Some(image));
-        drop(latched);
-        self.state.writing.keep(image);
-    }
-
     /// Gives back a tail that came into no slot.
-    fn discard(&self, tail: Option<Tail>) {
+    fn discard(&self, tail: Option<TailAddress>) {
         if let Some(tail) = tail {
             // SAFETY: nobody has found it.
             unsafe { tail.retire(&self.guard) };
@@ -331,34 +316,25 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// Undoes the changes from `from` on, newest first. What they told of the present goes on being protected, for the transaction may go
     /// on.
     pub(super) fn undo_images(&mut self, from: usize) {
+        let logs = self.logs() && !self.doomed && !left_out(Step::ReadsOfUndone);
         while let Some(image) = self.state.writing.pop(from) {
-            if self.logs() && !self.doomed && !left_out(Step::ReadsOfUndone) {
-                self.log_undone(image);
+            // SAFETY: the image is in the transaction's own buffer.
+            let image = unsafe { image.under(&self.guard) };
+            if logs {
+                self.state.log_undone(image);
             }
             let place = image.place();
             let store = self.state.base.tables.table(place.table).and_then(|table| table.store(place.index));
             // The transaction has had the table since before it wrote it.
             let Ok(store) = store else { continue };
-            // SAFETY: the image is of a slot of these rows.
-            self.undo(store, unsafe { store.rows.record(image.row()) }, image);
+            // The image is of a slot of these rows.
+            self.undo(store, store.rows.record(image.row()), image);
         }
     }
 
-    /// A row that was changed was read, and a key that was inserted was seen to be absent.
-    fn log_undone(&mut self, image: Undo) {
-        let place = image.place();
-        if place.index == IndexId::PRIMARY {
-            self.state.log.point_of(place.table, image.summary(), true, ColumnSet::ALL);
-        } else if image.kind() == Kind::Insert
-            && let Ok(table) = self.state.base.tables.table(place.table)
-        {
-            self.log_key(table, place.index, image.key());
-        }
-    }
-
-    fn undo(&self, store: &Relation, record: Record<'_>, image: Undo) {
+    fn undo(&self, store: &Relation, record: Record<'_>, image: Undo<'_>) {
         let mut latched = record.latch();
-        debug_assert!(latched.version() == Some(image), "own images are undone newest first");
+        debug_assert!(latched.version(&self.guard) == Some(image), "own images are undone newest first");
         for (first, words) in image.pieces() {
             latched.store(first, words);
         }
@@ -371,7 +347,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
                 self.discard(gone);
             }
             image.own_tail(false);
-            latched.set_tail(tail);
+            latched.set_tail(tail.map(Tail::address));
         }
         latched.set_present(image.kind() != Kind::Insert);
         let older = image.older();
@@ -382,6 +358,35 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             drop(latched);
             store.index().remove(image.key(), record.handle(), &self.guard);
             store.rows.give_back(record, self.shared.memory.epochs());
+        }
+    }
+}
+
+impl State {
+    /// Puts an image in front of a slot's chain.
+    #[inline]
+    pub(super) fn push(&mut self, mut latched: Latched<'_>, image: Undo<'_>, guard: &Guard<'_>) {
+        let older = latched.version(guard);
+        if latched.is_settled() {
+            image.set_over_settled(true);
+            if latched.restored().is_unknown() {
+                // Nobody looks at it before collection does, after the commit.
+                older.into_iter().for_each(Undo::prefetch);
+            }
+        }
+        image.set_older(older);
+        latched.set_version(Some(image));
+        drop(latched);
+        self.writing.keep(image);
+    }
+
+    /// A row that was changed was read, and a key that was inserted was seen to be absent.
+    fn log_undone(&mut self, image: Undo<'_>) {
+        let place = image.place();
+        if place.index == IndexId::PRIMARY {
+            self.log.point_of(place.table, image.summary(), true, ColumnSet::ALL);
+        } else if image.kind() == Kind::Insert && self.base.tables.table(place.table).is_ok() {
+            self.log.key(place.table, place.index, image.key());
         }
     }
 }
@@ -401,7 +406,7 @@ fn insertion<K: EncodedKey>(store: &Relation, record: Record<'_>, key: K) -> Dra
 }
 
 #[inline]
-fn fill(latched: &mut Latched<'_>, fixed: &[u64], tail: Option<Tail>, image: Undo) {
+fn fill(latched: &mut Latched<'_>, fixed: &[u64], tail: Option<TailAddress>, image: Undo<'_>) {
     latched.store(0, fixed);
     latched.set_tail(tail);
     latched.set_present(true);

@@ -11,8 +11,6 @@
 //!
 //! A condition that is in a list does not change, and stays where it is until its holder has taken it out.
 
-use std::ptr::NonNull;
-
 use polychron_base::key::EncodedKey;
 use polychron_base::{IndexId, Stop, TableId};
 use polychron_engine::futures::{FutureColumn, FutureError, Scalar};
@@ -21,8 +19,8 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::stores::Place;
 use polychron_schema::RowRef;
 
-use super::held::{CHUNK, Lock, Taken};
-use super::locks::{Answer, LockTable, Request};
+use super::held::{Lock, Taken};
+use super::locks::{Answer, LockTable, Requests};
 use super::rows::own_wait;
 use super::steps::Step;
 use super::transaction::LockingTransaction;
@@ -37,83 +35,64 @@ struct Met {
 }
 
 /// The condition locks of a worker's running transaction, and what it needs to look at those of others.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Conditions {
-    /// The names of the requests, in their order; some may still be shared locks.
-    names: Vec<u64>,
-    requests: Vec<Box<[Request]>>,
+    /// Some may still be shared locks. They are given back before the conditions go to which they lead.
+    requests: Requests,
     /// Conditions that are held, and behind them those that were.
     #[allow(clippy::vec_box, reason = "others point to them, so they must not move")]
     kept: Vec<Box<Condition>>,
     in_use: usize,
-    /// Waits for conditions of others.
-    watch: Box<Request>,
     met: Vec<Met>,
     values: Values,
 }
 
 impl Conditions {
-    fn request(&self, position: usize) -> &Request {
-        &self.requests[position / CHUNK][position % CHUNK]
+    /// No conditions of a table.
+    pub(super) fn new(table: &LockTable) -> Self {
+        let (kept, met, values) = (Vec::new(), Vec::new(), Values::default());
+        Self { requests: Requests::new(table), kept, in_use: 0, met, values }
+    }
+
+    fn locks(&self) -> &[Lock] {
+        self.requests.locks()
     }
 
     /// Locks a name shared, for a test.
-    pub(super) fn take(&mut self, table: &LockTable, name: u64, own: &Wounds) -> Taken {
-        let position = self.names.len();
-        if position == CHUNK * self.requests.len() {
-            self.requests.push((0..CHUNK).map(|_| Request::default()).collect());
-        }
-        let request = self.request(position);
-        let lock = Lock { name, exclusive: false };
-        // SAFETY: the request is behind those that are in lists; it is taken out before it is used again.
-        let mut answer = unsafe { table.ask(request, lock, own.requester(), SpinBudget::Wound) };
-        if let Answer::Queued(ahead) = answer {
-            // SAFETY: the request is in the table.
-            answer = unsafe { table.wait(request, name, own, ahead) };
-        }
-        let taken = match answer {
+    pub(super) fn take(&mut self, name: u64, own: &Wounds) -> Taken {
+        match self.requests.take(Lock { name, exclusive: false }, own, SpinBudget::Wound, |wait| wait()) {
             Answer::Granted => Taken::Held,
             Answer::Queued(_) | Answer::Refused => Taken::Refused,
             Answer::Own => Taken::Own,
-        };
-        if taken == Taken::Held {
-            self.names.push(name);
         }
-        taken
     }
 
     /// Keeps a condition that was tested under the locks from the `first` one on: these become condition locks.
-    pub(super) fn hold(&mut self, first: usize, table: &LockTable, condition: &Condition, truth: bool) {
+    pub(super) fn hold(&mut self, first: usize, condition: &Condition, truth: bool) {
         if self.in_use == self.kept.len() {
             self.kept.push(Box::default());
         }
         let kept = &mut self.kept[self.in_use];
         kept.copy_from(condition);
         kept.truth = truth;
-        let address = NonNull::from(&**kept);
         self.in_use += 1;
         if left_out(Step::HoldConditions) {
-            return self.release_from(first, table);
+            return self.requests.release_from(first);
         }
-        for (position, &name) in self.names.iter().enumerate().skip(first) {
-            // SAFETY: the request is granted; the condition stays until `release`.
-            unsafe { table.become_condition(self.request(position), name, address) };
-        }
+        // SAFETY: the condition is in use, so it stays as it is until `release` has given all requests back.
+        unsafe { self.requests.hold(first, &self.kept[self.in_use - 1]) };
     }
 
     /// Gives all back.
     #[inline]
-    pub(super) fn release(&mut self, table: &LockTable) {
-        self.release_from(0, table);
+    pub(super) fn release(&mut self) {
+        self.requests.release_from(0);
         self.in_use = 0;
     }
 
-    fn release_from(&mut self, first: usize, table: &LockTable) {
-        for (position, &name) in self.names.iter().enumerate().skip(first) {
-            // SAFETY: the request is in the table.
-            unsafe { table.release(self.request(position), name) };
-        }
-        self.names.truncate(first);
+    /// Waits until the condition at an address is held at a name no more: see [`Requests::outlast`].
+    pub(super) fn outlast(&mut self, name: u64, address: usize, own: &Wounds) -> Answer {
+        self.requests.outlast(name, address, own)
     }
 }
 
@@ -121,26 +100,32 @@ impl LockingTransaction<'_> {
     /// Tells whether a condition is true, and sees to it that it stays so.
     pub(crate) fn hold_condition(&mut self, condition: &Condition) -> Result<bool, Stop> {
         self.alive()?;
-        let first = self.state.conditions.names.len();
+        let first = self.state.conditions.locks().len();
         for (table, key) in condition.rows() {
             self.lock_source(first, table, key)?;
         }
-        let truth = match self.evaluate(condition) {
+        // SAFETY: the rows are locked just above.
+        let truth = match unsafe { self.evaluate(condition) } {
             Ok(truth) => truth,
             Err(stop) => {
                 let kept = self.work(|this| this.keep_seen(first, condition));
                 return Err(kept.err().unwrap_or(stop));
             }
         };
-        self.state.conditions.hold(first, &self.shared.locks, condition, truth);
+        self.state.conditions.hold(first, condition, truth);
         Ok(truth)
     }
 
     /// Whether a condition is true of rows that are locked.
-    fn evaluate(&mut self, condition: &Condition) -> Result<bool, Stop> {
+    ///
+    /// # Safety
+    /// Its rows are locked.
+    unsafe fn evaluate(&mut self, condition: &Condition) -> Result<bool, Stop> {
         self.work(|this| {
             let mut values = std::mem::take(&mut this.state.conditions.values);
-            let truth = condition.evaluate(&mut values, |table, key, column| this.look(table, key, column));
+            // SAFETY: a condition looks at its rows, which are locked.
+            let look = |table, key: &[u8], column| unsafe { this.look(table, key, column) };
+            let truth = condition.evaluate(&mut values, look);
             this.state.conditions.values = values;
             truth
         })
@@ -153,14 +138,14 @@ impl LockingTransaction<'_> {
             let index = &self.state.base.tables.table(table)?.primary;
             self.lock(index, key, false)?;
         }
-        self.state.conditions.release_from(first, &self.shared.locks);
+        self.state.conditions.requests.release_from(first);
         Ok(())
     }
 
     /// Locks a row shared that a condition depends on, unless it is locked already.
     fn lock_source(&mut self, first: usize, table: TableId, key: &[u8]) -> Result<(), Stop> {
         let name = self.state.base.tables.table(table)?.primary.name_of(key);
-        let known = self.state.conditions.names[first..].contains(&name);
+        let known = self.state.conditions.locks()[first..].iter().any(|lock| lock.name == name);
         if known || self.state.held.has(name) {
             return Ok(());
         }
@@ -169,7 +154,7 @@ impl LockingTransaction<'_> {
         if wounded {
             return Err(self.refuse(table, key));
         }
-        match state.conditions.take(&self.shared.locks, name, &state.held.own) {
+        match state.conditions.take(name, &state.held.own) {
             Taken::Held => Ok(()),
             Taken::Refused => Err(self.refuse(table, key)),
             Taken::Own => Err(own_wait(Place { table, index: IndexId::PRIMARY }, key)),
@@ -177,11 +162,14 @@ impl LockingTransaction<'_> {
     }
 
     /// A column of a row that is locked.
-    fn look(&mut self, table: TableId, key: &[u8], column: FutureColumn) -> Result<Scalar, Stop> {
+    ///
+    /// # Safety
+    /// The row is locked.
+    unsafe fn look(&mut self, table: TableId, key: &[u8], column: FutureColumn) -> Result<Scalar, Stop> {
         let primary = &self.state.base.tables.table(table)?.primary;
-        let record = self.lookup(primary, key).ok_or(FutureError::NoRow(table))?;
         // SAFETY: the row is locked, and nothing is written here.
-        let row = RowRef::from_words(unsafe { record.words() });
+        let words = unsafe { self.lookup(primary, key).map(|record| record.words()) };
+        let row = RowRef::from_words(words.ok_or(FutureError::NoRow(table))?);
         Ok(column.load(row).ok_or(FutureError::Null(table))?)
     }
 
@@ -241,15 +229,16 @@ impl LockingTransaction<'_> {
                 self.lock(index, key, false)?;
             }
         }
+        // SAFETY: the rows are locked: the written ones since they were written, the others just above.
+        let truth = unsafe { self.evaluate(condition) };
         // What has no value any more is no answer.
-        Ok(self.evaluate(condition).is_ok_and(|truth| truth == condition.truth))
+        Ok(truth.is_ok_and(|truth| truth == condition.truth))
     }
 
     /// Waits until a condition is held no more.
     fn outlast(&mut self, name: u64, met: &Met) -> Result<(), Stop> {
-        let state = &*self.state;
-        // SAFETY: the request is used here only, and is in no list.
-        let answer = unsafe { self.shared.locks.outlast(&state.conditions.watch, name, met.address, &state.held.own) };
+        let state = &mut *self.state;
+        let answer = state.conditions.outlast(name, met.address, &state.held.own);
         if answer == Answer::Granted {
             return Ok(());
         }

@@ -6,12 +6,9 @@
 use polychron_base::room::{KeptList, ROOM};
 use polychron_engine::mutations::pass;
 
-use super::locks::{Answer, LockTable, Request};
+use super::locks::{Answer, LockTable, Requests};
 use super::steps::Point;
 use super::wounds::{SpinBudget, Wounds};
-
-/// Requests that are allocated at a time; they never move.
-pub(super) const CHUNK: usize = 64;
 
 /// Slots of the table of names, at first.
 const FEWEST_SLOTS: usize = 64;
@@ -46,25 +43,24 @@ struct Slot {
 /// The locks of a worker's running transaction.
 #[derive(Debug)]
 pub(super) struct Held {
-    locks: Vec<Lock>,
-    requests: Vec<Box<[Request]>>,
+    requests: Requests,
     slots: Vec<Slot>,
     era: u32,
     /// Who it is, in every request.
     pub(super) own: Wounds,
 }
 
-impl Default for Held {
-    fn default() -> Self {
-        let slots = vec![Slot::default(); FEWEST_SLOTS];
-        Self { locks: Vec::new(), requests: Vec::new(), slots, era: 1, own: Wounds::default() }
-    }
-}
-
 impl Held {
+    /// No locks of a table.
+    pub(super) fn new(table: &LockTable) -> Self {
+        let slots = vec![Slot::default(); FEWEST_SLOTS];
+        Self { requests: Requests::new(table), slots, era: 1, own: Wounds::default() }
+    }
+
     /// The locks that are held, in the order in which they were taken.
+    #[inline]
     pub(super) fn locks(&self) -> &[Lock] {
-        &self.locks
+        self.requests.locks()
     }
 
     /// The slot of a name, or the empty one where it would be.
@@ -95,14 +91,9 @@ impl Held {
     #[cold]
     fn grow(&mut self) {
         self.slots = vec![Slot::default(); 2 * self.slots.len()];
-        for position in 0..self.locks.len() {
-            self.note(self.locks[position].name, position);
+        for position in 0..self.locks().len() {
+            self.note(self.locks()[position].name, position);
         }
-    }
-
-    #[inline]
-    fn request(&self, position: usize) -> &Request {
-        &self.requests[position / CHUNK][position % CHUNK]
     }
 
     /// Whether a lock is held, shared at least.
@@ -113,67 +104,39 @@ impl Held {
 
     /// A transaction of this age begins, in this thread.
     pub(super) fn begin(&mut self, age: u64) {
-        debug_assert!(self.locks.is_empty(), "the transaction before gave its locks back");
+        debug_assert!(self.locks().is_empty(), "the transaction before gave its locks back");
         self.own.begin(age);
     }
 
     /// Takes a lock that is not held, or makes a shared one exclusive; waits for it as `spin_budget` says. Who queues asks for locks
     /// that are not held. A wait is done by `around`.
     #[inline]
-    pub(super) fn take(
-        &mut self,
-        table: &LockTable,
-        lock: Lock,
-        spin_budget: SpinBudget,
-        around: impl FnOnce(&dyn Fn() -> Answer) -> Answer,
-    ) -> Taken {
-        let Lock { name, exclusive } = lock;
-        if let Some(position) = self.find(name) {
-            if exclusive && !self.locks[position].exclusive {
-                let taken = self.upgrade(table, position, spin_budget, around);
-                self.locks[position].exclusive = taken == Taken::Held;
-                return taken;
+    pub(super) fn take(&mut self, lock: Lock, spin_budget: SpinBudget, around: impl FnOnce(&mut dyn FnMut())) -> Taken {
+        let queued = |wait: &mut dyn FnMut()| {
+            pass(Point::Queued);
+            around(wait);
+        };
+        if let Some(position) = self.find(lock.name) {
+            if lock.exclusive && !self.locks()[position].exclusive {
+                let answer = self.requests.upgrade(position, &self.own, spin_budget, queued);
+                return self.taken(answer);
             }
             return Taken::Held;
         }
-        let position = self.locks.len();
-        if position == CHUNK * self.requests.len() {
-            self.requests.push((0..CHUNK).map(|_| Request::default()).collect());
+        let answer = self.requests.take(lock, &self.own, spin_budget, queued);
+        if answer != Answer::Granted {
+            return self.taken(answer);
         }
-        let request = self.request(position);
-        // SAFETY: the request is above the stack's top, so in no list; it is taken out before it is used again.
-        let answer = unsafe { table.ask(request, lock, self.own.requester(), spin_budget) };
-        let taken = self.await_answer(table, request, name, answer, around);
-        if taken != Taken::Held {
-            return taken;
-        }
-        self.locks.push(lock);
-        if 2 * self.locks.len() > self.slots.len() {
+        let held = self.locks().len();
+        if 2 * held > self.slots.len() {
             self.grow();
         } else {
-            self.note(name, position);
+            self.note(lock.name, held - 1);
         }
         Taken::Held
     }
 
-    /// Waits for a request that was queued.
-    #[inline]
-    fn await_answer(
-        &self,
-        table: &LockTable,
-        request: &Request,
-        name: u64,
-        answer: Answer,
-        around: impl FnOnce(&dyn Fn() -> Answer) -> Answer,
-    ) -> Taken {
-        let answer = match answer {
-            Answer::Queued(ahead) => {
-                pass(Point::Queued);
-                // SAFETY: the request is in the table, and waited for once.
-                around(&|| unsafe { table.wait(request, name, &self.own, ahead) })
-            }
-            answer => answer,
-        };
+    fn taken(&self, answer: Answer) -> Taken {
         match answer {
             Answer::Granted => Taken::Held,
             Answer::Own => Taken::Own,
@@ -182,38 +145,19 @@ impl Held {
         }
     }
 
-    /// Makes a shared lock exclusive.
-    fn upgrade(
-        &self,
-        table: &LockTable,
-        position: usize,
-        spin_budget: SpinBudget,
-        around: impl FnOnce(&dyn Fn() -> Answer) -> Answer,
-    ) -> Taken {
-        let (request, name) = (self.request(position), self.locks[position].name);
-        // SAFETY: the request is granted, as all that are noted.
-        let answer = unsafe { table.upgrade(request, name, self.own.requester(), spin_budget) };
-        self.await_answer(table, request, name, answer, around)
-    }
-
     /// Gives the lock back that was taken last.
-    pub(super) fn give_back_latest(&mut self, table: &LockTable) {
-        let Some(lock) = self.locks.pop() else { return };
+    pub(super) fn give_back_latest(&mut self) {
+        let Some(lock) = self.locks().last() else { return };
         // No name came behind it, so none is looked for beyond its slot.
         let slot = self.slot(lock.name);
         self.slots[slot].era = self.era.wrapping_sub(1);
-        // SAFETY: the request is the lock's, and in the table.
-        unsafe { table.release(self.request(self.locks.len()), lock.name) };
+        self.requests.release_from(self.locks().len() - 1);
     }
 
     /// Gives all locks back.
     #[inline]
-    pub(super) fn release(&mut self, table: &LockTable) {
-        for (position, lock) in self.locks.iter().enumerate() {
-            // SAFETY: the request is the lock's, and in the table.
-            unsafe { table.release(self.request(position), lock.name) };
-        }
-        self.locks.clear();
+    pub(super) fn release(&mut self) {
+        self.requests.release_from(0);
         self.era = self.era.wrapping_add(1);
         if self.era == 0 {
             self.slots.fill(Slot::default());
@@ -227,15 +171,14 @@ impl Held {
     /// Gives back what a huge transaction has needed. No lock is held.
     #[cold]
     fn give_back_room(&mut self) {
-        self.locks.give_back_room();
-        self.requests.truncate(ROOM / CHUNK);
+        self.requests.give_back_room();
         self.slots = vec![Slot::default(); FEWEST_SLOTS];
     }
 
     /// Locks that there is room for.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn room(&self) -> usize {
-        self.locks.room().max(CHUNK * self.requests.len()).max(self.slots.len() / 2)
+        self.requests.room().max(self.slots.len() / 2)
     }
 }
 

@@ -12,7 +12,7 @@ use polychron_sync::thread;
 
 use super::conditions::Conditions;
 use super::held::{Held, Lock, Taken};
-use super::locks::{Answer, LockTable, Request};
+use super::locks::{Answer, LockTable, Requests};
 use super::ranges::Ranges;
 use super::wounds::{SpinBudget, UNAGED, Wounds};
 
@@ -31,14 +31,14 @@ impl Rows {
 
     /// Locks rows in the global order, waiting, and adds one to each; or reads them.
     fn visit(&self, rows: &[usize], exclusive: bool) {
-        let mut held = Held::default();
+        let mut held = Held::new(&self.table);
         held.begin(UNAGED);
         for &row in rows {
-            let taken = held.take(&self.table, Lock { name: NAMES[row], exclusive }, SpinBudget::Queue, |wait| wait());
+            let taken = held.take(Lock { name: NAMES[row], exclusive }, SpinBudget::Queue, |wait| wait());
             assert_eq!(taken, Taken::Held);
         }
         rows.iter().for_each(|&row| self.touch(row, exclusive));
-        held.release(&self.table);
+        held.release();
     }
 
     fn touch(&self, row: usize, exclusive: bool) {
@@ -53,12 +53,10 @@ impl Rows {
 
     /// Takes what it can get at once: a shared lock, then an exclusive one in its place. Whether it got both.
     fn attempt(&self) -> bool {
-        let mut held = Held::default();
+        let mut held = Held::new(&self.table);
         held.begin(UNAGED);
         let name = NAMES[0];
-        let mut got = |exclusive| {
-            held.take(&self.table, Lock { name, exclusive }, SpinBudget::Refuse, |wait| wait()) == Taken::Held
-        };
+        let mut got = |exclusive| held.take(Lock { name, exclusive }, SpinBudget::Refuse, |wait| wait()) == Taken::Held;
         let both = got(false) && {
             self.touch(0, false);
             got(true)
@@ -66,23 +64,23 @@ impl Rows {
         if both {
             self.touch(0, true);
         }
-        held.release(&self.table);
+        held.release();
         both
     }
 
     /// Locks rows in any order, by age, and adds one to each; again until it is not wounded on its way.
     fn visit_by_age(&self, rows: [usize; 2], age: u64) -> bool {
-        let mut held = Held::default();
+        let mut held = Held::new(&self.table);
         loop {
             held.begin(age);
             let done = rows.iter().all(|&row| {
                 let lock = Lock { name: NAMES[row], exclusive: true };
-                held.take(&self.table, lock, SpinBudget::Wound, |wait| wait()) == Taken::Held
+                held.take(lock, SpinBudget::Wound, |wait| wait()) == Taken::Held
             });
             if done {
                 rows.iter().for_each(|&row| self.touch(row, true));
             }
-            held.release(&self.table);
+            held.release();
             if done {
                 return true;
             }
@@ -195,18 +193,17 @@ fn insertions_outlast_ranges() {
 #[test]
 fn upgrades_by_age_end() {
     let attempt = |rows: &Rows, age| {
-        let mut held = Held::default();
+        let mut held = Held::new(&rows.table);
         loop {
             held.begin(age);
             let name = NAMES[0];
-            let mut got = |exclusive| {
-                held.take(&rows.table, Lock { name, exclusive }, SpinBudget::Wound, |wait| wait()) == Taken::Held
-            };
+            let mut got =
+                |exclusive| held.take(Lock { name, exclusive }, SpinBudget::Wound, |wait| wait()) == Taken::Held;
             let both = got(false) && got(true);
             if both {
                 rows.touch(0, true);
             }
-            held.release(&rows.table);
+            held.release();
             if both {
                 return true;
             }
@@ -247,34 +244,34 @@ impl Told {
     /// Asks of each of the rows whether it is 0, as `hold_condition` does, and finds, after `meanwhile`, that what it was told is still
     /// so. Whether it was not wounded on its way.
     fn ask(&self, rows: &[usize], age: u64, meanwhile: impl Fn()) -> bool {
-        let (mut conditions, mut own) = (Conditions::default(), Wounds::default());
+        let (mut conditions, mut own) = (Conditions::new(&self.rows.table), Wounds::default());
         own.begin(age);
         let mut told = Vec::new();
         for &row in rows {
-            if own.wounded() || conditions.take(&self.rows.table, NAMES[row], &own) != Taken::Held {
+            if own.wounded() || conditions.take(NAMES[row], &own) != Taken::Held {
                 break;
             }
             let is_zero = self.rows.value(row) == 0;
             assert_eq!(is_zero, self.committed(row) == 0, "a row is tested that is not committed");
-            conditions.hold(told.len(), &self.rows.table, &Condition::default(), is_zero);
+            conditions.hold(told.len(), &Condition::default(), is_zero);
             told.push(is_zero);
         }
         meanwhile();
         for (&row, is_zero) in rows.iter().zip(&told) {
             assert_eq!(*is_zero, self.committed(row) == 0, "an answer has changed while it was held");
         }
-        conditions.release(&self.rows.table);
+        conditions.release();
         told.len() == rows.len()
     }
 
     /// Makes each of the rows `value`, and commits when nobody holds an answer that would be another one, as `respect` does. Whether it
     /// was not wounded on its way.
     fn write(&self, rows: &[usize], value: u32, age: u64) -> bool {
-        let mut held = Held::default();
+        let mut held = Held::new(&self.rows.table);
         held.begin(age);
         let mut commits = rows.iter().all(|&row| {
             let lock = Lock { name: NAMES[row], exclusive: true };
-            held.take(&self.rows.table, lock, SpinBudget::Wound, |wait| wait()) == Taken::Held
+            held.take(lock, SpinBudget::Wound, |wait| wait()) == Taken::Held
         });
         if commits {
             // SAFETY: loom checks it.
@@ -290,7 +287,7 @@ impl Told {
                 }
             }
         }
-        held.release(&self.rows.table);
+        held.release();
         // Release: as a client is told.
         self.written.store(true, Ordering::Release);
         commits
@@ -301,9 +298,8 @@ impl Told {
         self.rows.table.conditions(name, own.requester(), |condition| {
             met.push((std::ptr::from_ref(condition).addr(), condition.truth));
         });
-        let watch = Request::default();
-        // SAFETY: the request is in no list.
-        let outlast = |address| unsafe { self.rows.table.outlast(&watch, name, address, own) == Answer::Granted };
+        let mut watch = Requests::new(&self.rows.table);
+        let mut outlast = |address| watch.outlast(name, address, own) == Answer::Granted;
         met.into_iter().all(|(address, truth)| truth == is_zero || outlast(address))
     }
 }

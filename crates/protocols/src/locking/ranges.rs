@@ -39,8 +39,7 @@ impl Locked {
     /// Wakes the insertions of keys that a range covers, which is about to go or to become smaller.
     fn call(&self, id: Id) {
         for waiting in self.waiting.iter().filter(|waiting| self.ranges.covers(id, &waiting.key)) {
-            // SAFETY: it is in the latched list, and is taken out before its transaction ends.
-            unsafe { waiting.requester.slot() }.call();
+            waiting.requester.call();
         }
     }
 }
@@ -116,8 +115,7 @@ impl Ranges {
             return Answer::Granted;
         }
         for &(id, _) in &*in_the_way {
-            // SAFETY: the other's range is in the latched list.
-            unsafe { requester.wound(locked.ranges.requester(id)) };
+            requester.wound(locked.ranges.requester(id));
         }
         locked.waiting.push(Waiting { requester, key });
         self.outlast(own, in_the_way, locked)

@@ -1,6 +1,7 @@
 //! Records as the row layer of the engine wants them: locked and written in place, each change noted in the undo log.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
@@ -8,19 +9,21 @@ use polychron_base::{Abort, Error, Reason, Stop, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
-use polychron_engine::stores::{Place, Record, WorkerBase, key_in_entry};
+use polychron_engine::stores::{Place, Record, Undoable, WorkerBase, key_in_entry};
 use polychron_engine::{LazyFutures, Prefetch, Projection, Queries};
-use polychron_index::Inserted;
+use polychron_index::{AnyIndex, Inserted};
+use polychron_memory::Guard;
 use polychron_schema::{Changes, RowBuffer, RowRef};
 
 use super::held::{Lock, Taken};
 use super::locks::Answer;
 use super::steps::Step;
-use super::table::{Index, Table, Undone};
+use super::table::{Index, Table, index_at};
 use super::transaction::LockingTransaction;
 use super::worker::State;
 
-/// A record whose key is locked, or a copy of one whose lock was given back, in the row buffer.
+/// A record whose key is locked, or a copy of one whose lock was given back, in the row buffer. The row layer gives it back to the transaction
+/// that found it, and to no other ([`Primitives::Found`]).
 #[derive(Clone, Copy, Debug)]
 pub struct FoundRow(pub(super) Option<Record>);
 
@@ -28,6 +31,25 @@ impl FoundRow {
     #[inline]
     fn locked(self) -> Record {
         self.0.expect("what is written is locked")
+    }
+}
+
+/// The tables as the undo log sees them.
+pub(super) struct Undone<'t>(pub(super) &'t [Option<Arc<Table>>]);
+
+impl Undoable for Undone<'_> {
+    type At = Place;
+
+    #[inline]
+    fn index(&self, at: Place) -> &AnyIndex {
+        index_at(self.0, at).store.index()
+    }
+
+    unsafe fn give_back(&self, record: Record, guard: &Guard<'_>) {
+        // Whoever has collected its handle finds it deleted, and looks again.
+        record.set_deleted(true);
+        // SAFETY: the index has forgotten it, as the caller promises.
+        unsafe { record.retire(guard) };
     }
 }
 
@@ -92,20 +114,19 @@ impl LockingTransaction<'_> {
             return Ok(());
         }
         if left_out(Step::HoldLocks) {
-            self.state.held.release(&self.shared.locks);
+            self.state.held.release();
         }
         if !self.is_wounded() {
             let (State { base: WorkerBase { fingers, .. }, held, .. }, guard) = (&mut *self.state, &mut self.guard);
             // A wait may last as long as a client does nothing.
-            let aside = |wait: &dyn Fn() -> Answer| {
+            let aside = |wait: &mut dyn FnMut()| {
                 guard.stand_aside();
-                let answer = wait();
+                wait();
                 if !guard.come_back() {
                     fingers.clear();
                 }
-                answer
             };
-            match held.take(&self.shared.locks, lock, held.own.spin_budget(), aside) {
+            match held.take(lock, held.own.spin_budget(), aside) {
                 Taken::Held => return Ok(()),
                 Taken::Own => return Err(own_wait(index.store.place, key)),
                 Taken::Refused => {}
@@ -115,13 +136,23 @@ impl LockingTransaction<'_> {
     }
 
     /// The record of a key that is locked, unless it is deleted.
+    ///
+    /// # Safety
+    /// The key is locked, and what the caller does with the record is what the lock is for.
     #[inline]
-    pub(super) fn lookup<K: EncodedKey>(&mut self, index: &Index, key: K) -> Option<Record> {
-        // SAFETY: the fingers were cleared when the transaction took its guard, and whenever it had left its epoch.
-        let handle = unsafe { self.state.base.fingers.find(&index.store, key, &self.guard) }?;
-        // SAFETY: the handle is of this index, and the caller has locked the key.
-        let record = unsafe { Record::from_handle(handle) };
+    pub(super) unsafe fn lookup<K: EncodedKey>(&mut self, index: &Index, key: K) -> Option<Record> {
+        // SAFETY: the fingers were cleared when the transaction took its guard, and whenever it had left its epoch. The handle is of
+        // this index, and the caller has locked the key.
+        let record = unsafe { Record::from_handle(self.state.base.fingers.find(&index.store, key, &self.guard)?) };
         (!record.is_deleted()).then_some(record)
+    }
+
+    /// Locks a key and finds its record.
+    #[inline]
+    fn lock_and_find<K: EncodedKey>(&mut self, index: &Index, key: K, exclusive: bool) -> Result<Option<Record>, Stop> {
+        self.lock(index, key, exclusive)?;
+        // SAFETY: the key is locked just above, until the transaction ends.
+        Ok(unsafe { self.lookup(index, key) })
     }
 
     pub(super) fn undo_log_to(&mut self, position: usize) {
@@ -232,8 +263,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
 
     #[inline(always)]
     fn find<K: EncodedKey>(&mut self, at: At<'w, Index, K>, _: &Projection) -> Result<Option<FoundRow>, Stop> {
-        self.lock(at.store, at.key, false)?;
-        Ok(self.lookup(at.store, at.key).map(|record| FoundRow(Some(record))))
+        Ok(self.lock_and_find(at.store, at.key, false)?.map(|record| FoundRow(Some(record))))
     }
 
     fn find_unprotected<K: EncodedKey>(
@@ -246,8 +276,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
         }
         // Rows are written in place, so nobody writes this one while it is copied; who waits by age may give the lock back at once.
         let before = self.state.held.locks().len();
-        self.lock(at.store, at.key, false)?;
-        let found = self.lookup(at.store, at.key);
+        let found = self.lock_and_find(at.store, at.key, false)?;
         let state = &mut *self.state;
         if let Some(record) = found {
             // SAFETY: the lock is held.
@@ -255,7 +284,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
             state.buffers.row.overwrite_words(words.len()).copy_from_slice(words);
         }
         if state.held.locks().len() > before {
-            state.held.give_back_latest(&self.shared.locks);
+            state.held.give_back_latest();
         }
         Ok(found.map(|_| FoundRow(None)))
     }
@@ -267,8 +296,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
         _: &Projection,
         _: Intent,
     ) -> Result<Option<FoundRow>, Stop> {
-        self.lock(at.store, at.key, true)?;
-        Ok(self.lookup(at.store, at.key).map(|record| FoundRow(Some(record))))
+        Ok(self.lock_and_find(at.store, at.key, true)?.map(|record| FoundRow(Some(record))))
     }
 
     #[inline]
@@ -301,8 +329,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
 
     #[inline(always)]
     fn put<K: EncodedKey>(&mut self, at: At<'w, Index, K>, words: &[u64]) -> Result<(), Stop> {
-        self.lock(at.store, at.key, true)?;
-        match self.lookup(at.store, at.key) {
+        match self.lock_and_find(at.store, at.key, true)? {
             Some(record) => self.write_row(at.table, at.key, record, words, Changes::ALL),
             None => self.insert_record(at.store, at.key, words).map(drop),
         }

@@ -18,8 +18,11 @@ use super::transaction::LockingTransaction;
 
 impl<'w> LockingTransaction<'w> {
     /// The record of an entry that was collected in this epoch, and is locked since, unless it is deleted.
+    ///
+    /// # Safety
+    /// The handle was collected from this index when the guard was in that epoch; its key is locked.
     #[inline]
-    fn collected(&mut self, epoch: u64, index: &Index, key: &[u8], handle: Handle) -> Option<Record> {
+    unsafe fn collected(&mut self, epoch: u64, index: &Index, key: &[u8], handle: Handle) -> Option<Record> {
         // Where the transaction has waited for a lock since, the record that was collected may be gone.
         if self.guard.epoch() == epoch {
             // SAFETY: the handle was collected in the epoch in which the transaction is, so the record is there; its key is locked.
@@ -32,7 +35,8 @@ impl<'w> LockingTransaction<'w> {
                 return None;
             }
         }
-        self.lookup(index, key)
+        // SAFETY: the key is locked.
+        unsafe { self.lookup(index, key) }
     }
 
     /// Visits the rows of a range of any index: each entry is locked, and the row behind it.
@@ -85,8 +89,7 @@ impl<'w> LockingTransaction<'w> {
             pass(Point::Collected);
             for position in 0..batch.len() + Batch::AHEAD {
                 if let Some(ahead) = batch.get(position) {
-                    // SAFETY: a prefetch does not even read.
-                    unsafe { Record::from_handle(ahead) }.prefetch(lines);
+                    Record::prefetch_behind(ahead, lines);
                 }
                 let Some(visited) = position.checked_sub(Batch::AHEAD) else { continue };
                 let Some(handle) = batch.get(visited) else { continue };
@@ -94,7 +97,8 @@ impl<'w> LockingTransaction<'w> {
                 if !left_out(Step::LockScanned) {
                     self.lock(index, key, false)?;
                 }
-                let Some(record) = self.collected(epoch, index, key, handle) else { continue };
+                // SAFETY: the batch was filled in this epoch, and the key is locked since.
+                let Some(record) = (unsafe { self.collected(epoch, index, key, handle) }) else { continue };
                 if visit.record(self, FoundRow(Some(record)))?.is_break() {
                     return Ok(Some(visited));
                 }

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_engine::catalog;
-use polychron_engine::stores::{Keyed, Place, Record, RowRecords, Store, StoreTable, Undoable};
-use polychron_index::AnyIndex;
-use polychron_memory::Guard;
+use polychron_engine::stores::{Keyed, Place, RowRecords, Store, StoreTable};
 
 use super::ranges::Ranges;
 
@@ -45,28 +43,9 @@ pub(super) fn name_of<K: EncodedKey>(place: Place, key: K, seed: HashSeed) -> u6
     key.hash(seed).wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
-/// The tables as the undo log sees them.
-pub(super) struct Undone<'t>(pub(super) &'t [Option<Arc<Table>>]);
-
 /// The index of a place, while a transaction runs that has been there.
 #[inline]
 pub(super) fn index_at(tables: &[Option<Arc<Table>>], place: Place) -> &Index {
     let table = catalog::known(tables, place.table).expect("tables stay while a transaction runs");
     table.store(place.index).expect("indexes stay while a transaction runs")
-}
-
-impl Undoable for Undone<'_> {
-    type At = Place;
-
-    #[inline]
-    fn index(&self, at: Place) -> &AnyIndex {
-        index_at(self.0, at).store.index()
-    }
-
-    unsafe fn give_back(&self, record: Record, guard: &Guard<'_>) {
-        // Whoever has collected its handle finds it deleted, and looks again.
-        record.set_deleted(true);
-        // SAFETY: the index has forgotten it, as the caller promises.
-        unsafe { record.retire(guard) };
-    }
 }

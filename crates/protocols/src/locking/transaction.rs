@@ -8,8 +8,8 @@ use polychron_memory::Guard;
 use polychron_schema::RowBuffer;
 
 use super::protocol::Shared;
+use super::rows::Undone;
 use super::steps::Step;
-use super::table::Undone;
 use super::worker::State;
 
 /// Memory that operations use one after the other.

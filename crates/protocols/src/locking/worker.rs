@@ -16,7 +16,8 @@ use super::locks::LockTable;
 use super::options::CONFLICTS_UNAGED;
 use super::protocol::Shared;
 use super::ranges::InTheWay;
-use super::table::{Index, Undone, index_at, name_of};
+use super::rows::Undone;
+use super::table::{Index, index_at, name_of};
 use super::transaction::{Buffers, LockingTransaction};
 use super::wounds::{SpinBudget, UNAGED};
 
@@ -66,14 +67,14 @@ impl LockingWorker {
     pub(super) fn new(local: Local, shared: &Arc<Shared>) -> Self {
         let base = WorkerBase::new(shared, &local);
         let back_off = RandomWait::new(base.slot);
-        let mut held = Held::default();
+        let mut held = Held::new(&shared.locks);
         held.own.belong_to(&local);
         let state = State {
             base,
             buffers: Buffers::default(),
             log: UndoLog::default(),
             held,
-            conditions: Conditions::default(),
+            conditions: Conditions::new(&shared.locks),
             ranges: Vec::new(),
             in_the_way: Vec::new(),
             wanted: Wanted::default(),
@@ -89,13 +90,13 @@ impl State {
     ///
     /// What another transaction of the same thread holds is left out, and what others do not give back to a transaction inside of another one:
     /// the procedure is told if it asks for it.
-    fn take_wanted(&mut self, locks: &LockTable) -> bool {
+    fn take_wanted(&mut self) -> bool {
         let Self { wanted, held, .. } = self;
         let spin_budget = match held.own.spin_budget() {
             SpinBudget::Refuse => SpinBudget::Queue,
             spin_budget => spin_budget,
         };
-        wanted.in_order().iter().all(|&lock| held.take(locks, lock, spin_budget, |wait| wait()) != Taken::Refused)
+        wanted.in_order().iter().all(|&lock| held.take(lock, spin_budget, |wait| wait()) != Taken::Refused)
     }
 
     /// Gives back all that is locked.
@@ -105,9 +106,9 @@ impl State {
             index_at(&self.base.tables, place).ranges.release(range);
         }
         if shared.policy.has_conditions() {
-            self.conditions.release(&shared.locks);
+            self.conditions.release();
         }
-        self.held.release(&shared.locks);
+        self.held.release();
     }
 }
 
@@ -161,7 +162,7 @@ impl StoreWorker for LockingWorker {
         state.held.begin(age);
         debug_assert!(state.log.is_empty(), "the transaction before left something behind");
         state.base.begin();
-        let doomed = state.wanted.in_force && !state.take_wanted(&shared.locks);
+        let doomed = state.wanted.in_force && !state.take_wanted();
         if doomed {
             let (table, index) = (TableId::default(), IndexId::PRIMARY);
             state.base.last_abort = Some(Abort { reason: Reason::Wounded, table, index, key: None });

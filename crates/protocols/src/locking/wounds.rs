@@ -2,8 +2,8 @@
 //!
 //! A transaction with an age, which its next attempts keep, *wounds* younger ones that are in its way: it sets a flag that
 //! the younger one sees at its next operation, and wakes it if it waits. Whoever wounds does so under the latch of a list in which
-//! the other has something, and who has something in a list takes it out before its transaction ends. So the flag is there
-//! as long as others may set it, and never tells of a transaction that has ended.
+//! the other has something, and who has something in a list takes it out before its transaction ends. So the flag never tells
+//! of a transaction that has ended. The memory of the flag is never freed: slots of workers that have left serve later workers.
 //!
 //! A transaction without an age is younger than all that have one, and wounds nobody.
 //!
@@ -11,13 +11,12 @@
 //! It looks again and again for as long as its [`Endurance`] lasts, and then waits for nobody until it ends.
 
 use std::cell::Cell;
-use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use polychron_engine::nested::Endurance;
 use polychron_memory::{Local, Memory};
-use polychron_sync::Parker;
 use polychron_sync::atomic::{AtomicBool, Ordering};
+use polychron_sync::{MODELLED, Parker};
 
 /// What to do about a lock that somebody else holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +32,7 @@ pub(super) enum SpinBudget {
 /// The age of a transaction that has none: younger than all.
 pub(super) const UNAGED: u64 = u64::MAX;
 
-/// The part of a worker that others look at. It is on the heap, and stays as long as the worker has something in a list.
+/// The part of a worker that others look at.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     /// An older transaction wants what this worker's has.
@@ -43,22 +42,38 @@ pub(super) struct Slot {
     parker: Parker,
 }
 
+/// Slots of workers that have left.
+static SPARE: std::sync::Mutex<Vec<&'static Slot>> = std::sync::Mutex::new(Vec::new());
+
 impl Slot {
     /// Others behind whom it is worth while to spin.
     const FEW: usize = 2;
 
-    /// Wakes the worker, which waits for what the caller has just stored.
-    pub(super) fn wake(&self) {
+    /// A slot for a worker. It stays for ever, so that requesters need not count who points to it; there are as many as there ever were workers
+    /// at a time.
+    fn take() -> &'static Self {
+        // What a model checker watches ends with each of its runs.
+        let spare = if MODELLED { None } else { SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop() };
+        spare.unwrap_or_else(|| Box::leak(Box::default()))
+    }
+
+    /// Gives the slot of a worker that leaves to a later one.
+    fn give_back(&'static self) {
+        if !MODELLED {
+            SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+        }
+    }
+
+    fn wake(&self) {
         self.parker.wake();
     }
 
-    /// To be called before [`Slot::call`] may be.
+    /// To be called before [`Requester::call`] may be.
     pub(super) fn expect_call(&self) {
         self.called.store(false, Ordering::Relaxed);
     }
 
-    /// Wakes the worker, which waits for [`Slot::is_called`].
-    pub(super) fn call(&self) {
+    fn call(&self) {
         // Relaxed: who is called latches the list and looks.
         self.called.store(true, Ordering::Relaxed);
         self.wake();
@@ -75,24 +90,19 @@ pub(super) struct Requester {
     pub(super) thread: u64,
     /// The smaller, the older; no two have the same, those aside that have none.
     age: u64,
-    slot: NonNull<Slot>,
+    slot: Option<&'static Slot>,
 }
-
-// SAFETY: the slot consists of atomics and a parker, and is touched as `Requester::wound` and `Requester::slot` say.
-unsafe impl Send for Requester {}
-// SAFETY: as above.
-unsafe impl Sync for Requester {}
 
 impl Requester {
     /// Of a request that is in no list.
     pub(super) const fn nobody() -> Self {
-        Self { thread: 0, age: UNAGED, slot: NonNull::dangling() }
+        Self { thread: 0, age: UNAGED, slot: None }
     }
 
     /// Whether it is the same transaction.
     #[inline]
     pub(super) fn is(self, other: Self) -> bool {
-        self.slot == other.slot
+        self.slot.map(std::ptr::from_ref) == other.slot.map(std::ptr::from_ref)
     }
 
     /// Whether it comes before another one.
@@ -101,25 +111,29 @@ impl Requester {
         self.age < other.age
     }
 
-    /// What others look at.
-    ///
-    /// # Safety
-    /// The transaction has something in a list that the caller has latched, and uses the slot no longer than the latch.
+    /// Wakes the worker, which waits for what the caller has just stored.
     #[inline]
-    pub(super) unsafe fn slot<'l>(self) -> &'l Slot {
-        // SAFETY: as the caller promises, the transaction has not ended, so its worker's slot is there.
-        unsafe { self.slot.as_ref() }
+    pub(super) fn wake(self) {
+        if let Some(slot) = self.slot {
+            slot.wake();
+        }
     }
 
-    /// Wounds a younger one, unless it runs in the same thread, which does not wait for itself.
-    ///
-    /// # Safety
-    /// The other has something in a list that the caller has latched.
+    /// Wakes the worker, which waits for [`Slot::is_called`].
+    pub(super) fn call(self) {
+        if let Some(slot) = self.slot {
+            slot.call();
+        }
+    }
+
+    /// Wounds a younger one, unless it runs in the same thread, which does not wait for itself. The caller has latched a list in which the
+    /// other has something: else a later transaction of its worker may be wounded.
     #[inline]
-    pub(super) unsafe fn wound(self, other: Self) {
-        if self.is_older(other) && self.thread != other.thread {
-            // SAFETY: as the caller promises.
-            let slot = unsafe { other.slot() };
+    pub(super) fn wound(self, other: Self) {
+        if self.is_older(other)
+            && self.thread != other.thread
+            && let Some(slot) = other.slot
+        {
             // Relaxed: nothing is read by it; who is wounded gives its locks back under their latches.
             if !slot.wounded.swap(true, Ordering::Relaxed) {
                 slot.wake();
@@ -131,7 +145,7 @@ impl Requester {
 /// A worker's own side of it.
 #[derive(Debug)]
 pub(super) struct Wounds {
-    slot: Arc<Slot>,
+    slot: &'static Slot,
     age: u64,
     thread: u64,
     /// The worker's memory and its slot there, which tell whether the thread has another transaction open.
@@ -142,7 +156,14 @@ pub(super) struct Wounds {
 
 impl Default for Wounds {
     fn default() -> Self {
-        Self { slot: Arc::default(), age: UNAGED, thread: 0, worker: None, worn_out: Cell::new(false) }
+        Self { slot: Slot::take(), age: UNAGED, thread: 0, worker: None, worn_out: Cell::new(false) }
+    }
+}
+
+impl Drop for Wounds {
+    /// The worker has nothing in any list.
+    fn drop(&mut self) {
+        self.slot.give_back();
     }
 }
 
@@ -165,7 +186,7 @@ impl Wounds {
     ///
     /// `false`: the transaction is inside of another one of its thread, and waited for as long as that makes sense.
     pub(super) fn wait(&self, ahead: usize, done: impl Fn() -> bool) -> bool {
-        let slot = &*self.slot;
+        let slot = self.slot;
         let done = || done() || slot.wounded.load(Ordering::Relaxed);
         let spins = if ahead <= Slot::FEW { Parker::SPINS } else { 0 };
         if Parker::spin(spins, done) {
@@ -197,13 +218,12 @@ impl Wounds {
 
     #[inline]
     pub(super) fn requester(&self) -> Requester {
-        let slot = NonNull::new(Arc::as_ptr(&self.slot).cast_mut()).expect("an `Arc` points somewhere");
-        Requester { thread: self.thread, age: self.age, slot }
+        Requester { thread: self.thread, age: self.age, slot: Some(self.slot) }
     }
 
     /// What others look at.
     pub(super) fn slot(&self) -> &Slot {
-        &self.slot
+        self.slot
     }
 
     /// Whether an older one wants what this one has.

@@ -18,14 +18,77 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use polychron_base::Stop;
+use polychron_engine::contested::RowAddress;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_memory::{Finds, Local};
+use polychron_memory::{Finds, Guard, Local};
 
-use super::record::Record;
+use super::record::{Address, Record};
 use super::sets::Sets;
 use super::steps::Step;
 use super::transaction::MaflingoTransaction;
+
+/// A record in the sets of a transaction, or one that it has found in the operation that runs. It stays with the transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Kept(Address);
+
+impl Kept {
+    /// The record, under the guard of its transaction.
+    #[inline]
+    pub(super) fn under<'g>(self, guard: &'g OwnGuard<'_>) -> Record<'g> {
+        // SAFETY: a transaction has found it under its guard, which keeps it or shows it, as `OwnGuard::new` was promised.
+        unsafe { self.0.under(guard) }
+    }
+
+    /// The number of its place.
+    #[inline]
+    pub(super) fn addr(self) -> usize {
+        self.0.addr()
+    }
+}
+
+impl From<Record<'_>> for Kept {
+    #[inline]
+    fn from(record: Record<'_>) -> Self {
+        Self(record.address())
+    }
+}
+
+impl From<Kept> for RowAddress {
+    fn from(record: Kept) -> Self {
+        Self(record.addr())
+    }
+}
+
+/// The guard of a transaction, under which all is found that is in its sets.
+#[derive(Debug)]
+pub(super) struct OwnGuard<'w>(Guard<'w>);
+
+impl<'w> OwnGuard<'w> {
+    /// # Safety
+    /// What is kept beyond an operation is in the sets that the guard's worker shows, was found there under this guard or one that still stands,
+    /// and is used in operations alone; the sets are cleared before the guard ends.
+    #[inline]
+    pub(super) unsafe fn new(guard: Guard<'w>) -> Self {
+        Self(guard)
+    }
+}
+
+impl<'w> Deref for OwnGuard<'w> {
+    type Target = Guard<'w>;
+
+    #[inline]
+    fn deref(&self) -> &Guard<'w> {
+        &self.0
+    }
+}
+
+impl DerefMut for OwnGuard<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
 
 /// A worker's sets, where others find them while it stands aside.
 #[derive(Debug)]
@@ -44,7 +107,7 @@ unsafe impl Finds for Shown {
     unsafe fn each(&self, note: &mut dyn FnMut(usize)) {
         // SAFETY: the worker stands aside until this returns, and uses its sets in operations alone.
         let sets = unsafe { &*self.0.get() };
-        let mut note_record = |record: Record| note(record.memory().as_ptr().addr());
+        let mut note_record = |record: Kept| note(record.addr());
         if !left_out(Step::NoteReads) {
             sets.reads.iter().for_each(|read| note_record(read.record));
         }

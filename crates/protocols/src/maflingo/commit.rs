@@ -16,9 +16,8 @@
 //! are the loads of validation, so in their single order one transaction's latch comes before the other's check (§4.2.1).
 //! The same holds for insertions, whose node latches come before the inserter's own validation.
 
-use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Abort, Error, IndexId, Reason, Stop, TableId};
+use polychron_base::{Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
@@ -27,12 +26,13 @@ use polychron_memory::Guard;
 use polychron_schema::KeyScratch;
 use polychron_sync::atomic::Ordering;
 
+use super::aside::{Kept, OwnGuard};
 use super::options::Counter;
 use super::reclaim::Tombstone;
-use super::record::{Record, State as RecordState, Tid};
+use super::record::{Older, Record, State as RecordState, Tid};
 use super::sets::{Kind, Read, Sets};
 use super::steps::{Point, Step};
-use super::table::{MaflingoTable, Store};
+use super::table::{self, MaflingoTable, Store};
 use super::transaction::{Found, MaflingoTransaction};
 use super::versions::{Superseded, store_at};
 use super::worker::State;
@@ -40,14 +40,14 @@ use super::worker::State;
 /// The writes of one record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
-    record: Record,
+    record: Kept,
     /// The latest of them; the others are linked from it.
     latest: u32,
     own_record: bool,
     /// Where the row goes when it has outgrown its record.
-    replacement: Option<Record>,
+    replacement: Option<Kept>,
     /// The copy for snapshots.
-    version: Option<Record>,
+    version: Option<Kept>,
 }
 
 impl<R: Redo> MaflingoTransaction<'_, R> {
@@ -103,14 +103,14 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
 
     /// Gathers the writes by record: first those that others may want, in the order of their addresses, then the own ones.
     fn build_groups(&mut self) {
-        let groups = &mut self.state.buffers.groups;
+        let (groups, guard) = (&mut self.state.buffers.groups, &self.guard);
         groups.clear();
         let mut contended = 0;
         for (write, latest) in self.state.sets.writes.firsts() {
             let (record, own_record) = (write.record, write.own_record);
             groups.push(Group { record, latest, own_record, replacement: None, version: None });
             // Who claims it from now on meets it in another order; then one of the two gives up.
-            if !own_record || record.state().claimed() {
+            if !own_record || record.under(guard).state().claimed() {
                 let last = groups.len() - 1;
                 groups.swap(contended, last);
                 contended += 1;
@@ -128,14 +128,15 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             }
             let (favour, is_here) = (&self.shared.favour, |other| self.guard.epochs().is_here(other));
             let is_barred = self.state.contested.is_barred(favour, group.record, self.state.base.slot, is_here);
-            let Some(state) = (if is_barred { None } else { self.latch_once(group.record) }) else {
+            let record = group.record.under(&self.guard);
+            let Some(state) = (if is_barred { None } else { self.latch_once(record) }) else {
                 return Err(self.give_way(position, Reason::Latched));
             };
-            let is_overtaken = group.own_record && group.record.is_overtaken();
+            let is_overtaken = group.own_record && record.is_overtaken();
             if state.unlinked() && !left_out(Step::RefuseUnlinkedWrites) || is_overtaken {
                 // The row moved, or was deleted in an earlier epoch after it was found here, and left the index. A tombstone that was found
                 // would have stayed: it was claimed when it was written on. Or another one has inserted the key on this transaction's record.
-                group.record.unlatch();
+                record.unlatch();
                 return Err(self.give_way(position, Reason::StaleRead));
             }
         }
@@ -148,12 +149,12 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         self.unlatch(position);
         let Group { record, latest, .. } = self.state.buffers.groups[position];
         let place = self.state.sets.writes.get(latest).place;
-        self.conflict(reason, place, Some(record))
+        self.conflict_at(reason, place, record)
     }
 
     /// Latches a record that may be latched already, by [`Self::latch_row`].
     #[inline]
-    fn latch_once(&self, record: Record) -> Option<RecordState> {
+    fn latch_once(&self, record: Record<'_>) -> Option<RecordState> {
         let worker = self.state.base.slot;
         if !self.state.sets.latched.is_empty() && record.state().latched_by(worker) {
             return Some(record.state());
@@ -175,22 +176,24 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         let place = table.primary.place;
         loop {
             let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
-            let found = self.find(&table.primary, key, 0..0)?;
-            self.state.sets.reads.truncate(reads);
-            self.state.sets.nodes.truncate(nodes);
+            let (reader, state) = self.reader();
+            let found = state.find(reader, &table.primary, key, 0..0);
+            state.sets.reads.truncate(reads);
+            state.sets.nodes.truncate(nodes);
             // Where there is no row, whoever reads it next finds out, under protection.
             let Found::Row(record) = found else { return Ok(()) };
-            if record.state().latched_by(self.state.base.slot) {
+            if record.state().latched_by(state.base.slot) {
                 return Ok(());
             }
-            let Some(state) = record.latch(self.state.base.slot) else {
-                return Err(self.conflict(Reason::Latched, place, Some(record)));
+            let Some(latched) = record.latch(state.base.slot) else {
+                let met = state.meet(place, record);
+                return Err(self.conflict(Reason::Latched, place, Some(met)));
             };
-            if state.unlinked() {
+            if latched.unlinked() {
                 record.unlatch();
                 continue;
             }
-            self.state.sets.latched.push(record);
+            state.sets.latched.push(record.into());
             return Ok(());
         }
     }
@@ -210,7 +213,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
 
     /// Gives back the latches of the first `groups` groups.
     fn unlatch(&mut self, groups: usize) {
-        self.state.buffers.groups[..groups].iter().for_each(|group| group.record.unlatch());
+        self.state.buffers.groups[..groups].iter().for_each(|group| group.record.under(&self.guard).unlatch());
     }
 
     /// Phase 2 and the id (§4.1). Runs again when the epoch's counter is used up and a new epoch had to begin, because
@@ -231,7 +234,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
                 floor = floor.max(read.tid);
             }
             for group in self.state.buffers.groups.iter().filter(|_| !left_out(Step::ExceedWrites)) {
-                floor = floor.max(group.record.tid());
+                floor = floor.max(group.record.under(&self.guard).tid());
             }
             if let Some(tid) = Tid::after(floor, epoch, self.state.base.slot) {
                 return Ok(tid);
@@ -245,13 +248,14 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         let worker = self.state.base.slot;
         for at in 0..self.state.sets.reads.len() {
             let read = self.state.sets.reads[at];
-            let state = read.record.state();
+            let record = read.record.under(&self.guard);
+            let state = record.state();
             if state.latched_by_other(worker) && !left_out(Step::RefuseLatched) {
-                return Err(self.conflict(Reason::BeingWritten, read.place, Some(read.record)));
+                return Err(self.conflict_at(Reason::BeingWritten, read.place, read.record));
             }
-            let changed = read.record.tid() != read.tid && !left_out(Step::CompareIds);
+            let changed = record.tid() != read.tid && !left_out(Step::CompareIds);
             if changed || state.moved() && !left_out(Step::RefuseMoved) {
-                return Err(self.conflict(Reason::StaleRead, read.place, Some(read.record)));
+                return Err(self.conflict_at(Reason::StaleRead, read.place, read.record));
             }
         }
         if !left_out(Step::CompareNodes) {
@@ -292,19 +296,21 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
 
     #[inline]
     fn prepare_group(&self, group: &mut Group, tid: Tid) -> Result<(), Error> {
-        let writes = &self.state.sets.writes;
+        let (writes, guard) = (&self.state.sets.writes, &self.guard);
+        let record = group.record.under(guard);
         let deleted = writes.get(group.latest).kind == Kind::Delete;
         let longest = if deleted { 0 } else { writes.longest_put(group.latest) };
-        if longest > group.record.capacity() {
-            group.replacement = Some(Record::latched_empty(self.state.base.slot, longest, &self.guard)?);
-        } else if !group.own_record && self.keeps_version(group.record, tid) {
-            match group.record.copy_as_version(&self.guard) {
-                Ok(version) => group.version = Some(version),
+        if longest > record.capacity() {
+            group.replacement = Some(Record::latched_empty(self.state.base.slot, longest, guard)?.into());
+        } else if !group.own_record && self.keeps_version(record, tid) {
+            match record.copy_as_version(guard) {
+                Ok(version) => group.version = Some(version.into()),
                 // At the memory limit deletions must go on: the row stays where it is as the older version, and a record
                 // of a few words takes its place.
                 Err(_) if deleted => {
-                    let empty = |guard: &Guard<'_>| Record::latched_empty(self.state.base.slot, 0, guard);
-                    group.replacement = Some(self.guard.with_reserve(empty)?);
+                    let empty =
+                        |guard: &Guard<'_>| Record::latched_empty(self.state.base.slot, 0, guard).map(Kept::from);
+                    group.replacement = Some(guard.with_reserve(empty)?);
                 }
                 Err(refused) => return Err(refused.into()),
             }
@@ -314,13 +320,13 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
 
     /// Whether the record as it is must stay for snapshots: its epoch has ended or may end before this write's (§4.7).
     #[inline]
-    fn keeps_version(&self, record: Record, tid: Tid) -> bool {
+    fn keeps_version(&self, record: Record<'_>, tid: Tid) -> bool {
         let old = record.tid();
         self.shared.options.snapshots && old != Tid::ZERO && old.epoch() < tid.epoch() && !left_out(Step::KeepVersions)
     }
 
     #[inline]
-    fn keeps_moved(&self, record: Record, tid: Tid) -> bool {
+    fn keeps_moved(&self, record: Record<'_>, tid: Tid) -> bool {
         self.keeps_version(record, tid) && !left_out(Step::KeepMoved)
     }
 
@@ -328,7 +334,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         for group in &mut self.state.buffers.groups {
             for record in group.version.take().into_iter().chain(group.replacement.take()) {
                 // SAFETY: the record was made by `prepare` and never linked.
-                unsafe { self.guard.free(record.memory(), record.bytes()) };
+                unsafe { record.under(&self.guard).free(&self.guard) };
             }
         }
     }
@@ -336,7 +342,9 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     /// Phase 3 for one record.
     #[inline]
     fn apply(&mut self, group: Group, tid: Tid) {
-        let target = group.replacement.unwrap_or(group.record);
+        let guard = &self.guard;
+        let (record, version) = (group.record.under(guard), group.version.map(|version| version.under(guard)));
+        let target = group.replacement.unwrap_or(group.record).under(guard);
         if self.state.sets.writes.get(group.latest).kind == Kind::Insert {
             // The row lies there already, and nothing was changed since.
             target.begin_write();
@@ -344,7 +352,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             target.publish(tid, true);
             return;
         }
-        let mut present = !target_is_absent(group);
+        let mut present = group.replacement.is_none() && !record.state().absent();
         target.begin_write();
         let Sets { writes, order, .. } = &mut *self.state.sets;
         writes.chain(group.latest, order);
@@ -367,79 +375,25 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             }
         }
         pass(Point::Writing);
-        if let Some(version) = group.version {
-            target.set_previous(Some(version));
+        let chained = group.replacement.is_some() && self.keeps_moved(record, tid);
+        if let Some(version) = version {
+            target.set_previous(Some(version.address()));
         } else if group.replacement.is_some() {
-            let chain = self.keeps_moved(group.record, tid);
-            target.set_previous(if chain { Some(group.record) } else { group.record.previous() });
+            target.set_previous(if chained { Some(record.address()) } else { record.previous() });
         }
-        let chained = group.replacement.is_some() && self.keeps_moved(group.record, tid);
         target.publish(tid, present);
-        if let Some(version) = group.version {
-            self.supersede(group, version, tid);
+        if let Some(version) = version {
+            // SAFETY: the link to the copy was just made known with this id, and nobody else knows of it.
+            let version = unsafe { Older::new(version, tid.epoch()) };
+            self.state.supersede(group, version, guard);
         }
         if group.replacement.is_some() {
-            self.move_record(group, target, tid, chained);
+            self.state.move_record(group, target, (tid, chained), guard);
         }
         if !present {
             let write = *self.state.sets.writes.get(group.latest);
             let tombstone = Tombstone::new(write.place, self.state.sets.writes.key_bytes(&write), target, tid);
             self.state.reclaimer.push(tombstone);
-        }
-    }
-
-    /// Sees to it that an older version goes when no snapshot sees it any more.
-    #[inline]
-    fn supersede(&mut self, group: Group, version: Record, tid: Tid) {
-        if self.state.pruner.is_active()
-            && let Some((place, key)) = self.superseded_key(group, version)
-        {
-            self.state.pruner.push(Superseded { place, key, version, superseded_at: tid.epoch() });
-            return;
-        }
-        Superseded::retire(version, tid.epoch(), &self.guard);
-    }
-
-    /// The key whose record the older version belongs to.
-    #[cold]
-    fn superseded_key(&mut self, group: Group, version: Record) -> Option<(Place, OwnedKey)> {
-        let State { base: WorkerBase { tables, .. }, sets, buffers, .. } = &mut *self.state;
-        let Sets { writes, order, .. } = &mut **sets;
-        writes.chain(group.latest, order);
-        let kept = order.iter().map(|&position| writes.get(position)).find(|write| write.kind != Kind::Patch);
-        if let Some(write) = kept {
-            return Some((write.place, OwnedKey::new(writes.key_bytes(write))));
-        }
-        // Patches keep no key, but the row has it.
-        let place = writes.get(group.latest).place;
-        let length = version.length();
-        polychron_sync::load_words(&version.words()[..length], buffers.old.overwrite_words(length));
-        let mut scratch = KeyScratch::new();
-        let key = store_at(tables, place)?.extractor.extract(buffers.old.as_row(), &mut scratch).ok()?;
-        Some((place, OwnedKey::new(key)))
-    }
-
-    /// The index leads to the larger record from now on (§5, updates that do not fit).
-    fn move_record(&mut self, group: Group, target: Record, tid: Tid, chained: bool) {
-        let Sets { writes, order, .. } = &mut *self.state.sets;
-        writes.chain(group.latest, order);
-        // A whole row, which had no room, or a deletion, which wanted none: both keep their key.
-        let moves = |write: &super::sets::Write| matches!(write.kind, Kind::Put | Kind::Delete);
-        let write = order.iter().rev().map(|&position| *writes.get(position)).find(moves);
-        let write = write.expect("patches fit where the row is");
-        let table = catalog::known(&self.state.base.tables, write.place.table);
-        let store = table.and_then(|table| table.store(write.place.index).ok());
-        if let Some(store) = store {
-            let key = self.state.sets.writes.key_bytes(&write);
-            let replaced = store.index().replace(key, group.record.handle(), target.handle(), &self.guard);
-            debug_assert!(replaced, "the record was linked and latched");
-        }
-        group.record.move_away();
-        if chained {
-            self.supersede(group, group.record, tid);
-        } else {
-            // SAFETY: the index has forgotten the record and no chain leads to it.
-            unsafe { self.guard.retire(group.record.memory(), group.record.bytes()) };
         }
     }
 
@@ -458,7 +412,8 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             let change = match write.kind {
                 // The row of an own record lies in the record alone, which is latched.
                 Kind::Insert => {
-                    let words = &write.record.words()[..write.record.length()];
+                    let record = write.record.under(&self.guard);
+                    let words = &record.words()[..record.length()];
                     inserted = words.iter().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<_>>();
                     redo::Change::Put(&inserted)
                 }
@@ -482,56 +437,74 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         self.state.sets.clear();
         stop
     }
-
-    /// The transaction conflicts, for a reason that this protocol does not know.
-    pub(crate) fn end_in_conflict(&mut self, reason: Reason, table: TableId) -> Stop {
-        self.conflict(reason, Place { table, index: IndexId::PRIMARY }, None)
-    }
-
-    /// Keeps why the transaction conflicts. The key is taken from the record.
-    #[cold]
-    pub(super) fn conflict(&mut self, reason: Reason, place: Place, record: Option<Record>) -> Stop {
-        let key = record.and_then(|record| self.key_of(place, record));
-        self.conflict_over(reason, place, record, key)
-    }
-
-    /// As [`Self::conflict`], over a key.
-    #[cold]
-    pub(super) fn conflict_over(
-        &mut self,
-        reason: Reason,
-        place: Place,
-        record: Option<Record>,
-        key: Option<KeyPreview>,
-    ) -> Stop {
-        if let Some(record) = record {
-            self.state.contested.note(record);
-        }
-        self.look_for_itself(reason, place, record, key);
-        self.state.base.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
-        self.doomed = !left_out(Step::StayDoomed);
-        Stop::conflict()
-    }
-
-    /// The key of a record, best effort: it may be changing.
-    fn key_of(&mut self, place: Place, record: Record) -> Option<KeyPreview> {
-        let mut row = std::mem::take(&mut self.state.buffers.old);
-        let is_whole = record.peek(&mut row);
-        let table = catalog::known(&self.state.base.tables, place.table);
-        let key = table.filter(|_| is_whole).and_then(|table| table.key_in(place.index, row.as_words()));
-        self.state.buffers.old = row;
-        key
-    }
 }
 
 impl State {
+    /// Sees to it that an older version goes when no snapshot sees it any more.
+    #[inline]
+    fn supersede(&mut self, group: Group, version: Older, guard: &Guard<'_>) {
+        if self.pruner.is_active()
+            && let Some((place, key)) = self.superseded_key(group, version.under(guard))
+        {
+            self.pruner.push(Superseded { place, key, version });
+            return;
+        }
+        version.retire(guard);
+    }
+
+    /// The key whose record the older version belongs to.
+    #[cold]
+    fn superseded_key(&mut self, group: Group, version: Record<'_>) -> Option<(Place, OwnedKey)> {
+        let State { base: WorkerBase { tables, .. }, sets, buffers, .. } = self;
+        let Sets { writes, order, .. } = &mut **sets;
+        writes.chain(group.latest, order);
+        let kept = order.iter().map(|&position| writes.get(position)).find(|write| write.kind != Kind::Patch);
+        if let Some(write) = kept {
+            return Some((write.place, OwnedKey::new(writes.key_bytes(write))));
+        }
+        // Patches keep no key, but the row has it.
+        let place = writes.get(group.latest).place;
+        let length = version.length();
+        polychron_sync::load_words(&version.words()[..length], buffers.old.overwrite_words(length));
+        let mut scratch = KeyScratch::new();
+        let key = store_at(tables, place)?.extractor.extract(buffers.old.as_row(), &mut scratch).ok()?;
+        Some((place, OwnedKey::new(key)))
+    }
+
+    /// The index leads to the larger record from now on (§5, updates that do not fit).
+    fn move_record(&mut self, group: Group, target: Record<'_>, (tid, chained): (Tid, bool), guard: &OwnGuard<'_>) {
+        let record = group.record.under(guard);
+        let Sets { writes, order, .. } = &mut *self.sets;
+        writes.chain(group.latest, order);
+        // A whole row, which had no room, or a deletion, which wanted none: both keep their key.
+        let moves = |write: &super::sets::Write| matches!(write.kind, Kind::Put | Kind::Delete);
+        let write = order.iter().rev().map(|&position| *writes.get(position)).find(moves);
+        let write = write.expect("patches fit where the row is");
+        let table = catalog::known(&self.base.tables, write.place.table);
+        let store = table.and_then(|table| table.store(write.place.index).ok());
+        if let Some(store) = store {
+            let key = self.sets.writes.key_bytes(&write);
+            let replaced = store.index().replace(key, record.handle(), target.handle(), guard);
+            debug_assert!(replaced, "the record was linked and latched");
+        }
+        record.move_away();
+        if chained {
+            // SAFETY: the index leads to the larger record, which leads here with this id.
+            let version = unsafe { Older::new(record, tid.epoch()) };
+            self.supersede(group, version, guard);
+        } else {
+            // SAFETY: the index has forgotten the record and no chain leads to it.
+            unsafe { record.retire(guard) };
+        }
+    }
+
     /// Takes the transaction's own records out of the indexes again, from the given write on, and forgets the writes.
     ///
     /// That a key could be inserted told that it was absent, and the transaction may go on. The node's stamp, taken while
     /// the record keeps others from putting another one there, goes on guarding that, and where the record stays, its id does, too.
-    pub(super) fn undo_writes(&mut self, from: usize, guard: &Guard<'_>) {
+    pub(super) fn undo_writes(&mut self, from: usize, guard: &OwnGuard<'_>) {
         // They are for commits, which this is not any more.
-        self.unlatch_rows();
+        self.unlatch_rows(guard);
         let Self { base: WorkerBase { tables, .. }, sets, reclaimer, .. } = self;
         let Sets { writes, nodes, reads, .. } = &mut **sets;
         writes.truncate(from, |writes, write| {
@@ -540,13 +513,13 @@ impl State {
             }
             // A dropped table or index gives its records back as a whole.
             let Some(store) = store_at(tables, write.place) else { return };
-            let (key, place, record) = (writes.key_bytes(write), write.place, write.record);
+            let (key, place, record) = (writes.key_bytes(write), write.place, write.record.under(guard));
             if !left_out(Step::NodesOfUndone) {
                 nodes.add(store.index().get(key, guard).stamp, place);
             }
             if !take_back(record, store, key, guard) {
                 if !left_out(Step::ReadsOfUndone) {
-                    reads.push(Read { record, tid: Tid::ZERO, place });
+                    reads.push(Read { record: write.record, tid: Tid::ZERO, place });
                 }
                 // Whoever has written it by now has seen to it, and it is left alone.
                 record.give_up();
@@ -557,9 +530,9 @@ impl State {
 
     /// Gives back the latches that [`MaflingoTransaction::latch_row`] took and no write has given back.
     #[inline]
-    pub(super) fn unlatch_rows(&mut self) {
+    pub(super) fn unlatch_rows(&mut self, guard: &OwnGuard<'_>) {
         let Self { base: WorkerBase { slot, .. }, sets, .. } = self;
-        for record in sets.latched.drain(..) {
+        for record in sets.latched.drain(..).map(|record| record.under(guard)) {
             if record.state().latched_by(*slot) {
                 record.unlatch();
             }
@@ -568,21 +541,13 @@ impl State {
 }
 
 /// Takes an insertion that is given up out of its index. `false`: others have claimed it, or written it.
-fn take_back(record: Record, store: &Store, key: &[u8], guard: &Guard<'_>) -> bool {
+fn take_back(record: Record<'_>, store: &Store, key: &[u8], guard: &Guard<'_>) -> bool {
     let Some(state) = record.latch_in_background() else { return false };
     if state.claimed() && !left_out(Step::RespectClaims) || record.tid() != Tid::ZERO {
         record.unlatch();
         return false;
     }
-    let removed = store.index().remove(key, record.handle(), guard);
-    debug_assert!(removed, "an own record stays linked until it is taken out here");
-    record.unlink();
-    // SAFETY: the index has forgotten the record.
-    unsafe { guard.retire(record.memory(), record.bytes()) };
+    // An own record stays linked until it is taken out here.
+    table::remove(store, key, record, guard, Record::unlink);
     true
-}
-
-#[inline]
-fn target_is_absent(group: Group) -> bool {
-    group.replacement.is_some() || group.record.state().absent()
 }

@@ -18,35 +18,38 @@
 //!
 //! When no snapshot is older than the tombstone, it leaves the index beside, and is retired.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
-use polychron_base::Stop;
 use polychron_base::key::EncodedKey;
-use polychron_engine::Scan;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
-use polychron_engine::stores::{self, Both};
+use polychron_engine::stores;
 use polychron_index::{AnyIndex, Inserted};
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use super::record::{Record, Tid};
 use super::steps::Step;
-use super::table::{RowRecords, Store};
-use super::transaction::{Found, MaflingoTransaction};
+use super::table::{self, Entries, Store};
+use super::transaction::{Found, Reader};
+use super::worker::State;
 
 /// The index beside, and the latest deletion of what went there.
 #[derive(Debug)]
 pub(super) struct Displaced {
     /// None beside an index without an order, which nobody scans, and where there was no memory for it: tombstones stay where they are then.
-    store: Option<stores::Store<RowRecords>>,
+    store: Option<Entries>,
     /// Snapshots of this epoch or a later one see nothing of what lies beside.
     until: AtomicU64,
 }
 
 impl Displaced {
-    pub(super) fn new(store: Option<stores::Store<RowRecords>>) -> Self {
+    pub(super) fn new(store: Option<Entries>) -> Self {
         Self { store, until: AtomicU64::new(0) }
+    }
+
+    /// The index beside, and what it leads to.
+    pub(super) fn entries(&self) -> Option<&Entries> {
+        self.store.as_ref()
     }
 
     /// The index beside.
@@ -63,16 +66,14 @@ impl Displaced {
     }
 
     /// The record that lies beside for a key.
-    pub(super) fn find<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) -> Option<Record> {
-        let handle = self.index().and_then(|beside| beside.get(key, guard).handle);
-        // SAFETY: the handle was found under the guard.
-        handle.map(|handle| unsafe { Record::from_handle(handle) })
+    pub(super) fn find<'g, K: EncodedKey>(&self, key: K, guard: &'g Guard<'_>) -> Option<Record<'g>> {
+        table::find(self.store.as_ref()?, key, guard)
     }
 }
 
 impl Store {
     /// Displaces a tombstone, whose latch the caller holds, and gives the latch back. `false`: it stays where it is, latched.
-    pub(super) fn displace<K: EncodedKey>(&self, key: K, record: Record, tid: Tid, guard: &Guard<'_>) -> bool {
+    pub(super) fn displace<K: EncodedKey>(&self, key: K, record: Record<'_>, tid: Tid, guard: &Guard<'_>) -> bool {
         let Some(beside) = self.displaced.index() else { return false };
         // Another record of the key may lie there, and there may be no memory.
         if !matches!(beside.insert(key, record.handle(), &mut (), guard), Ok(Inserted::New)) {
@@ -87,67 +88,40 @@ impl Store {
     }
 }
 
-impl<R: Redo> MaflingoTransaction<'_, R> {
+impl State {
     /// A key has no row in the index: for a snapshot it may have one beside.
     #[inline]
-    pub(super) fn or_beside<K: EncodedKey>(
+    pub(super) fn or_beside<'g, K: EncodedKey>(
         &mut self,
+        reader: Reader<'g>,
         store: &Store,
         key: K,
         range: Range<usize>,
-        missed: Found,
-    ) -> Found {
-        match self.snapshot {
-            Some(epoch) if store.displaced.concern(epoch) => self.find_beside(store, key, range).unwrap_or(missed),
+        missed: Found<'g>,
+    ) -> Found<'g> {
+        match reader.snapshot {
+            Some(snapshot) if store.displaced.concern(snapshot.epoch()) => {
+                self.find_beside(reader, store, key, range).unwrap_or(missed)
+            }
             _ => missed,
         }
     }
 
     #[cold]
-    fn find_beside<K: EncodedKey>(&mut self, store: &Store, key: K, range: Range<usize>) -> Option<Found> {
-        let record = store.displaced.find(key, &self.guard)?;
-        self.see(record, range).then_some(Found::Row(record))
+    fn find_beside<'g, K: EncodedKey>(
+        &mut self,
+        reader: Reader<'g>,
+        store: &Store,
+        key: K,
+        range: Range<usize>,
+    ) -> Option<Found<'g>> {
+        let record = store.displaced.find(key, reader.guard)?;
+        self.see(reader, record, range).then_some(Found::Row(record))
     }
 
     /// Reads the row of a record as a snapshot sees it, if it has one.
-    fn see(&mut self, record: Record, range: Range<usize>) -> bool {
-        let row = &mut self.state.buffers.row;
-        self.snapshot.is_some_and(|epoch| record.read_at(epoch, range, row).present)
-    }
-
-    /// As `scan_entries`, of a snapshot, along both indexes, behind a key if one is given.
-    #[cold]
-    pub(super) fn scan_both(
-        &mut self,
-        scan: &Scan<'_>,
-        store: &Store,
-        behind: Option<&[u8]>,
-        range: Range<usize>,
-        visitor: &mut impl FnMut(&mut Self, Record) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<(), Stop> {
-        let Some(beside) = store.displaced.index() else { return Ok(()) };
-        let mut both = Both::default();
-        both.begin(behind);
-        loop {
-            // Between two parts the guard may be renewed.
-            self.step()?;
-            let more = both.fill((store.index(), beside), scan, &self.guard);
-            while let Some(handle) = both.next(scan.direction) {
-                // SAFETY: the handle was found under this transaction's guard.
-                let record = unsafe { Record::from_handle(handle) };
-                if !self.see(record, range.clone()) {
-                    continue;
-                }
-                if !left_out(Step::SkipTwins) {
-                    both.skip_twin();
-                }
-                if visitor(self, record)?.is_break() {
-                    return Ok(());
-                }
-            }
-            if !more {
-                return Ok(());
-            }
-        }
+    pub(super) fn see<'g>(&mut self, reader: Reader<'g>, record: Record<'g>, range: Range<usize>) -> bool {
+        let row = &mut self.buffers.row;
+        reader.snapshot.is_some_and(|snapshot| record.read_at(snapshot, range, row).present)
     }
 }

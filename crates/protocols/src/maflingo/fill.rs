@@ -2,10 +2,11 @@
 
 use polychron_engine::Versions;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::for_each;
+use polychron_memory::Snapshot;
 
 use super::protocol::Shared;
 use super::record::Record;
+use super::table::for_each;
 
 /// How many versions each record has besides the newest.
 pub(super) fn count_versions<R: Redo>(shared: &Shared<R>) -> Versions {
@@ -15,24 +16,14 @@ pub(super) fn count_versions<R: Redo>(shared: &Shared<R>) -> Versions {
         // The snapshot keeps every version that is counted.
         let snapshot = guard.begin_snapshot();
         for table in tables.iter().flatten() {
-            for index in std::iter::once(table.primary.index()).chain(table.primary.displaced.index()) {
-                for_each(index, guard, &mut |_, handle| {
-                    // SAFETY: the handle was found under the guard.
-                    let record = unsafe { Record::from_handle(handle) };
-                    versions.count(extra_versions(record, snapshot.epoch()));
-                });
+            for entries in std::iter::once(&**table.primary).chain(table.primary.displaced.entries()) {
+                for_each(entries, guard, &mut |record| versions.count(extra_versions(record, &snapshot)));
             }
         }
     });
     versions
 }
 
-fn extra_versions(record: Record, epoch: u64) -> usize {
-    let (mut extra, mut at) = (0, record);
-    while at.tid().epoch() > epoch {
-        let Some(previous) = at.previous() else { break };
-        extra += 1;
-        at = previous;
-    }
-    extra
+fn extra_versions<'g>(record: Record<'g>, snapshot: &'g Snapshot<'_>) -> usize {
+    std::iter::successors(record.version_before(snapshot), |version| version.version_before(snapshot)).count()
 }

@@ -18,6 +18,7 @@
 
 mod aside;
 mod commit;
+mod conflicts;
 mod displaced;
 mod fill;
 mod lazy_host;

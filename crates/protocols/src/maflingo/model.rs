@@ -9,9 +9,28 @@ use polychron_schema::RowBuffer;
 use polychron_sync::model::explore;
 use polychron_sync::thread;
 
-use polychron_memory::model::beside;
+use polychron_memory::model;
 
-use super::record::{Claim, Record, Tid};
+use super::record::{Address, Claim, Record, Tid};
+
+/// As the shared one, of a record that stays until all is over.
+fn beside(
+    make: impl for<'g> FnOnce(&'g Guard<'_>) -> Record<'g>,
+    other: impl for<'g> FnOnce(Record<'g>, &'g Guard<'_>) + 'static,
+    own: impl for<'g> FnOnce(Record<'g>, &'g Guard<'_>) + 'static,
+    after: impl for<'g> FnOnce(Record<'g>, &'g Guard<'_>),
+) {
+    fn under<'g>(address: Address, guard: &'g Guard<'_>) -> Record<'g> {
+        // SAFETY: nothing is given back.
+        unsafe { address.under(guard) }
+    }
+    model::beside(
+        |guard| make(guard).address(),
+        move |record, guard| other(under(record, guard), guard),
+        move |record, guard| own(under(record, guard), guard),
+        move |record, guard| after(under(record, guard), guard),
+    );
+}
 
 /// The id of worker 1's transaction in an epoch.
 fn tid(epoch: u64) -> Tid {
@@ -19,20 +38,20 @@ fn tid(epoch: u64) -> Tid {
 }
 
 /// A record that was committed in epoch 1 with this row.
-fn committed(row: &[u64], guard: &Guard<'_>) -> Record {
+fn committed<'g>(row: &[u64], guard: &'g Guard<'_>) -> Record<'g> {
     let record = Record::absent(row, guard).expect("memory is there");
     record.publish(tid(1), true);
     record
 }
 
-fn latch(record: Record, worker: usize) {
+fn latch(record: Record<'_>, worker: usize) {
     while record.latch(worker).is_none() {
         thread::yield_now();
     }
 }
 
 /// Writes a row in place, as a commit does.
-fn write(record: Record, row: &[u64], epoch: u64) {
+fn write(record: Record<'_>, row: &[u64], epoch: u64) {
     record.begin_write();
     record.write_words(0, row);
     record.set_length(row.len());
@@ -95,7 +114,7 @@ fn lengths_and_absence_belong_to_the_row() {
 /// Two owners of the latch follow each other: no update is lost, and the latch alone changes nothing that readers see.
 #[test]
 fn owners_of_the_latch_follow_each_other() {
-    fn add(record: Record, worker: usize) {
+    fn add(record: Record<'_>, worker: usize) {
         latch(record, worker);
         let mut row = [0];
         let seen = record.read(0..1, &mut row);
@@ -120,9 +139,11 @@ fn owners_of_the_latch_follow_each_other() {
 /// A snapshot reads the version of its epoch, while a writer saves a copy of it and overwrites it in place.
 #[test]
 fn snapshots_find_the_version_that_is_being_overwritten() {
-    fn read(record: Record, epoch: u64) -> (u64, u64) {
+    fn read<'g>(record: Record<'g>, epoch: u64, guard: &'g Guard<'_>) -> (u64, u64) {
         let mut row = RowBuffer::new();
-        let seen = record.read_at(epoch, 0..1, &mut row);
+        // SAFETY: nothing is given back.
+        let older = |record: Record<'g>| record.previous().map(|address| unsafe { address.under(guard) });
+        let seen = record.read_version(epoch, 0..1, &mut row, older);
         assert!(seen.present && seen.tid.epoch() <= epoch);
         (seen.tid.epoch(), row.as_words()[0])
     }
@@ -136,15 +157,15 @@ fn snapshots_find_the_version_that_is_being_overwritten() {
                         let version = record.copy_as_version(guard).expect("memory is there");
                         record.begin_write();
                         record.write_words(0, &[epoch]);
-                        record.set_previous(Some(version));
+                        record.set_previous(Some(version.address()));
                         record.publish(tid(epoch), true);
                     }
                 },
-                move |record, _| {
-                    let (written, value) = read(record, epoch);
+                move |record, guard| {
+                    let (written, value) = read(record, epoch, guard);
                     assert_eq!(written, value);
                 },
-                move |record, _| assert_eq!(read(record, epoch), (epoch, epoch)),
+                move |record, guard| assert_eq!(read(record, epoch, guard), (epoch, epoch)),
             );
         });
     }

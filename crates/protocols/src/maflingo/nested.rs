@@ -21,7 +21,7 @@ use polychron_engine::stores::Place;
 use polychron_sync::atomic::Ordering;
 use polychron_sync::{this_thread, thread_local};
 
-use super::record::Record;
+use super::conflicts::Met;
 use super::transaction::MaflingoTransaction;
 
 /// Conflicts in a row with the thread's own commits that may come from others.
@@ -108,19 +108,12 @@ impl Nested {
 impl<R: Redo> MaflingoTransaction<'_, R> {
     /// Finds out whether the calling thread itself is why this transaction conflicts, and will be again.
     #[cold]
-    pub(super) fn look_for_itself(
-        &mut self,
-        reason: Reason,
-        place: Place,
-        record: Option<Record>,
-        key: Option<KeyPreview>,
-    ) {
+    pub(super) fn look_for_itself(&mut self, reason: Reason, place: Place, met: Option<Met>, key: Option<KeyPreview>) {
         let (epochs, worker) = (self.guard.epochs(), self.state.base.slot);
         let is_other = |other: &usize| *other != worker && epochs.is_here(*other);
-        let holds = record.and_then(|record| record.state().owner()).is_some_and(|owner| is_other(&owner));
+        let holds = met.and_then(|met| met.owner).is_some_and(|owner| is_other(&owner));
         let is_latch = matches!(reason, Reason::Latched | Reason::BeingWritten | Reason::InsertedFirst);
-        let wrote = record.filter(|_| reason == Reason::StaleRead).map(|record| {
-            let tid = record.tid();
+        let wrote = met.filter(|_| reason == Reason::StaleRead).map(|Met { tid, .. }| {
             let moved_after = self.shared.moved_after.get(tid.worker()).map(|after| after.load(Ordering::Relaxed));
             is_other(&tid.worker()) && moved_after.is_some_and(|after| tid.0 > after)
         });

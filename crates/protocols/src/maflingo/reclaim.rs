@@ -26,9 +26,9 @@ use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_sync::{Mutex, MutexGuard};
 
-use super::record::{Record, Tid};
+use super::record::{Address, Record, Tid};
 use super::steps::Step;
-use super::table::{MaflingoTable, Store};
+use super::table::{self, MaflingoTable, Store};
 use super::versions::{self, View};
 
 /// A worker with more tombstones than this shares them, in case it has nothing to do for a while. More than a busy worker
@@ -47,7 +47,8 @@ const ORPHANS: usize = 1024;
 pub(super) struct Tombstone {
     place: Place,
     key: OwnedKey,
-    record: Record,
+    /// Where the record was: it may have gone by another way.
+    record: Address,
     tid: Tid,
     /// Of the record.
     bytes: u32,
@@ -58,9 +59,9 @@ pub(super) struct Tombstone {
 }
 
 impl Tombstone {
-    pub(super) fn new(place: Place, key: &[u8], record: Record, tid: Tid) -> Self {
+    pub(super) fn new(place: Place, key: &[u8], record: Record<'_>, tid: Tid) -> Self {
         let (key, bytes) = (OwnedKey::new(key), record.bytes() as u32);
-        Self { place, key, record, tid, bytes, disclaimed: 0, displaced: false }
+        Self { place, key, record: record.address(), tid, bytes, disclaimed: 0, displaced: false }
     }
 }
 
@@ -368,21 +369,19 @@ fn unlink_key<K: EncodedKey>(
     look: Look<'_, '_, '_>,
     guard: &Guard<'_>,
 ) -> Unlinked {
-    let record = tombstone.record;
+    let is_its = |record: &Record<'_>| record.address() == tombstone.record;
     if tombstone.displaced {
-        if let Some(beside) = store.displaced.index() {
-            let removed = beside.remove(key, record.handle(), guard);
-            debug_assert!(removed, "only who has the tombstone takes it out");
+        // The other index has forgotten it before; only who has the tombstone takes it out.
+        if let Some(beside) = store.displaced.entries()
+            && let Some(record) = table::find(beside, key, guard).filter(is_its)
+        {
+            table::remove(beside, key, record, guard, |_| ());
         }
-        // SAFETY: both indexes have forgotten the record, so only guards that exist now can reach it.
-        unsafe { guard.retire(record.memory(), record.bytes()) };
         return Unlinked::Done;
     }
     // The key may have been used again, and deleted again: then a later tombstone stands for it, perhaps on another
     // record, and this one's memory must not be touched before the index has confirmed it.
-    if store.index().get(key, guard).handle != Some(record.handle()) {
-        return Unlinked::Done;
-    }
+    let Some(record) = table::find(store, key, guard).filter(is_its) else { return Unlinked::Done };
     let Some(state) = record.latch_in_background() else { return Unlinked::Latched };
     // An insertion that was given up has no id yet; another one's may lie in the same memory, under the same key.
     let not_given_up = tombstone.tid == Tid::ZERO && !state.given_up();
@@ -411,13 +410,11 @@ fn unlink_key<K: EncodedKey>(
         }
         return Unlinked::Needed { displaced };
     }
-    let removed = store.index().remove(key, record.handle(), guard);
-    debug_assert!(removed, "the record was linked and latched");
-    if let Some(view) = view {
-        versions::abandon(record, view);
-    }
-    record.unlink();
-    // SAFETY: the index has forgotten the record, so only guards that exist now can reach it.
-    unsafe { guard.retire(record.memory(), record.bytes()) };
+    table::remove(store, key, record, guard, |record| {
+        if let Some(view) = view {
+            versions::abandon(record, view);
+        }
+        record.unlink();
+    });
     Unlinked::Done
 }

@@ -23,15 +23,18 @@
 //! * The latch's owner may be the *background*: then neither row nor id changes under it. Such a latch fails no validation,
 //!   and who wants the latch waits for it.
 
+mod latch;
+
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use polychron_engine::contested::RowAddress;
 use polychron_engine::mutations::{left_out, pass};
-use polychron_index::Handle;
-use polychron_memory::{Guard, OutOfMemory};
+use polychron_index::{Handle, handle_of, pointer_of};
+use polychron_memory::{Guard, Hold, OutOfMemory, Snapshot};
 use polychron_schema::RowBuffer;
 use polychron_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use polychron_sync::{Backoff, MODELLED, spin_hint};
+use polychron_sync::{MODELLED, spin_hint};
 
 use super::steps::{Point, Step};
 
@@ -49,13 +52,6 @@ const LATCH_MASK: u64 = !0 << LATCH_SHIFT;
 /// The latch of whoever reclaims memory: no worker's number.
 const BACKGROUND: u64 = LATCH_MASK;
 const _: () = assert!((Tid::MAX_WORKERS as u64) < BACKGROUND >> LATCH_SHIFT);
-
-/// How often a committing transaction looks at a foreign latch before it gives up (§4.2, phase 1). In a model each look is
-/// another thread's turn, so a few are many.
-const LATCH_SPINS: u32 = if MODELLED { 4 } else { 256 };
-
-/// How often reclamation does: there is always something else that it can do first.
-const BACKGROUND_SPINS: u32 = 16;
 
 /// Transaction ids (§4.1): epoch, counter, worker, from the most to the least significant bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,16 +104,97 @@ const _: () = assert!(MODELLED || HEADER_BYTES == 32);
 const WORD_BYTES: usize = size_of::<AtomicU64>();
 const _: () = assert!(MODELLED || WORD_BYTES == 8);
 
-/// A record that the guard of the running transaction keeps alive.
+/// Where a record lies, for what is kept beyond a guard. Whether it is still there is for its owner to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Record(NonNull<Header>);
+pub(super) struct Address(NonNull<Header>);
 
-// SAFETY: a record is only touched through its atomic words, under the rules at the head of this file.
-unsafe impl Send for Record {}
+// SAFETY: an address is a number until `Address::under`.
+unsafe impl Send for Address {}
 
-impl From<Record> for RowAddress {
-    fn from(record: Record) -> Self {
-        Self(record.memory().as_ptr().addr())
+impl Address {
+    /// The record that lies here.
+    ///
+    /// # Safety
+    /// It was not given back before the guard was taken, or the guard shows it (`aside.rs`); only [`Record::free`] gives it back sooner than the
+    /// guard ends.
+    #[inline]
+    pub(super) unsafe fn under<'g>(self, _guard: &'g Guard<'_>) -> Record<'g> {
+        Record(self, PhantomData)
+    }
+
+    /// The number that it is.
+    #[inline]
+    pub(super) fn addr(self) -> usize {
+        self.0.as_ptr().addr()
+    }
+}
+
+impl From<Address> for RowAddress {
+    fn from(record: Address) -> Self {
+        Self(record.addr())
+    }
+}
+
+/// A record that a guard keeps alive: it is touched through its atomic words alone, under the rules at the head of this file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record<'g>(Address, PhantomData<&'g ()>);
+
+/// An older version, by who is to give it back and alone may do so.
+#[derive(Debug)]
+pub(super) struct Older {
+    version: Address,
+    /// The epoch whose snapshots, and all newer ones, do without the version.
+    superseded_at: u64,
+}
+
+impl Older {
+    /// # Safety
+    /// Only links lead to the version, which snapshots older than the epoch follow, and they alone; nobody else gives it back.
+    #[inline]
+    pub(super) unsafe fn new(version: Record<'_>, superseded_at: u64) -> Self {
+        Self { version: version.address(), superseded_at }
+    }
+
+    #[inline]
+    pub(super) fn superseded_at(&self) -> u64 {
+        self.superseded_at
+    }
+
+    /// The version.
+    #[inline]
+    pub(super) fn under<'g>(&self, guard: &'g Guard<'_>) -> Record<'g> {
+        // SAFETY: it was not given back, and is not as long as this stands; and then not before the guard ends.
+        unsafe { self.version.under(guard) }
+    }
+
+    /// Leaves the version to the memory's epochs.
+    #[inline]
+    pub(super) fn retire(self, guard: &Guard<'_>) {
+        let version = self.under(guard);
+        let (memory, bytes, until) = (version.0.0.cast(), version.bytes(), self.superseded_at);
+        // SAFETY: as `new` was promised; what did not move is a copy, to which links alone have ever led.
+        unsafe {
+            if version.state().moved() {
+                guard.retire_found_versions(memory, bytes, until);
+            } else {
+                guard.retire_versions(memory, bytes, until);
+            }
+        }
+    }
+
+    /// Gives the version back when it has left its chain, or answers with it.
+    pub(super) fn retire_pruned(self, guard: &Guard<'_>) -> Result<(), Self> {
+        let version = self.under(guard);
+        if !version.is_pruned() {
+            return Err(self);
+        }
+        let (memory, bytes) = (version.0.0.cast(), version.bytes());
+        // SAFETY: it has left its chain and its index, and no other version leads to it, so only guards that exist now can reach it; where
+        // it did not move, only those that follow links from versions to versions.
+        unsafe {
+            if version.state().moved() { guard.retire(memory, bytes) } else { guard.retire_pruned(memory, bytes) }
+        }
+        Ok(())
     }
 }
 
@@ -210,7 +287,7 @@ fn latch_of(worker: usize) -> u64 {
     (worker as u64 + 1) << LATCH_SHIFT
 }
 
-impl Record {
+impl<'g> Record<'g> {
     /// Bytes of a record for rows of up to `capacity` words.
     #[inline]
     pub(super) fn bytes_for(capacity: usize) -> usize {
@@ -223,32 +300,52 @@ impl Record {
         Self::bytes_for(self.capacity())
     }
 
-    /// The record's memory, for giving it back.
+    /// Where it lies.
     #[inline]
-    pub(super) fn memory(self) -> NonNull<u8> {
-        self.0.cast()
+    pub(super) fn address(self) -> Address {
+        self.0
+    }
+
+    /// Gives the memory back at once.
+    ///
+    /// # Safety
+    /// No index and no version leads to the record, and nobody else has found it; the caller uses it no more.
+    #[inline]
+    pub(super) unsafe fn free(self, guard: &Guard<'_>) {
+        // SAFETY: as the caller promises; it was allocated with this size.
+        unsafe { guard.free(self.0.0.cast(), self.bytes()) };
+    }
+
+    /// Gives the memory back when no guard of the present is left.
+    ///
+    /// # Safety
+    /// No index and no version leads to the record any more; it is given back once.
+    #[inline]
+    pub(super) unsafe fn retire(self, guard: &Guard<'_>) {
+        // SAFETY: as the caller promises; it was allocated with this size.
+        unsafe { guard.retire(self.0.0.cast(), self.bytes()) };
     }
 
     /// A new record that is absent and holds `row` already.
     #[inline]
-    pub(super) fn absent(row: &[u64], guard: &Guard<'_>) -> Result<Self, OutOfMemory> {
+    pub(super) fn absent(row: &[u64], guard: &'g Guard<'_>) -> Result<Self, OutOfMemory> {
         Self::allocate(ABSENT, Tid::ZERO, None, row.len(), row.iter().copied(), guard)
     }
 
     /// A new record that is absent and latched by `worker`, with room for a row of `capacity` words that is written later. Nobody
     /// else can reach it yet, so the latch costs no interlocked instruction (§4.5).
-    pub(super) fn latched_empty(worker: usize, capacity: usize, guard: &Guard<'_>) -> Result<Self, OutOfMemory> {
+    pub(super) fn latched_empty(worker: usize, capacity: usize, guard: &'g Guard<'_>) -> Result<Self, OutOfMemory> {
         let row = std::iter::repeat_n(0, capacity);
         Self::allocate(latch_of(worker) | ABSENT, Tid::ZERO, None, 0, row, guard)
     }
 
     /// A copy of this record as an older version: it will never change. The caller holds this record's latch.
     #[inline]
-    pub(super) fn copy_as_version(self, guard: &Guard<'_>) -> Result<Self, OutOfMemory> {
+    pub(super) fn copy_as_version<'h>(self, guard: &'h Guard<'_>) -> Result<Record<'h>, OutOfMemory> {
         let absent = self.header().version.load(Ordering::Relaxed) & ABSENT;
         let length = if absent == 0 { self.length() } else { 0 };
         let row = self.words()[..length].iter().map(|word| word.load(Ordering::Relaxed));
-        Self::allocate(absent, self.tid(), self.previous(), length, row, guard)
+        Record::allocate(absent, self.tid(), self.previous(), length, row, guard)
     }
 
     /// A record with these words; its capacity is how many they are.
@@ -256,10 +353,10 @@ impl Record {
     fn allocate(
         version: u64,
         tid: Tid,
-        previous: Option<Self>,
+        previous: Option<Address>,
         length: usize,
         row: impl ExactSizeIterator<Item = u64>,
-        guard: &Guard<'_>,
+        guard: &'g Guard<'_>,
     ) -> Result<Self, OutOfMemory> {
         let capacity = row.len();
         let memory = guard.allocate(Self::bytes_for(capacity))?.cast::<Header>();
@@ -272,7 +369,7 @@ impl Record {
         };
         // SAFETY: the memory is large enough, aligned to at least 16, and ours alone until the record is linked.
         unsafe { memory.write(header) };
-        let record = Self(memory);
+        let record = Self(Address(memory), PhantomData);
         let first = record.first_word();
         for (position, word) in row.enumerate() {
             // SAFETY: there are `capacity` words behind the header, and the iterator has as many.
@@ -284,36 +381,41 @@ impl Record {
     /// What the index holds for the record.
     #[inline]
     pub(super) fn handle(self) -> Handle {
-        let address = self.0.as_ptr().expose_provenance() as u64;
-        Handle::new(address).expect("a pointer that is not null")
+        handle_of(self.0.0)
     }
 
     /// The record behind a handle.
     ///
     /// # Safety
-    /// `handle` came from [`Record::handle`] through an index, under a guard that lives as long as the record is used.
+    /// `handle` came from [`Record::handle`] through an index, under this guard.
     #[inline]
-    pub(super) unsafe fn from_handle(handle: Handle) -> Self {
-        let pointer = std::ptr::with_exposed_provenance_mut(handle.get() as usize);
-        // SAFETY: handles are never zero.
-        Self(unsafe { NonNull::new_unchecked(pointer) })
+    pub(super) unsafe fn from_handle(handle: Handle, guard: &'g Guard<'_>) -> Self {
+        // SAFETY: what an index leads to under a guard stays until that ends.
+        unsafe { Address(pointer_of(handle)).under(guard) }
+    }
+
+    /// Starts bringing the first lines of the record behind a handle into the cache, without a look at it.
+    #[inline]
+    pub(super) fn prefetch_behind(handle: Handle, lines: usize) {
+        let start = pointer_of::<u8>(handle).as_ptr();
+        (0..lines).for_each(|line| polychron_sync::prefetch_read(start.wrapping_add(64 * line)));
     }
 
     #[inline]
-    fn header(&self) -> &Header {
-        // SAFETY: records are reached under a guard that keeps them alive (`from_handle`), or are not linked yet.
-        unsafe { self.0.as_ref() }
+    fn header(self) -> &'g Header {
+        // SAFETY: the guard keeps it alive, as `under` says.
+        unsafe { self.0.0.as_ref() }
     }
 
     #[inline]
     fn first_word(self) -> *mut AtomicU64 {
         // SAFETY: the row begins right behind the header in the same allocation.
-        unsafe { self.0.as_ptr().cast::<u8>().add(HEADER_BYTES).cast() }
+        unsafe { self.0.0.as_ptr().cast::<u8>().add(HEADER_BYTES).cast() }
     }
 
     /// All words of the row's place, used or not.
     #[inline]
-    pub(super) fn words(&self) -> &[AtomicU64] {
+    pub(super) fn words(self) -> &'g [AtomicU64] {
         // SAFETY: the allocation has `capacity` initialised words behind the header.
         unsafe { std::slice::from_raw_parts(self.first_word(), self.capacity()) }
     }
@@ -343,10 +445,29 @@ impl Record {
         self.tid() != Tid::ZERO && !left_out(Step::RefuseOvertaken)
     }
 
-    /// The version before this one. Acquiring: pairs with the release in `set_previous`, so that the version is whole.
+    /// Where the version before this one is, or was. Acquiring: pairs with the release in `set_previous`, so that the version is whole.
     #[inline]
-    pub(super) fn previous(self) -> Option<Self> {
-        NonNull::new(self.header().previous.load(Ordering::Acquire)).map(Self)
+    pub(super) fn previous(self) -> Option<Address> {
+        NonNull::new(self.header().previous.load(Ordering::Acquire)).map(Address)
+    }
+
+    /// The version before this one, where this one is too new for a snapshot.
+    #[inline]
+    pub(super) fn version_before(self, snapshot: &'g Snapshot<'_>) -> Option<Self> {
+        if self.tid().epoch() <= snapshot.epoch() {
+            return None;
+        }
+        // This version's epoch is behind the snapshot, which may see the one before it and so keeps it; the guard protects the reader.
+        self.previous().map(|address| Self(address, PhantomData))
+    }
+
+    /// The version before this one, where this one is newer than what is held.
+    pub(super) fn held_before(self, hold: &'g Hold<'_>) -> Option<Self> {
+        if self.tid().epoch() <= hold.collectable() {
+            return None;
+        }
+        // The version before was not collectable when the horizon was taken, and is not freed while it is held.
+        self.previous().map(|address| Self(address, PhantomData))
     }
 
     /// The state for validation. Sequentially consistent: pairs with the latching of other transactions, so that of two
@@ -354,14 +475,6 @@ impl Record {
     #[inline]
     pub(super) fn state(self) -> State {
         State(self.header().version.load(Ordering::SeqCst))
-    }
-
-    /// Starts bringing the first lines of the record into the cache.
-    #[inline]
-    pub(super) fn prefetch(self, lines: usize) {
-        for line in 0..lines {
-            polychron_sync::prefetch_read(self.0.as_ptr().cast::<u8>().wrapping_add(64 * line));
-        }
     }
 
     /// Copies words `range` of the row to the same place of `row` and tells what was seen (Figure 5-2). Waits while the
@@ -405,8 +518,25 @@ impl Record {
         before & DIRTY == 0 && (before ^ after) & !LATCH_MASK == 0 && words > 0
     }
 
-    /// As [`Record::read`], of the version that a snapshot at `epoch` sees (§4.7), into a buffer that is made long enough.
-    pub(super) fn read_at(self, epoch: u64, range: std::ops::Range<usize>, row: &mut RowBuffer) -> Seen {
+    /// As [`Record::read`], of the version that a snapshot sees (§4.7), into a buffer that is made long enough.
+    pub(super) fn read_at(
+        self,
+        snapshot: &'g Snapshot<'_>,
+        range: std::ops::Range<usize>,
+        row: &mut RowBuffer,
+    ) -> Seen {
+        let epoch = if left_out(Step::CompareEpochs) { u64::MAX } else { snapshot.epoch() };
+        self.read_version(epoch, range, row, |record| record.version_before(snapshot))
+    }
+
+    /// Reads the newest version of an epoch or an earlier one, along links that `older` follows.
+    pub(super) fn read_version(
+        self,
+        epoch: u64,
+        range: std::ops::Range<usize>,
+        row: &mut RowBuffer,
+        older: impl Fn(Self) -> Option<Self>,
+    ) -> Seen {
         let mut at = Some(self);
         while let Some(record) = at {
             let seen = record.read(range.clone(), row.overwrite_words(record.capacity()));
@@ -416,129 +546,9 @@ impl Record {
             }
             // What is linked here now was written before this record was, or is a later writer's copy of what was read:
             // either way the walk goes on from newer to older, and ends at the first version that is old enough.
-            at = record.previous();
+            at = older(record);
         }
         Seen::default()
-    }
-
-    /// Latches the record for `worker`, or answers `None` after some spins. A record that `worker` latched already is not
-    /// asked again: callers latch each record once.
-    ///
-    /// Sequentially consistent: see [`Record::state`].
-    #[inline]
-    pub(super) fn latch(self, worker: usize) -> Option<State> {
-        self.latch_as(latch_of(worker), LATCH_SPINS)
-    }
-
-    /// Latches the record for reclamation. The caller changes neither the row nor the id, and is quick.
-    pub(super) fn latch_in_background(self) -> Option<State> {
-        self.latch_as(BACKGROUND, BACKGROUND_SPINS)
-    }
-
-    #[inline]
-    fn latch_as(self, owner: u64, spins: u32) -> Option<State> {
-        let version = &self.header().version;
-        for _ in 0..spins {
-            let free = version.load(Ordering::Relaxed);
-            if free & LATCH_MASK == 0 {
-                let latched = free | owner;
-                if version.compare_exchange_weak(free, latched, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-                    return Some(State(latched));
-                }
-            } else if free & LATCH_MASK == BACKGROUND {
-                self.wait_for_background();
-            }
-            spin_hint();
-        }
-        None
-    }
-
-    /// Waits until reclamation gives the latch back, for it must not make anybody give up.
-    #[cold]
-    fn wait_for_background(self) {
-        let mut backoff = Backoff::new();
-        while self.header().version.load(Ordering::Relaxed) & LATCH_MASK == BACKGROUND {
-            backoff.wait();
-        }
-    }
-
-    /// Claims a tombstone. The word is only changed while the latch is free, so its owner sees a settled claim.
-    #[cold]
-    pub(super) fn claim(self) -> Claim {
-        let version = &self.header().version;
-        for _ in 0..LATCH_SPINS {
-            let free = version.load(Ordering::Relaxed);
-            if free & UNLINKED != 0 {
-                return Claim::Gone;
-            }
-            if free & LATCH_MASK == 0 {
-                // Even a claim that stands already is made anew: pairs with the acquire of the latch in `latch`, so that
-                // who takes the claim back does so before this or sees the epoch in which the caller is pinned.
-                if version.compare_exchange_weak(free, free | CLAIMED, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-                    return Claim::Held;
-                }
-            } else if free & LATCH_MASK == BACKGROUND {
-                self.wait_for_background();
-            }
-            spin_hint();
-        }
-        Claim::Latched
-    }
-
-    /// Leaves an own insertion, which others have claimed, to them. It is not latched: who has the latch either gives it back with the
-    /// bits as they are, or writes the record, and then it has an id and the mark says nothing any more.
-    #[cold]
-    pub(super) fn give_up(self) {
-        // The queue to which the record goes carries it to whoever takes the record out.
-        self.header().version.fetch_or(GIVEN_UP, Ordering::Relaxed);
-    }
-
-    /// Takes all claims of a latched record back.
-    pub(super) fn disclaim(self) {
-        let version = &self.header().version;
-        // The latch's end, which follows, releases this.
-        version.store(version.load(Ordering::Relaxed) & !CLAIMED, Ordering::Relaxed);
-    }
-
-    /// Gives the latch back with nothing changed.
-    #[inline]
-    pub(super) fn unlatch(self) {
-        // Pairs with the acquiring load of the next reader. One step, because a record that moved may be marked meanwhile.
-        self.header().version.fetch_and(!LATCH_MASK, Ordering::Release);
-    }
-
-    /// Whether this older version is a tombstone. It does not change.
-    pub(super) fn is_absent_version(self) -> bool {
-        self.header().version.load(Ordering::Relaxed) & ABSENT != 0
-    }
-
-    /// Whether this older version has left its chain. Acquiring: pairs with the release in `mark_pruned`, so that who
-    /// retires the version does so behind its unlinking.
-    #[inline]
-    pub(super) fn is_pruned(self) -> bool {
-        self.header().version.load(Ordering::Acquire) & PRUNED != 0
-    }
-
-    /// Marks an older version that has left its chain. The caller holds the latch of the chain's head.
-    pub(super) fn mark_pruned(self) {
-        // Pairs with the acquire in `is_pruned`. A record that moved may be latched by who does not know that yet.
-        self.header().version.fetch_or(PRUNED, Ordering::Release);
-    }
-
-    /// Marks a latched record as forgotten by the index, and unlatches it.
-    pub(super) fn unlink(self) {
-        let version = &self.header().version;
-        let unlinked = (version.load(Ordering::Relaxed) | UNLINKED) & !LATCH_MASK;
-        // Pairs with the acquiring load of the next reader.
-        version.store(unlinked, Ordering::Release);
-    }
-
-    /// Marks a latched record as superseded by a larger one to which the index leads now, and unlatches it.
-    pub(super) fn move_away(self) {
-        let version = &self.header().version;
-        let moved = (version.load(Ordering::Relaxed) | UNLINKED | MOVED) & !LATCH_MASK;
-        // Pairs with the acquiring load of the next reader.
-        version.store(moved, Ordering::Release);
     }
 
     /// Begins changing a latched record (Figure 5-1, steps 1 and 2).
@@ -567,7 +577,7 @@ impl Record {
 
     /// Links an older version, under the latch of the chain's head.
     #[inline]
-    pub(super) fn set_previous(self, previous: Option<Self>) {
+    pub(super) fn set_previous(self, previous: Option<Address>) {
         let pointer = previous.map_or(std::ptr::null_mut(), |record| record.0.as_ptr());
         // Pairs with the acquiring load in `previous`.
         self.header().previous.store(pointer, Ordering::Release);

@@ -12,27 +12,18 @@ use polychron_engine::stores::{key_in_entry, words_of};
 use polychron_engine::{LazyFutures, Prefetch, Projection, Queries};
 use polychron_schema::{Changes, RowBuffer, RowRef};
 
-use super::record::Record;
+use super::aside::Kept;
 use super::sets::Kind;
 use super::table::{MaflingoTable, Store};
-use super::transaction::{Found, MaflingoTransaction};
+use super::transaction::MaflingoTransaction;
 
 /// Sets up to this length are validated before a procedure is told of a duplicate.
 const SMALL_SETS: usize = 256;
 
-/// A record that has a row, which is in the row buffer.
+/// A record that has a row, which is in the row buffer. The row layer gives it back to the transaction that found it, in the same operation
+/// ([`Primitives::Found`]).
 #[derive(Clone, Copy, Debug)]
-pub struct FoundRow(Record);
-
-impl FoundRow {
-    #[inline]
-    fn of(found: Found) -> Option<Self> {
-        match found {
-            Found::Row(record) => Some(Self(record)),
-            Found::Empty(_) | Found::Nothing => None,
-        }
-    }
-}
+pub struct FoundRow(Kept);
 
 impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
     type Store = Store;
@@ -64,7 +55,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
 
     #[inline(always)]
     fn find<K: EncodedKey>(&mut self, at: At<'w, Store, K>, projection: &Projection) -> Result<Option<FoundRow>, Stop> {
-        self.find(at.store, at.key, words_of(projection)).map(FoundRow::of)
+        Ok(self.find(at.store, at.key, words_of(projection)).map(FoundRow))
     }
 
     fn find_unprotected<K: EncodedKey>(
@@ -73,11 +64,11 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         projection: &Projection,
     ) -> Result<Option<FoundRow>, Stop> {
         let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
-        let found = self.find(at.store, at.key, words_of(projection))?;
+        let found = self.find(at.store, at.key, words_of(projection));
         self.state.note_reads(reads, self.shared.catalog.number());
         self.state.sets.reads.truncate(reads);
         self.state.sets.nodes.truncate(nodes);
-        Ok(FoundRow::of(found))
+        Ok(found.map(FoundRow))
     }
 
     #[inline(always)]
@@ -87,7 +78,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         projection: &Projection,
         _: Intent,
     ) -> Result<Option<FoundRow>, Stop> {
-        self.find(at.store, at.key, words_of(projection)).map(FoundRow::of)
+        Ok(self.find(at.store, at.key, words_of(projection)).map(FoundRow))
     }
 
     #[inline]
@@ -113,8 +104,8 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         FoundRow(record): FoundRow,
         row: &mut RowBuffer,
     ) -> Result<(), Stop> {
-        if !matches!(self.find(&at.table.primary, at.key, 0..usize::MAX)?, Found::Row(found) if found == record) {
-            return Err(self.conflict(Reason::StaleRead, at.table.primary.place, Some(record)));
+        if self.find(&at.table.primary, at.key, 0..usize::MAX) != Some(record) {
+            return Err(self.conflict_at(Reason::StaleRead, at.table.primary.place, record));
         }
         row.copy_from(self.state.buffers.row.as_bytes());
         Ok(())
@@ -169,8 +160,8 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
     /// An entry that leads to the row itself is no duplicate, whether or not the index is unique: it is of a state in which the row had the key
     /// already.
     fn check_taken(&mut self, at: At<'w, Store, &[u8]>, primary: &[u8]) -> Result<(), Stop> {
-        let found = self.find(at.store, at.key, 0..usize::MAX)?;
-        if !matches!(found, Found::Row(_)) || key_in_entry(self.state.buffers.row.as_words()) == primary {
+        let found = self.find(at.store, at.key, 0..usize::MAX);
+        if found.is_none() || key_in_entry(self.state.buffers.row.as_words()) == primary {
             return Err(self.conflict_over(Reason::Inconsistent, at.store.place, None, Some(KeyPreview::new(primary))));
         }
         self.check_small_sets()
@@ -240,12 +231,14 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     /// Puts one whole row on top of the patches of a record, so that reading an own write goes back over a few of them, however often
     /// the row is changed. What is read of the record itself was read under protection before its first patch.
     #[cold]
-    fn write_whole_row<K: EncodedKey>(&mut self, table: &MaflingoTable, key: K, record: Record) -> Result<(), Stop> {
+    fn write_whole_row<K: EncodedKey>(&mut self, table: &MaflingoTable, key: K, record: Kept) -> Result<(), Stop> {
         let place = table.primary.place;
         let latest = self.state.sets.writes.latest(record);
-        if !latest.is_some_and(|latest| self.read_own(record, latest, 0..usize::MAX).present) {
+        let (reader, state) = self.reader();
+        let own = record.under(reader.guard);
+        if !latest.is_some_and(|latest| state.read_own(own, latest, 0..usize::MAX).present) {
             // There was a row when it was patched.
-            return Err(self.conflict(Reason::StaleRead, place, Some(record)));
+            return Err(self.conflict_at(Reason::StaleRead, place, record));
         }
         let data = self.state.sets.writes.keep(self.state.buffers.row.as_words());
         self.push_write(record, place, Kind::Put, key, 0, data);

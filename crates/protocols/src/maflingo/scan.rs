@@ -5,14 +5,15 @@ use std::ops::{Bound, ControlFlow, Range};
 use polychron_base::{Error, Reason, Stop};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::{Both, Place};
 use polychron_engine::{Direction, Scan};
 use polychron_index::{AnyIndex, Handle, Stamp, ordered};
 
+use super::aside::Kept;
 use super::record::Record;
 use super::steps::Step;
 use super::table::Store;
-use super::transaction::{Found, MaflingoTransaction};
+use super::transaction::MaflingoTransaction;
 
 /// Entries of a range, collected leaf by leaf up to a number.
 #[derive(Debug, Default)]
@@ -69,7 +70,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         scan: &Scan<'_>,
         store: &Store,
         range: Range<usize>,
-        visitor: &mut impl FnMut(&mut Self, Record) -> Result<ControlFlow<()>, Stop>,
+        visitor: &mut impl FnMut(&mut Self, Kept) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<(), Stop> {
         let ready = self.snapshot.map_or_else(|| store.is_ready(), |epoch| store.is_ready_at(epoch));
         if !ready && !left_out(Step::AwaitIndexes) {
@@ -78,7 +79,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         let index = match (store.index(), scan.point()) {
             (AnyIndex::Ordered(index), _) => index,
             (AnyIndex::Hash(_), Some(key)) => {
-                if let Found::Row(record) = self.find(store, key, range)? {
+                if let Some(record) = self.find(store, key, range) {
                     // One row at most, so whether the visitor breaks makes no difference.
                     let _ = visitor(self, record)?;
                 }
@@ -133,32 +134,32 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         batch: &mut ScanBatch,
         place: Place,
         range: Range<usize>,
-        visitor: &mut impl FnMut(&mut Self, Record) -> Result<ControlFlow<()>, Stop>,
+        visitor: &mut impl FnMut(&mut Self, Kept) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<ControlFlow<()>, Stop> {
         let mut next_stamp = 0;
         let lines = (range.end.min(56) + 4).div_ceil(8);
         for &(handle, _) in batch.entries.iter().take(ScanBatch::AHEAD) {
-            // SAFETY: the handle was found under this transaction's guard.
-            unsafe { Record::from_handle(handle) }.prefetch(lines);
+            Record::prefetch_behind(handle, lines);
         }
         for position in 0..batch.entries.len() {
             let (handle, node) = batch.entries[position];
             if let Some(&(ahead, _)) = batch.entries.get(position + ScanBatch::AHEAD) {
-                // SAFETY: as above.
-                unsafe { Record::from_handle(ahead) }.prefetch(lines);
+                Record::prefetch_behind(ahead, lines);
             }
             // Only nodes that were needed are remembered: those up to the entry at which the visitor stops.
             next_stamp = self.remember_nodes(batch, next_stamp, node as usize + 1, place);
-            // SAFETY: as above.
-            let record = unsafe { Record::from_handle(handle) };
             if self.snapshot.is_none() {
                 self.step()?;
             }
             let stamp = batch.stamps[node as usize];
-            let seen = self.read_record(record, stamp, place, range.clone());
+            let (reader, state) = self.reader();
+            // SAFETY: the handle was found under this transaction's guard, which is renewed between batches only.
+            let record = unsafe { Record::from_handle(handle, reader.guard) };
+            let seen = state.read_record(reader, record, stamp, place, range.clone());
+            let record = Kept::from(record);
             if seen.moved && self.snapshot.is_none() {
                 // The row moved to a larger record after the leaf was read; its old record does not validate.
-                return Err(self.conflict(Reason::StaleRead, place, Some(record)));
+                return Err(self.conflict_at(Reason::StaleRead, place, record));
             }
             if seen.present && visitor(self, record)?.is_break() {
                 return Ok(ControlFlow::Break(()));
@@ -166,6 +167,44 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         }
         self.remember_nodes(batch, next_stamp, batch.stamps.len(), place);
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// As [`Self::scan_entries`], of a snapshot, along both indexes, behind a key if one is given (`displaced.rs`).
+    #[cold]
+    fn scan_both(
+        &mut self,
+        scan: &Scan<'_>,
+        store: &Store,
+        behind: Option<&[u8]>,
+        range: Range<usize>,
+        visitor: &mut impl FnMut(&mut Self, Kept) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<(), Stop> {
+        let Some(beside) = store.displaced.index() else { return Ok(()) };
+        let mut both = Both::default();
+        both.begin(behind);
+        loop {
+            // Between two parts the guard may be renewed.
+            self.step()?;
+            let more = both.fill((store.index(), beside), scan, &self.guard);
+            while let Some(handle) = both.next(scan.direction) {
+                let (reader, state) = self.reader();
+                // SAFETY: the handle was found under this transaction's guard.
+                let record = unsafe { Record::from_handle(handle, reader.guard) };
+                if !state.see(reader, record, range.clone()) {
+                    continue;
+                }
+                if !left_out(Step::SkipTwins) {
+                    both.skip_twin();
+                }
+                let record = Kept::from(record);
+                if visitor(self, record)?.is_break() {
+                    return Ok(());
+                }
+            }
+            if !more {
+                return Ok(());
+            }
+        }
     }
 
     #[inline]

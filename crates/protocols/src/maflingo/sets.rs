@@ -6,13 +6,15 @@
 
 use polychron_base::room::KeptList;
 use polychron_engine::stores::{NodeSet, Place};
+use polychron_schema::RowRef;
 
-use super::record::{Record, Tid};
+use super::aside::Kept;
+use super::record::Tid;
 
 /// A record that was read, and the id it had then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Read {
-    pub(super) record: Record,
+    pub(super) record: Kept,
     pub(super) tid: Tid,
     pub(super) place: Place,
 }
@@ -40,7 +42,7 @@ pub(super) struct Span {
 /// One write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write {
-    pub(super) record: Record,
+    pub(super) record: Kept,
     pub(super) place: Place,
     pub(super) kind: Kind,
     /// Whether the record came into the index by this transaction: on all writes of such a record.
@@ -142,8 +144,7 @@ impl WriteSet {
     #[inline]
     pub(super) fn key_bytes(&self, write: &Write) -> &[u8] {
         let words = self.words(write.key);
-        // SAFETY: any initialised words are valid bytes, and the key's length never exceeds its words.
-        unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), usize::from(write.key_bytes)) }
+        &RowRef::from_words(words).as_bytes()[..usize::from(write.key_bytes)]
     }
 
     /// Keeps words for the transaction's life.
@@ -165,14 +166,14 @@ impl WriteSet {
     }
 
     #[inline]
-    fn home(&self, record: Record) -> usize {
-        let address = record.memory().as_ptr().addr() as u64;
+    fn home(&self, record: Kept) -> usize {
+        let address = record.addr() as u64;
         (address.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (self.slots.len() - 1)
     }
 
     /// The latest write of `record`.
     #[inline]
-    pub(super) fn latest(&self, record: Record) -> Option<u32> {
+    pub(super) fn latest(&self, record: Kept) -> Option<u32> {
         if self.writes.is_empty() {
             return None;
         }
@@ -182,7 +183,7 @@ impl WriteSet {
 
     /// Whether the latest writes of `record` are so many patches that a whole row is due.
     #[inline]
-    pub(super) fn is_much_patched(&self, record: Record) -> bool {
+    pub(super) fn is_much_patched(&self, record: Kept) -> bool {
         self.repeats && self.latest(record).is_some_and(|latest| self.patches(latest) >= MOST_PATCHES)
     }
 
@@ -199,7 +200,7 @@ impl WriteSet {
 
     /// The slot that holds the record, or the empty one where it would go.
     #[inline]
-    fn slot(&self, record: Record) -> usize {
+    fn slot(&self, record: Kept) -> usize {
         let mut at = self.home(record);
         while self.slots[at] != EMPTY && self.writes[self.slots[at] as usize].record != record {
             at = (at + 1) & (self.slots.len() - 1);
@@ -270,7 +271,7 @@ pub(super) struct Sets {
     pub(super) nodes: NodeSet,
     pub(super) writes: WriteSet,
     /// Records that were latched before the commit.
-    pub(super) latched: Vec<Record>,
+    pub(super) latched: Vec<Kept>,
     /// Positions of one record's writes.
     pub(super) order: Vec<u32>,
 }

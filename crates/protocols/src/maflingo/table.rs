@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use polychron_base::Error;
+use polychron_base::key::EncodedKey;
 use polychron_engine::stores::{self, DeferredDrops, Keyed, Records, StoreDefinition, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
@@ -65,9 +66,42 @@ impl Records for RowRecords {
 
     /// Its older versions were retired when they were superseded.
     unsafe fn retire(handle: Handle, guard: &Guard<'_>) {
-        // SAFETY: the caller promises that the handle is one of ours, and not retired yet.
-        let record = unsafe { Record::from_handle(handle) };
-        // SAFETY: the caller promises that nobody who pins from now on can reach it.
-        unsafe { guard.retire(record.memory(), record.bytes()) };
+        // SAFETY: the caller promises that the handle is one of ours and not retired yet, and that nobody who pins from now on can reach it.
+        unsafe { Record::from_handle(handle, guard).retire(guard) };
+    }
+}
+
+/// Records behind one index, which is all that such an index leads to.
+pub(super) type Entries = stores::Store<RowRecords>;
+
+/// The record to which a key leads.
+pub(super) fn find<'g, K: EncodedKey>(entries: &Entries, key: K, guard: &'g Guard<'_>) -> Option<Record<'g>> {
+    let handle = entries.index().get(key, guard).handle;
+    // SAFETY: the handle was found under the guard.
+    handle.map(|handle| unsafe { Record::from_handle(handle, guard) })
+}
+
+/// Visits all records.
+pub(super) fn for_each<'g>(entries: &Entries, guard: &'g Guard<'_>, visit: &mut impl FnMut(Record<'g>)) {
+    stores::for_each(entries.index(), guard, &mut |_, handle| {
+        // SAFETY: the handle was found under the guard.
+        visit(unsafe { Record::from_handle(handle, guard) });
+    });
+}
+
+/// Takes a key out that leads to a record, does `then` with the record, and gives it back. The caller has seen to its older versions.
+pub(super) fn remove<'g, K: EncodedKey>(
+    entries: &Entries,
+    key: K,
+    record: Record<'g>,
+    guard: &Guard<'_>,
+    then: impl FnOnce(Record<'g>),
+) {
+    let removed = entries.index().remove(key, record.handle(), guard);
+    debug_assert!(removed, "only who has the record's latch, or its tombstone, takes it out");
+    then(record);
+    if removed {
+        // SAFETY: the index has just forgotten the record, which is in no other one, so only guards that exist now can reach it.
+        unsafe { record.retire(guard) };
     }
 }

@@ -11,10 +11,12 @@ use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Place, WorkerBase};
 use polychron_engine::{Commit, Mode};
 use polychron_index::{Inserted, Lookup, Stamp};
-use polychron_memory::{Guard, Snapshot};
+use polychron_memory::{Local, Snapshot};
 use polychron_schema::RowBuffer;
 
+use super::aside::{Kept, OwnGuard};
 use super::commit::Group;
+use super::conflicts::Met;
 use super::protocol::Shared;
 use super::record::{Claim, Record, Seen};
 use super::scan::ScanBatch;
@@ -46,9 +48,9 @@ const RENEW_EVERY: u32 = 64;
 pub struct MaflingoTransaction<'w, R: Redo> {
     pub(super) shared: &'w Shared<R>,
     pub(super) state: &'w mut State,
-    pub(super) guard: Guard<'w>,
+    pub(super) guard: OwnGuard<'w>,
     /// What a snapshot keeps; `None` in a read-write transaction.
-    open: Option<Snapshot<'w>>,
+    pub(super) open: Option<Snapshot<'w>>,
     /// The epoch whose end a snapshot reads.
     pub(super) snapshot: Option<u64>,
     pub(super) read_only: bool,
@@ -60,23 +62,39 @@ pub struct MaflingoTransaction<'w, R: Redo> {
 
 /// What a lookup of a record came to.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Found {
+pub(super) enum Found<'g> {
     /// The key leads to no record.
     Nothing,
     /// A record without a row: a tombstone, or an insertion under way.
-    Empty(Record),
+    Empty(Record<'g>),
     /// A row; its projected words are in the row buffer.
-    Row(Record),
+    Row(Record<'g>),
+}
+
+/// With what an operation reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reader<'g> {
+    pub(super) guard: &'g OwnGuard<'g>,
+    /// None in a transaction that may write, and where snapshots are switched off.
+    pub(super) snapshot: Option<&'g Snapshot<'g>>,
 }
 
 impl<'w, R: Redo> MaflingoTransaction<'w, R> {
-    pub(super) fn new(
+    /// Begins one. What a snapshot keeps was opened before.
+    #[inline]
+    pub(super) fn begin(
         shared: &'w Shared<R>,
         state: &'w mut State,
-        guard: Guard<'w>,
+        local: &'w Local,
         open: Option<Snapshot<'w>>,
         mode: Mode,
     ) -> Self {
+        // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
+        // SAFETY: the sets are empty. The transaction puts into them what it finds under the guard, and has cleared them when it ends.
+        let guard = unsafe { OwnGuard::new(local.pin()) };
+        // SAFETY: the transaction holds the guard until its end, or has the snapshot, which was opened before.
+        unsafe { state.base.tables.renew(&shared.catalog) };
+        state.reclaim_between(shared, &guard);
         debug_assert!(
             !state.base.is_open && state.sets.writes.is_empty(),
             "the transaction before left something behind"
@@ -92,6 +110,22 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
             Self { shared, state, guard, open, snapshot, read_only, doomed: false, ended: false, until_check };
         transaction.stand_aside();
         transaction
+    }
+
+    /// With what the transaction reads, and its worker's state.
+    #[inline]
+    pub(super) fn reader(&mut self) -> (Reader<'_>, &mut State) {
+        (Reader { guard: &self.guard, snapshot: self.open.as_ref() }, &mut *self.state)
+    }
+
+    /// As [`State::find`].
+    #[inline]
+    pub(super) fn find<K: EncodedKey>(&mut self, store: &Store, key: K, range: Range<usize>) -> Option<Kept> {
+        let (reader, state) = self.reader();
+        match state.find(reader, store, key, range) {
+            Found::Row(record) => Some(record.into()),
+            Found::Empty(_) | Found::Nothing => None,
+        }
     }
 
     /// Called at the start of every operation: conflicts stick, and long procedures find out that they are doomed.
@@ -127,14 +161,15 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
 
     /// Whether the records that are going to be written are where they were found: own writes are looked for there. Own insertions are read there.
     fn check_written(&mut self) -> Result<(), Stop> {
-        let writes = &self.state.sets.writes;
+        let (writes, guard) = (&self.state.sets.writes, &self.guard);
         let gone = |write: &&Write| {
-            let unlinked = write.record.state().unlinked() && !left_out(Step::RefuseUnlinkedWrites);
-            unlinked || write.own_record && write.record.is_overtaken()
+            let record = write.record.under(guard);
+            let unlinked = record.state().unlinked() && !left_out(Step::RefuseUnlinkedWrites);
+            unlinked || write.own_record && record.is_overtaken()
         };
         let gone = writes.iter().find(gone).copied();
         match gone {
-            Some(write) => Err(self.conflict(Reason::StaleRead, write.place, Some(write.record))),
+            Some(write) => Err(self.conflict_at(Reason::StaleRead, write.place, write.record)),
             None => Ok(()),
         }
     }
@@ -146,42 +181,162 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         self.step()
     }
 
+    /// Adds a write: see [`State::push_write`].
+    #[inline]
+    pub(super) fn push_write<K: EncodedKey>(
+        &mut self,
+        record: Kept,
+        place: Place,
+        kind: Kind,
+        key: K,
+        start: usize,
+        data: Span,
+    ) {
+        self.state.push_write::<R, K>(record, place, kind, key, start, data);
+    }
+
+    /// Inserts an entry whose key is absent (§4.5). `false`: the key has a row.
+    ///
+    /// Its record is absent and free, as the thesis has it, and not latched from its birth, as the thesis then says is faster: others read
+    /// and write there as if it were a tombstone, however long this transaction takes. The first that commits has the key.
+    #[inline]
+    pub(super) fn insert_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<bool, Stop> {
+        let guard = &*self.guard;
+        let record = Record::absent(row, guard).map_err(Error::from)?;
+        let State { base: WorkerBase { fingers, .. }, sets, .. } = &mut *self.state;
+        // SAFETY: as in `look_up`. The record is given back below only where the index has not taken it.
+        let inserted = unsafe { fingers.insert(store, key, record.handle(), &mut sets.nodes, guard) };
+        if matches!(inserted, Ok(Inserted::New)) {
+            let record = record.into();
+            self.push_write(record, store.place, Kind::Insert, key, 0, Span::default());
+            return Ok(true);
+        }
+        // SAFETY: the index did not take the record, so it is still ours alone.
+        unsafe { record.free(guard) };
+        inserted.map_err(Error::from)?;
+        let (reader, state) = self.reader();
+        match state.find(reader, store, key, 0..0) {
+            Found::Row(_) => Ok(false),
+            Found::Empty(record) => match state.keep_linked(record, store.place) {
+                Ok(Some(record)) => {
+                    let data = state.sets.writes.keep(row);
+                    self.push_write(record, store.place, Kind::Put, key, 0, data);
+                    Ok(true)
+                }
+                Ok(None) => self.insert_record(store, key, row),
+                Err(met) => Err(self.is_inserted(store, met)),
+            },
+            // The key went between the two looks; it is tried again with a record of its own.
+            Found::Nothing => self.insert_record(store, key, row),
+        }
+    }
+
+    /// Writes an entry whatever is there.
+    pub(super) fn put_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<(), Stop> {
+        let (reader, state) = self.reader();
+        let (Some(record), _) = state.look_up(reader, store, key) else {
+            if self.insert_record(store, key, row)? {
+                return Ok(());
+            }
+            return self.put_record(store, key, row);
+        };
+        match state.keep_linked(record, store.place) {
+            Ok(Some(record)) => {
+                let data = state.sets.writes.keep(row);
+                self.push_write(record, store.place, Kind::Put, key, 0, data);
+                Ok(())
+            }
+            Ok(None) => self.put_record(store, key, row),
+            Err(met) => Err(self.is_inserted(store, met)),
+        }
+    }
+
+    /// Another transaction inserts the key.
+    #[cold]
+    fn is_inserted(&mut self, store: &Store, met: Met) -> Stop {
+        self.conflict(Reason::InsertedFirst, store.place, Some(met))
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+        self.state.base.is_open = false;
+        self.state.unlatch_rows(&self.guard);
+        self.state.contested.end_attempt(&self.shared.favour, self.doomed);
+        self.open = None;
+        self.state.reclaimer.share_surplus(&self.shared.orphans, self.shared.memory.most_waiting());
+    }
+}
+
+impl State {
+    /// Undoes a transaction that was leaked.
+    pub(super) fn undo_leaked(&mut self, local: &Local) {
+        // SAFETY: where there is something to undo, the leaked guard still holds the epoch of its records and tables. The sets are cleared below.
+        let guard = unsafe { OwnGuard::new(local.pin()) };
+        self.undo_writes(0, &guard);
+        self.unlatch_rows(&guard);
+        self.sets.clear();
+    }
+
+    /// Works off what waits between two transactions. Whether there is more.
+    pub(super) fn maintain<R: Redo>(&mut self, local: &Local, shared: &Shared<R>) -> bool {
+        let guard = local.pin();
+        let Self { base: WorkerBase { tables, .. }, pruner, reclaimer, .. } = self;
+        // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
+        unsafe { tables.renew(&shared.catalog) };
+        if !pruner.is_empty() {
+            pruner.pass(tables, true, &guard, |_| {});
+        }
+        reclaimer.drain(&shared.orphans, tables, &guard)
+    }
+
     /// Finds the record of a key and reads words `range` of its row into the row buffer; the reading is protected.
     #[inline]
-    pub(super) fn find<K: EncodedKey>(&mut self, store: &Store, key: K, range: Range<usize>) -> Result<Found, Stop> {
-        if self.state.base.hints.any()
-            && let Some(record) = self.find_hinted(store, key, range.clone())
+    pub(super) fn find<'g, K: EncodedKey>(
+        &mut self,
+        reader: Reader<'g>,
+        store: &Store,
+        key: K,
+        range: Range<usize>,
+    ) -> Found<'g> {
+        if self.base.hints.any()
+            && let Some(record) = self.find_hinted(reader, store, key, range.clone())
         {
-            return Ok(Found::Row(record));
+            return Found::Row(record);
         }
         loop {
-            let Lookup { handle, stamp } = self.look_up(store, key);
-            let Some(handle) = handle else {
-                if self.snapshot.is_none() && !left_out(Step::NodesOfMisses) {
-                    self.state.sets.nodes.add(stamp, store.place);
+            let (record, stamp) = self.look_up(reader, store, key);
+            let Some(record) = record else {
+                if reader.snapshot.is_none() && !left_out(Step::NodesOfMisses) {
+                    self.sets.nodes.add(stamp, store.place);
                 }
-                return Ok(self.or_beside(store, key, range, Found::Nothing));
+                return self.or_beside(reader, store, key, range, Found::Nothing);
             };
-            // SAFETY: the handle was found under this transaction's guard.
-            let record = unsafe { Record::from_handle(handle) };
-            let seen = self.read_record(record, stamp, store.place, range.clone());
-            if seen.moved && self.snapshot.is_none() {
+            let seen = self.read_record(reader, record, stamp, store.place, range.clone());
+            if seen.moved && reader.snapshot.is_none() {
                 // The row moved to a larger record just now; the index leads there.
-                self.state.sets.reads.pop();
+                self.sets.reads.pop();
                 continue;
             }
             if seen.present {
-                return Ok(Found::Row(record));
+                return Found::Row(record);
             }
-            return Ok(self.or_beside(store, key, range, Found::Empty(record)));
+            return self.or_beside(reader, store, key, range, Found::Empty(record));
         }
     }
 
     /// Asks an index; an ordered one near where its last key was.
     #[inline]
-    fn look_up<K: EncodedKey>(&mut self, store: &Store, key: K) -> Lookup {
-        // SAFETY: fingers are cleared when the transaction begins and when its guard is renewed.
-        unsafe { self.state.base.fingers.get(store, key, &self.guard) }
+    fn look_up<'g, K: EncodedKey>(
+        &mut self,
+        Reader { guard, .. }: Reader<'g>,
+        store: &Store,
+        key: K,
+    ) -> (Option<Record<'g>>, Stamp) {
+        // SAFETY: fingers are cleared when the transaction begins and when its guard is renewed. The handle was found under the guard.
+        unsafe {
+            let Lookup { handle, stamp } = self.base.fingers.get(store, key, guard);
+            (handle.map(|handle| Record::from_handle(handle, guard)), stamp)
+        }
     }
 
     /// As [`Self::find`], by a hint of the batch; `None` when there is none or it does not lead to a row.
@@ -190,52 +345,70 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
     /// when the transaction reads it, and validation finds it so again with the same TID, then it was the key's record at that instant,
     /// however the hint came about. Otherwise the key is looked up again.
     #[inline]
-    fn find_hinted<K: EncodedKey>(&mut self, store: &Store, key: K, range: Range<usize>) -> Option<Record> {
-        if store.place.index != IndexId::PRIMARY || self.snapshot.is_some() {
+    fn find_hinted<'g, K: EncodedKey>(
+        &mut self,
+        reader: Reader<'g>,
+        store: &Store,
+        key: K,
+        range: Range<usize>,
+    ) -> Option<Record<'g>> {
+        if store.place.index != IndexId::PRIMARY || reader.snapshot.is_some() {
             return None;
         }
-        self.state.base.answer_hints(&self.guard);
-        let handle = self.state.base.hints.find(store.place.table, key)?;
+        self.base.answer_hints(reader.guard);
+        let handle = self.base.hints.find(store.place.table, key)?;
         // SAFETY: the batch found the handle under a guard that it still holds.
-        let record = unsafe { Record::from_handle(handle) };
-        let reads = self.state.sets.reads.len();
-        let seen = self.read_protected(record, store.place, range);
+        let record = unsafe { Record::from_handle(handle, reader.guard) };
+        let reads = self.sets.reads.len();
+        let seen = self.read_protected(reader, record, store.place, range);
         if (seen.present || left_out(Step::RefuseEmptyHints)) && !seen.moved {
             return Some(record);
         }
-        self.state.sets.reads.truncate(reads);
+        self.sets.reads.truncate(reads);
         None
     }
 
-    /// Reads a record as this transaction sees it, and remembers that it did: for a record without a row, the node too.
+    /// Reads a record as the transaction sees it, and remembers that it did: for a record without a row, the node too.
     #[inline]
-    pub(super) fn read_record(&mut self, record: Record, stamp: Stamp, place: Place, range: Range<usize>) -> Seen {
-        let seen = self.read_protected(record, place, range);
-        if !seen.present && self.snapshot.is_none() && !left_out(Step::NodesOfTombstones) {
-            self.state.sets.nodes.add(stamp, place);
+    pub(super) fn read_record<'g>(
+        &mut self,
+        reader: Reader<'g>,
+        record: Record<'g>,
+        stamp: Stamp,
+        place: Place,
+        range: Range<usize>,
+    ) -> Seen {
+        let seen = self.read_protected(reader, record, place, range);
+        if !seen.present && reader.snapshot.is_none() && !left_out(Step::NodesOfTombstones) {
+            self.sets.nodes.add(stamp, place);
         }
         seen
     }
 
-    /// Reads a record as this transaction sees it, and adds it to the read set.
+    /// Reads a record as the transaction sees it, and adds it to the read set.
     #[inline]
-    fn read_protected(&mut self, record: Record, place: Place, range: Range<usize>) -> Seen {
-        let row = &mut self.state.buffers.row;
-        if let Some(epoch) = self.snapshot {
-            let epoch = if left_out(Step::CompareEpochs) { u64::MAX } else { epoch };
-            return record.read_at(epoch, range, row);
+    fn read_protected<'g>(
+        &mut self,
+        reader: Reader<'g>,
+        record: Record<'g>,
+        place: Place,
+        range: Range<usize>,
+    ) -> Seen {
+        let row = &mut self.buffers.row;
+        if let Some(snapshot) = reader.snapshot {
+            return record.read_at(snapshot, range, row);
         }
-        if let Some(latest) = self.state.sets.writes.latest(record) {
+        if let Some(latest) = self.sets.writes.latest(record.into()) {
             return self.read_own(record, latest, range);
         }
         let seen = read_into(row, record, |row| record.read(range, row));
-        self.state.sets.reads.push(Read { record, tid: seen.tid, place });
+        self.sets.reads.push(Read { record: record.into(), tid: seen.tid, place });
         seen
     }
 
-    /// Reads a record that this transaction wrote: the row as it will be.
-    pub(super) fn read_own(&mut self, record: Record, latest: u32, range: Range<usize>) -> Seen {
-        let State { sets, buffers, .. } = &mut *self.state;
+    /// Reads a record that the transaction wrote: the row as it will be.
+    pub(super) fn read_own(&mut self, record: Record<'_>, latest: u32, range: Range<usize>) -> Seen {
+        let Self { sets, buffers, .. } = self;
         let writes = &sets.writes;
         // Back to the write that says what the whole row is, then forward again over the patches.
         let mut chain = [0u32; MOST_PATCHES];
@@ -281,16 +454,16 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
 
     /// Adds a write. Its key is kept where it will be needed: to take a record out of the index, or for the log.
     #[inline]
-    pub(super) fn push_write<K: EncodedKey>(
+    pub(super) fn push_write<R: Redo, K: EncodedKey>(
         &mut self,
-        record: Record,
+        record: Kept,
         place: Place,
         kind: Kind,
         key: K,
         start: usize,
         data: Span,
     ) {
-        let writes = &mut self.state.sets.writes;
+        let writes = &mut self.sets.writes;
         let (key, key_bytes) =
             if kind == Kind::Patch && !R::ENABLED { (Span::default(), 0) } else { writes.keep_key(key) };
         let own_record = match writes.latest(record) {
@@ -300,90 +473,30 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         writes.push(Write { record, place, kind, own_record, start: start as u32, key_bytes, key, data, prior: None });
     }
 
-    /// Inserts an entry whose key is absent (§4.5). `false`: the key has a row.
+    /// Makes sure that a record that is to be written stays in the index until the transaction ends, so that it finds
+    /// its own write there. `None`: it has left already. An error: somebody kept its latch.
     ///
-    /// Its record is absent and free, as the thesis has it, and not latched from its birth, as the thesis then says is faster: others read
-    /// and write there as if it were a tombstone, however long this transaction takes. The first that commits has the key.
+    /// A record with a row needs nothing: if it is deleted and leaves the index, the transaction conflicts, at its commit or before what
+    /// it did is believed ([`MaflingoTransaction::check_written`]).
     #[inline]
-    pub(super) fn insert_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<bool, Stop> {
-        let record = Record::absent(row, &self.guard).map_err(Error::from)?;
-        let State { base: WorkerBase { fingers, .. }, sets, .. } = &mut *self.state;
-        // SAFETY: as in `look_up`.
-        let inserted = unsafe { fingers.insert(store, key, record.handle(), &mut sets.nodes, &self.guard) };
-        if matches!(inserted, Ok(Inserted::New)) {
-            self.push_write(record, store.place, Kind::Insert, key, 0, Span::default());
-            return Ok(true);
-        }
-        // SAFETY: the index did not take the record, so it is still ours alone.
-        unsafe { self.guard.free(record.memory(), record.bytes()) };
-        inserted.map_err(Error::from)?;
-        match self.find(store, key, 0..0)? {
-            Found::Row(_) => Ok(false),
-            Found::Empty(record) => {
-                if !self.keep_linked(record, store.place)? {
-                    return self.insert_record(store, key, row);
-                }
-                let data = self.state.sets.writes.keep(row);
-                self.push_write(record, store.place, Kind::Put, key, 0, data);
-                Ok(true)
-            }
-            // The key went between the two looks; it is tried again with a record of its own.
-            Found::Nothing => self.insert_record(store, key, row),
-        }
-    }
-
-    /// Writes an entry whatever is there.
-    pub(super) fn put_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<(), Stop> {
-        let Lookup { handle, .. } = self.look_up(store, key);
-        let Some(handle) = handle else {
-            if self.insert_record(store, key, row)? {
-                return Ok(());
-            }
-            return self.put_record(store, key, row);
-        };
-        // SAFETY: the handle was found under this transaction's guard.
-        let record = unsafe { Record::from_handle(handle) };
-        if !self.keep_linked(record, store.place)? {
-            return self.put_record(store, key, row);
-        }
-        let data = self.state.sets.writes.keep(row);
-        self.push_write(record, store.place, Kind::Put, key, 0, data);
-        Ok(())
-    }
-
-    /// Makes sure that a record that is to be written stays in the index until this transaction ends, so that it finds
-    /// its own write there. `false`: it has left already.
-    ///
-    /// A record with a row needs nothing: if it is deleted and leaves the index, this transaction conflicts, at its commit or before what
-    /// it did is believed ([`Self::check_written`]).
-    #[inline]
-    fn keep_linked(&mut self, record: Record, place: Place) -> Result<bool, Stop> {
+    fn keep_linked(&mut self, record: Record<'_>, place: Place) -> Result<Option<Kept>, Met> {
         if !record.state().absent()
             || left_out(Step::ClaimTombstones)
-            || self.state.sets.writes.latest(record).is_some()
+            || self.sets.writes.latest(record.into()).is_some()
         {
-            return Ok(true);
+            return Ok(Some(record.into()));
         }
         match record.claim() {
-            Claim::Held => Ok(true),
-            Claim::Gone => Ok(false),
-            Claim::Latched => Err(self.conflict(Reason::InsertedFirst, place, Some(record))),
+            Claim::Held => Ok(Some(record.into())),
+            Claim::Gone => Ok(None),
+            Claim::Latched => Err(self.meet(place, record)),
         }
-    }
-
-    fn end(&mut self) {
-        self.ended = true;
-        self.state.base.is_open = false;
-        self.state.unlatch_rows();
-        self.state.contested.end_attempt(&self.shared.favour, self.doomed);
-        self.open = None;
-        self.state.reclaimer.share_surplus(&self.shared.orphans, self.shared.memory.most_waiting());
     }
 }
 
 /// Reads into a buffer as long as the record can be, of which only the wanted words are written.
 #[inline]
-fn read_into(row: &mut RowBuffer, record: Record, read: impl FnOnce(&mut [u64]) -> Seen) -> Seen {
+fn read_into(row: &mut RowBuffer, record: Record<'_>, read: impl FnOnce(&mut [u64]) -> Seen) -> Seen {
     let capacity = record.capacity();
     let seen = read(row.overwrite_words(capacity));
     if seen.words < capacity {

@@ -19,9 +19,9 @@ use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::stores::{OwnedKey, Place};
 use polychron_memory::{Guard, Hold};
 
-use super::record::{Record, State};
+use super::record::{Older, Record, State};
 use super::steps::{Point, Step};
-use super::table::{MaflingoTable, Store};
+use super::table::{self, MaflingoTable, Store};
 
 /// A snapshot is long when it lies so many epochs behind the newest possible. What is made before that stays until the
 /// snapshot ends: little, and short snapshots cost nothing.
@@ -86,11 +86,9 @@ pub(super) fn long_snapshot(guard: &Guard<'_>) -> bool {
 ///
 /// A link is followed only where the record before it is newer than the held horizon: then that record's version was not
 /// collectable when the horizon was taken, and is not freed.
-pub(super) fn prune(head: Record, view: &View<'_, '_>) -> bool {
+pub(super) fn prune<'g>(head: Record<'g>, view: &'g View<'_, '_>) -> bool {
     let (mut newer, mut row) = (head, false);
-    while newer.tid().epoch() > view.hold.collectable()
-        && let Some(version) = newer.previous()
-    {
+    while let Some(version) = newer.held_before(&view.hold) {
         if view.sees(version.tid().epoch(), newer.tid().epoch()) {
             row |= !version.is_absent_version();
             newer = version;
@@ -103,18 +101,16 @@ pub(super) fn prune(head: Record, view: &View<'_, '_>) -> bool {
 }
 
 /// Marks what is left of the chain behind a tombstone that the index has forgotten. The caller holds its latch.
-pub(super) fn abandon(head: Record, view: &View<'_, '_>) {
+pub(super) fn abandon<'g>(head: Record<'g>, view: &'g View<'_, '_>) {
     let mut newer = head;
-    while newer.tid().epoch() > view.hold.collectable()
-        && let Some(version) = newer.previous()
-    {
+    while let Some(version) = newer.held_before(&view.hold) {
         version.mark_pruned();
         newer = version;
     }
 }
 
 /// Prunes behind a record that was found under a key, if it still is the head of its chain.
-fn prune_behind(found: Option<Record>, view: &View<'_, '_>, is_head: impl FnOnce(State) -> bool) {
+fn prune_behind<'g>(found: Option<Record<'g>>, view: &'g View<'_, '_>, is_head: impl FnOnce(State) -> bool) {
     if let Some(head) = found
         && let Some(state) = head.latch_in_background()
     {
@@ -126,18 +122,20 @@ fn prune_behind(found: Option<Record>, view: &View<'_, '_>, is_head: impl FnOnce
 }
 
 /// The record to which a key leads now, and the one that lies beside.
-fn find(key: &OwnedKey, store: &Store, guard: &Guard<'_>) -> (Option<Record>, Option<Record>) {
+fn find<'g>(key: &OwnedKey, store: &Store, guard: &'g Guard<'_>) -> (Option<Record<'g>>, Option<Record<'g>>) {
     match key {
         OwnedKey::Short(key) => find_key(*key, store, guard),
         OwnedKey::Long(key) => find_key(&**key, store, guard),
     }
 }
 
-fn find_key<K: EncodedKey>(key: K, store: &Store, guard: &Guard<'_>) -> (Option<Record>, Option<Record>) {
+fn find_key<'g, K: EncodedKey>(
+    key: K,
+    store: &Store,
+    guard: &'g Guard<'_>,
+) -> (Option<Record<'g>>, Option<Record<'g>>) {
     // In this order, in which a record goes from one to the other.
-    let handle = store.index().get(key, guard).handle;
-    // SAFETY: the handle was found under the guard.
-    (handle.map(|handle| unsafe { Record::from_handle(handle) }), store.displaced.find(key, guard))
+    (table::find(store, key, guard), store.displaced.find(key, guard))
 }
 
 /// The store of a place, unless it was dropped.
@@ -151,29 +149,7 @@ pub(super) fn store_at(tables: &[Option<Arc<MaflingoTable>>], place: Place) -> O
 pub(super) struct Superseded {
     pub(super) place: Place,
     pub(super) key: OwnedKey,
-    pub(super) version: Record,
-    /// The epoch whose snapshots, and all newer ones, do without the version.
-    pub(super) superseded_at: u64,
-}
-
-impl Superseded {
-    /// Leaves the version to the memory's epochs, as if it had never been queued.
-    fn leave(self, guard: &Guard<'_>) {
-        Self::retire(self.version, self.superseded_at, guard);
-    }
-
-    /// Leaves an older version, which is linked, to the memory's epochs.
-    #[inline]
-    pub(super) fn retire(version: Record, superseded_at: u64, guard: &Guard<'_>) {
-        let (memory, bytes) = (version.memory(), version.bytes());
-        if version.state().moved() {
-            // SAFETY: only snapshots older than this epoch follow the link to it, and it has left its index.
-            unsafe { guard.retire_found_versions(memory, bytes, superseded_at) };
-        } else {
-            // SAFETY: a copy, to which only links lead; only snapshots older than this epoch follow them.
-            unsafe { guard.retire_versions(memory, bytes, superseded_at) };
-        }
-    }
+    pub(super) version: Older,
 }
 
 /// What became of a queued version.
@@ -275,7 +251,7 @@ impl Pruner {
                 }
             }
             for _ in 0..if all { queue.len() } else { SLICE } {
-                let past = |superseded: &mut Superseded| superseded.superseded_at <= view.past;
+                let past = |superseded: &mut Superseded| superseded.version.superseded_at() <= view.past;
                 let Some(superseded) = queue.pop_front_if(past) else { break };
                 match settle(superseded, tables, &view, guard) {
                     Settled::Retired => {}
@@ -284,7 +260,7 @@ impl Pruner {
                 }
             }
             // What is left of a backlog is the next transaction's.
-            *due = !all && (left == 0 || queue.front().is_some_and(|next| next.superseded_at <= view.past));
+            *due = !all && (left == 0 || queue.front().is_some_and(|next| next.version.superseded_at() <= view.past));
             then(&view);
         }
         queue.give_back_room();
@@ -293,8 +269,8 @@ impl Pruner {
 
     /// Leaves everything to the memory's epochs when the worker leaves.
     pub(super) fn leave(&mut self, guard: &Guard<'_>) {
-        std::mem::take(&mut self.kept).into_values().flatten().for_each(|superseded| superseded.leave(guard));
-        self.queue.drain(..).for_each(|superseded| superseded.leave(guard));
+        std::mem::take(&mut self.kept).into_values().flatten().for_each(|superseded| superseded.version.retire(guard));
+        self.queue.drain(..).for_each(|superseded| superseded.version.retire(guard));
     }
 }
 
@@ -305,12 +281,12 @@ fn settle(
     view: &View<'_, '_>,
     guard: &Guard<'_>,
 ) -> Settled {
-    let (version, until) = (superseded.version, superseded.superseded_at);
+    let (version, until) = (superseded.version.under(guard), superseded.version.superseded_at());
     let from = version.tid().epoch();
     if !version.is_pruned() {
         // What the oldest snapshot sees goes when it ends, or is seen by the next one too. What none is older than goes.
         let Some(store) = store_at(tables, superseded.place).filter(|_| from > view.hold.collectable()) else {
-            superseded.leave(guard);
+            superseded.version.retire(guard);
             return Settled::Retired;
         };
         if let Some(epoch) = view.oldest_between(from, until) {
@@ -322,18 +298,10 @@ fn settle(
             // One that has left the index beside since is as old as the held horizon, and nothing is looked at behind it.
             prune_behind(beside, view, |_| true);
         }
-        if !version.is_pruned() {
-            return Settled::Later(superseded);
-        }
     }
-    let (memory, bytes) = (version.memory(), version.bytes());
-    if version.state().moved() {
-        // SAFETY: the version has left its chain and its index, and no other leads to it, so only guards that exist now can
-        // reach it. It was not retired yet: it was the queue's.
-        unsafe { guard.retire(memory, bytes) };
-    } else {
-        // SAFETY: as above, and only who follows links from versions to versions has ever reached it.
-        unsafe { guard.retire_pruned(memory, bytes) };
+    let Superseded { place, key, version } = superseded;
+    match version.retire_pruned(guard) {
+        Ok(()) => Settled::Retired,
+        Err(version) => Settled::Later(Superseded { place, key, version }),
     }
-    Settled::Retired
 }

@@ -57,6 +57,17 @@ impl State {
         self.nested.has_read(database, newest);
     }
 
+    /// What is done between two transactions, under the guard of the one that begins.
+    #[inline]
+    pub(super) fn reclaim_between<R: Redo>(&mut self, shared: &Shared<R>, guard: &Guard<'_>) {
+        let Self { base, nested, last_tid, .. } = self;
+        nested.begin(|| shared.moved_after[base.slot].store(last_tid.0, Ordering::Relaxed));
+        self.reclaimer.step(&self.base.tables, RECLAIM_STEP, guard);
+        if self.pruner.is_due(guard) {
+            self.prune(guard);
+        }
+    }
+
     /// Takes out what only a long snapshot's being open keeps, and no snapshot sees.
     #[cold]
     fn prune(&mut self, guard: &Guard<'_>) {
@@ -115,26 +126,12 @@ impl<R: Redo> StoreWorker for MaflingoWorker<R> {
             // Opened before the list of tables is looked at, which it keeps while the transaction leaves its epoch.
             local.begin_snapshot()
         });
-        // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
-        let guard = local.pin();
-        // SAFETY: the transaction holds the guard until its end, or has the snapshot, which was opened before.
-        unsafe { state.base.tables.renew(&shared.catalog) };
-        state.nested.begin(|| shared.moved_after[state.base.slot].store(state.last_tid.0, Ordering::Relaxed));
-        state.reclaimer.step(&state.base.tables, RECLAIM_STEP, &guard);
-        if state.pruner.is_due(&guard) {
-            state.prune(&guard);
-        }
-        Ok(MaflingoTransaction::new(shared, state, guard, open, mode))
+        Ok(MaflingoTransaction::begin(shared, state, local, open, mode))
     }
 
     fn undo_leaked(&mut self) {
-        // Where there is something to undo, the leaked guard still holds the epoch of its records and tables.
-        let guard = self.local.pin();
         self.state.note_reads(0, self.shared.catalog.number());
-        self.state.undo_writes(0, &guard);
-        drop(guard);
-        self.state.sets.clear();
-        self.state.unlatch_rows();
+        self.state.undo_leaked(&self.local);
         self.state.contested.end(&self.shared.favour);
     }
 
@@ -150,16 +147,7 @@ impl<R: Redo> StoreWorker for MaflingoWorker<R> {
     }
 
     fn maintain_stores(&mut self) {
-        let mut more = true;
-        while more {
-            let guard = self.local.pin();
-            // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
-            unsafe { self.state.base.tables.renew(&self.shared.catalog) };
-            if !self.state.pruner.is_empty() {
-                self.state.pruner.pass(&self.state.base.tables, true, &guard, |_| {});
-            }
-            more = self.state.reclaimer.drain(&self.shared.orphans, &self.state.base.tables, &guard);
-        }
+        while self.state.maintain(&self.local, &self.shared) {}
         self.local.collect();
     }
 }

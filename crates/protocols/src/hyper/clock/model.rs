@@ -46,19 +46,15 @@ impl World {
     }
 
     /// What a row shows at a moment, by the paper's rule.
-    fn read(&self, row: u64, moment: u64, own: u64) -> u64 {
+    fn read(&self, row: u64, moment: u64, own: u64, guard: &Guard<'_>) -> u64 {
         let mut word = [0];
-        // SAFETY: the slot was allocated.
-        assert!(view(unsafe { self.rows.record(row) }, 0..1, &mut word, moment, own).present);
+        assert!(view(self.rows.record(row), 0..1, &mut word, (moment, own), guard).present);
         word[0]
     }
 
     /// What stands in a row.
     fn in_place(&self, row: u64) -> u64 {
-        let mut word = [0];
-        // SAFETY: the slot was allocated.
-        unsafe { self.rows.record(row) }.read(0..1, &mut word);
-        word[0]
+        self.rows.record(row).row_word(0)
     }
 
     /// Makes a row 2, as `overwrite` does.
@@ -73,31 +69,30 @@ impl World {
             has_tail: false,
         };
         let image = writing.draft(id, draft, &[][..], guard).expect("memory is there");
-        // SAFETY: the slot was allocated.
-        let mut latched = unsafe { self.rows.record(row) }.latch();
+        let mut latched = self.rows.record(row).latch();
         // SAFETY: nobody else has the image yet.
         unsafe { image.pieces_mut() }.copy_from_slice(&[piece_head(0, 1), latched.load(0)]);
         latched.store(0, &[2]);
-        image.set_older(latched.version());
+        image.set_older(latched.version(guard));
         latched.set_version(Some(image));
         drop(latched);
         writing.keep(image);
     }
 
     /// Commits, unless `meets` says of an image that was committed since the start that it conflicts; answers with the commit time.
-    fn commit(&self, start: u64, writing: &mut Writing, meets: impl Fn(Undo) -> bool) -> Option<u64> {
+    fn commit(&self, start: u64, writing: &mut Writing, meets: impl Fn(Undo<'_>) -> bool) -> Option<u64> {
         let mut compared = start;
         if self.clock.latest() != compared {
             let others: Vec<_> = self.clock.history().between(compared, u64::MAX).collect();
             compared = others.last().map_or(compared, |last| last.at);
-            if others.iter().any(|other| other.buffer.images().any(&meets)) {
+            if others.iter().any(|other| other.buffer.images().any(|image| meets(image))) {
                 return None;
             }
         }
         writing.seal();
         let mut history = self.clock.history();
         if self.clock.latest() != compared
-            && history.between(compared, u64::MAX).any(|other| other.buffer.images().any(&meets))
+            && history.between(compared, u64::MAX).any(|other| other.buffer.images().any(|image| meets(image)))
         {
             return None;
         }
@@ -143,11 +138,11 @@ fn a_moment_shows_commits_whole() {
     play(
         2,
         |world, guard| write_all(world, 2, guard),
-        |world, _| {
+        |world, guard| {
             let start = world.clock.begin(OTHER, FIRST, true);
             let expected = if start == FIRST { 1 } else { 2 };
             for row in [0, 1, 0] {
-                assert_eq!(world.read(row, start, 0), expected, "at {start}");
+                assert_eq!(world.read(row, start, 0, guard), expected, "at {start}");
             }
             world.clock.end(OTHER);
         },
@@ -167,11 +162,10 @@ fn who_reads_keeps_what_it_undoes() {
                 world.clock.held(&mut held);
                 // As `Collector::take_ready` does with what is old.
                 if world.clock.history().recent.pop_front_if(|next| next.at <= held.oldest()).is_some() {
-                    // SAFETY: the slot was allocated.
-                    unsafe { world.rows.record(0) }.latch().set_version(None);
+                    world.rows.record(0).latch().set_version(None);
                 }
             },
-            move |world, _| {
+            move |world, guard| {
                 let start = if has_exchange {
                     world.clock.announce(OTHER, FIRST);
                     world.clock.begin_behind_exchange(OTHER, is_snapshot)
@@ -179,7 +173,7 @@ fn who_reads_keeps_what_it_undoes() {
                     world.clock.begin(OTHER, FIRST, is_snapshot)
                 };
                 let expected = if start == FIRST { 1 } else { 2 };
-                assert_eq!(world.read(0, start, 0), expected, "at {start}");
+                assert_eq!(world.read(0, start, 0, guard), expected, "at {start}");
                 world.clock.end(OTHER);
             },
             |_| (),
@@ -199,17 +193,16 @@ fn what_moves_out_is_found() {
             for image in committed.buffer.images() {
                 let mut copies = Copies::new(committed.buffer, image.bytes(), guard).expect("memory is there");
                 let copy = copies.copy(image).expect("there is room");
-                // SAFETY: the slot was allocated.
-                assert!(replace(unsafe { world.rows.record(image.row()) }, image, copy));
+                assert!(replace(world.rows.record(image.row()), image, copy, guard));
             }
             // SAFETY: its only image has left its chain.
             unsafe { committed.buffer.retire(guard) };
         },
-        |world, _| {
+        |world, guard| {
             let start = world.clock.begin(OTHER, FIRST, true);
             let expected = if start == FIRST { 1 } else { 2 };
             for _ in 0..2 {
-                assert_eq!(world.read(0, start, SNAPSHOT), expected, "at {start}");
+                assert_eq!(world.read(0, start, SNAPSHOT, guard), expected, "at {start}");
             }
             world.clock.end(OTHER);
         },
@@ -227,16 +220,15 @@ fn what_is_settled_was_there_before_who_may_write() {
             let mut held = Held::default();
             world.clock.held(&mut held);
             // As `thin` does with what a snapshot needs.
-            // SAFETY: the slot was allocated.
-            let mut latched = unsafe { world.rows.record(0) }.latch();
-            if latched.version().is_some_and(|image| image.stamp() <= held.from) {
+            let mut latched = world.rows.record(0).latch();
+            if latched.version(guard).is_some_and(|image| image.stamp() <= held.from) {
                 latched.settle();
             }
         },
-        |world, _| {
+        |world, guard| {
             let (id, start) = (Clock::id(OTHER, 1), world.clock.begin(OTHER, FIRST, false));
             let expected = if start == FIRST { 1 } else { 2 };
-            assert_eq!(world.read(0, start, id), expected, "at {start}");
+            assert_eq!(world.read(0, start, id, guard), expected, "at {start}");
             world.clock.end(OTHER);
         },
         |_| (),
@@ -251,12 +243,11 @@ fn of_two_that_read_what_the_other_writes_one_fails() {
         let (own, others) = (slot as u64, 1 - slot as u64);
         let (id, start) = (Clock::id(slot, 1), world.clock.begin(slot, FIRST, false));
         let mut writing = Writing::default();
-        if world.read(others, start, id) == 1 {
+        if world.read(others, start, id, guard) == 1 {
             world.write(own, id, &mut writing, guard);
             if world.commit(start, &mut writing, |image| image.row() == others).is_none() {
                 // Undone, as `undo` does.
-                // SAFETY: the slot was allocated.
-                let mut latched = unsafe { world.rows.record(own) }.latch();
+                let mut latched = world.rows.record(own).latch();
                 latched.store(0, &[1]);
                 latched.set_version(None);
             }

@@ -1,14 +1,14 @@
 //! Slots whose latch is held, and slots that nobody has seen yet.
 
+use polychron_memory::Guard;
 use polychron_sync::atomic::Ordering;
 use polychron_sync::store_words;
 
 use super::{
-    ABSENT, CHANGE, CLOSED, DISPLACED, HEADER, LATCHED, RESTORED, Record, SETTLED, SPECIAL, STATE, TAIL, VERSION,
-    VERSIONED,
+    ABSENT, CHANGE, CLOSED, DISPLACED, LATCHED, RESTORED, Record, SETTLED, SPECIAL, STATE, TAIL, VERSION, VERSIONED,
 };
 use crate::hyper::restored::Restored;
-use crate::hyper::tail::Tail;
+use crate::hyper::tail::TailAddress;
 use crate::hyper::undo::Undo;
 
 /// A slot that was allocated and shows nothing yet.
@@ -26,7 +26,7 @@ impl<'t> Fresh<'t> {
         if self.is_reused {
             return self.record.reopen();
         }
-        let word = self.record.word(STATE);
+        let word = self.record.word::<STATE>();
         // Relaxed: whoever goes along the slots is kept off as in `Record::latch`.
         let state = word.load(Ordering::Relaxed);
         debug_assert!(state & (LATCHED | SPECIAL) == ABSENT, "nobody has had the slot");
@@ -46,14 +46,14 @@ pub(in crate::hyper) struct Latched<'t> {
 impl Latched<'_> {
     /// The newest before-image.
     #[inline]
-    pub(in crate::hyper) fn version(&self) -> Option<Undo> {
-        Undo::at(self.record.word(VERSION).load(Ordering::Relaxed))
+    pub(in crate::hyper) fn version<'g>(&self, guard: &'g Guard<'_>) -> Option<Undo<'g>> {
+        self.record.version_of(Ordering::Relaxed, guard)
     }
 
     #[inline]
-    pub(in crate::hyper) fn set_version(&mut self, version: Option<Undo>) {
+    pub(in crate::hyper) fn set_version(&mut self, version: Option<Undo<'_>>) {
         // Release: pairs with the acquire in `read`.
-        self.record.word(VERSION).store(version.map_or(0, Undo::address), Ordering::Release);
+        self.record.word::<VERSION>().store(version.map_or(0, Undo::address), Ordering::Release);
         self.state &= !(VERSIONED | SETTLED);
         if version.is_some() {
             self.state |= VERSIONED;
@@ -74,16 +74,16 @@ impl Latched<'_> {
 
     /// What is behind the fixed part.
     #[inline]
-    pub(in crate::hyper) fn tail(&self) -> Option<Tail> {
+    pub(in crate::hyper) fn tail(&self) -> Option<TailAddress> {
         self.record.tail(Ordering::Relaxed)
     }
 
     #[inline]
-    pub(in crate::hyper) fn set_tail(&mut self, tail: Option<Tail>) {
+    pub(in crate::hyper) fn set_tail(&mut self, tail: Option<TailAddress>) {
         debug_assert!(tail.is_none() || self.record.rows.has_tails);
         if self.record.rows.has_tails {
             // Release: as above.
-            self.record.word(TAIL).store(tail.map_or(0, Tail::address), Ordering::Release);
+            self.record.word::<TAIL>().store(tail.map_or(0, TailAddress::to_word), Ordering::Release);
         }
     }
 
@@ -94,7 +94,7 @@ impl Latched<'_> {
         if has_tails {
             Restored::default()
         } else {
-            Restored::from_word(self.record.word(RESTORED).load(Ordering::Relaxed))
+            Restored::from_word(self.record.word::<RESTORED>().load(Ordering::Relaxed))
         }
     }
 
@@ -102,20 +102,20 @@ impl Latched<'_> {
     pub(super) fn set_restored(&mut self, restored: Restored) {
         if !self.record.rows.has_tails {
             // Only who holds the latch looks at it.
-            self.record.word(RESTORED).store(restored.to_word(), Ordering::Relaxed);
+            self.record.word::<RESTORED>().store(restored.to_word(), Ordering::Relaxed);
         }
     }
 
     /// Notes what a committed image puts back that stays in the chain; `moment` is the latest one before its commit that is read.
     #[inline]
-    pub(in crate::hyper) fn note_restored(&mut self, image: Undo, moment: u64) {
+    pub(in crate::hyper) fn note_restored(&mut self, image: Undo<'_>, moment: u64) {
         self.set_restored(self.restored().with(image, moment, self.record.rows.words));
     }
 
     /// A word of the row.
     #[inline]
     pub(in crate::hyper) fn load(&self, word: usize) -> u64 {
-        self.record.word(HEADER + word).load(Ordering::Relaxed)
+        self.record.of_row(word).load(Ordering::Relaxed)
     }
 
     /// Writes words of the row from `start` on.
@@ -127,7 +127,7 @@ impl Latched<'_> {
         }
         for (word, value) in words.iter().enumerate() {
             // Release: pairs with the acquire in `read`.
-            self.record.word(HEADER + start + word).store(*value, Ordering::Release);
+            self.record.of_row(start + word).store(*value, Ordering::Release);
         }
     }
 
@@ -178,6 +178,6 @@ impl Drop for Latched<'_> {
     #[inline]
     fn drop(&mut self) {
         // Release: pairs with the acquires in `read` and `latch`.
-        self.record.word(STATE).store(self.state.wrapping_add(CHANGE), Ordering::Release);
+        self.record.word::<STATE>().store(self.state.wrapping_add(CHANGE), Ordering::Release);
     }
 }

@@ -1,5 +1,6 @@
 //! Copies of images that stay when their buffer goes.
 
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use polychron_memory::{Guard, OutOfMemory};
@@ -32,7 +33,7 @@ impl Copies {
     }
 
     /// Copies an image, with its stamp. `None`: there is no room. The copy is in no chain, leads to nothing older, and owns no tail yet.
-    pub(in crate::hyper) fn copy(&mut self, image: Undo) -> Option<Undo> {
+    pub(in crate::hyper) fn copy<'c>(&mut self, image: Undo<'c>) -> Option<Undo<'c>> {
         let bytes = image.bytes();
         self.left = self.left.checked_sub(bytes)?;
         let (from, newest) = (image.header(), &self.buffer.body().newest);
@@ -54,6 +55,6 @@ impl Copies {
             header
         };
         newest.store(copy.as_ptr(), Ordering::Relaxed);
-        Some(Undo(copy))
+        Some(Undo(copy, PhantomData))
     }
 }

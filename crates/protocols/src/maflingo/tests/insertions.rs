@@ -6,6 +6,8 @@ use polychron_base::sizes::scaled;
 use polychron_engine::{Insertion, drive};
 
 use super::super::MaflingoTransaction;
+use super::super::aside::Kept;
+use super::super::table;
 use super::super::worker::MaflingoWorker;
 use super::*;
 
@@ -30,7 +32,7 @@ fn settle(database: &Arc<Maflingo>, worker: &mut MaflingoWorker) {
 }
 
 /// The record of the first write.
-fn first_record(transaction: &Tx<'_>) -> Record {
+fn first_record(transaction: &Tx<'_>) -> Kept {
     transaction.state.sets.writes.get(0).record
 }
 
@@ -85,17 +87,21 @@ fn only_what_was_given_up_is_taken_out() {
     let write = *inserter.state.sets.writes.get(0);
     let key = inserter.state.sets.writes.key_bytes(&write).to_vec();
     let (_, tables) = database.shared.catalog.snapshot();
+    let store = super::super::versions::store_at(&tables, write.place).unwrap();
     let clean = || {
         let mut reclaimer = super::super::reclaim::Reclaimer::default();
-        reclaimer.push(super::super::reclaim::Tombstone::new(write.place, &key, write.record, Tid::ZERO));
-        database.shared.deferred_drops.with_guard(|guard| reclaimer.step(&tables, 1, guard));
+        database.shared.deferred_drops.with_guard(|guard| {
+            let record = table::find(store, &key[..], guard).unwrap();
+            reclaimer.push(super::super::reclaim::Tombstone::new(write.place, &key, record, Tid::ZERO));
+            reclaimer.step(&tables, 1, guard);
+        });
     };
     clean();
     assert_eq!(entries(&database, &pairs), 1);
     assert!(inserter.get(&pairs, 1).unwrap().is_some());
     assert!(inserter.commit().is_ok(), "the background aborts nobody");
     // What was given up and committed by another one stays, too.
-    write.record.give_up();
+    database.shared.deferred_drops.with_guard(|guard| table::find(store, &key[..], guard).unwrap().give_up());
     clean();
     assert_eq!(entries(&database, &pairs), 1);
 }

@@ -1,0 +1,81 @@
+//! Why a transaction conflicts, and over which record.
+
+use polychron_base::error::KeyPreview;
+use polychron_base::{Abort, IndexId, Reason, Stop, TableId};
+use polychron_engine::catalog;
+use polychron_engine::mutations::left_out;
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::Place;
+
+use super::aside::Kept;
+use super::record::{Record, Tid};
+use super::steps::Step;
+use super::transaction::MaflingoTransaction;
+use super::worker::State;
+
+/// A record over which a transaction conflicts, and what is known of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Met {
+    record: Kept,
+    key: Option<KeyPreview>,
+    /// The worker whose transaction holds the latch.
+    pub(super) owner: Option<usize>,
+    pub(super) tid: Tid,
+}
+
+impl<R: Redo> MaflingoTransaction<'_, R> {
+    /// The transaction conflicts, for a reason that this protocol does not know.
+    pub(crate) fn end_in_conflict(&mut self, reason: Reason, table: TableId) -> Stop {
+        self.conflict(reason, Place { table, index: IndexId::PRIMARY }, None)
+    }
+
+    /// As [`Self::conflict`], over a record of the sets.
+    #[cold]
+    pub(super) fn conflict_at(&mut self, reason: Reason, place: Place, record: Kept) -> Stop {
+        let met = self.state.meet(place, record.under(&self.guard));
+        self.conflict(reason, place, Some(met))
+    }
+
+    /// Keeps why the transaction conflicts. The key is taken from the record.
+    #[cold]
+    pub(super) fn conflict(&mut self, reason: Reason, place: Place, met: Option<Met>) -> Stop {
+        self.conflict_over(reason, place, met, met.and_then(|met| met.key))
+    }
+
+    /// As [`Self::conflict`], over a key.
+    #[cold]
+    pub(super) fn conflict_over(
+        &mut self,
+        reason: Reason,
+        place: Place,
+        met: Option<Met>,
+        key: Option<KeyPreview>,
+    ) -> Stop {
+        if let Some(met) = met {
+            self.state.contested.note(met.record);
+        }
+        self.look_for_itself(reason, place, met, key);
+        self.state.base.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
+        self.doomed = !left_out(Step::StayDoomed);
+        Stop::conflict()
+    }
+}
+
+impl State {
+    /// What is to be known of a record over which the transaction conflicts.
+    #[cold]
+    pub(super) fn meet(&mut self, place: Place, record: Record<'_>) -> Met {
+        let (owner, tid, key) = (record.state().owner(), record.tid(), self.key_of(place, record));
+        Met { record: record.into(), key, owner, tid }
+    }
+
+    /// The key of a record, best effort: it may be changing.
+    fn key_of(&mut self, place: Place, record: Record<'_>) -> Option<KeyPreview> {
+        let mut row = std::mem::take(&mut self.buffers.old);
+        let is_whole = record.peek(&mut row);
+        let table = catalog::known(&self.base.tables, place.table);
+        let key = table.filter(|_| is_whole).and_then(|table| table.key_in(place.index, row.as_words()));
+        self.buffers.old = row;
+        key
+    }
+}
